@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.admission.admit import admit, completed
-from assignor_bridge.admission.align import Alignment, admit_within, align, spread
-from assignor_bridge.admission.deadline import seconds_left
+from assignor_bridge.admission.admit import admit, remember_batch_time
+from assignor_bridge.admission.align import Alignment, admit_aligned, align, measure_spread_s
+from assignor_bridge.admission.deadline import compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
 from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
 from assignor_bridge.protocol import messages
@@ -46,7 +46,7 @@ def limit_batch(
         kept_ms = request.retention_ms or {}
         kept = np.array([kept_ms.get(topic, np.inf) for topic in batch.topics]) / 1000
         retention = kept[batch.topic]
-        left = seconds_left(times.stamp, retention, times.now)
+        left = compute_seconds_left(times.stamp, retention, times.now)
     lag = Lag(
         batch.topics, batch.topic, batch.partition, batch.start, batch.end,
         costs.work, costs.fixed, costs.bytes, costs.slots, left, retention,
@@ -59,11 +59,11 @@ def limit_batch(
         found = align(lag, times, alignment, memory.steps)
         if isinstance(found, int):
             return LimitedBatch(messages.LookUp(found), memory)
-        aligned, apart = found, spread(times, alignment)
+        aligned, apart = found, measure_spread_s(times, alignment)
     if request.last is not None:
         reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS
         time = BatchTime(request.last.records, reading / costs.slots, request.last.seconds)
-        memory = completed(memory, time)
+        memory = remember_batch_time(memory, time)
     limits = Limits(
         request.most_records,
         options.max_bytes_per_trigger,
@@ -76,7 +76,7 @@ def limit_batch(
     admitted = (
         admit(lag, limits, memory)
         if aligned is None
-        else admit_within(lag, aligned, limits, memory)
+        else admit_aligned(lag, aligned, limits, memory)
     )
     records = int((admitted.end - batch.start).sum())
     held = sum((batch.end - admitted.end).tolist())

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def negative_cycle(
+def find_negative_cycle(
     source: NDArray[np.integer],
     target: NDArray[np.integer],
     cost: NDArray[Any],
@@ -24,9 +24,9 @@ def negative_cycle(
     Examples
     --------
     >>> source, target = np.array([0, 1, 2, 1]), np.array([1, 2, 0, 0])
-    >>> negative_cycle(source, target, np.array([1, 1, -3, 5]))
+    >>> find_negative_cycle(source, target, np.array([1, 1, -3, 5]))
     [0, 1, 2]
-    >>> negative_cycle(source, target, np.array([1, 1, -2, 5]))
+    >>> find_negative_cycle(source, target, np.array([1, 1, -2, 5]))
     []
     """
     if not len(cost):

@@ -30,7 +30,7 @@ from assignor_bridge.option_kinds import (
     STANDBYS,
     TASKS,
     WEIGHT,
-    Kind,
+    OptionKind,
     one_of,
 )
 
@@ -58,11 +58,11 @@ class Option:
 
     #: Such as `assignor.maxImbalance`.
     name: str
-    kind: Kind
+    kind: OptionKind
     meaning: str
 
 
-def _option(name: str, default: object, kind: Kind, meaning: str) -> Any:
+def _define_option(name: str, default: object, kind: OptionKind, meaning: str) -> Any:
     return field(default=default, metadata={"option": Option(name, kind, meaning)})
 
 
@@ -73,65 +73,65 @@ class PlannerOptions:
 
     #: Assignors in order of preference.
     assignors: tuple[str, ...] = (LAG_AWARE_STICKY,)
-    split: bool = _option("assignor.split", True, BOOLEAN,
+    split: bool = _define_option("assignor.split", True, BOOLEAN,
         "whether several tasks may read one partition in the same batch")
-    max_imbalance: float = _option("assignor.maxImbalance", 0.05, SHARE,
+    max_imbalance: float = _define_option("assignor.maxImbalance", 0.05, SHARE,
         "how far above an even share the busiest slot may be planned (0.05 is 5%)")
-    min_records_per_task: int | None = _option("assignor.minRecordsPerTask", None, COUNT,
+    min_records_per_task: int | None = _define_option("assignor.minRecordsPerTask", None, COUNT,
         "smaller tasks are joined until each has so many records, as far as there are others")
     #: A partition that may not be split excepted.
-    max_records_per_task: int | None = _option("assignor.maxRecordsPerTask", None, COUNT,
+    max_records_per_task: int | None = _define_option("assignor.maxRecordsPerTask", None, COUNT,
         "most records of a task; makes more tasks than assignor.tasksPerSlot where it must")
-    tasks_per_slot: int = _option("assignor.tasksPerSlot", 1, TASKS,
+    tasks_per_slot: int = _define_option("assignor.tasksPerSlot", 1, TASKS,
         "tasks that a slot's pieces may be divided among, longest first; pieces are not cut")
     #: A share is a float, a number of slots an int.
-    slots: float | None = _option("assignor.slots", None, SLOTS,
+    slots: float | None = _define_option("assignor.slots", None, SLOTS,
         "how many of the executors' task slots this query plans for, where several share them")
-    on_error: Literal["fallback", "fail"] = _option("assignor.onError", "fallback",
+    on_error: Literal["fallback", "fail"] = _define_option("assignor.onError", "fallback",
         one_of("fallback", "fail"),
         "when planning fails: use Spark's own mapping for that batch, or fail the query")
-    reader: Literal["shared", "spark"] = _option("assignor.reader", "shared",
+    reader: Literal["shared", "spark"] = _define_option("assignor.reader", "shared",
         one_of("shared", "spark"),
         "shared: one consumer per slot; spark: Spark's own reader, one consumer per partition")
     #: First match first.
-    priorities: tuple[tuple[str, int], ...] = _option("assignor.priorities", (), PRIORITIES,
+    priorities: tuple[tuple[str, int], ...] = _define_option("assignor.priorities", (), PRIORITIES,
         "for failover: the executors with the highest number present read everything")
-    standby_replicas: int = _option("assignor.standbyReplicas", 0, STANDBYS,
+    standby_replicas: int = _define_option("assignor.standbyReplicas", 0, STANDBYS,
         "for streams: how many further executors a task prefers after its own")
-    plan_timeout_ms: int = _option("assignor.planTimeoutMs", 10_000, MILLISECONDS,
+    plan_timeout_ms: int = _define_option("assignor.planTimeoutMs", 10_000, MILLISECONDS,
         "how long the driver waits for a plan before assignor.onError applies")
-    commit_group: str | None = _option("assignor.commitGroup", None, GROUP,
+    commit_group: str | None = _define_option("assignor.commitGroup", None, GROUP,
         "group to which the end offsets of completed batches are committed, for Kafka's own "
         "tools")
-    plan_log: str | None = _option("assignor.planLog", None, LOCAL_FILE,
+    plan_log: str | None = _define_option("assignor.planLog", None, LOCAL_FILE,
         "file on the driver to which each batch's snapshot and plan are appended, for "
         "`assignor lab plan`; at 64 MB it becomes FILE.1")
     #: In seconds.
-    align_event_time: float | None = _option("assignor.alignEventTime", None, DURATION,
+    align_event_time: float | None = _define_option("assignor.alignEventTime", None, DURATION,
         "how far beyond the slowest partition others may be read, by Kafka's timestamps")
-    max_future_seconds: float = _option("assignor.maxFutureSeconds", 60.0, AHEAD,
+    max_future_seconds: float = _define_option("assignor.maxFutureSeconds", 60.0, AHEAD,
         "timestamps further ahead of the driver's clock do not count for assignor.alignEventTime")
-    target_batch_seconds: float | None = _option("assignor.targetBatchSeconds", None, SECONDS,
+    target_batch_seconds: float | None = _define_option("assignor.targetBatchSeconds", None, SECONDS,
         "limit a batch to about this many seconds, estimated from the batches before it")
-    max_bytes_per_trigger: int | None = _option("assignor.maxBytesPerTrigger", None, COUNT,
+    max_bytes_per_trigger: int | None = _define_option("assignor.maxBytesPerTrigger", None, COUNT,
         "limit a batch to about this many bytes of keys and values")
-    fairness: Literal["proportional", "even", "deadline"] = _option(
+    fairness: Literal["proportional", "even", "deadline"] = _define_option(
         "assignor.fairness", "proportional", one_of("proportional", "even", "deadline"),
         "how a limited batch is shared: in proportion to lag, as Spark does; evenly; or first to "
         "what retention deletes soon, then evenly")
     #: By topic, whose names are lower-cased: Spark compares names of options without case.
     weights: tuple[tuple[str, float], ...] = ()
     floors: tuple[tuple[str, int], ...] = ()
-    zone_price_per_gb: float = _option("assignor.zonePricePerGb", 0.02, PRICE,
+    zone_price_per_gb: float = _define_option("assignor.zonePricePerGb", 0.02, PRICE,
         "what a GB costs that is read in another zone than its replicas; 0: zones do not count")
-    rack: str | None = _option("assignor.rack", None, ENVIRONMENT,
+    rack: str | None = _define_option("assignor.rack", None, ENVIRONMENT,
         "variable of executors' environment that names their rack (zone), in place of "
         "SPARK_EXECUTOR_ATTRIBUTE_RACK")
-    rack_file: str | None = _option("assignor.rackFile", None, LOCAL_FILE,
+    rack_file: str | None = _define_option("assignor.rackFile", None, LOCAL_FILE,
         "file on the driver with the racks of executors' hosts, a line HOST=RACK each")
-    min_partitions: int | None = _option("minPartitions", None, COUNT,
+    min_partitions: int | None = _define_option("minPartitions", None, COUNT,
         "Spark's own: the least number of tasks")
-    max_records_per_partition: int | None = _option("maxRecordsPerPartition", None, COUNT,
+    max_records_per_partition: int | None = _define_option("maxRecordsPerPartition", None, COUNT,
         "Spark's own: the most records of a task")
     #: For the user's own assignors: what is none of ours, without the prefix, as it was written.
     own: tuple[tuple[str, str], ...] = ()
@@ -206,14 +206,14 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
             raise OptionError(f"option {key!r} is given twice, also as {spelled[lowered]!r}")
         spelled[lowered] = key
         if lowered == STRATEGY:
-            values["assignors"] = _names(text)
+            values["assignors"] = _parse_assignor_names(text)
             continue
         if lowered in _BY_LOWER_NAME:
             name, option = _BY_LOWER_NAME[lowered]
-            values[name] = _read(option.kind, option.name, text)
-        elif (named := _topic_of(lowered)) is not None:
+            values[name] = _read_value(option.kind, option.name, text)
+        elif (named := _match_topic_option(lowered)) is not None:
             name, topic = named
-            per_topic[name][topic] = _read(_BY_TOPIC[name].kind, key, text)
+            per_topic[name][topic] = _read_value(_BY_TOPIC[name].kind, key, text)
         elif lowered.startswith(PREFIX):
             unknown.append(key)
     values |= {name: tuple(by_topic.items()) for name, by_topic in per_topic.items()}
@@ -242,7 +242,7 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
     return options
 
 
-def effective(options: PlannerOptions) -> dict[str, object]:
+def list_effective_options(options: PlannerOptions) -> dict[str, object]:
     """All values in force, by documented name, as JSON values."""
     shown: dict[str, object] = {STRATEGY: ",".join(options.assignors)}
     for name, option in _BY_FIELD.items():
@@ -257,14 +257,14 @@ def effective(options: PlannerOptions) -> dict[str, object]:
     return shown
 
 
-def _read(kind: Kind, name: str, text: str) -> object:
+def _read_value(kind: OptionKind, name: str, text: str) -> object:
     try:
         return kind.read(text)
     except (ValueError, KeyError):
         raise OptionError(f"option {name!r} is {text!r}: {kind.allowed} is expected") from None
 
 
-def _topic_of(lowered: str) -> tuple[str, str] | None:
+def _match_topic_option(lowered: str) -> tuple[str, str] | None:
     """Return the field and the topic of an option that names one."""
     for name, option in _BY_TOPIC.items():
         begin = option.name.removesuffix("<topic>")
@@ -287,7 +287,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
             "option 'assignor.maxBytesPerTrigger' needs assignor.reader=shared: Spark's own reader "
             "does not report bytes; leave one of the two out"
         )
-    topics = _topics(source)
+    topics = _read_topics(source)
     for name, option in _BY_TOPIC.items():
         for topic, _ in getattr(options, name):
             if topics and topic not in topics:
@@ -303,7 +303,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
         )
 
 
-def _topics(source: Mapping[str, str]) -> set[str]:
+def _read_topics(source: Mapping[str, str]) -> set[str]:
     """Return the topics that a source names, in lower case; none where it has a pattern."""
     named = [topic.strip() for topic in source.get("subscribe", "").split(",")]
     with contextlib.suppress(ValueError, RecursionError):  # Spark says what is wrong with it
@@ -312,7 +312,7 @@ def _topics(source: Mapping[str, str]) -> set[str]:
     return {topic.lower() for topic in named if topic}
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _parse_assignor_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise OptionError(

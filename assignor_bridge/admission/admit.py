@@ -21,10 +21,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.admission.deadline import hurried, of_margin
+from assignor_bridge.admission.deadline import compare_with_margin, raise_urgent
 from assignor_bridge.admission.fill import fill
-from assignor_bridge.admission.lag import Admitted, Budget, Memory
-from assignor_bridge.admission.times import FIRST_RECORDS, KEPT, LEAST_SHARE, fitting, most_records
+from assignor_bridge.admission.lag import Admission, Budget, Memory
+from assignor_bridge.admission.times import (
+    FIRST_RECORDS,
+    MAX_REMEMBERED_BATCHES,
+    MIN_SHARE,
+    fit_reading_seconds,
+    limit_growth,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,65 +38,65 @@ if TYPE_CHECKING:
     from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag, Limits
 
 #: Beyond this a float does not hold every whole number; no batch has so many records.
-_MOST_RECORDS = 2**52
+_MAX_RECORDS = 2**52
 
 
-def admit(lag: Lag, limits: Limits, memory: Memory) -> Admitted:
+def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     """Say how far each partition goes in this batch."""
     waiting = np.zeros(len(lag.start), np.int64)
     if memory.waiting:
         waiting[:] = [memory.waiting.get(name, 0) for name in lag.names]
     order = np.argsort(-waiting, kind="stable")
-    most = np.minimum(lag.size, _MOST_RECORDS)
-    budgets = _budgets(lag, limits, memory.times)
+    most = np.minimum(lag.size, _MAX_RECORDS)
+    budgets = _build_budgets(lag, limits, memory.times)
     if limits.fixed_end:
-        budgets = _in_equal_batches(most, budgets)
-    least = _floors(lag, limits, most, order)
+        budgets = _equalize_batches(most, budgets)
+    least = _share_floors(lag, limits, most, order)
     oldest = order[waiting[order] > 0]
-    oldest = oldest[: _reserve(oldest, least, budgets)]
+    oldest = oldest[: _count_reserved_records(oldest, least, budgets)]
     least[oldest] = np.maximum(least[oldest], 1)
-    weight = _weights(lag, limits)
+    weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
-        share = of_margin(lag, memory.times)
-        soon = hurried(least, most, weight, budgets, order, share)
-        least = _within(soon, least, limits.records)
+        share = compare_with_margin(lag, memory.times)
+        soon = raise_urgent(least, most, weight, budgets, order, share)
+        least = _trim_to_limit(soon, least, limits.records)
     taken, held_by = fill(least, most, weight, budgets, order)
-    taken = _within(taken, least, limits.records)
+    taken = _trim_to_limit(taken, least, limits.records)
     if not taken.any():  # one record alone is more than fits
         taken[order[0]] = 1
     left_out = np.flatnonzero(taken == 0).tolist()
     names = lag.names if left_out else []
     after = {names[i]: int(waiting[i]) + 1 for i in left_out}
-    return Admitted(lag.start + taken, held_by, replace(memory, waiting=after))
+    return Admission(lag.start + taken, held_by, replace(memory, waiting=after))
 
 
-def completed(memory: Memory, time: BatchTime) -> Memory:
+def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:
     """Remember what a batch took."""
-    return replace(memory, times=(*memory.times, time)[-KEPT:])
+    return replace(memory, times=(*memory.times, time)[-MAX_REMEMBERED_BATCHES:])
 
 
-def _budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list[Budget]:
+def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list[Budget]:
     ones = np.ones(len(lag.start))
     budgets = []
     if limits.records is not None:
-        budgets.append(Budget("records", ones, float(min(limits.records, _MOST_RECORDS))))
+        budgets.append(Budget("records", ones, float(min(limits.records, _MAX_RECORDS))))
     if limits.bytes is not None:
         if np.isnan(lag.bytes).any():  # nobody has reported any
-            budgets.append(Budget("growth", ones, most_records(times, lag.slots)))
+            budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
         else:
             budgets.append(Budget("bytes", lag.bytes, float(limits.bytes)))
     if limits.seconds is not None:
-        amount = fitting(times, limits.seconds)
+        amount = fit_reading_seconds(times, limits.seconds)
         amount = max(amount - float(lag.fixed.sum()) / lag.slots, amount / 2)
         # Quiet batches before a backlog must not leave it a record at a time.
         start = FIRST_RECORDS * float(lag.work.mean())
-        amount = max(amount, min(LEAST_SHARE * limits.seconds, start))
+        amount = max(amount, min(MIN_SHARE * limits.seconds, start))
         budgets.append(Budget("seconds", lag.work / lag.slots, amount))
-        budgets.append(Budget("growth", ones, most_records(times, lag.slots)))
+        budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
     return budgets
 
 
-def _in_equal_batches(most: Ints, budgets: Sequence[Budget]) -> list[Budget]:
+def _equalize_batches(most: Ints, budgets: Sequence[Budget]) -> list[Budget]:
     """Lower the scarcest budget, so that the last batch to come is as large as the others."""
     needed = [float(budget.cost @ most) / budget.amount for budget in budgets]
     batches = math.ceil(max(needed, default=1.0))
@@ -103,7 +109,7 @@ def _in_equal_batches(most: Ints, budgets: Sequence[Budget]) -> list[Budget]:
     ]
 
 
-def _reserve(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
+def _count_reserved_records(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
     """Return how many of those that waited get a record before others get more."""
     reserve = len(oldest)
     for budget in budgets:
@@ -113,26 +119,26 @@ def _reserve(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
     return max(1, reserve)
 
 
-def _floors(lag: Lag, limits: Limits, most: Ints, order: Ints) -> Ints:
+def _share_floors(lag: Lag, limits: Limits, most: Ints, order: Ints) -> Ints:
     """Share the floor of each topic alike between its partitions."""
     floors = np.zeros(len(most), np.int64)
     for code, topic in enumerate(lag.topics):
         if floor := limits.floors.get(topic.lower()):
             rows = order[lag.topic[order] == code]
             ones, none = np.ones(len(rows)), np.zeros(len(rows), np.int64)
-            budget = Budget("floor", ones, float(min(floor, _MOST_RECORDS)))
+            budget = Budget("floor", ones, float(min(floor, _MAX_RECORDS)))
             taken, _ = fill(none, most[rows], ones, [budget], np.arange(len(rows)))
-            floors[rows] = _within(taken, none, floor)
-    return _within(floors, np.zeros_like(floors), limits.records and limits.records - 1)
+            floors[rows] = _trim_to_limit(taken, none, floor)
+    return _trim_to_limit(floors, np.zeros_like(floors), limits.records and limits.records - 1)
 
 
-def _weights(lag: Lag, limits: Limits) -> Floats:
+def _compute_weights(lag: Lag, limits: Limits) -> Floats:
     of_topic = np.array([limits.weights.get(topic.lower(), 1.0) for topic in lag.topics])
     weight = of_topic[lag.topic]
     return weight * lag.size if limits.fairness == "proportional" else weight
 
 
-def _within(taken: Ints, least: Ints, records: int | None) -> Ints:
+def _trim_to_limit(taken: Ints, least: Ints, records: int | None) -> Ints:
     """Take back from the largest what is beyond the limit: floors, or what rounding has added."""
     over = 0 if records is None else int(taken.sum()) - records
     for i in np.argsort(least - taken, kind="stable").tolist() if over > 0 else ():

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from assignor_bridge.admission.admit import admit
-from assignor_bridge.admission.lag import Admitted
+from assignor_bridge.admission.lag import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assignor_bridge.admission.lag import Flags, Ints, Lag, Limits, Memory, Times
+    from assignor_bridge.admission.lag import Flags, Ints, Lag, Limits, Memory, RecordTimes
 
 #: Beyond this a step is as long as any partition.
-_LONGEST_STEP = 2**40
+_MAX_STEP_RECORDS = 2**40
 #: In a batch; after the last one its answer counts.
-_MOST_LOOK_UPS = 2
+_MAX_LOOK_UPS = 2
 
 
 class Alignment(NamedTuple):
@@ -49,7 +49,7 @@ class Aligned(NamedTuple):
 
 
 def align(
-    lag: Lag, times: Times, alignment: Alignment, steps: Mapping[tuple[str, int], int]
+    lag: Lag, times: RecordTimes, alignment: Alignment, steps: Mapping[tuple[str, int], int]
 ) -> Aligned | int:
     """Return how far each partition may go; or the time that Kafka must be asked for first.
 
@@ -62,37 +62,39 @@ def align(
     minutes: Kafka is asked for 12:30. Its answers are offset 600 of the first, where the batch ends
     then, and the very next record of the second, which has to wait.
     """
-    horizon = _horizon(times, alignment)
+    horizon = _find_horizon(times, alignment)
     if horizon is None:
         return Aligned(lag.latest, {})
     if times.at is None or times.asked is None:
         return horizon
-    if horizon > times.asked and times.look_ups < _MOST_LOOK_UPS:
+    if horizon > times.asked and times.look_ups < _MAX_LOOK_UPS:
         return horizon
-    return _within(lag, times, times.at, times.asked, _counts(times, alignment), steps)
+    return _limit_ends(
+        lag, times, times.at, times.asked, _find_usable_times(times, alignment), steps
+    )
 
 
-def spread(times: Times, alignment: Alignment) -> float:
+def measure_spread_s(times: RecordTimes, alignment: Alignment) -> float:
     """Return the seconds from the slowest partition's time to the fastest's."""
-    stamp = times.stamp[_counts(times, alignment)]
+    stamp = times.stamp[_find_usable_times(times, alignment)]
     return float(stamp.max() - stamp.min()) / 1000 if len(stamp) else 0.0
 
 
-def _horizon(times: Times, alignment: Alignment) -> int | None:
+def _find_horizon(times: RecordTimes, alignment: Alignment) -> int | None:
     """Return the time before which records may be read; None where all of them are."""
-    stamp = times.stamp[_counts(times, alignment)]
+    stamp = times.stamp[_find_usable_times(times, alignment)]
     if len(times.stamp) < 2 or not len(stamp):
         return None
     horizon = int(stamp.min()) + alignment.span
     return horizon if horizon <= times.now + alignment.ahead else None
 
 
-def _counts(times: Times, alignment: Alignment) -> Flags:
+def _find_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
     return (times.stamp >= 0) & (times.stamp <= times.now + alignment.ahead)
 
 
-def _within(  # noqa: PLR0917
-    lag: Lag, times: Times, at: Ints, horizon: int, counts: Flags,
+def _limit_ends(  # noqa: PLR0917
+    lag: Lag, times: RecordTimes, at: Ints, horizon: int, counts: Flags,
     steps: Mapping[tuple[str, int], int],
 ) -> Aligned:  # fmt: skip
     end = np.where(at < 0, lag.latest, np.minimum(at, lag.latest))
@@ -102,14 +104,14 @@ def _within(  # noqa: PLR0917
     for i in np.flatnonzero(stands & ~(counts & (times.stamp >= horizon))).tolist():
         step = steps.get(names[i], 1)
         end[i] += min(step, int(lag.size[i]))
-        longer[names[i]] = min(2 * step, _LONGEST_STEP)
+        longer[names[i]] = min(2 * step, _MAX_STEP_RECORDS)
     if not (end > lag.start).any():  # all are later than thought, and Kafka was asked often enough
         slowest = int(np.where(counts, times.stamp, np.iinfo(np.int64).max).argmin())
         end[slowest] += 1
     return Aligned(end, longer)
 
 
-def admit_within(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> Admitted:
+def admit_aligned(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> Admission:
     """Admit as far as the partitions may go; those that have to wait for others keep their turn."""
     memory = replace(memory, steps=aligned.steps)
     if (aligned.end == lag.latest).all():
@@ -122,4 +124,4 @@ def admit_within(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> 
     end[go] = admitted.end
     kept = {name: memory.waiting[name] for name in lag.only(~go).names if name in memory.waiting}
     after = replace(admitted.memory, waiting={**kept, **admitted.memory.waiting})
-    return Admitted(end, admitted.held_by or "time", after)
+    return Admission(end, admitted.held_by or "time", after)

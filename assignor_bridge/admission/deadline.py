@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 #: The margin: for clocks that differ and bursts behind a first record, for so many batches, and for
 #: what waits, read with this part of each batch; but at most this part of the retention.
-_MARGIN_S, _BATCHES, _OF_BATCH, _MOST_OF_RETENTION = 300.0, 10, 0.5, 0.5
-_LEAST_MARGIN_S = 0.001
+_MARGIN_S, _MARGIN_BATCHES, _URGENT_SHARE_OF_BATCH, _MAX_SHARE_OF_RETENTION = 300.0, 10, 0.5, 0.5
+_MIN_MARGIN_S = 0.001
 #: Time left is told apart by halves of the margin, so many times.
-_HALVES = 10
+_MAX_HALVINGS = 10
 
 
-def seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
+def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
     """Return how long each first unread record lives at least; infinite where that is unknown.
 
     Parameters
@@ -50,16 +50,16 @@ def seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
     return np.where(stamp_ms < 0, np.inf, retention_s - (now_ms - stamp_ms) / 1000)
 
 
-def of_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
+def compare_with_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
     """Return the time left as a share of the margin: less than 1 is a hurry."""
     batch = float(np.median([time.seconds for time in times] or [0.0]))
     offset = float(np.median([time.seconds / max(time.records, 1.0) for time in times] or [0.0]))
-    needed = _MARGIN_S + _BATCHES * batch + lag.size * offset / _OF_BATCH
-    margin = np.minimum(needed, _MOST_OF_RETENTION * lag.retention)
-    return np.asarray(lag.left / np.maximum(margin, _LEAST_MARGIN_S))
+    needed = _MARGIN_S + _MARGIN_BATCHES * batch + lag.size * offset / _URGENT_SHARE_OF_BATCH
+    margin = np.minimum(needed, _MAX_SHARE_OF_RETENTION * lag.retention)
+    return np.asarray(lag.left / np.maximum(margin, _MIN_MARGIN_S))
 
 
-def hurried(  # noqa: PLR0917
+def raise_urgent(  # noqa: PLR0917
     least: Ints,
     most: Ints,
     weight: Floats,
@@ -76,7 +76,7 @@ def hurried(  # noqa: PLR0917
     """
     least = least.copy()
     hurry = order[(share < 1)[order]]
-    halves = np.floor(np.log2(np.maximum(share[hurry], 0.5**_HALVES)))
+    halves = np.floor(np.log2(np.maximum(share[hurry], 0.5**_MAX_HALVINGS)))
     for half in np.unique(halves).tolist():
         rows = hurry[halves == half]
         inside = []

@@ -37,7 +37,7 @@ def fill(
     >>> fill(none, lag, ones, [Budget("records", ones, 21)], np.arange(3))[0].tolist()
     [2, 10, 9]
     """
-    levels = [_level(least, most, weight, budget) for budget in budgets]
+    levels = [_find_level(least, most, weight, budget) for budget in budgets]
     level = min(levels, default=math.inf)
     if math.isinf(level):
         return most.copy(), None
@@ -53,7 +53,7 @@ def fill(
     return taken, budgets[levels.index(level)].name
 
 
-def _level(least: Ints, most: Ints, weight: Floats, budget: Budget) -> float:
+def _find_level(least: Ints, most: Ints, weight: Floats, budget: Budget) -> float:
     """Return the level at which a budget is used up; infinite if it is enough for everything."""
     cost, amount = budget.cost, budget.amount
     if float(cost @ most) <= amount:

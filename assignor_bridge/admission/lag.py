@@ -63,7 +63,7 @@ class Lag:
         return replace(self, **columns)
 
 
-class Times(NamedTuple):
+class RecordTimes(NamedTuple):
     """When records of the waiting partitions were written: Kafka's timestamps, in milliseconds."""
 
     #: The driver's clock.
@@ -127,7 +127,7 @@ class Budget(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Admitted:
+class Admission:
     """End offset of each partition, what held the rest back (None: nothing), what to remember."""
 
     end: Ints

@@ -17,7 +17,7 @@ import numpy as np
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
-from assignor_bridge.planner.racks import Zones, zones_of
+from assignor_bridge.planner.racks import Zones, build_zones
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     Names = tuple[tuple[str, ...], Ints]
 
 #: Slots of all executors; more are a mistake, and must not fill the memory.
-MOST_SLOTS = 1_000_000
+MAX_SLOTS = 1_000_000
 
 #: Stands for the executor that local mode does not have; its tasks carry no location.
 ANONYMOUS = ""
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ReadReports:
     """Columns of read reports, one cell a report, sorted so that their order does not matter."""
 
     #: Topics and executors that reports name, sorted; `topic` and `executor` are places in them.
@@ -68,22 +68,22 @@ class Observed:
         size: Floats,
         seconds: Floats,
         offsets: Floats,
-    ) -> Observed:
+    ) -> ReadReports:
         """Sort columns of reports."""
         (topic_names, topic), (executor_names, executor) = topics, executors
-        order = sorting((offsets, size, seconds, records), executor, partition, topic)
+        order = argsort_rows((offsets, size, seconds, records), executor, partition, topic)
         return cls(
             topic_names, executor_names, topic[order], partition[order], executor[order],
             records[order], size[order], seconds[order], offsets[order],
         )  # fmt: skip
 
     @classmethod
-    def none(cls) -> Observed:
+    def none(cls) -> ReadReports:
         """Return no reports."""
-        return cls.of(coded(()), np.empty(0, np.int64), coded(()), *[np.empty(0)] * 4)
+        return cls.of(encode_names(()), np.empty(0, np.int64), encode_names(()), *[np.empty(0)] * 4)
 
 
-def coded(names: Sequence[str]) -> Names:
+def encode_names(names: Sequence[str]) -> Names:
     """Sort the distinct names, and say for each cell which one it is."""
     distinct = tuple(sorted(set(names)))
     code = {name: i for i, name in enumerate(distinct)}
@@ -91,7 +91,7 @@ def coded(names: Sequence[str]) -> Names:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class MicroBatch:
     """Ranges, executors and reports of one micro-batch."""
 
     #: Topics with data, by name.
@@ -105,7 +105,7 @@ class Batch:
     executors: tuple[Executor, ...]
     #: What the options mean.
     settings: PlannerOptions
-    observed: Observed
+    observed: ReadReports
     #: Where executors come and go with the tasks.
     allocation: Allocation | None = None
     #: Offsets that wait over those of the batch: more than 1 where admission holds some back.
@@ -168,27 +168,27 @@ class Batch:
     @cached_property
     def zones(self) -> Zones | None:
         """Racks as zones of executors, None where nobody named any."""
-        return None if self.replicas is None else zones_of(self.executors, self.replicas)
+        return None if self.replicas is None else build_zones(self.executors, self.replicas)
 
     def name(self, row: int) -> str:
         """`topic-partition` of a range, for people."""
         return f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
 
 
-def lay_out(  # noqa: PLR0917
+def build_batch(  # noqa: PLR0917
     names: Names,
     partition: Ints,
     start: Ints,
     end: Ints,
     executors: Sequence[Executor],
     options: PlannerOptions,
-    observed: Observed,
+    observed: ReadReports,
     parallelism: int,
     allocation: Allocation | None = None,
     replicas: Replicas | None = None,
     stream: int = 0,
     partitions: Mapping[str, int] | None = None,
-) -> Batch:
+) -> MicroBatch:
     """Sort, join and check the columns of a snapshot.
 
     Raises
@@ -216,7 +216,7 @@ def lay_out(  # noqa: PLR0917
                 f"partitions of topic {name[:LONGEST_TOPIC]!r} are {count}: "
                 f"0 to {MOST_PARTITION + 1} are expected"
             )
-    order = sorting((end, start), partition, topic)
+    order = argsort_rows((end, start), partition, topic)
     order = order[(end > start)[order]]
     topic, partition, start, end = topic[order], partition[order], start[order], end[order]
     same = (topic[1:] == topic[:-1]) & (partition[1:] == partition[:-1])
@@ -235,19 +235,19 @@ def lay_out(  # noqa: PLR0917
                 "a partition has its replicas in the same ones for all its ranges"
             )
         replicas = replicas.take(first) if replicas.known else None
-    return Batch(
+    return MicroBatch(
         topics, topic[first], partition[first], start[first], end[last],
-        _members(executors, parallelism), options, observed, allocation,
+        _check_executors(executors, parallelism), options, observed, allocation,
         replicas=replicas, stream=stream, partitions=partitions,
     )  # fmt: skip
 
 
-def _members(given: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+def _check_executors(given: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
     executors = [e for e in given if e.takes_tasks]
     if not executors:
-        if not 1 <= parallelism <= MOST_SLOTS:
+        if not 1 <= parallelism <= MAX_SLOTS:
             raise OptionError(
-                f"parallelism is {parallelism}: at least 1 slot is needed, at most {MOST_SLOTS:,}"
+                f"parallelism is {parallelism}: at least 1 slot is needed, at most {MAX_SLOTS:,}"
             )
         return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
     members = tuple(sorted(executors, key=lambda e: e.id))
@@ -260,16 +260,16 @@ def _members(given: Sequence[Executor], parallelism: int) -> tuple[Executor, ...
         if member.id == ANONYMOUS:
             raise OptionError("an executor has an empty id: a name is expected")
     slots = sum(member.slots for member in members)
-    if slots > MOST_SLOTS:
+    if slots > MAX_SLOTS:
         largest = max(members, key=lambda e: e.slots)
         raise OptionError(
             f"the executors have {slots} slots in all (executor {largest.id!r} {largest.slots}): "
-            f"at most {MOST_SLOTS:,} are planned"
+            f"at most {MAX_SLOTS:,} are planned"
         )
     return members
 
 
-def sorting(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
+def argsort_rows(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
     """Return the order by `keys`, the last counting most, then by `ties`: as `np.lexsort` does.
 
     The keys are packed into one integer where they fit, and ties are looked at only where there

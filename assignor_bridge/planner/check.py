@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.errors import PlanError
-from assignor_bridge.planner.batch import sorting
+from assignor_bridge.planner.batch import argsort_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assignor_bridge.planner.batch import Batch, Flags, Ints
+    from assignor_bridge.planner.batch import Flags, Ints, MicroBatch
     from assignor_bridge.planner.pieces import Pieces
 
 _RULE = "A plan must read each offset exactly once."
 
 
-def check(name: str, batch: Batch, pieces: Pieces, task: Ints, tasks: int) -> None:
+def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: int) -> None:
     """Raise `PlanError` unless the pieces tile the ranges, and none and no task is empty.
 
     Parameters
@@ -28,7 +28,7 @@ def check(name: str, batch: Batch, pieces: Pieces, task: Ints, tasks: int) -> No
     task
         Task of each piece.
     """
-    pieces = pieces.take(sorting((pieces.start,), pieces.row))
+    pieces = pieces.take(argsort_rows((pieces.start,), pieces.row))
     row, start, end = pieces.row, pieces.start, pieces.end
     if len(row) and row[-1] >= batch.ranges:
         raise PlanError(f"assignor {name!r} planned a range that was not asked for. {_RULE}")
@@ -41,8 +41,8 @@ def check(name: str, batch: Batch, pieces: Pieces, task: Ints, tasks: int) -> No
             )
 
     refuse(end <= start, lambda _: "has an empty piece")
-    nobody = np.bincount(row, minlength=batch.ranges) == 0
-    refuse(nobody, lambda _: "is read by nobody", np.arange(batch.ranges))
+    unread = np.bincount(row, minlength=batch.ranges) == 0
+    refuse(unread, lambda _: "is read by nobody", np.arange(batch.ranges))
     first = np.append(True, row[1:] != row[:-1])
     due = np.where(first[: len(row)], batch.start[row], np.append(0, end)[: len(row)])
     refuse(start < due, lambda i: f"repeats offsets between {due[i]} and {start[i]}")

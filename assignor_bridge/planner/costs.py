@@ -27,7 +27,7 @@ from checkpoints.sticky_state import Pace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from checkpoints.sticky_state import StickyState
 
 #: Standard errors by which a partition or an executor stands out; and a partition's where own
@@ -68,62 +68,68 @@ class Weights:
         return units[self.basis]
 
 
-def predict(learned: StickyState, line: Ints, batch: Batch) -> Weights:
+def predict(learned: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     """Predict the work of each range of the batch, whose partitions have these lines."""
-    density = filled(learned.density, learned.topic, 1.0)[line]
+    density = fill_from_topic_mean(learned.density, learned.topic, 1.0)[line]
     records = np.asarray(batch.size * np.clip(density, LEAST_DENSITY, 1.0), np.float64)
-    work, basis = work_of(learned, line, records)
-    words = _in_words(learned, line, basis)
-    size = _bytes_of(learned, line, records) if batch.replicas is not None else None
+    work, basis = predict_work(learned, line, records)
+    words = _describe_weights(learned, line, basis)
+    size = _predict_bytes(learned, line, records) if batch.replicas is not None else None
     if basis == "seconds" and not learned.common.relied_on:  # as many seconds, by records
         work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), _LEAST_WORK)
         usual, unfixed = np.ones(len(batch.executors)), np.zeros(batch.ranges)
         return Weights(work, basis, usual, unfixed, words, size)
     fixed = learned.common.fixed if basis == "seconds" else 0.0
     work = np.maximum(work, _LEAST_WORK)
-    slowness = np.exp(log_slowness(paces_of(learned, (e.id for e in batch.executors))))
+    slowness = np.exp(compute_log_slowness(read_paces(learned, (e.id for e in batch.executors))))
     return Weights(work, basis, slowness, work * (fixed / (fixed + records)), words, size)
 
 
-def work_of(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
+def predict_work(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
     """Predict the work of reading so many records of these lines."""
     common = learned.common
     if math.isfinite(common.level):
-        return np.exp(common.level + factors(learned)[line]) * (common.fixed + records), "seconds"
+        return np.exp(common.level + compute_factors(learned)[line]) * (
+            common.fixed + records
+        ), "seconds"
     if not np.isnan(learned.bytes).all():
-        size = filled(learned.bytes - np.nanmean(learned.bytes), learned.topic, 0.0)
+        size = fill_from_topic_mean(learned.bytes - np.nanmean(learned.bytes), learned.topic, 0.0)
         return records * np.exp(size[line]), "bytes"
     return records, "records"
 
 
-def _bytes_of(learned: StickyState, line: Ints, records: Floats) -> Floats | None:
+def _predict_bytes(learned: StickyState, line: Ints, records: Floats) -> Floats | None:
     if np.isnan(learned.bytes).all():
         return None
-    return np.asarray(records * np.exp(filled(learned.bytes, learned.topic, 0.0)[line]))
+    return np.asarray(
+        records * np.exp(fill_from_topic_mean(learned.bytes, learned.topic, 0.0)[line])
+    )
 
 
-def factors(learned: StickyState) -> Floats:
+def compute_factors(learned: StickyState) -> Floats:
     """Return the logarithm of each line's cost over the common one, as far as it is believed."""
     known = ~np.isnan(learned.cost)
     errors = _OF_USE if learned.common.own else _STANDS_OUT
     with np.errstate(divide="ignore", invalid="ignore"):
         error = errors * learned.common.noise / np.sqrt(learned.evidence)
-    return filled(np.where(known, believed(learned.cost, error), np.nan), learned.topic, 0.0)
+    return fill_from_topic_mean(
+        np.where(known, shrink_towards_zero(learned.cost, error), np.nan), learned.topic, 0.0
+    )
 
 
-def paces_of(learned: StickyState, executors: Iterable[str]) -> Floats:
+def read_paces(learned: StickyState, executors: Iterable[str]) -> Floats:
     """Return what is known of the pace of executors: a row each, columns as in `Pace`."""
     return np.array([learned.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
 
 
-def log_slowness(paces: Floats) -> Floats:
+def compute_log_slowness(paces: Floats) -> Floats:
     """Return the logarithm of how slow each executor is, as far as it is believed."""
     with np.errstate(divide="ignore"):
         error = _STANDS_OUT * GOOD_NOISE / np.sqrt(paces[:, 2])
-    return believed(paces[:, 0], np.maximum(_USUAL, error))
+    return shrink_towards_zero(paces[:, 0], np.maximum(_USUAL, error))
 
 
-def believed(deviation: Floats, error: Floats | float) -> Floats:
+def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
     """Return how much of a deviation counts if `error` of it may be chance.
 
     Nothing of one up to `error`, half of one 1.4 times as large, nearly all of a much larger one.
@@ -137,7 +143,7 @@ def believed(deviation: Floats, error: Floats | float) -> Floats:
     return np.where(size > error, part, 0.0)
 
 
-def filled(column: Floats, topic: Ints, default: float) -> Floats:
+def fill_from_topic_mean(column: Floats, topic: Ints, default: float) -> Floats:
     """Put the mean of the topic, else of all, else the default, where a line knows nothing."""
     missing = np.isnan(column)
     if not missing.any():
@@ -151,7 +157,7 @@ def filled(column: Floats, topic: Ints, default: float) -> Floats:
     return np.where(missing, mean[topic], column)
 
 
-def _in_words(learned: StickyState, line: Ints, basis: Basis) -> str:
+def _describe_weights(learned: StickyState, line: Ints, basis: Basis) -> str:
     if basis == "records":
         return "weights: records alike, no costs reported yet"
     if basis == "bytes":
@@ -165,7 +171,7 @@ def _in_words(learned: StickyState, line: Ints, basis: Basis) -> str:
         )
     each = math.exp(learned.common.level)
     fixed = f"{learned.common.fixed * each:.2g} s a range and " if learned.common.fixed else ""
-    others = np.count_nonzero(factors(learned)[line])
+    others = np.count_nonzero(compute_factors(learned)[line])
     return (
         f"weights: seconds, {fixed}{each:.2g} s a record; costs of their own for {others} of "
         f"{len(line)} partitions"

@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from assignor_bridge.errors import elided
-from assignor_bridge.planner.zones import MOST_ZONES
+from assignor_bridge.planner.zones import MAX_ZONES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assignor_bridge.planner.batch import Batch, Flags, Floats
+    from assignor_bridge.planner.batch import Flags, Floats, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.pieces import Pieces
     from assignor_bridge.planner.racks import Replicas, Zones
 
 #: A share of the work that crosses zones, or crosses needlessly, and is worth no words.
-_LITTLE = 0.005
+_NEGLIGIBLE_SHARE = 0.005
 #: Racks that a line lists at most.
-_LISTED = 3
+_MAX_LISTED = 3
 
 
 class CrossZone(NamedTuple):
@@ -33,7 +33,7 @@ class CrossZone(NamedTuple):
     reasons: tuple[str, ...]
 
 
-def cross_zone(batch: Batch, weights: Weights, pieces: Pieces) -> CrossZone | None:
+def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> CrossZone | None:
     """Return what the pieces read across zones; None where nobody named racks."""
     if batch.zones is None or batch.replicas is None:
         return None
@@ -46,12 +46,12 @@ def cross_zone(batch: Batch, weights: Weights, pieces: Pieces) -> CrossZone | No
     return CrossZone(
         int(sizes[crosses].sum()),
         share,
-        tuple(_reasons(batch, batch.zones, batch.replicas, weights, share)),
+        tuple(_explain_cross_zone(batch, batch.zones, batch.replicas, weights, share)),
     )
 
 
-def _reasons(
-    batch: Batch, zones: Zones, replicas: Replicas, weights: Weights, share: float
+def _explain_cross_zone(
+    batch: MicroBatch, zones: Zones, replicas: Replicas, weights: Weights, share: float
 ) -> Iterator[str]:
     code = replicas.code
     of_set = np.asarray(np.bincount(code, weights.work, len(replicas.racks)), np.float64)
@@ -68,39 +68,39 @@ def _reasons(
     yield f"{share:.1%} of what is read crosses zones ({named} racks with executors){where}"
     strangers = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
     if strangers:
-        yield f"no partition has a replica in {_listed(strangers)}, where executors are"
+        yield f"no partition has a replica in {_list_racks(strangers)}, where executors are"
     slots = batch.executor_slots / weights.slowness
     speed = np.bincount(zones.of_executor, slots, len(zones.names)) / slots.sum()
-    if len(zones.names) > MOST_ZONES:
-        yield f"zones do not count: placement looks at {MOST_ZONES} racks with executors at most"
-    elif share > _LITTLE:
-        yield from _what_to_change(batch, zones, replicas, of_set / total, speed)
+    if len(zones.names) > MAX_ZONES:
+        yield f"zones do not count: placement looks at {MAX_ZONES} racks with executors at most"
+    elif share > _NEGLIGIBLE_SHARE:
+        yield from _suggest_changes(batch, zones, replicas, of_set / total, speed)
 
 
-def _what_to_change(
-    batch: Batch, zones: Zones, replicas: Replicas, work: Floats, speed: Floats
+def _suggest_changes(
+    batch: MicroBatch, zones: Zones, replicas: Replicas, work: Floats, speed: Floats
 ) -> Iterator[str]:
     """Tell which racks have more of the replicas' work than executors, and the least that is."""
     nowhere = ~zones.near.any(axis=1)
-    if (lost := float(work[nowhere].sum())) > _LITTLE:
+    if (lost := float(work[nowhere].sum())) > _NEGLIGIBLE_SHARE:
         racks = sorted(frozenset().union(*(replicas.racks[i] for i in np.flatnonzero(nowhere))))
         yield (
-            f"{lost:.1%} of the work has replicas only in {_listed(racks)}, where no executor is: "
+            f"{lost:.1%} of the work has replicas only in {_list_racks(racks)}, where no executor is: "
             "executors there, or replicas in racks with executors, would help"
         )
-    full, least = _full_zones(work, zones.near, speed * (1 + batch.settings.max_imbalance))
-    if least <= _LITTLE:
+    full, least = _find_full_zones(work, zones.near, speed * (1 + batch.settings.max_imbalance))
+    if least <= _NEGLIGIBLE_SHARE:
         return
     names = [name for name, is_full in zip(zones.names, full, strict=True) if is_full and name]
     only = ~zones.near[:, ~full].any(axis=1) & ~nowhere
     yield (
         f"at least {least + lost:.1%} must cross: {work[only].sum():.0%} of the work has replicas "
-        f"only in {_listed(names)}, and executors there are {speed[full].sum():.0%} of all: more "
+        f"only in {_list_racks(names)}, and executors there are {speed[full].sum():.0%} of all: more "
         "executors there, or replicas of these partitions elsewhere, would help"
     )
 
 
-def _full_zones(work: Floats, near: Flags, most: Floats) -> tuple[Flags, float]:
+def _find_full_zones(work: Floats, near: Flags, most: Floats) -> tuple[Flags, float]:
     """Return the zones that are full of work which has replicas only there, and what crosses.
 
     The least cut: for each set of zones, these read their most, and all else is read elsewhere.
@@ -113,5 +113,5 @@ def _full_zones(work: Floats, near: Flags, most: Floats) -> tuple[Flags, float]:
     return full[best], float(work[near.any(axis=1)].sum() - read[best])
 
 
-def _listed(racks: list[str]) -> str:
-    return f"{'rack' if len(racks) == 1 else 'racks'} {elided(racks, _LISTED)}"
+def _list_racks(racks: list[str]) -> str:
+    return f"{'rack' if len(racks) == 1 else 'racks'} {elided(racks, _MAX_LISTED)}"

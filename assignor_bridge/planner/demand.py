@@ -18,7 +18,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from assignor_bridge.model import Allocation
-    from assignor_bridge.planner.batch import Batch, Flags
+    from assignor_bridge.planner.batch import Flags, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 #: (`spark.dynamicAllocation.schedulerBacklogTimeout`).
 BUSY_S = 1.0
 #: Least predicted seconds of a task that is made only to ask.
-TASK_S = 0.25
+MIN_TASK_S = 0.25
 #: So many tasks for each slot that may come: some must still wait when the last executor is asked.
-TASKS_A_SLOT = 4
+TASKS_PER_SLOT = 4
 #: Batches in a row that ask with tasks which may run anywhere.
 OPEN_BATCHES = 3
 #: Seconds of work a slot, and share of the time between batches, below which a batch is calm.
@@ -57,23 +57,23 @@ class Demand:
         return self.tasks is not None and self.calm >= -OPEN_BATCHES
 
 
-def demand(batch: Batch, table: PartitionTable, weights: Weights) -> Demand:
+def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Demand:
     """Say what to ask for, and which executors to use."""
-    everybody, before = np.ones(batch.slots, np.bool_), table.state.calm
+    all_slots, before = np.ones(batch.slots, np.bool_), table.state.calm
     allocation = batch.allocation
     if allocation is None or not batch.ranges:
-        return Demand(everybody, None, before)
-    present = _present(batch)
+        return Demand(all_slots, None, before)
+    present = _count_present_executors(batch)
     speed = batch.executor_slots / weights.slowness
     if present < allocation.max_executors:
-        asked = _tasks_to_ask_with(batch, allocation, weights, float(speed.sum()))
+        asked = _count_tasks_to_request(batch, allocation, weights, float(speed.sum()))
         if asked is not None:
             most = "any number" if allocation.unlimited else f"{allocation.max_executors}"
             asking = (f"asks for executors with {asked} tasks: {present} of {most} are there",)
-            return Demand(everybody, asked, min(0, before) - 1, asking)
+            return Demand(all_slots, asked, min(0, before) - 1, asking)
     if weights.basis != "seconds" or not present:
-        return Demand(everybody, None, 0)
-    kept, calm = _kept(batch, allocation, table, weights)
+        return Demand(all_slots, None, 0)
+    kept, calm = _choose_kept_executors(batch, allocation, table, weights)
     gathering: tuple[str, ...] = ()
     if not kept.all():
         idle = ", ".join(batch.executors[i].id for i in np.flatnonzero(~kept)[:3].tolist())
@@ -85,16 +85,16 @@ def demand(batch: Batch, table: PartitionTable, weights: Weights) -> Demand:
     return Demand(kept[batch.slot_executor], None, calm, (), gathering)
 
 
-def _present(batch: Batch) -> int:
+def _count_present_executors(batch: MicroBatch) -> int:
     """Count the executors that are there, those of other streams too."""
     return 0 if batch.anonymous else len(batch.executors) + batch.left_out
 
 
-def _tasks_to_ask_with(
-    batch: Batch, allocation: Allocation, weights: Weights, speed: float
+def _count_tasks_to_request(
+    batch: MicroBatch, allocation: Allocation, weights: Weights, speed: float
 ) -> int | None:
     """Count the tasks that are worth their executor; None when the slots are enough."""
-    present, slots = _present(batch), 0 if batch.anonymous else batch.slots
+    present, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
     wanted = batch.settings.slots
     if isinstance(wanted, int) and slots >= wanted:  # further executors would stay idle
         return None
@@ -102,16 +102,16 @@ def _tasks_to_ask_with(
     if weights.basis == "seconds":
         if present and seconds <= BUSY_S * speed:
             return None
-        worth = max(1, math.floor(seconds / TASK_S))
+        worth = max(1, math.floor(seconds / MIN_TASK_S))
     worth = min(worth, int(max(1, batch.total // (batch.settings.min_records_per_task or 1))))
     absent = allocation.max_executors - present
-    most = TASKS_A_SLOT * (slots + absent * allocation.slots_per_executor)
+    most = TASKS_PER_SLOT * (slots + absent * allocation.slots_per_executor)
     asked = min(worth, batch.ranges if allocation.unlimited else most)
     return asked if asked > slots else None
 
 
-def _kept(
-    batch: Batch, allocation: Allocation, table: PartitionTable, weights: Weights
+def _choose_kept_executors(
+    batch: MicroBatch, allocation: Allocation, table: PartitionTable, weights: Weights
 ) -> tuple[Flags, int]:
     """Choose the executors that go on, and count calm batches."""
     executors, seconds = len(batch.executors), batch.backlog * float(weights.work.sum())

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 #: Standard deviations from which a report is far off; and never less than this.
 _FAR, _LEAST_FAR = 3.0, 0.25
 #: Standard deviation for a median distance, if noise is normal.
-OF_DISTANCE = 1.48
+SIGMAS_PER_MEDIAN_DISTANCE = 1.48
 
 
-class Reports(NamedTuple):
+class UsableReports(NamedTuple):
     """Columns of what was reported of known partitions, by line."""
 
     line: NDArray[Any]
@@ -27,13 +27,15 @@ class Reports(NamedTuple):
     seconds: NDArray[Any]
     offsets: NDArray[Any]
 
-    def only(self, which: Flags) -> Reports:
+    def only(self, which: Flags) -> UsableReports:
         """Return those of which it is true."""
         rows = np.flatnonzero(which)
-        return Reports(*(column[rows] for column in self))
+        return UsableReports(*(column[rows] for column in self))
 
 
-def followed(column: Floats, report: Floats, weight: Floats, chance: float, most: float) -> Floats:
+def update_running_mean(
+    column: Floats, report: Floats, weight: Floats, chance: float, most: float
+) -> Floats:
     """Move running means towards reports, each worth `weight` good ones.
 
     A report far off the mean is not followed unless the one before was as far off on that side.

@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from assignor_bridge.errors import counted
-from assignor_bridge.planner.cross_zone import cross_zone
+from assignor_bridge.planner.cross_zone import measure_cross_zone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assignor_bridge.planner.batch import Batch, Flags, Ints
+    from assignor_bridge.planner.batch import Flags, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
-    from assignor_bridge.planner.pack import Tasks
+    from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.pieces import Pieces
     from assignor_bridge.planner.table import PartitionTable
 
 #: Below this share of hits the user is told about `spark.locality.wait`.
 GOOD_HIT_RATE = 0.8
 #: Names that a line lists at most.
-_LISTED = 3
+_MAX_LISTED = 3
 
 
 class _Moves(NamedTuple):
@@ -41,7 +41,7 @@ class _Moves(NamedTuple):
     offsets: float
 
 
-def _moves(batch: Batch, table: PartitionTable, pieces: Pieces) -> _Moves:
+def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces: Pieces) -> _Moves:
     """Compare who reads each range with its last reader."""
     owner, owned = table.range_owner, table.range_owner >= 0
     orphaned = ~owned & table.had_reader[table.line]
@@ -57,12 +57,12 @@ def _moves(batch: Batch, table: PartitionTable, pieces: Pieces) -> _Moves:
 
 
 def explain(  # noqa: PLR0917
-    batch: Batch,
+    batch: MicroBatch,
     table: PartitionTable,
     weights: Weights,
     demand: Demand,
     placement: Placement,
-    tasks: Tasks,
+    tasks: TaskList,
     generation: int,
     prediction_error: float | None,
     state_warning: str | None,
@@ -75,8 +75,8 @@ def explain(  # noqa: PLR0917
     imbalance = max(0.0, busiest / bound - 1) if bound > 0 else 0.0
     parts = np.bincount(pieces.row, minlength=batch.ranges)
     split = parts > 1
-    moves = _moves(batch, table, pieces)
-    crossing = cross_zone(batch, weights, pieces)
+    moves = _compare_with_last_readers(batch, table, pieces)
+    crossing = measure_cross_zone(batch, weights, pieces)
     executors = len(set(batch.slot_executor[tasks.slot].tolist()))
     metrics: dict[str, str | int | float] = {
         "strategy": placement.assignor,
@@ -98,8 +98,8 @@ def explain(  # noqa: PLR0917
     reasons = [
         f"{placement.assignor}: {batch.total:,.0f} offsets of "
         f"{counted(batch.ranges, 'partition')} in {counted(len(tasks), 'task')} on "
-        f"{counted(executors, 'executor')}; busiest slot {_amount(busiest, weights)}, ideal "
-        f"{_amount(bound, weights)}, {imbalance:.1%} over{whole}",
+        f"{counted(executors, 'executor')}; busiest slot {_format_amount(busiest, weights)}, ideal "
+        f"{_format_amount(bound, weights)}, {imbalance:.1%} over{whole}",
         *placement.refusals,
         *demand.asking,
         *placement.notes,
@@ -108,13 +108,15 @@ def explain(  # noqa: PLR0917
         *(
             f"executor {batch.executors[i].id} counts as {weights.slowness[i]:.2g} times as slow "
             "as a usual one"
-            for i in np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_LISTED].tolist()
+            for i in np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[
+                :_MAX_LISTED
+            ].tolist()
             if weights.slowness[i] != 1
         ),
-        *_move_lines(batch, table, weights, moves, bound, busiest),
+        *_describe_moves(batch, table, weights, moves, bound, busiest),
     ]
     if split.any():
-        reasons.append(f"split {_named(batch, split)} into {parts[split].sum()} pieces")
+        reasons.append(f"split {_name_partitions(batch, split)} into {parts[split].sum()} pieces")
     if placement.refusals:
         metrics["fallbackReason"] = "; ".join(placement.refusals)
     if crossing is not None:
@@ -140,8 +142,8 @@ def explain(  # noqa: PLR0917
     return metrics, reasons
 
 
-def _move_lines(  # noqa: PLR0917
-    batch: Batch,
+def _describe_moves(  # noqa: PLR0917
+    batch: MicroBatch,
     table: PartitionTable,
     weights: Weights,
     moves: _Moves,
@@ -150,7 +152,7 @@ def _move_lines(  # noqa: PLR0917
 ) -> Iterator[str]:
     """Tell what stayed, what moved, and what the busiest slot would do had all stayed."""
     if moves.orphaned.any():
-        yield f"the executors of {_named(batch, moves.orphaned)} are gone: read elsewhere"
+        yield f"the executors of {_name_partitions(batch, moves.orphaned)} are gone: read elsewhere"
     owned = table.range_owner >= 0
     if not owned.any():
         return
@@ -162,24 +164,24 @@ def _move_lines(  # noqa: PLR0917
     had = float((stay * weights.slowness[batch.slot_executor]).max())
     if had > busiest and bound > 0:
         yield (
-            f"left in place the busiest slot would take {_amount(had, weights)} "
-            f"({had / bound - 1:.1%} over the ideal): gained {_amount(had - busiest, weights)}"
+            f"left in place the busiest slot would take {_format_amount(had, weights)} "
+            f"({had / bound - 1:.1%} over the ideal): gained {_format_amount(had - busiest, weights)}"
         )
     if moves.moved.any():
-        yield f"moved {_named(batch, moves.moved)}"
+        yield f"moved {_name_partitions(batch, moves.moved)}"
     if moves.handed_over.any():
         yield (
-            f"handed over {_named(batch, moves.handed_over)}: begun at their executor, the greater "
+            f"handed over {_name_partitions(batch, moves.handed_over)}: begun at their executor, the greater "
             "part is read elsewhere"
         )
 
 
-def _named(batch: Batch, ranges: Flags) -> str:
+def _name_partitions(batch: MicroBatch, ranges: Flags) -> str:
     rows: Ints = np.flatnonzero(ranges)
-    listed = ", ".join(batch.name(row) for row in rows[:_LISTED].tolist())
-    more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
+    listed = ", ".join(batch.name(row) for row in rows[:_MAX_LISTED].tolist())
+    more = f" and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
     return f"{counted(len(rows), 'partition')} ({listed}{more})"
 
 
-def _amount(value: float, weights: Weights) -> str:
+def _format_amount(value: float, weights: Weights) -> str:
     return (f"{value:,.0f}" if value >= 1000 else f"{value:.4g}") + weights.unit

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.whole import place_whole
-from assignor_bridge.planner.pieces import Pieces, cut
+from assignor_bridge.planner.pieces import Pieces, cut_ranges
 from assignor_bridge.planner.place import place
-from assignor_bridge.planner.zones import nearness, place_in_zones, place_whole_in_zones
+from assignor_bridge.planner.zones import compute_nearness, place_in_zones, place_whole_in_zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from assignor_bridge.assignors.registry import Choice
     from assignor_bridge.model import Executor
-    from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
+    from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.table import PartitionTable
@@ -62,7 +62,7 @@ class Placement:
 
 
 def place_batch(
-    choice: Choice, batch: Batch, table: PartitionTable, weights: Weights, demand: Demand
+    choice: Choice, batch: MicroBatch, table: PartitionTable, weights: Weights, demand: Demand
 ) -> Placement:
     """Place all ranges; see `place` and `assignors.whole` for the promises.
 
@@ -73,31 +73,31 @@ def place_batch(
     owner = table.range_owner
     takes_part = np.ones(batch.slots, np.bool_)
     if name == FAILOVER:
-        takes_part, note = _best_class(batch)
+        takes_part, note = _select_best_class(batch)
         notes.append(note)
     if (takes_part & in_use).any():
         takes_part &= in_use
     least, split = batch.settings.min_records_per_task or 1, batch.settings.split
-    ranked = _most_owned_first(batch, weights, owner, np.flatnonzero(takes_part))
+    ranked = _rank_slots(batch, weights, owner, np.flatnonzero(takes_part))
     count = int(max(1, min(len(ranked), batch.total // least)))
     for attempt in range(1, _MOST_TRIES + 1):
         slots = np.sort(ranked[:count])
-        pieces = _place_on(slots, batch, weights, owner)
+        pieces = _place_on_slots(slots, batch, weights, owner)
         records = pieces.records_by_slot(batch.slots)
         missing = least - records[(records > 0) & (records < least)]
         count -= attempt * math.ceil(missing.sum() / least)
         if split or count < 1 or count == len(slots):
             break  # `pack` tops slots up where ranges may be cut; else fewer slots have more each
-    bound = lower_bound(batch, weights, slots)
+    bound = compute_lower_bound(batch, weights, slots)
     # What an executor that is let go owned has no owner any more.
     slot_of_line = np.where(in_use[table.owner], table.owner, -1)
     return Placement(name, pieces, bound, slot_of_line, tuple(notes), choice.refusals)
 
 
-def _place_on(slots: Ints, batch: Batch, weights: Weights, owner: Ints) -> Pieces:
+def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Ints) -> Pieces:
     """Place all ranges on some of the slots."""
     if not batch.ranges:
-        return whole(batch, owner)
+        return leave_whole(batch, owner)
     executor = batch.slot_executor[slots]
     speed = 1 / weights.slowness[executor]
     fair = float(weights.work.sum()) * speed / speed.sum()
@@ -105,20 +105,20 @@ def _place_on(slots: Ints, batch: Batch, weights: Weights, owner: Ints) -> Piece
     local[slots] = np.arange(len(slots))
     if is_short(batch, weights, slots):
         slot = place_whole(weights.work, local[owner], fair, executor, math.inf)
-        return whole(batch, slots[slot])
-    zones, most = nearness(batch, weights, slots), batch.settings.max_imbalance
+        return leave_whole(batch, slots[slot])
+    zones, most = compute_nearness(batch, weights, slots), batch.settings.max_imbalance
     if batch.settings.split:
-        pieces = _cut_well(batch, weights, local[owner], fair, executor, zones)
+        pieces = _place_with_cuts(batch, weights, local[owner], fair, executor, zones)
         return replace(pieces, slot=slots[pieces.slot])
     if zones is None:
         slot = place_whole(weights.work, local[owner], fair, executor, most)
     else:
         slot = place_whole_in_zones(weights.work, local[owner], fair, executor, most, zones)
-    return whole(batch, slots[slot])
+    return leave_whole(batch, slots[slot])
 
 
-def _cut_well(  # noqa: PLR0917
-    batch: Batch,
+def _place_with_cuts(  # noqa: PLR0917
+    batch: MicroBatch,
     weights: Weights,
     owner: Ints,
     fair: Floats,
@@ -127,18 +127,18 @@ def _cut_well(  # noqa: PLR0917
 ) -> Pieces:
     """Place with splitting; without zones where these alone would cost much of the balance."""
     limit = 1 + batch.settings.max_imbalance
-    busiest, pieces = _cut_again(batch, weights, owner, fair, executor, zones)
+    busiest, pieces = _retry_cuts(batch, weights, owner, fair, executor, zones)
     if zones is None or busiest <= limit + _MOST_FOR_ZONES:
         return pieces
     offset = float((weights.work / batch.size).max() / fair.min())  # ranges end between records
     if busiest <= limit + offset:
         return pieces
-    without, plain = _cut_again(batch, weights, owner, fair, executor, None)
+    without, plain = _retry_cuts(batch, weights, owner, fair, executor, None)
     return plain if without <= limit else pieces
 
 
-def _cut_again(  # noqa: PLR0917
-    batch: Batch,
+def _retry_cuts(  # noqa: PLR0917
+    batch: MicroBatch,
     weights: Weights,
     owner: Ints,
     fair: Floats,
@@ -160,7 +160,7 @@ def _cut_again(  # noqa: PLR0917
             shares = place(work, owner, goal, executor, max_imbalance, least)
         else:
             shares = place_in_zones(work, owner, goal, executor, max_imbalance, least, zones)
-        pieces = cut(batch, shares, weights.fixed)
+        pieces = cut_ranges(batch, shares, weights.fixed)
         load = np.bincount(pieces.slot, pieces.work(batch, weights), len(fair))
         busiest = float((load / fair).max())
         tried.append((busiest, pieces))
@@ -171,7 +171,7 @@ def _cut_again(  # noqa: PLR0917
     return min(tried, key=itemgetter(0))
 
 
-def is_short(batch: Batch, weights: Weights, slots: Ints) -> bool:
+def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     """Whether all work, and the backlog behind it, takes less time than a plan could be worth.
 
     Not with racks, where a plan saves bytes, nor with `minPartitions`, which asks for more tasks.
@@ -183,12 +183,12 @@ def is_short(batch: Batch, weights: Weights, slots: Ints) -> bool:
     return batch.backlog * float(weights.work.sum()) * slowest <= SHORT_BATCH_S
 
 
-def whole(batch: Batch, slot: Ints) -> Pieces:
+def leave_whole(batch: MicroBatch, slot: Ints) -> Pieces:
     """Leave each range in one piece."""
     return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
 
 
-def lower_bound(batch: Batch, weights: Weights, slots: Ints) -> float:
+def compute_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
     """Return the time that no plan on these slots can beat, in units of work on a usual executor.
 
     All work evenly over the speeds, or the costliest offset, and what a piece costs by itself, on
@@ -205,7 +205,7 @@ def lower_bound(batch: Batch, weights: Weights, slots: Ints) -> float:
     return max(even, float(parts.max()) * float(slowness.min()))
 
 
-def priority(batch: Batch, executor: Executor) -> int | None:
+def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
     """Return the priority by the first host pattern that matches, else the executor's own."""
     for pattern, number in batch.settings.priorities:
         if fnmatchcase(executor.host, pattern) or fnmatchcase(executor.id, pattern):
@@ -213,9 +213,9 @@ def priority(batch: Batch, executor: Executor) -> int | None:
     return executor.priority
 
 
-def _best_class(batch: Batch) -> tuple[Flags, str]:
+def _select_best_class(batch: MicroBatch) -> tuple[Flags, str]:
     """Keep the slots of the executors with the highest priority; none given ranks below all."""
-    ranks = [(p is not None, p or 0) for p in (priority(batch, e) for e in batch.executors)]
+    ranks = [(p is not None, p or 0) for p in (find_priority(batch, e) for e in batch.executors)]
     best = max(ranks)
     flags = np.array([rank == best for rank in ranks], np.bool_)
     level = f"priority {best[1]}" if best[0] else "no priority"
@@ -223,7 +223,7 @@ def _best_class(batch: Batch) -> tuple[Flags, str]:
     return flags[batch.slot_executor], note
 
 
-def _most_owned_first(batch: Batch, weights: Weights, owner: Ints, slots: Ints) -> Ints:
+def _rank_slots(batch: MicroBatch, weights: Weights, owner: Ints, slots: Ints) -> Ints:
     """Rank slots: first those that own most, then spread over executors."""
     owned = owner >= 0
     work = np.bincount(owner[owned], weights.work[owned], batch.slots)[slots]

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.costs import LEAST_DENSITY, filled, predict
+from assignor_bridge.planner.costs import LEAST_DENSITY, fill_from_topic_mean, predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.slots import share_slots
-from assignor_bridge.planner.table import load
+from assignor_bridge.planner.table import load_table
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch, Floats
+    from assignor_bridge.planner.batch import Floats, MicroBatch
     from checkpoints.sticky_state import StickyState
 
 
@@ -37,14 +37,14 @@ class Forecast:
     slots: float
 
 
-def forecast(batch: Batch, state: StickyState) -> Forecast:
+def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
     """Return what reading each range would cost."""
     batch = share_slots(batch, state)
-    table = load(state, batch)
+    table = load_table(state, batch)
     learned, _ = learn(table, batch)
     weights = predict(learned, table.line, batch)
-    size = np.exp(filled(learned.bytes, learned.topic, np.nan))
-    density = np.clip(filled(learned.density, learned.topic, 1.0), LEAST_DENSITY, 1.0)
+    size = np.exp(fill_from_topic_mean(learned.bytes, learned.topic, np.nan))
+    density = np.clip(fill_from_topic_mean(learned.density, learned.topic, 1.0), LEAST_DENSITY, 1.0)
     known = weights.basis == "seconds"
     seconds = (weights.work - weights.fixed) / batch.size
     return Forecast(

@@ -20,14 +20,19 @@ from assignor_bridge.assignors.own import Own
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.flagship import Placement, lower_bound, priority, whole
+from assignor_bridge.planner.flagship import (
+    Placement,
+    compute_lower_bound,
+    find_priority,
+    leave_whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.assignors.registry import Choice
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
 
@@ -37,7 +42,7 @@ LOCAL = "local"
 _MOST_PARTITIONS = 5_000_000
 
 
-def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
+def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Group:
     """Return the batch's slots as a group; its lags are the predicted work."""
     state = table.state
     counts = np.zeros(len(state.topics), np.int64)
@@ -52,9 +57,9 @@ def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
     topics, generation = frozenset(state.topics), state.generation
     by_owner = np.argsort(table.owner, kind="stable")
     first = np.searchsorted(table.owner[by_owner], np.arange(batch.slots + 1))
-    priorities = [priority(batch, executor) for executor in batch.executors]
+    priorities = [find_priority(batch, executor) for executor in batch.executors]
     members = []
-    for slot, (name, e) in enumerate(_members(batch)):
+    for slot, (name, e) in enumerate(_name_members(batch)):
         owned = np.sort(partition_id[by_owner[first[slot] : first[slot + 1]]])
         members.append(
             Member(
@@ -77,12 +82,14 @@ def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
         tuple(members),
         catalog,
         lags=lags,
-        partition_racks=_partition_racks(batch, catalog),
+        partition_racks=_find_partition_racks(batch, catalog),
         standby_replicas=batch.settings.standby_replicas,
     )
 
 
-def _partition_racks(batch: Batch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
+def _find_partition_racks(
+    batch: MicroBatch, catalog: Catalog
+) -> dict[str, dict[int, frozenset[str]]]:
     """Return the racks of all partitions; what is unknown has a replica in each."""
     if batch.replicas is None or not batch.settings.zone_price_per_gb:
         return {}
@@ -94,7 +101,7 @@ def _partition_racks(batch: Batch, catalog: Catalog) -> dict[str, dict[int, froz
     return racks
 
 
-def _members(batch: Batch) -> Iterator[tuple[str, int]]:
+def _name_members(batch: MicroBatch) -> Iterator[tuple[str, int]]:
     """Name the member of each slot, and the index of its executor."""
     for i, executor in enumerate(batch.executors):
         for number in range(executor.slots):
@@ -102,7 +109,7 @@ def _members(batch: Batch) -> Iterator[tuple[str, int]]:
 
 
 def place_group(
-    choice: Choice, group: Group, batch: Batch, table: PartitionTable, weights: Weights
+    choice: Choice, group: Group, batch: MicroBatch, table: PartitionTable, weights: Weights
 ) -> Placement:
     """Let the chosen assignor assign the group, and read its answer as slots of ranges."""
     assignment = assign_checked(choice.assignor, group)
@@ -110,34 +117,36 @@ def place_group(
     if assignment.withheld is not None:
         # Between micro-batches nobody reads: what is withheld can be handed over at once.
         member = np.where(member < 0, assignment.withheld, member)
-    slot_of = {name: slot for slot, (name, _) in enumerate(_members(batch))}
+    slot_of = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
     slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
     return Placement(
         choice.assignor.name,
-        whole(batch, slot_of_line[table.line]),
-        lower_bound(batch, weights, np.arange(batch.slots)),
+        leave_whole(batch, slot_of_line[table.line]),
+        compute_lower_bound(batch, weights, np.arange(batch.slots)),
         slot_of_line,
         assignment.notes,
         choice.refusals,
-        _standbys(batch, group, assignment, slot),
-        _listener(choice.assignor, group, Assignment(group, member)),
+        _rank_standbys(batch, group, assignment, slot),
+        _make_listener(choice.assignor, group, Assignment(group, member)),
     )
 
 
-def _listener(assignor: Assignor, group: Group, final: Assignment) -> Callable[[int], None] | None:
+def _make_listener(
+    assignor: Assignor, group: Group, final: Assignment
+) -> Callable[[int], None] | None:
     if not (isinstance(assignor, Own) and assignor.listens):
         return None
 
-    def tell(generation: int) -> None:
+    def notify(generation: int) -> None:
         for member in group.members:
             assignor.on_assignment(member, final[member.id], generation)
 
-    return tell
+    return notify
 
 
-def _standbys(
-    batch: Batch, group: Group, assignment: Assignment, slot_of_id: Ints
+def _rank_standbys(
+    batch: MicroBatch, group: Group, assignment: Assignment, slot_of_id: Ints
 ) -> dict[int, tuple[str, ...]]:
     """Rank the executors that hold standby copies of what a slot reads, as many as asked for."""
     copies, most = dict[int, Counter[int]](), batch.settings.standby_replicas

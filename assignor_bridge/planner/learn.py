@@ -16,19 +16,23 @@ import numpy as np
 
 from assignor_bridge.planner.costs import (
     LEAST_DENSITY,
-    factors,
-    log_slowness,
-    paces_of,
-    work_of,
+    compute_factors,
+    compute_log_slowness,
+    predict_work,
+    read_paces,
 )
-from assignor_bridge.planner.evidence import OF_DISTANCE, Reports, followed
-from assignor_bridge.planner.pace import paced
+from assignor_bridge.planner.evidence import (
+    SIGMAS_PER_MEDIAN_DISTANCE,
+    UsableReports,
+    update_running_mean,
+)
+from assignor_bridge.planner.pace import update_paces
 from checkpoints.sticky_state import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import Common, StickyState
 
@@ -61,7 +65,7 @@ _USELESS, _NO_GAIN = 0.5, 0.01
 _WORST, _ENOUGH = 1.5, 500
 
 
-def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | None]:
+def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float | None]:
     """Return what is known after the reports of a batch, and how well they were foreseen.
 
     That is the share of the reported time that was expected elsewhere; None where nothing was.
@@ -70,7 +74,7 @@ def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | Non
     columns = table.reported, seen.executor, seen.records, seen.bytes, seen.seconds, seen.offsets
     counts = (seen.records == 0) | (seen.records >= 1)  # what is between overflows quotients
     usable = (table.reported >= 0) & counts & (seen.records < 2**63)
-    reports = Reports(*columns).only(usable)
+    reports = UsableReports(*columns).only(usable)
     covers = (reports.offsets > 0) & np.isfinite(reports.offsets)
     offsets = np.where(covers, reports.offsets, 0.0)
     density = np.clip(reports.records / np.maximum(offsets, 1.0), LEAST_DENSITY, 1.0)
@@ -78,22 +82,22 @@ def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | Non
     size = np.log(weighed.bytes / weighed.records)
     now = replace(
         before,
-        density=_averaged(before.density, reports.line, density, offsets),
-        bytes=_averaged(before.bytes, weighed.line, size, weighed.records),
+        density=_update_averages(before.density, reports.line, density, offsets),
+        bytes=_update_averages(before.bytes, weighed.line, size, weighed.records),
     )
     took_time = (reports.seconds > 0) & np.isfinite(reports.seconds)
     timed = reports.only(took_time & (reports.records > 0))
     if not len(timed.line):
         return now, None
-    slow = log_slowness(paces_of(now, seen.executors))
+    slow = compute_log_slowness(read_paces(now, seen.executors))
     error = None
     if before.batches and len(timed.line) > 1:
-        common, error = _relied(now, timed, slow)
+        common, error = _compare_with_record_baseline(now, timed, slow)
         now = replace(now, common=common)
-    return _shared_out(now, timed, seen.executors, slow), error
+    return _update_models(now, timed, seen.executors, slow), error
 
 
-def _averaged(column: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:
+def _update_averages(column: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:
     """Move averages towards the mean of the reported values, if any, of so much weight."""
     total = np.bincount(line, weight, len(column)).astype(np.float64)
     with np.errstate(invalid="ignore"):
@@ -103,19 +107,21 @@ def _averaged(column: Floats, line: Ints, values: Floats, weight: Floats) -> Flo
     return np.where(total > 0, moved, column)
 
 
-def _relied(learned: StickyState, reports: Reports, slow: Floats) -> tuple[Common, float]:
+def _compare_with_record_baseline(
+    learned: StickyState, reports: UsableReports, slow: Floats
+) -> tuple[Common, float]:
     """Compare all that was learned with records alike; and say how far off the last plan was."""
     common = learned.common
     took = np.minimum(reports.seconds, math.exp(_ABSURD))
-    work, basis = work_of(learned, reports.line, reports.records)
-    missed = _misplaced(work * np.exp(slow)[reports.executor], took)
-    missed_alike = _misplaced(reports.records, took)
+    work, basis = predict_work(learned, reports.line, reports.records)
+    missed = _measure_misplaced_share(work * np.exp(slow)[reports.executor], took)
+    missed_alike = _measure_misplaced_share(reports.records, took)
     error = missed if basis == "bytes" or common.relied_on else missed_alike
     if basis != "seconds":  # nothing was learned yet
         return common, error
     # At first, as if both had been as far off before.
     before = (common.missed, common.missed_alike) if common.compared else (missed_alike,) * 2
-    trust = float(_trust(np.log(took.sum())))
+    trust = float(_compute_trust(np.log(took.sum())))
     gain = trust * max(_LEAST_GAIN, 1 / (common.compared + 1.5))
     missed = before[0] + gain * (missed - before[0])
     missed_alike = before[1] + gain * (missed_alike - before[1])
@@ -127,14 +133,14 @@ def _relied(learned: StickyState, reports: Reports, slow: Floats) -> tuple[Commo
     ), error
 
 
-def _misplaced(expected: Floats, took: Floats) -> float:
+def _measure_misplaced_share(expected: Floats, took: Floats) -> float:
     """Return the share of the time that was expected elsewhere, if all of it is as long."""
     scaled = expected * (took.sum() / expected.sum())
     return float(np.abs(scaled - took).sum() / took.sum())
 
 
-def _shared_out(
-    before: StickyState, reports: Reports, executors: Sequence[str], slow: Floats
+def _update_models(
+    before: StickyState, reports: UsableReports, executors: Sequence[str], slow: Floats
 ) -> StickyState:
     """Share what was reported between all, executors (`slow`: as believed so far), partitions."""
     line, executor = reports.line, reports.executor
@@ -145,25 +151,25 @@ def _shared_out(
     over = times - np.log(before.common.fixed + reports.records)
     level = before.common.level if math.isfinite(before.common.level) else float(np.median(over))
     off = over - level - cost
-    off -= _in_all(off)
+    off -= _estimate_common_shift(off)
     # A stall makes a report slow, not informative: it counts by the time that was expected.
-    trust = _trust(np.minimum(times, times - off))
-    common = _judged(before.common, reports, times, off[known], trust[known])
+    trust = _compute_trust(np.minimum(times, times - off))
+    common = _select_model(before.common, reports, times, off[known], trust[known])
     if common.fixed != before.common.fixed:  # costs belong to the fixed part: they begin anew
         over = times - np.log(common.fixed + reports.records)
         level, cost = float(np.median(over)), np.zeros(len(line))
         costs = np.full_like(costs, np.nan)
-    level += _in_all(over - level - cost)
+    level += _estimate_common_shift(over - level - cost)
     over -= level
     now = replace(before, common=common, cost=costs[0], evidence=costs[2])
     chance = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
-    gap = over - factors(now)[line]
-    paces = paced(paces_of(before, executors), slow, reports, gap, chance, common.own)
-    shift = log_slowness(paces) - slow
+    gap = over - compute_factors(now)[line]
+    paces = update_paces(read_paces(before, executors), slow, reports, gap, chance, common.own)
+    shift = compute_log_slowness(paces) - slow
     weight = np.bincount(line, trust).astype(np.float64)
     seen = np.flatnonzero(weight)
     report = np.bincount(line, trust * (over - shift[executor]))[seen] / weight[seen]
-    costs[:, seen] = followed(
+    costs[:, seen] = update_running_mean(
         np.nan_to_num(costs[:, seen]), report, weight[seen], common.noise, _MOST_EVIDENCE
     )
     middle = float(np.median(costs[0][~np.isnan(costs[0])]))  # costs are relative to the usual one
@@ -178,8 +184,8 @@ def _shared_out(
     )
 
 
-def _judged(
-    common: Common, reports: Reports, times: Floats, off: Floats, off_trust: Floats
+def _select_model(
+    common: Common, reports: UsableReports, times: Floats, off: Floats, off_trust: Floats
 ) -> Common:
     """Let the rules compete, by what was reported of a batch.
 
@@ -203,12 +209,14 @@ def _judged(
     some = slice(None, None, -(-count // _ENOUGH))
     apart = took[some] - np.log(_FIXED[:, None] + records[some])
     apart -= np.median(apart, axis=1)[:, None]
-    errors[:-1] += gain * (np.mean(_missed(apart, _trust(took[some])), axis=1) - errors[:-1])
+    errors[:-1] += gain * (
+        np.mean(_weigh_errors(apart, _compute_trust(took[some])), axis=1) - errors[:-1]
+    )
     if len(off):
-        missed = _missed(off, off_trust)
+        missed = _weigh_errors(off, off_trust)
         gain *= min(1.0, len(off) / count)
         errors[-1] += gain * (float(np.mean(missed)) - errors[-1])
-        noise += gain * (OF_DISTANCE * float(np.median(missed)) - noise)
+        noise += gain * (SIGMAS_PER_MEDIAN_DISTANCE * float(np.median(missed)) - noise)
     best = int(np.argmax(errors[:-1] <= _AS_GOOD * errors[:-1].min()))
     in_use = min(int(np.searchsorted(_FIXED, common.fixed)), len(_FIXED) - 1)
     if errors[best] < _BETTER * errors[in_use]:
@@ -223,17 +231,17 @@ def _judged(
     )
 
 
-def _missed(off: Floats, trust: Floats) -> Floats:
+def _weigh_errors(off: Floats, trust: Floats) -> Floats:
     """Return errors, as large as those of long reports are."""
     return np.asarray(np.sqrt(trust) * np.minimum(np.abs(off), _WORST))
 
 
-def _trust(times: Floats) -> Floats:
+def _compute_trust(times: Floats) -> Floats:
     """Return how much reports of so long a time (a logarithm) count: from 0 to 1."""
     seconds = np.exp(times)
     return np.asarray(seconds / (seconds + _HALF_TRUST_S))
 
 
-def _in_all(gap: Floats) -> float:
+def _estimate_common_shift(gap: Floats) -> float:
     """Return what has changed for all partitions, as far as so many reports can tell."""
     return float(np.median(gap)) * len(gap) / (len(gap) + _HALF_COMMON_REPORTS)

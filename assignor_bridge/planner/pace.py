@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.planner.costs import GOOD_NOISE
-from assignor_bridge.planner.evidence import OF_DISTANCE, followed
+from assignor_bridge.planner.evidence import SIGMAS_PER_MEDIAN_DISTANCE, update_running_mean
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
-    from assignor_bridge.planner.evidence import Reports
+    from assignor_bridge.planner.evidence import UsableReports
 
 #: An executor's mean rests on so many reports at most; on more than a partition's, which has to
 #: follow.
@@ -25,8 +25,8 @@ _LEAST_REPORTS = 3
 _OF_MEDIAN = 0.64
 
 
-def paced(  # noqa: PLR0917
-    before: Floats, slow: Floats, reports: Reports, gap: Floats, chance: float, own: bool
+def update_paces(  # noqa: PLR0917
+    before: Floats, slow: Floats, reports: UsableReports, gap: Floats, chance: float, own: bool
 ) -> Floats:
     """Follow the pace of the executors.
 
@@ -39,40 +39,46 @@ def paced(  # noqa: PLR0917
     own
         Whether costs of partitions are of use; they may have taken what is the executor's.
     """
-    common, evidence = _in_common(reports.executor, gap, chance, len(before), own)
+    common, evidence = _compare_with_all_executors(reports.executor, gap, chance, len(before), own)
     shared = np.bincount(reports.line)[reports.line] > 1
-    beside, direct = _beside_others(reports.only(shared), gap[shared], chance, len(before))
+    beside, direct = _compare_with_other_readers(
+        reports.only(shared), gap[shared], chance, len(before)
+    )
     total = evidence + direct
     seen, paces = np.flatnonzero(total), before.copy()
     slower = (slow + (common * evidence + beside * direct) / np.maximum(total, 1e-9))[seen]
-    paces[seen] = followed(before[seen].T, slower, total[seen], GOOD_NOISE, _MOST_EVIDENCE).T
+    paces[seen] = update_running_mean(
+        before[seen].T, slower, total[seen], GOOD_NOISE, _MOST_EVIDENCE
+    ).T
     paces[:, :2] = np.clip(paces[:, :2], -_MOST_SLOWNESS, _MOST_SLOWNESS)
     return np.asarray(paces)
 
 
-def _worth(noise: float) -> float:
+def _count_good_reports(noise: float) -> float:
     """Return how many good reports one is worth; the noise is more while costs are unknown."""
     return (GOOD_NOISE / max(GOOD_NOISE, noise)) ** 2
 
 
-def _in_common(
+def _compare_with_all_executors(
     executor: Ints, gap: Floats, noise: float, count: int, own: bool
 ) -> tuple[Floats, Floats]:
     """Return how far each executor's reports lie off the others', and how many good ones say so."""
-    middle, reports = _medians(executor, gap, count)
+    middle, reports = _find_medians(executor, gap, count)
     judged = reports >= _LEAST_REPORTS
     if np.count_nonzero(judged) < 2:  # nothing to compare with
         return np.zeros(count), np.zeros(count)
-    spread = OF_DISTANCE * float(np.median(np.abs(gap - middle[executor])[judged[executor]]))
+    spread = SIGMAS_PER_MEDIAN_DISTANCE * float(
+        np.median(np.abs(gap - middle[executor])[judged[executor]])
+    )
     relative = middle - np.median(middle[judged])
     noise = max(noise, spread)
     if own:  # costs of partitions may have taken the rest: less than chance says nothing
         judged &= np.abs(relative) * np.sqrt(reports) > noise
-    return relative, np.where(judged, _OF_MEDIAN * reports * _worth(noise), 0.0)
+    return relative, np.where(judged, _OF_MEDIAN * reports * _count_good_reports(noise), 0.0)
 
 
-def _beside_others(
-    reports: Reports, gap: Floats, noise: float, count: int
+def _compare_with_other_readers(
+    reports: UsableReports, gap: Floats, noise: float, count: int
 ) -> tuple[Floats, Floats]:
     """Return how much slower each executor read partitions that others read in the same batch.
 
@@ -85,13 +91,13 @@ def _beside_others(
     _, which, readers = np.unique(pair // count, return_inverse=True, return_counts=True)
     compared = np.flatnonzero(readers[which] > 1)
     others = (np.bincount(which, off)[which] - off)[compared] / (readers[which] - 1)[compared]
-    slower, pieces = _medians((pair % count)[compared], off[compared] - others, count)
+    slower, pieces = _find_medians((pair % count)[compared], off[compared] - others, count)
     # One comparison does not say which of the two is the unusual one.
-    evidence = np.where(pieces > 0, 2 * (pieces + 1) * _worth(noise), 0.0)
+    evidence = np.where(pieces > 0, 2 * (pieces + 1) * _count_good_reports(noise), 0.0)
     return slower * pieces / (pieces + 1), evidence
 
 
-def _medians(group: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:
+def _find_medians(group: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:
     """Return the median of the values of each group, 0 for one without any, and their number."""
     ranked = values[np.lexsort((values, group))]
     sizes = np.bincount(group, minlength=count)

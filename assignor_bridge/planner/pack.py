@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     Task = tuple[int, int]
 
 #: Tasks of a batch: at most so many, or so many a slot, whichever is more.
-_MOST_TASKS, _MOST_TASKS_PER_SLOT = 10_000, 64
+_MAX_TASKS, _MAX_TASKS_PER_SLOT = 10_000, 64
 
 
 @dataclass(frozen=True, eq=False)
-class Tasks:
+class TaskList:
     """Tasks as columns, and the pieces in the order in which they are listed and read."""
 
     pieces: Pieces
@@ -57,8 +57,8 @@ class Tasks:
 
 
 def pack(
-    batch: Batch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
-) -> Tasks:
+    batch: MicroBatch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
+) -> TaskList:
     """Make tasks of the pieces, and as many as ask for executors, if there are offsets for them.
 
     Without `top_up` slots below the minimum get no ends of others' pieces, only whole tasks.
@@ -66,15 +66,15 @@ def pack(
     options = batch.settings.with_tasks(demand.tasks)
     least = options.min_records_per_task
     if least and options.split and top_up:
-        pieces = _topped_up(pieces, batch.slots, least)
-    parts, notes = _tasks_of_slots(pieces, batch.slots, options)
+        pieces = _top_up_small_slots(pieces, batch.slots, least)
+    parts, notes = _count_tasks_per_slot(pieces, batch.slots, options)
     number = np.zeros(len(pieces), np.int64)
     if len(pieces) and (least or (parts > 1).any()):
-        tasks = _divided(_by_slot(pieces), parts, options)
+        tasks = _divide_among_tasks(_group_by_slot(pieces), parts, options)
         if least:
-            _join_small(tasks, least, batch.slot_executor)
+            _join_small_tasks(tasks, least, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
-        *columns, number = _in_order(rows)
+        *columns, number = _sort_rows(rows)
         pieces = Pieces(*columns)
     most = int(number.max(initial=0)) + 1
     key = pieces.slot * most + number
@@ -91,29 +91,31 @@ def pack(
     consumer = batch.slot_number[slot] + further * batch.executor_slots[executor]
     anywhere = batch.anonymous | (demand.is_open & (further > 0))
     executor = np.where(anywhere, -1, executor)
-    return Tasks(pieces.take(order), task[order], slot, consumer, executor, notes)
+    return TaskList(pieces.take(order), task[order], slot, consumer, executor, notes)
 
 
-def _tasks_of_slots(
+def _count_tasks_per_slot(
     pieces: Pieces, slots: int, options: PlannerOptions
 ) -> tuple[Ints, tuple[str, ...]]:
     """Return the tasks of each slot that has any work; and what was asked for in vain."""
     sizes, counts = pieces.records_by_slot(slots), np.bincount(pieces.slot, minlength=slots)
     used, notes = counts > 0, []
-    ceiling = max(_MOST_TASKS, _MOST_TASKS_PER_SLOT * slots)
+    ceiling = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
     parts = np.where(used, np.minimum(counts, options.tasks_per_slot), 0)
     if least := options.min_records_per_task:
         parts = np.where(used, np.clip(parts, 1, np.maximum(sizes // least, 1)), 0)
     if cap := options.task_cap_records:
         needed = np.ceil(sizes / cap)
         if needed.sum() > ceiling:
-            notes.append(_too_many(f"a cap of {cap:,} records a task", needed.sum(), ceiling))
+            notes.append(
+                _explain_task_limit(f"a cap of {cap:,} records a task", needed.sum(), ceiling)
+            )
             needed = np.ceil(sizes * ((ceiling - used.sum()) / sizes.sum()))
         parts = np.maximum(parts, needed)
     parts = parts.astype(np.int64)
     floor = min(options.min_partitions or 0, int(sizes.sum()))
     if floor > ceiling:
-        notes.append(_too_many("minPartitions", floor, ceiling))
+        notes.append(_explain_task_limit("minPartitions", floor, ceiling))
     most = sizes if options.split else counts
     missing = min(floor, ceiling) - int(parts.sum())
     with_work = np.flatnonzero(used).tolist() if missing > 0 else []
@@ -128,11 +130,11 @@ def _tasks_of_slots(
     return parts, tuple(notes)
 
 
-def _too_many(what: str, asked: float, ceiling: int) -> str:
+def _explain_task_limit(what: str, asked: float, ceiling: int) -> str:
     return f"{what} asks for {asked:,.0f} tasks: a batch has at most {ceiling:,} here"
 
 
-def _by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
+def _group_by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
     of_slot: dict[int, list[Piece]] = {slot: [] for slot in np.unique(pieces.slot).tolist()}
     columns = (column.tolist() for column in (pieces.slot, pieces.row, pieces.start, pieces.end))
     for slot, row, start, end in zip(*columns, strict=True):
@@ -140,32 +142,32 @@ def _by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
     return of_slot
 
 
-def _in_order(rows: Sequence[tuple[int, ...]]) -> Ints:
+def _sort_rows(rows: Sequence[tuple[int, ...]]) -> Ints:
     """Return rows that begin with a piece as columns, by range and offset."""
     columns = np.array(rows, np.int64).T
     return np.asarray(columns[:, np.lexsort(columns[1::-1])])
 
 
-def _divided(
+def _divide_among_tasks(
     of_slot: dict[int, list[Piece]], parts: Ints, options: PlannerOptions
 ) -> dict[Task, list[Piece]]:
     """Deal the pieces of each slot to its tasks; cut them only where an option forces it."""
     cap, tasks = options.task_cap_records, {}
     for slot, group in of_slot.items():
         count = int(parts[slot])
-        groups = _whole_groups(group, count)
-        largest = max(map(_size, groups))
+        groups = _group_whole_pieces(group, count)
+        largest = max(map(_count_offsets, groups))
         if options.split and (len(groups) < count or (cap and count > 1 and largest > cap)):
-            groups = _even_groups(group, count)
+            groups = _cut_into_even_groups(group, count)
         tasks.update({(slot, i): group for i, group in enumerate(groups)})
     return tasks
 
 
-def _size(group: list[Piece]) -> int:
+def _count_offsets(group: list[Piece]) -> int:
     return sum(end - start for _, start, end in group)
 
 
-def _whole_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
+def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
     """Divide without cutting: largest first, to the smallest group."""
     groups: list[list[Piece]] = [[] for _ in range(min(count, len(pieces)))]
     heap = [(0, i) for i in range(len(groups))]
@@ -176,9 +178,9 @@ def _whole_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
     return groups
 
 
-def _even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
+def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
     """Divide into equal numbers of offsets, cutting where a boundary falls inside a piece."""
-    total, read = _size(pieces), 0
+    total, read = _count_offsets(pieces), 0
     groups: list[list[Piece]] = [[]]
     for row, first, last in pieces:
         start = first
@@ -193,15 +195,15 @@ def _even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
     return [group for group in groups if group]
 
 
-def _topped_up(pieces: Pieces, slots: int, least: int) -> Pieces:
+def _top_up_small_slots(pieces: Pieces, slots: int, least: int) -> Pieces:
     """Return the pieces after `_top_up`, in the order of ranges and offsets."""
     records = pieces.records_by_slot(slots)
     if not ((records > 0) & (records < least)).any():
         return pieces
-    of_slot = _by_slot(pieces)
+    of_slot = _group_by_slot(pieces)
     _top_up(of_slot, least)
     rows = [(*piece, slot) for slot, group in of_slot.items() for piece in group]
-    return Pieces(*_in_order(rows))
+    return Pieces(*_sort_rows(rows))
 
 
 def _top_up(of_slot: dict[int, list[Piece]], least: int) -> None:
@@ -209,14 +211,16 @@ def _top_up(of_slot: dict[int, list[Piece]], least: int) -> None:
 
     Joining two tasks would double the load of a slot. No slot that gives falls below the minimum.
     """
-    sizes = {slot: _size(group) for slot, group in of_slot.items()}
+    sizes = {slot: _count_offsets(group) for slot, group in of_slot.items()}
     givers = [(-size, slot) for slot, size in sizes.items() if size > least]
     heapq.heapify(givers)
     for slot, size in sizes.items():
         missing, passed_over = least - size, []
         while missing > 0 and givers:
             negative, giver = heapq.heappop(givers)
-            taken = _hand_over(of_slot[giver], of_slot[slot], min(missing, -negative - least))
+            taken = _move_end_of_piece(
+                of_slot[giver], of_slot[slot], min(missing, -negative - least)
+            )
             missing -= taken
             if not taken:
                 passed_over.append((negative, giver))
@@ -226,7 +230,7 @@ def _top_up(of_slot: dict[int, list[Piece]], least: int) -> None:
             heapq.heappush(givers, each)
 
 
-def _hand_over(giver: list[Piece], taker: list[Piece], most: int) -> int:
+def _move_end_of_piece(giver: list[Piece], taker: list[Piece], most: int) -> int:
     """Move up to so many records from the end of a piece; return how many.
 
     Not of a range that the taker reads a part of already.
@@ -243,9 +247,9 @@ def _hand_over(giver: list[Piece], taker: list[Piece], most: int) -> int:
     return taken
 
 
-def _join_small(tasks: dict[Task, list[Piece]], least: int, slot_executor: Ints) -> None:
+def _join_small_tasks(tasks: dict[Task, list[Piece]], least: int, slot_executor: Ints) -> None:
     """Join tasks below the minimum to others: to the smallest that can take it, near by first."""
-    sizes = {task: _size(group) for task, group in tasks.items()}
+    sizes = {task: _count_offsets(group) for task, group in tasks.items()}
     small = [(size, task) for task, size in sizes.items() if size < least]
     heapq.heapify(small)
     while small and len(sizes) > 1:
@@ -257,7 +261,7 @@ def _join_small(tasks: dict[Task, list[Piece]], least: int, slot_executor: Ints)
             (t for t in sizes if t != task),
             key=lambda t: (slot_executor[t[0]] != home, sizes[t], t),
         ):
-            joined = _joined(tasks[other], tasks[task])
+            joined = _join_pieces(tasks[other], tasks[task])
             if joined is not None:
                 tasks[other] = joined
                 sizes[other] += size
@@ -267,7 +271,7 @@ def _join_small(tasks: dict[Task, list[Piece]], least: int, slot_executor: Ints)
                 break
 
 
-def _joined(one: list[Piece], other: list[Piece]) -> list[Piece] | None:
+def _join_pieces(one: list[Piece], other: list[Piece]) -> list[Piece] | None:
     """All pieces, touching ones as one; None if a range would be read in two places."""
     joined: list[Piece] = []
     for row, start, end in sorted(one + other):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
 
 
@@ -39,7 +39,7 @@ class Pieces:
         """Return some of the pieces, in this order."""
         return Pieces(self.row[order], self.start[order], self.end[order], self.slot[order])
 
-    def work(self, batch: Batch, weights: Weights) -> Floats:
+    def work(self, batch: MicroBatch, weights: Weights) -> Floats:
         """Return the predicted work of each: its share of its range's, but the fixed part whole."""
         share = (self.end - self.start) / batch.size[self.row]
         work, fixed = weights.work[self.row], weights.fixed[self.row]
@@ -51,7 +51,7 @@ class Pieces:
         return np.bincount(self.slot, sizes, slots).astype(np.float64)
 
 
-def cut(batch: Batch, shares: Shares, fixed: Floats) -> Pieces:
+def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """Turn work into offsets: cuts fall between them, where the shares of a range say.
 
     A share may come out empty and is dropped; those of a range always add up to it.
@@ -72,13 +72,13 @@ def cut(batch: Batch, shares: Shares, fixed: Floats) -> Pieces:
         small = np.bincount(row, np.where(records > 0, 0.0, shares.amount), batch.ranges)
         apart = (small <= np.minimum(fixed, 0.5 * np.bincount(row, records, batch.ranges)))[row]
         amount = np.where(apart, records, shares.amount)[several]
-        since, until = _divided(batch.size[row[several]], row[several], amount)
+        since, until = _divide_offsets(batch.size[row[several]], row[several], amount)
         end[several] = start[several] + until
         start[several] += since
     return Pieces(row, start, end, shares.slot).take(np.flatnonzero(end > start))
 
 
-def _divided(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
+def _divide_offsets(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
     """Divide the offsets of each row in proportion to amounts: where parts begin and end.
 
     Added up row by row: beside 2^62 offsets of another row, ten would be lost.

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.check import check
+from assignor_bridge.planner.check import check_plan
 from assignor_bridge.planner.costs import predict
-from assignor_bridge.planner.demand import demand
+from assignor_bridge.planner.demand import estimate_demand
 from assignor_bridge.planner.explain import explain
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
-from assignor_bridge.planner.groups import place_group, slot_group
+from assignor_bridge.planner.groups import build_slot_group, place_group
 from assignor_bridge.planner.learn import learn
-from assignor_bridge.planner.pack import Tasks, pack
-from assignor_bridge.planner.remember import HOLD_PLACE_BATCHES, remember
+from assignor_bridge.planner.pack import TaskList, pack
+from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
-from assignor_bridge.planner.table import load
+from assignor_bridge.planner.table import load_table
 from checkpoints.state_text import decode_or_empty
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     from checkpoints.sticky_state import StickyState
 
 #: Names that the planner plans itself; all others are assignors of consumer groups.
-_OURS = frozenset({LAG_AWARE_STICKY, FAILOVER})
+_PLANNER_STRATEGIES = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class PlannedBatch:
     """A plan as columns, with what to remember and why it is so."""
 
     assignor: str
-    batch: Batch
-    tasks: Tasks
+    batch: MicroBatch
+    tasks: TaskList
     #: Executor ids by task, most wanted first; tasks without any are left out.
     standbys: Mapping[int, tuple[str, ...]]
     state: StickyState
@@ -52,8 +52,8 @@ class Outcome:
 
 
 def plan_batch(
-    batch: Batch, state_text: str | None, find: Callable[[str], Assignor] = lookup
-) -> Outcome:
+    batch: MicroBatch, state_text: str | None, find: Callable[[str], Assignor] = lookup
+) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
     Raises
@@ -80,55 +80,57 @@ def plan_batch(
 
 
 def plan_step(
-    batch: Batch,
+    batch: MicroBatch,
     state: StickyState,
     find: Callable[[str], Assignor] = lookup,
     state_warning: str | None = None,
-) -> Outcome:
+) -> PlannedBatch:
     """Plan with a state that is decoded already, for the simulator: see `plan_batch`."""
     batch = share_slots(batch, state)
     names = batch.settings.assignors
-    table = load(state, batch, None if _OURS.issuperset(names) else HOLD_PLACE_BATCHES)
+    table = load_table(
+        state, batch, None if _PLANNER_STRATEGIES.issuperset(names) else MAX_HOLD_BATCHES
+    )
     learned, prediction_error = learn(table, batch)
     weights = predict(learned, table.line, batch)
-    demanded = demand(batch, table, weights)
-    placement = _place(batch, table, weights, demanded, find)
+    demand = estimate_demand(batch, table, weights)
+    placement = _place_with_first_usable_assignor(batch, table, weights, demand, find)
     # What an assignor of groups gives whole to a member is not cut for a minimum.
-    ours = placement.assignor in _OURS
-    tasks = pack(batch, placement.pieces, weights, demanded, top_up=ours)
-    check(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
-    after = remember(batch, table, learned, demanded, placement, tasks)
+    cuts_ranges = placement.assignor in _PLANNER_STRATEGIES
+    tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
+    check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
+    after = remember(batch, table, learned, demand, placement, tasks)
     if placement.on_assignment is not None:
         placement.on_assignment(after.generation)
     metrics, reasons = explain(
-        batch, table, weights, demanded, placement, tasks, after.generation, prediction_error,
+        batch, table, weights, demand, placement, tasks, after.generation, prediction_error,
         state_warning,
     )  # fmt: skip
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
-    return Outcome(placement.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
+    return PlannedBatch(placement.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
 
 
-def _place(
-    batch: Batch,
+def _place_with_first_usable_assignor(
+    batch: MicroBatch,
     table: PartitionTable,
     weights: Weights,
-    demand: Demand,
+    estimate_demand: Demand,
     find: Callable[[str], Assignor],
 ) -> Placement:
     """Place with the first assignor in the list whose preconditions hold."""
     settings = batch.settings
-    if settings.assignors[0] in _OURS:
+    if settings.assignors[0] in _PLANNER_STRATEGIES:
         choice = Choice(lookup(settings.assignors[0]))
     else:
         candidates = configured(settings.assignors, settings.own, find)
-        group = slot_group(batch, table, weights)
+        group = build_slot_group(batch, table, weights)
         choice = choose(settings.assignors, group, candidates.__getitem__)
-        if choice.assignor.name not in _OURS:
+        if choice.assignor.name not in _PLANNER_STRATEGIES:
             return place_group(choice, group, batch, table, weights)
-    return place_batch(choice, batch, table, weights, demand)
+    return place_batch(choice, batch, table, weights, estimate_demand)
 
 
-def check_names(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
+def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
     """Refuse assignors that nobody knows, and what they refuse, before the first batch."""
     configured(options.assignors, options.own, find)

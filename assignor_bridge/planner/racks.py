@@ -59,7 +59,7 @@ class Zones:
     near: Flags
 
 
-def zones_of(executors: Sequence[Executor], replicas: Replicas) -> Zones:
+def build_zones(executors: Sequence[Executor], replicas: Replicas) -> Zones:
     """Return the zones of executors, as the replicas see them."""
     racks = sorted({e.rack for e in executors if e.rack})
     names: tuple[str | None, ...] = tuple(racks)

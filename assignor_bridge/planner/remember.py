@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.zones import last_near
+from assignor_bridge.planner.zones import find_last_near_pieces
 from checkpoints.sticky_state import LEAST_HOLD, MOST_INT32, StickyState
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
-    from assignor_bridge.planner.pack import Tasks
+    from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.table import PartitionTable
 
 #: Batches without data after which a partition is forgotten, at most. Where an assignor plans
 #: partitions without data too, they always hold their place for so long.
-HOLD_PLACE_BATCHES = 10_000
+MAX_HOLD_BATCHES = 10_000
 
 
 def remember(  # noqa: PLR0917
-    batch: Batch,
+    batch: MicroBatch,
     table: PartitionTable,
     learned: StickyState,
     demand: Demand,
     placement: Placement,
-    tasks: Tasks,
+    tasks: TaskList,
 ) -> StickyState:
     """Make the next state. Its generation rises when members or partitions changed."""
     member, position = placement.slot_of_line.copy(), learned.position.copy()
@@ -36,7 +36,7 @@ def remember(  # noqa: PLR0917
     last = np.flatnonzero(pieces.end == batch.end[pieces.row])
     line = table.line[pieces.row[last]]
     member[line] = pieces.slot[last]
-    near = last_near(batch, pieces)
+    near = find_last_near_pieces(batch, pieces)
     member[table.line[pieces.row[near]]] = pieces.slot[near]
     position[line] = pieces.end[last]
     seen[line] = learned.batches + 1
@@ -49,11 +49,11 @@ def remember(  # noqa: PLR0917
         position=position,
         seen=seen,
         calm=demand.calm,
-        hold=_hold(table, batch),
+        hold=_compute_hold(table, batch),
     )
 
 
-def _hold(table: PartitionTable, batch: Batch) -> int:
+def _compute_hold(table: PartitionTable, batch: MicroBatch) -> int:
     """Return for how many batches partitions without data will be remembered.
 
     Twice as long as any was away that came back of late, so that quiet ones find their reader
@@ -68,4 +68,4 @@ def _hold(table: PartitionTable, batch: Batch) -> int:
         higher = old[np.minimum(np.searchsorted(old, key), len(old) - 1)]
         if ((higher > key) & (higher >> 32 == key >> 32)).any():
             away = max(away, min(before.hold + 1, before.batches))
-    return min(max(2 * away, before.hold - 1, LEAST_HOLD), HOLD_PLACE_BATCHES)
+    return min(max(2 * away, before.hold - 1, LEAST_HOLD), MAX_HOLD_BATCHES)

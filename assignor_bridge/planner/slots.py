@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Ints, MicroBatch
     from checkpoints.sticky_state import StickyState
 
 
-def share_slots(batch: Batch, state: StickyState) -> Batch:
+def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     """Return the batch with the slots that its query may use; executors without any are left out.
 
     Examples
@@ -42,7 +42,7 @@ def share_slots(batch: Batch, state: StickyState) -> Batch:
     given, over = slots * wanted // total, slots * wanted % total
     rest = wanted - int(given.sum())
     turn = (np.arange(len(slots)) - batch.stream * rest % len(slots)) % len(slots)
-    given[np.lexsort((turn, -_held(batch, state), -over))[:rest]] += 1
+    given[np.lexsort((turn, -_count_owned_partitions(batch, state), -over))[:rest]] += 1
     kept = tuple(
         replace(executor, slots=count)
         for executor, count in zip(batch.executors, given.tolist(), strict=True)
@@ -51,7 +51,7 @@ def share_slots(batch: Batch, state: StickyState) -> Batch:
     return replace(batch, executors=kept, left_out=len(slots) - len(kept))
 
 
-def _held(batch: Batch, state: StickyState) -> Ints:
+def _count_owned_partitions(batch: MicroBatch, state: StickyState) -> Ints:
     """Count the partitions that each executor reads, or that its host read before it came."""
     slots = np.array([reader.slots for reader in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slots)), slots)

@@ -23,7 +23,7 @@ from checkpoints.sticky_state import KnownExecutor, StickyState
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assignor_bridge.planner.batch import Batch, Flags, Ints
+    from assignor_bridge.planner.batch import Flags, Ints, MicroBatch
     from checkpoints.sticky_state import Pace
 
 
@@ -56,7 +56,9 @@ class PartitionTable:
         return self.owner[self.line]
 
 
-def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> PartitionTable:
+def load_table(
+    state: StickyState, batch: MicroBatch, forget_after: int | None = None
+) -> PartitionTable:
     """Extend the state by the batch's partitions, and see who of its readers is still there.
 
     Partitions that the query reads no more, where that is known, are left out.
@@ -93,9 +95,9 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
     report[(seen.partition < 0) | (seen.partition >= 1 << 32)] = -1
     reported = np.searchsorted(key, report)
     reported[np.append(key, np.iinfo(np.int64).min)[reported] != report] = -1
-    heirs, paces = _heirs(state, batch)
+    heirs, paces = _map_members_to_slots(state, batch)
     member = column(state.member, -1)
-    owner, hit_rate = _as_reported(np.append(heirs, -1)[member], reported, batch)
+    owner, hit_rate = _apply_reports(np.append(heirs, -1)[member], reported, batch)
     known = np.zeros(len(key), np.bool_)
     known[place] = True
     extended = replace(
@@ -120,7 +122,7 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
     return PartitionTable(extended, key, line, reported, known, member >= 0, changed, hit_rate)
 
 
-def _heirs(state: StickyState, batch: Batch) -> tuple[Ints, dict[str, Pace]]:
+def _map_members_to_slots(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str, Pace]]:
     """Return the slot that takes over from each member of the state, -1 for none; and the paces.
 
     A slot number beyond those that the executor has now falls to one that it has. A new executor
@@ -156,7 +158,7 @@ def _heirs(state: StickyState, batch: Batch) -> tuple[Ints, dict[str, Pace]]:
     return heirs, paces
 
 
-def _as_reported(owner: Ints, reported: Ints, batch: Batch) -> tuple[Ints, float | None]:
+def _apply_reports(owner: Ints, reported: Ints, batch: MicroBatch) -> tuple[Ints, float | None]:
     """Follow the reports: what another executor read is there. Return the share of hits as well.
 
     Of several reports of a partition (it was split) it is not known which piece each was: one

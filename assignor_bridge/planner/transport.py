@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.negative_cycle import negative_cycle
+from assignor_bridge.negative_cycle import find_negative_cycle
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Flags, Floats, Ints
@@ -43,7 +43,7 @@ class Groups:
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
+class ZoneCapacity:
     """What each zone may have: its fair share, what it is filled to, and what it may keep."""
 
     fair: Floats
@@ -51,7 +51,7 @@ class Room:
     limit: Floats
 
 
-def allot(groups: Groups, room: Room) -> Floats:
+def assign_groups_to_zones(groups: Groups, room: ZoneCapacity) -> Floats:
     """Return how much of each group each zone reads: a row a group, a column a zone.
 
     What is in its zone stays, as far as that is not beyond the limit. What has no zone goes to one
@@ -72,29 +72,29 @@ def allot(groups: Groups, room: Room) -> Floats:
     flow[row, np.where(at_home, groups.home, zones)] = groups.work
     overloaded = flow[:, :zones].sum(axis=0) > room.limit + nothing
     most = np.append(np.where(overloaded, room.filled, room.limit), 0.0)
-    _place_excess(flow, stays, room.fair, most, nothing)
+    _move_excess(flow, stays, room.fair, most, nothing)
     if at_home.any():  # else no path could have been cheaper
         leaves = at_home & groups.pays
         cost[~leaves] = stays[~leaves]
-        _bring_near(flow, cost, room.filled, nothing)
+        _move_to_near_zones(flow, cost, room.filled, nothing)
     return flow[:, :zones]
 
 
-def _changes(cost: Floats) -> Floats:
+def _compute_cost_changes(cost: Floats) -> Floats:
     """Return what the cost of a group changes by from each zone, or none, to each other."""
     beside = np.column_stack((cost, np.zeros(len(cost))))
     return np.asarray(cost[:, None, :] - beside[:, :, None], np.float64)
 
 
-def _steps(flow: Floats, changes: Floats, nothing: float) -> tuple[Floats, Ints]:
+def _find_cheapest_moves(flow: Floats, changes: Floats, nothing: float) -> tuple[Floats, Ints]:
     """Return the least cost at which a zone (row) can pass work on to another, and whose."""
     possible = np.where((flow > nothing)[:, :, None], changes, np.inf)
     return possible.min(axis=0), possible.argmin(axis=0)
 
 
-def _place_excess(flow: Floats, cost: Floats, fair: Floats, most: Floats, nothing: float) -> None:
+def _move_excess(flow: Floats, cost: Floats, fair: Floats, most: Floats, nothing: float) -> None:
     """Move what zones have beyond the most that they may have, in place."""
-    zones, changes = range(len(fair)), _changes(cost)
+    zones, changes = range(len(fair)), _compute_cost_changes(cost)
     shares, limits = fair.tolist(), most.tolist()
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0).tolist()
@@ -102,8 +102,8 @@ def _place_excess(flow: Floats, cost: Floats, fair: Floats, most: Floats, nothin
         giver = excess.index(max(excess))
         if excess[giver] <= nothing:
             return
-        step, group = _steps(flow, changes, nothing)
-        distance, before = _shortest(step, giver)
+        step, group = _find_cheapest_moves(flow, changes, nothing)
+        distance, before = _find_shortest_paths(step, giver)
         ends = [d if load[z] < shares[z] - nothing else math.inf for z, d in enumerate(distance)]
         beyond = [
             d + _BEYOND if load[z] < limits[z] - nothing else math.inf
@@ -117,10 +117,10 @@ def _place_excess(flow: Floats, cost: Floats, fair: Floats, most: Floats, nothin
         path = [target]
         while path[-1] != giver:
             path.append(before[path[-1]])
-        _pass_on(flow, path[::-1], group, amount)
+        _move_along_path(flow, path[::-1], group, amount)
 
 
-def _bring_near(flow: Floats, cost: Floats, filled: Floats, nothing: float) -> None:
+def _move_to_near_zones(flow: Floats, cost: Floats, filled: Floats, nothing: float) -> None:
     """Move what crosses zones to where it does not, in place, as long as zones are not filled.
 
     Room is one more node: a cycle through it fills a zone, one beside it swaps work.
@@ -128,28 +128,28 @@ def _bring_near(flow: Floats, cost: Floats, filled: Floats, nothing: float) -> N
     zones = len(filled)
     if not ((flow[:, :zones] > nothing) & (cost > _LEAST_GAIN)).any():
         return
-    changes = _changes(cost)
+    changes = _compute_cost_changes(cost)
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0)[:zones]
-        step, group = _steps(flow, changes, nothing)
+        step, group = _find_cheapest_moves(flow, changes, nothing)
         arcs = np.full((zones + 1, zones + 1), np.inf)
         arcs[:zones, :zones] = step[:zones]
         arcs[:zones, zones] = np.where(load < filled - nothing, 0.0, np.inf)
         arcs[zones, :zones] = 0.0
         source, target = np.nonzero(arcs < np.inf)
         gains_enough = arcs[source, target] + _LEAST_GAIN / len(arcs)
-        cycle = negative_cycle(source, target, gains_enough, _NOTHING)
+        cycle = find_negative_cycle(source, target, gains_enough, _NOTHING)
         if not cycle:
             return
         if zones in cycle:
             start = cycle.index(zones)
             path = cycle[start + 1 :] + cycle[:start]
-            _pass_on(flow, path, group, float(filled[path[-1]] - load[path[-1]]))
+            _move_along_path(flow, path, group, float(filled[path[-1]] - load[path[-1]]))
         else:
-            _pass_on(flow, [*cycle, cycle[0]], group, np.inf)
+            _move_along_path(flow, [*cycle, cycle[0]], group, np.inf)
 
 
-def _pass_on(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
+def _move_along_path(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
     steps = [(int(group[a, b]), a, b) for a, b in itertools.pairwise(path)]
     amount = min(amount, *(float(flow[g, a]) for g, a, _ in steps))
     for g, a, b in steps:
@@ -157,7 +157,7 @@ def _pass_on(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
         flow[g, b] += amount
 
 
-def _shortest(step: Floats, start: int) -> tuple[list[float], list[int]]:
+def _find_shortest_paths(step: Floats, start: int) -> tuple[list[float], list[int]]:
     """Return the cost of the cheapest path to each zone, and the node before it (Bellman-Ford).
 
     In plain Python: arrays of so few zones take longer.

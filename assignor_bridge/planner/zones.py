@@ -27,16 +27,16 @@ import numpy as np
 from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.pieces import Shares
 from assignor_bridge.planner.place import USED_ALLOWANCE, place, release
-from assignor_bridge.planner.transport import Groups, Room, allot
+from assignor_bridge.planner.transport import Groups, ZoneCapacity, assign_groups_to_zones
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
+    from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.pieces import Pieces
 
 #: More zones are not looked at: the number of sets of them, and so of groups, would explode.
-MOST_ZONES = 8
+MAX_ZONES = 8
 #: Shares of the allowance: to what zones are filled with what is near to them, and what they keep.
 _FILLED, _KEPT = 0.7, 0.85
 #: Share of a slot's time to which the work of zones is rounded, to cut less.
@@ -62,7 +62,7 @@ class Nearness(NamedTuple):
     pays: Flags
 
 
-def nearness(batch: Batch, weights: Weights, slots: Ints) -> Nearness | None:
+def compute_nearness(batch: MicroBatch, weights: Weights, slots: Ints) -> Nearness | None:
     """Return what placement must know; None where zones make no difference, or have no price."""
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
@@ -72,20 +72,20 @@ def nearness(batch: Batch, weights: Weights, slots: Ints) -> Nearness | None:
     present, slot_zone = np.flatnonzero(here), (np.cumsum(here) - 1)[slot_zone]
     near = zones.near[:, present]
     differs = near.any(axis=1) & ~near.all(axis=1)
-    if len(present) > MOST_ZONES or not differs.any():
+    if len(present) > MAX_ZONES or not differs.any():
         return None
-    pays = bytes_of(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
+    pays = predict_bytes(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
     kinds = near @ (1 << np.arange(len(present)))
     code = batch.replicas.code
     return Nearness(slot_zone, near[code], kinds[code], pays)
 
 
-def last_near(batch: Batch, pieces: Pieces) -> Ints:
+def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
     """Return the last piece with a near reader of each cut range; none if zones do not count."""
     zones, replicas = batch.zones, batch.replicas
     if zones is None or replicas is None or not batch.settings.zone_price_per_gb:
         return np.empty(0, np.int64)
-    if len(np.unique(zones.of_executor[batch.slot_executor])) > MOST_ZONES:
+    if len(np.unique(zones.of_executor[batch.slot_executor])) > MAX_ZONES:
         return np.empty(0, np.int64)
     cut = np.flatnonzero(np.bincount(pieces.row, minlength=batch.ranges)[pieces.row] > 1)
     zone = zones.of_executor[batch.slot_executor[pieces.slot[cut]]]
@@ -94,7 +94,7 @@ def last_near(batch: Batch, pieces: Pieces) -> Ints:
     return np.asarray(near[np.flatnonzero(np.diff(pieces.row[near], append=-1))])
 
 
-def bytes_of(batch: Batch, weights: Weights) -> Floats:
+def predict_bytes(batch: MicroBatch, weights: Weights) -> Floats:
     """Return the predicted bytes of each range."""
     if weights.bytes is None:
         return np.asarray(batch.size * _ASSUMED_BYTES, np.float64)
@@ -111,7 +111,7 @@ def place_in_zones(  # noqa: PLR0917
     zones: Nearness,
 ) -> Shares:
     """Give each range, whole or cut, to slots; see `place` for what the others are."""
-    row, zone, amount = _divide(work, owner, fair, max_imbalance, least, zones)
+    row, zone, amount = _divide_among_zones(work, owner, fair, max_imbalance, least, zones)
     share = np.bincount(zones.slot_zone, fair)
     level = np.maximum(np.bincount(zone, amount, len(share)) / share, 1e-300)[zones.slot_zone]
     most = np.maximum(0.0, (1 + USED_ALLOWANCE * max_imbalance) / level - 1) / USED_ALLOWANCE
@@ -128,7 +128,7 @@ def place_in_zones(  # noqa: PLR0917
     real = placed.amount > _ROUNDING * work[row]  # else where the sums of two zones meet
     real |= (np.bincount(row, real) == 0)[row]
     shares = Shares(row[real], placed.slot[real], placed.amount[real])
-    return _in_order(shares, owner, ~zones.near[shares.row, zones.slot_zone[shares.slot]])
+    return _sort_shares(shares, owner, ~zones.near[shares.row, zones.slot_zone[shares.slot]])
 
 
 def place_whole_in_zones(  # noqa: PLR0917
@@ -140,7 +140,7 @@ def place_whole_in_zones(  # noqa: PLR0917
     zones: Nearness,
 ) -> Ints:
     """Return the slot of each range; where zones would cost balance, as if there were none."""
-    row, zone, amount = _divide(work, owner, fair, max_imbalance, 0.0, zones)
+    row, zone, amount = _divide_among_zones(work, owner, fair, max_imbalance, 0.0, zones)
     largest = np.lexsort((amount, row))
     zone_of = np.empty(len(work), np.int64)
     zone_of[row[largest]] = zone[largest]  # of several, the one with the largest part
@@ -160,7 +160,7 @@ def place_whole_in_zones(  # noqa: PLR0917
     return slot if busiest <= max(without, 1 + max_imbalance) else plain
 
 
-def _divide(  # noqa: PLR0917
+def _divide_among_zones(  # noqa: PLR0917
     work: Floats, owner: Ints, fair: Floats, max_imbalance: float, least: float, zones: Nearness
 ) -> tuple[Ints, Ints, Floats]:
     """Divide the ranges among zones: a range, a zone and an amount of work for each part."""
@@ -180,8 +180,8 @@ def _divide(  # noqa: PLR0917
     groups = Groups(amount_of, home[one], zones.near[one], zones.pays[one])
     share = np.asarray(np.bincount(zones.slot_zone, fair, count), np.float64)
     filled, kept_most = share * (1 + _FILLED * max_imbalance), share * (1 + _KEPT * max_imbalance)
-    room = Room(share, filled, kept_most)
-    flow = allot(groups, room)
+    room = ZoneCapacity(share, filled, kept_most)
+    flow = assign_groups_to_zones(groups, room)
     numbers = np.arange(len(one))
     stays = np.where(groups.home >= 0, flow[numbers, groups.home], 0.0)
     out = groups.work - stays
@@ -201,10 +201,10 @@ def _divide(  # noqa: PLR0917
         rows = leaving[group[leaving] == number]
         rows = rows[np.argsort(-released[rows], kind="stable")]
         if len(rows):
-            parts.append(_laid_out(rows, released[rows], flow[number], grain))
+            parts.append(_cut_at_zone_shares(rows, released[rows], flow[number], grain))
     for number in np.flatnonzero(~single & gives).tolist():
         rows = np.flatnonzero(group == number)
-        given = _given_in_turn(work[rows], flow[number], grain)
+        given = _release_to_zones(work[rows], flow[number], grain)
         released[rows] = given.sum(axis=1)
         at, to = np.nonzero(given)
         parts.append((rows[at], to, given[at, to]))
@@ -215,7 +215,7 @@ def _divide(  # noqa: PLR0917
     return row, zone, amount
 
 
-def _given_in_turn(work: Floats, share: Floats, grain: float) -> Floats:
+def _release_to_zones(work: Floats, share: Floats, grain: float) -> Floats:
     """Return how much of each range (row) each zone (column) gets of what one zone gives away.
 
     Of other ranges than the zones before, as long as there are enough: of two parts of a range, the
@@ -232,7 +232,9 @@ def _given_in_turn(work: Floats, share: Floats, grain: float) -> Floats:
     return given
 
 
-def _laid_out(row: Ints, size: Floats, share: Floats, grain: float) -> tuple[Ints, Ints, Floats]:
+def _cut_at_zone_shares(
+    row: Ints, size: Floats, share: Floats, grain: float
+) -> tuple[Ints, Ints, Floats]:
     """Lay ranges end to end over zones, the largest share first; cut where a share ends.
 
     Not where that is within a grain of the end of a range.
@@ -257,7 +259,7 @@ def _laid_out(row: Ints, size: Floats, share: Floats, grain: float) -> tuple[Int
     return row[place], zone[np.minimum(np.searchsorted(ends, points), len(zone) - 1)], amount
 
 
-def _in_order(shares: Shares, owner: Ints, far: Flags) -> Shares:
+def _sort_shares(shares: Shares, owner: Ints, far: Flags) -> Shares:
     """Sort by range; of one that zones share, those with a replica come first.
 
     Of these and of the others, what stays comes first, and the largest last.

@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_bridge.admission.align import Alignment, admit_within, align
-from assignor_bridge.admission.lag import Limits, Memory, Times
+from assignor_bridge.admission.align import Alignment, admit_aligned, align
+from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import lag_of
 from tests.support.trials import trials
 
@@ -47,7 +47,7 @@ class Reading:
     def times(self):
         rows = self.waiting
         stamp = [self.known[p].get(self.position[p], self.next(p)) for p in rows]
-        return Times(NOW, np.array(stamp, np.int64))
+        return RecordTimes(NOW, np.array(stamp, np.int64))
 
     def next(self, p):
         return self.stamps[p][self.position[p]]
@@ -76,7 +76,7 @@ class Reading:
         aligned = align(lag, self.times(), alignment, self.memory.steps)
         while isinstance(aligned, int):
             aligned = align(lag, self.look_up(aligned), alignment, self.memory.steps)
-        admitted = admit_within(lag, aligned, limit, self.memory)
+        admitted = admit_aligned(lag, aligned, limit, self.memory)
         self.memory = admitted.memory
         ends = dict(zip(rows, admitted.end.tolist(), strict=True))
         read = {p: (self.position[p], end) for p, end in ends.items()}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.whole import _longest_first, place_whole
-from assignor_bridge.planner.batch import Batch, Observed
-from assignor_bridge.planner.pieces import Shares, cut
+from assignor_bridge.planner.batch import MicroBatch, ReadReports
+from assignor_bridge.planner.pieces import Shares, cut_ranges
 from assignor_bridge.planner.place import place
 from tests.support.trials import trials
 
@@ -155,16 +155,16 @@ def test_cuts_fall_between_offsets_where_the_shares_say(data):
         cuts.append((row, list(range(len(shares))), shares))
     end = [a + size for a, size in zip(start, sizes, strict=True)]
     empty = np.zeros(len(sizes), np.int64)
-    batch = Batch(
+    batch = MicroBatch(
         ("t",), empty, np.arange(len(sizes)), np.array(start), np.array(end), (), {},
-        Observed.none(),
+        ReadReports.none(),
     )  # fmt: skip
     columns = Shares(
         np.repeat(np.arange(len(cuts)), [len(slots) for _, slots, _ in cuts]),
         np.concatenate([slots for _, slots, _ in cuts]),
         np.concatenate([shares for _, _, shares in cuts]),
     )
-    pieces = cut(batch, columns, np.zeros(batch.ranges))
+    pieces = cut_ranges(batch, columns, np.zeros(batch.ranges))
     expected = []
     for row, slots, shares in cuts:
         done, since = 0.0, start[row]

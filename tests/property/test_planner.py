@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assignor_bridge.assignors.registry import ASSIGNORS
 from assignor_bridge.model import OffsetRange
-from assignor_bridge.planner.batch import sorting
+from assignor_bridge.planner.batch import argsort_rows
 from checkpoints.sorting import stable_order
 from tests.support.planning import Observation, Snapshot, plan
 from tests.support.strategies_snapshots import executors, offsets_read, ranges, snapshots
@@ -111,7 +111,7 @@ def tables(cells: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, .
 def test_packed_keys_sort_as_lexsort_does(rows):
     """With ties, negative numbers and keys too large to be packed."""
     columns = list(np.array(rows, np.int64).reshape(-1, 5).T)
-    assert (sorting(tuple(columns[:2]), *columns[2:]) == np.lexsort(columns)).all()
+    assert (argsort_rows(tuple(columns[:2]), *columns[2:]) == np.lexsort(columns)).all()
 
 
 @trials(30)

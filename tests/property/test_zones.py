@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner import zones as zones_module
-from assignor_bridge.planner.transport import Groups, Room, allot
+from assignor_bridge.planner.transport import Groups, ZoneCapacity, assign_groups_to_zones
 from streaming.simulator.play import Player
 from streaming.simulator.scenario import Scenario, steps
 from tests.property.test_planner import assert_exact
@@ -251,7 +251,7 @@ def test_zones_that_alone_would_cost_the_balance_do_not_count() -> None:
 
 @trials(50)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(1, 12))
-def test_a_first_allotment_is_the_best_there_is(seed, zones, count):
+def test_a_first_assignment_to_zones_is_optimal(seed, zones, count):
     """Against all cuts: no flow crosses less."""
     rng = np.random.default_rng(seed)
     near = rng.random((count, zones)) < 0.5
@@ -259,7 +259,7 @@ def test_a_first_allotment_is_the_best_there_is(seed, zones, count):
     fair = rng.dirichlet(np.ones(zones) * 3) * work.sum()
     limit = fair * 1.05
     groups = Groups(work, np.full(count, -1), near, np.ones(count, np.bool_))
-    flow = allot(groups, Room(fair, limit, limit))
+    flow = assign_groups_to_zones(groups, ZoneCapacity(fair, limit, limit))
     assert flow.sum(axis=1) == pytest.approx(work)
     assert (flow.sum(axis=0) <= limit * (1 + 1e-6)).all()
     matched = float((flow * near).sum())
@@ -274,7 +274,7 @@ def test_a_first_allotment_is_the_best_there_is(seed, zones, count):
 def test_with_more_racks_than_placement_looks_at_plans_are_as_without() -> None:
     """Of a range that near and far slots shared, the near one once kept the place even so."""
     many = members((2, 2), (1, 1, 1, 1), (1, 1, 1))
-    assert len(many) > zones_module.MOST_ZONES
+    assert len(many) > zones_module.MAX_ZONES
     executors = [replace(e, rack=str(i)) for i, e in enumerate(many)]
     sizes, held = lags("zipf-0.8", 60, 60_000), [frozenset({str(i % len(many))}) for i in range(60)]
     made = plan(batch(sizes, held, executors))
@@ -286,7 +286,7 @@ def test_without_racks_zones_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) 
     def place_in_zones(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(zones_module, "allot", place_in_zones)
+    monkeypatch.setattr(zones_module, "assign_groups_to_zones", place_in_zones)
     sizes, held = lags("zipf-0.8", 60, 60_000), replicas(60, 1, 1)
     anywhere = [replace(e, rack=None) for e in EVEN]
     one_zone = [replace(e, rack="a") for e in EVEN]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.options import OPTIONS, PlannerOptions, effective, parse_options
+from assignor_bridge.options import OPTIONS, PlannerOptions, list_effective_options, parse_options
 
 
 def test_without_options_the_defaults_hold():
@@ -92,7 +92,7 @@ def test_options_of_own_assignors_are_kept_as_they_were_written():
     given = {"assignor": "a.b:Mine,sticky", "Assignor.mine.maxAge": "5", "assignor.split": "false"}
     options = parse_options(given)
     assert options.own == (("mine.maxAge", "5"),)
-    assert effective(options)["assignor.mine.maxAge"] == "5"
+    assert list_effective_options(options)["assignor.mine.maxAge"] == "5"
 
 
 def test_none_stands_alone():
@@ -100,7 +100,7 @@ def test_none_stands_alone():
 
 
 def test_effective_values_are_named_as_documented():
-    shown = effective(
+    shown = list_effective_options(
         parse_options({"assignor": "streams, sticky", "assignor.priorities": "a*=1 , b=-2"})
     )
     assert shown["assignor"] == "streams,sticky"
@@ -122,7 +122,7 @@ def test_options_of_limited_batches():
     assert (options.fairness, options.weights, options.floors) == (
         "even", (("orders", 2.5),), (("my.topic", 10),),
     )  # fmt: skip
-    assert effective(options)["assignor.weight.orders"] == 2.5
+    assert list_effective_options(options)["assignor.weight.orders"] == 2.5
     deadline = {"assignor.fairness": " Deadline", "maxOffsetsPerTrigger": "5"}
     assert parse_options(deadline).fairness == "deadline"
 
@@ -144,7 +144,7 @@ def test_durations(text, seconds):
     assert options.align_event_time == seconds
     assert options.limits_batches
     assert options.needs_times
-    assert effective(options)["assignor.alignEventTime"] == seconds
+    assert list_effective_options(options)["assignor.alignEventTime"] == seconds
 
 
 def test_no_times_are_needed_without_alignment():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from assignor_bridge.admission.admit import admit, completed
+from assignor_bridge.admission.admit import admit, remember_batch_time
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
 from tests.support.lags import lag_of
 
@@ -120,7 +120,7 @@ def test_availablenow_is_cut_into_batches_of_one_time_once_they_have_grown():
         seconds = 0.5 + 2e-5 * records
         if admitted.held_by != "growth":
             took.append(seconds)
-        memory = completed(admitted.memory, BatchTime(records, 1e-5 * records, seconds))
+        memory = remember_batch_time(admitted.memory, BatchTime(records, 1e-5 * records, seconds))
     assert len(took) > 20
     assert max(took) <= 1.1 * min(took), took
 
@@ -128,7 +128,7 @@ def test_availablenow_is_cut_into_batches_of_one_time_once_they_have_grown():
 def test_the_first_batch_is_small_and_batches_grow_by_a_factor():
     lag, limits = lag_of({"t": [10**6]}, slots=2.0), Limits(seconds=10.0)
     assert taken(lag, limits) == ([2000], "growth")
-    memory = completed(Memory(), BatchTime(2000, 0.01, 0.5))
+    memory = remember_batch_time(Memory(), BatchTime(2000, 0.01, 0.5))
     assert taken(lag, limits, memory) == ([8000], "growth")
 
 
@@ -152,14 +152,14 @@ def test_a_backlog_after_quiet_batches_is_not_left_a_record_at_a_time():
     """A sink beyond the target, and batches of one record before: it stayed at one for ever."""
     memory, limits = Memory(), Limits(None, seconds=2.0, fairness="even")
     for _ in range(60):
-        memory = completed(memory, BatchTime(1, 0.003, 4.0))
+        memory = remember_batch_time(memory, BatchTime(1, 0.003, 4.0))
     records = []
     for _ in range(30):
         lag = lag_of({"t": [10_000_000]}, work=1e-5)
         admitted = admit(lag, limits, memory)
         records.append(int((admitted.end - lag.start).sum()))
         reading = 0.003 + 1e-5 * records[-1]
-        memory = completed(admitted.memory, BatchTime(records[-1], reading, 4.0))
+        memory = remember_batch_time(admitted.memory, BatchTime(records[-1], reading, 4.0))
     assert records[0] >= 1000
     assert min(records) >= 1000
 
@@ -169,5 +169,5 @@ def test_unknown_bytes_do_not_hold_batches_at_their_first_size():
     lag = lag_of({"t": [10_000_000]})
     first = admit(lag, limits, memory)
     records = int((first.end - lag.start).sum())
-    second = admit(lag, limits, completed(first.memory, BatchTime(records, 0.1, 1.0)))
+    second = admit(lag, limits, remember_batch_time(first.memory, BatchTime(records, 0.1, 1.0)))
     assert int((second.end - lag.start).sum()) == 4 * records

@@ -5,8 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assignor_bridge.admission.align import Aligned, Alignment, admit_within, align, spread
-from assignor_bridge.admission.lag import Limits, Memory, Times
+from assignor_bridge.admission.align import (
+    Aligned,
+    Alignment,
+    admit_aligned,
+    align,
+    measure_spread_s,
+)
+from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import lag_of
 
 #: A span of 100, a clock at 1,000 and what is 50 ahead of it; partitions begin at offset 10.
@@ -16,7 +22,9 @@ NOW = 1000
 
 def asked(*stamp):
     """What is asked of Kafka, or how far each of the partitions of 20 records may go."""
-    answer = align(lag_of({"t": [20] * len(stamp)}), Times(NOW, np.array(stamp)), ALIGNMENT, {})
+    answer = align(
+        lag_of({"t": [20] * len(stamp)}), RecordTimes(NOW, np.array(stamp)), ALIGNMENT, {}
+    )
     return answer if isinstance(answer, int) else answer.end.tolist()
 
 
@@ -40,7 +48,7 @@ def test_what_is_asked_of_kafka(stamp, answer):
 
 def answered(stamp, at, horizon=400, steps=None, look_ups=1):
     lag = lag_of({"t": [20] * len(stamp)})
-    times = Times(NOW, np.array(stamp), look_ups, horizon, np.array(at))
+    times = RecordTimes(NOW, np.array(stamp), look_ups, horizon, np.array(at))
     return align(lag, times, ALIGNMENT, steps or {})
 
 
@@ -89,7 +97,7 @@ def test_who_has_to_wait_for_time_keeps_its_turn():
     waiting = {("t", 0): 2, ("t", 1): 3}
     aligned = Aligned(np.array([30, 10, 12]), {("t", 2): 2})
     memory = Memory(waiting=waiting)
-    admitted = admit_within(lag, aligned, Limits(1), memory)
+    admitted = admit_aligned(lag, aligned, Limits(1), memory)
     assert (admitted.end.tolist(), admitted.held_by) == ([11, 10, 10], "records")
     assert admitted.memory.waiting == {("t", 1): 3, ("t", 2): 1}
     assert admitted.memory.steps == {("t", 2): 2}
@@ -108,10 +116,10 @@ def test_who_has_to_wait_for_time_keeps_its_turn():
 )
 def test_other_limits_hold_within_what_time_allows(end, limits, taken, held_by):
     lag = lag_of({"t": [20, 20, 20]})
-    admitted = admit_within(lag, Aligned(np.array(end), {}), limits, Memory())
+    admitted = admit_aligned(lag, Aligned(np.array(end), {}), limits, Memory())
     assert ((admitted.end - lag.start).tolist(), admitted.held_by) == (taken, held_by)
 
 
 def test_spread_is_that_of_times_that_count():
-    assert spread(Times(NOW, np.array([300, 5000, -1, 850])), ALIGNMENT) == 0.55
-    assert spread(Times(NOW, np.array([-1])), ALIGNMENT) == 0.0
+    assert measure_spread_s(RecordTimes(NOW, np.array([300, 5000, -1, 850])), ALIGNMENT) == 0.55
+    assert measure_spread_s(RecordTimes(NOW, np.array([-1])), ALIGNMENT) == 0.0

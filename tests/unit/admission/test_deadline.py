@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assignor_bridge.admission.admit import admit, completed
-from assignor_bridge.admission.deadline import of_margin, seconds_left
+from assignor_bridge.admission.admit import admit, remember_batch_time
+from assignor_bridge.admission.deadline import compare_with_margin, compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
 from tests.support.lags import lag_of
 from tests.support.retention import Broker, lost
@@ -46,11 +46,11 @@ def test_floors_and_those_that_waited_come_before_a_hurry():
 
 def test_the_margin_is_five_minutes_ten_batches_and_what_waits_but_at_most_half_of_the_retention():
     lag = lag_of({"t": [1, 1, 1]}, left=700.0, retention=[DAY, 1000.0, np.inf])
-    assert of_margin(lag, ()).tolist() == pytest.approx([700 / 300, 700 / 300, 700 / 300])
-    slow = completed(Memory(), BatchTime(1000, 1.0, 110.0)).times
-    assert of_margin(lag, slow).tolist() == pytest.approx([0.5, 1.4, 0.5], rel=1e-3)
+    assert compare_with_margin(lag, ()).tolist() == pytest.approx([700 / 300, 700 / 300, 700 / 300])
+    slow = remember_batch_time(Memory(), BatchTime(1000, 1.0, 110.0)).times
+    assert compare_with_margin(lag, slow).tolist() == pytest.approx([0.5, 1.4, 0.5], rel=1e-3)
     long = lag_of({"t": [10_000]}, left=700.0, retention=DAY)
-    assert of_margin(long, slow).tolist() == pytest.approx([700 / (300 + 1100 + 2200)])
+    assert compare_with_margin(long, slow).tolist() == pytest.approx([700 / (300 + 1100 + 2200)])
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_without_retention_nothing_is_divided_by_nothing():
 def test_time_left_is_known_only_with_a_stamp_and_a_retention():
     stamps = np.array([0, 50_000, -1, 0, 90_000])
     kept = np.array([60.0, 60.0, 60.0, np.inf, 60.0])
-    left = seconds_left(stamps, kept, 80_000)
+    left = compute_seconds_left(stamps, kept, 80_000)
     assert left.tolist() == [-20.0, 30.0, np.inf, np.inf, 70.0]
 
 

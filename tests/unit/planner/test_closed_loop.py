@@ -7,7 +7,7 @@ import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import parse_options
-from assignor_bridge.planner.batch import lay_out
+from assignor_bridge.planner.batch import build_batch
 from assignor_bridge.planner.forecast import forecast
 from checkpoints.state_text import decode
 from tests.support.closed_loop import Loop, slots, zipf
@@ -70,7 +70,7 @@ def test_a_first_batch_of_few_records_does_not_say_that_records_cost_nothing(see
         loop.step(dice.poisson(125, 8))
     assert loop.state.common.fixed <= 128, "3 ms are 30 records' worth"
     start = np.array([loop.ends[number] for number in range(8)])
-    backlog = lay_out(
+    backlog = build_batch(
         (("t",), np.zeros(8, np.int64)), np.arange(8), start, start + 20_000, loop.executors,
         parse_options({"assignor": "lag-aware-sticky"}), loop.observed, 1,
     )  # fmt: skip

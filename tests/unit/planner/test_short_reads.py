@@ -11,7 +11,7 @@ import pytest
 
 from assignor_bridge.model import Executor
 from assignor_bridge.options import parse_options
-from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.costs import Weights
 from assignor_bridge.planner.flagship import is_short
 from assignor_bridge.planner.racks import Replicas
@@ -140,14 +140,14 @@ def test_batches_of_milliseconds_are_not_divided(
 )
 def test_what_a_short_batch_is(change: dict[str, Any], short: bool) -> None:
     case = {"work": 0.04, "basis": "seconds", "slowness": 1.0, "backlog": 1.0, **change}
-    batch = lay_out(
-        coded(["t"]),
+    batch = build_batch(
+        encode_names(["t"]),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.full(1, 40),
         (Executor("0", "h", 2),),
         parse_options({"assignor": "lag-aware-sticky", **case.get("options", {})}),
-        Observed.none(),
+        ReadReports.none(),
         1,
         replicas=Replicas.of([["a"]], np.zeros(1, np.int64)) if case.get("racks") else None,
     )
