@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.costs import LEAST_DENSITY, fill_from_topic_mean, predict
+from assignor_bridge.planner.costs import MIN_DENSITY, fill_from_topic, predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load_table
@@ -43,8 +43,8 @@ def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
     table = load_table(state, batch)
     learned, _ = learn(table, batch)
     weights = predict(learned, table.line, batch)
-    size = np.exp(fill_from_topic_mean(learned.bytes, learned.topic, np.nan))
-    density = np.clip(fill_from_topic_mean(learned.density, learned.topic, 1.0), LEAST_DENSITY, 1.0)
+    size = np.exp(fill_from_topic(learned.bytes, learned.topic, np.nan))
+    density = np.clip(fill_from_topic(learned.density, learned.topic, 1.0), MIN_DENSITY, 1.0)
     known = weights.basis == "seconds"
     seconds = (weights.work - weights.fixed) / batch.size
     return Forecast(

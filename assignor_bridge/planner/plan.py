@@ -1,4 +1,4 @@
-"""The recipe: share, load, learn, predict, place, pack, check, remember, explain."""
+"""Plan a micro-batch: `plan_step` calls one function per step."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import StickyState
 
-#: Names that the planner plans itself; all others are assignors of consumer groups.
+#: Assignors that the planner implements itself; all others assign partitions to a consumer group.
 _PLANNER_STRATEGIES = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedBatch:
-    """A plan as columns, with what to remember and why it is so."""
+    """A plan as columns, with the next state, metrics, and reasons."""
 
     assignor: str
     batch: MicroBatch
     tasks: TaskList
-    #: Executor ids by task, most wanted first; tasks without any are left out.
+    #: Executor ids by task, most preferred first; tasks without standbys have no entry.
     standbys: Mapping[int, tuple[str, ...]]
     state: StickyState
     metrics: Mapping[str, str | int | float]
@@ -59,9 +59,9 @@ def plan_batch(
     Raises
     ------
     OptionError
-        For options or data that the user must change.
+        If options or data are invalid, so that the user must change them.
     PlanError
-        When an assignor's answer breaks the rules.
+        If an assignor's answer breaks the rules.
 
     Examples
     --------
@@ -85,20 +85,31 @@ def plan_step(
     find: Callable[[str], Assignor] = lookup,
     state_warning: str | None = None,
 ) -> PlannedBatch:
-    """Plan with a state that is decoded already, for the simulator: see `plan_batch`."""
+    """Plan with a decoded state (see `plan_batch`).
+
+    1. Select the slots that the query may use, and match the state to them.
+    2. Learn from the reports, and predict the work of each range.
+    3. Choose the executors in use, and place all ranges on their slots.
+    4. Pack the pieces into tasks, and check that these read each offset exactly once.
+    5. Make the next state, and explain the plan.
+    """
+    # 1. Select slots and match the state.
     batch = share_slots(batch, state)
     names = batch.settings.assignors
     table = load_table(
         state, batch, None if _PLANNER_STRATEGIES.issuperset(names) else MAX_HOLD_BATCHES
     )
+    # 2. Learn and predict.
     learned, prediction_error = learn(table, batch)
     weights = predict(learned, table.line, batch)
+    # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
-    placement = _place_with_first_usable_assignor(batch, table, weights, demand, find)
-    # What an assignor of groups gives whole to a member is not cut for a minimum.
+    placement = _place(batch, table, weights, demand, find)
+    # 4. Pack and check. Whole partitions of a group's members are not cut to reach a minimum.
     cuts_ranges = placement.assignor in _PLANNER_STRATEGIES
     tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
+    # 5. Make the next state and explain.
     after = remember(batch, table, learned, demand, placement, tasks)
     if placement.on_assignment is not None:
         placement.on_assignment(after.generation)
@@ -111,11 +122,11 @@ def plan_step(
     return PlannedBatch(placement.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
 
 
-def _place_with_first_usable_assignor(
+def _place(
     batch: MicroBatch,
     table: PartitionTable,
     weights: Weights,
-    estimate_demand: Demand,
+    demand: Demand,
     find: Callable[[str], Assignor],
 ) -> Placement:
     """Place with the first assignor in the list whose preconditions hold."""
@@ -128,9 +139,9 @@ def _place_with_first_usable_assignor(
         choice = choose(settings.assignors, group, candidates.__getitem__)
         if choice.assignor.name not in _PLANNER_STRATEGIES:
             return place_group(choice, group, batch, table, weights)
-    return place_batch(choice, batch, table, weights, estimate_demand)
+    return place_batch(choice, batch, table, weights, demand)
 
 
 def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
-    """Refuse assignors that nobody knows, and what they refuse, before the first batch."""
+    """Raise `OptionError` for unknown assignors and for options that they refuse."""
     configured(options.assignors, options.own, find)
