@@ -72,7 +72,7 @@ def place_batch(
     The promises are those of `place`, and of `assignors.whole` if ranges may not be cut.
     """
     # 1. Select slots.
-    name, notes, in_use = choice.assignor.name, [*demand.gathering], demand.in_use
+    name, notes, in_use = choice.assignor.name, [*demand.gathering_notes], demand.in_use
     owner = table.range_owner
     takes_part = np.ones(batch.slots, np.bool_)
     if name == FAILOVER:

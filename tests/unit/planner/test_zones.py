@@ -37,9 +37,9 @@ THREE = {"1": "a", "2": "b", "3": "c"}
     ("executors", "ranges", "share", "said"),
     [
         pytest.param(THREE, {0: (100, "a"), 1: (100, "b"), 2: (100, "c")}, 0.0,
-                     ["0.0% of what is read crosses zones (3 racks with executors)"], id="even"),
+                     ["0.0% of the data read crosses zones (3 racks with executors)"], id="even"),
         pytest.param(THREE, {0: (150, "ab"), 1: (100, "bc"), 2: (50, "c")}, 0.0,
-                     ["0.0% of what is read crosses zones"], id="even with cuts"),
+                     ["0.0% of the data read crosses zones"], id="even with cuts"),
         pytest.param(THREE, dict.fromkeys(range(3), (100, "a")), 0.65,
                      ["at least 65.0% must cross: 100% of the work has replicas only in rack a, "
                       "and executors there are 33% of all: more executors there, or replicas of "
@@ -51,15 +51,15 @@ THREE = {"1": "a", "2": "b", "3": "c"}
         pytest.param({"1": "a", "2": "B"}, {0: (100, "a"), 1: (100, "b")}, 0.5,
                      ["no partition has a replica in rack B, where executors are"], id="a typo"),
         pytest.param({"1": "a", "2": None}, {0: (100, "a"), 1: (100, "b")}, 0.0,
-                     ["executors without a rack count as near to all"], id="an unknown executor"),
+                     ["executors without a rack are treated as near to all"], id="an unknown executor"),
         pytest.param({"1": "a", "2": "b"}, {0: (100, "a"), 1: (100, "")}, 0.0,
-                     ["50% of the work has replicas in racks that nobody named"],
+                     ["50% of the work has replicas in unknown racks"],
                      id="an unknown partition"),
         pytest.param({"1": None, "2": None}, {0: (100, "a"), 1: (100, "b")}, 0.0,
-                     ["no executor has a rack: all count as near to every partition"],
+                     ["no executor has a rack: all are treated as near to every partition"],
                      id="no executor is known"),
         pytest.param({str(i): f"z{i}" for i in range(9)}, dict.fromkeys(range(9), (90, "a")), 1.0,
-                     ["zones do not count: placement looks at 8 racks with executors at most"],
+                     ["zones are not used: placement supports at most 8 racks with executors"],
                      id="too many zones"),
     ],
 )  # fmt: skip
