@@ -1,4 +1,4 @@
-"""What the value of an option may be: how it is read, and what is allowed, in words."""
+"""Kinds of option values: how to parse each, and which values are allowed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """What a value may be: how it is read, and in words."""
+    """A parser, and a description of the values that it accepts."""
 
     read: Callable[[str], object]
     allowed: str
@@ -23,19 +23,19 @@ def _parse_boolean(text: str) -> bool:
 
 
 def _number_between(
-    number: Callable[[str], float], least: float, most: float = 2**63 - 1
+    parse: Callable[[str], float], min_value: float, max_value: float = 2**63 - 1
 ) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = number(text)
-        if not least <= value <= most:
+    def parse_number(text: str) -> float:
+        value = parse(text)
+        if not min_value <= value <= max_value:
             raise ValueError
         return value
 
-    return read
+    return parse_number
 
 
 def one_of(*allowed: str) -> OptionKind:
-    """Give the kind of which these are all the values."""
+    """Return a kind that accepts only these values."""
     choices = {choice: choice for choice in allowed}
     return OptionKind(lambda text: choices[text.strip().lower()], " or ".join(allowed))
 
@@ -48,25 +48,33 @@ def _parse_priorities(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def _non_empty_text(is_valid: Callable[[str], object]) -> Callable[[str], str]:
-    def read(text: str) -> str:
+    def parse_text(text: str) -> str:
         value = text.strip()
         if not value or not value.isprintable() or not is_valid(value):
             raise ValueError
         return value
 
-    return read
+    return parse_text
 
 
-#: In seconds.
-_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
-_PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})s?\b")
-_MAX_DURATION_S = 36_500 * _UNITS["day"]
+#: Seconds per unit.
+_SECONDS_PER_UNIT = {
+    "millisecond": 0.001,
+    "second": 1.0,
+    "minute": 60.0,
+    "hour": 3600.0,
+    "day": 86_400.0,
+}
+_DURATION_PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_SECONDS_PER_UNIT)})s?\b")
+_MAX_DURATION_S = 36_500 * _SECONDS_PER_UNIT["day"]
 
 
 def _parse_duration(text: str) -> float:
     lowered = text.lower()
-    seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(lowered))
-    if _PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
+    seconds = sum(
+        int(number) * _SECONDS_PER_UNIT[unit] for number, unit in _DURATION_PART.findall(lowered)
+    )
+    if _DURATION_PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
         raise ValueError
     return seconds
 

@@ -1,5 +1,5 @@
-"""Admission: how far each partition goes in a micro-batch, before anybody plans who reads it.
+"""Admission decides where each partition's micro-batch ends, before the batch is planned.
 
-`admit` is the recipe. Pure, as the planner is, of which it knows nothing: what was learned of costs
-comes in as columns, and the ends of the partitions go out.
+`admit` calls the steps. Like the planner it is pure, and it does not import the planner: its input
+are columns with the learned costs, and its output are the partitions' end offsets.
 """

@@ -11,7 +11,7 @@ from tests.support.lags import lag_of
 
 def taken(lag, limits, memory=None):
     admitted = admit(lag, limits, memory or Memory())
-    return (admitted.end - lag.start).tolist(), admitted.held_by
+    return (admitted.end - lag.start).tolist(), admitted.held_back_by
 
 
 BACKLOG = {"big": [1000], "live": [3, 2, 1]}
@@ -118,7 +118,7 @@ def test_availablenow_is_cut_into_batches_of_one_time_once_they_have_grown():
         records = int((admitted.end - lag.start).sum())
         left -= records
         seconds = 0.5 + 2e-5 * records
-        if admitted.held_by != "growth":
+        if admitted.held_back_by != "growth":
             took.append(seconds)
         memory = remember_batch_time(admitted.memory, BatchTime(records, 1e-5 * records, seconds))
     assert len(took) > 20

@@ -16,7 +16,7 @@ from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import lag_of
 
 #: A span of 100, a clock at 1,000 and what is 50 ahead of it; partitions begin at offset 10.
-ALIGNMENT = Alignment(span=100, ahead=50)
+ALIGNMENT = Alignment(span_ms=100, ahead_ms=50)
 NOW = 1000
 
 
@@ -98,7 +98,7 @@ def test_who_has_to_wait_for_time_keeps_its_turn():
     aligned = Aligned(np.array([30, 10, 12]), {("t", 2): 2})
     memory = Memory(waiting=waiting)
     admitted = admit_aligned(lag, aligned, Limits(1), memory)
-    assert (admitted.end.tolist(), admitted.held_by) == ([11, 10, 10], "records")
+    assert (admitted.end.tolist(), admitted.held_back_by) == ([11, 10, 10], "records")
     assert admitted.memory.waiting == {("t", 1): 3, ("t", 2): 1}
     assert admitted.memory.steps == {("t", 2): 2}
 
@@ -117,7 +117,7 @@ def test_who_has_to_wait_for_time_keeps_its_turn():
 def test_other_limits_hold_within_what_time_allows(end, limits, taken, held_by):
     lag = lag_of({"t": [20, 20, 20]})
     admitted = admit_aligned(lag, Aligned(np.array(end), {}), limits, Memory())
-    assert ((admitted.end - lag.start).tolist(), admitted.held_by) == (taken, held_by)
+    assert ((admitted.end - lag.start).tolist(), admitted.held_back_by) == (taken, held_by)
 
 
 def test_spread_is_that_of_times_that_count():
