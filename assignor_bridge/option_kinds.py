@@ -22,7 +22,7 @@ def _parse_boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
 
-def _number_between(
+def _number(
     parse: Callable[[str], float], min_value: float, max_value: float = 2**63 - 1
 ) -> Callable[[str], float]:
     def parse_number(text: str) -> float:
@@ -57,24 +57,16 @@ def _non_empty_text(is_valid: Callable[[str], object]) -> Callable[[str], str]:
     return parse_text
 
 
-#: Seconds per unit.
-_SECONDS_PER_UNIT = {
-    "millisecond": 0.001,
-    "second": 1.0,
-    "minute": 60.0,
-    "hour": 3600.0,
-    "day": 86_400.0,
-}
-_DURATION_PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_SECONDS_PER_UNIT)})s?\b")
-_MAX_DURATION_S = 36_500 * _SECONDS_PER_UNIT["day"]
+#: Seconds per unit of a duration.
+_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
+_PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})s?\b")
+_MAX_DURATION_S = 36_500 * _UNITS["day"]
 
 
 def _parse_duration(text: str) -> float:
     lowered = text.lower()
-    seconds = sum(
-        int(number) * _SECONDS_PER_UNIT[unit] for number, unit in _DURATION_PART.findall(lowered)
-    )
-    if _DURATION_PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
+    seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(lowered))
+    if _PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
         raise ValueError
     return seconds
 
@@ -82,7 +74,7 @@ def _parse_duration(text: str) -> float:
 def _parse_slots(text: str) -> float:
     value = text.strip()
     if "." not in value and not value.endswith("%"):
-        return _number_between(int, 1)(value)
+        return _number(int, 1)(value)
     share = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     if not 0 < share <= 1:
         raise ValueError
@@ -90,24 +82,20 @@ def _parse_slots(text: str) -> float:
 
 
 BOOLEAN = OptionKind(_parse_boolean, "true or false")
-SHARE = OptionKind(_number_between(float, 0, 10), "a number from 0 to 10")
-COUNT = OptionKind(_number_between(int, 1), "a whole number from 1")
-TASKS = OptionKind(_number_between(int, 1, 64), "a whole number from 1 to 64")
-STANDBYS = OptionKind(_number_between(int, 0, 16), "a whole number from 0 to 16")
+SHARE = OptionKind(_number(float, 0, 10), "a number from 0 to 10")
+COUNT = OptionKind(_number(int, 1), "a whole number from 1")
+TASKS = OptionKind(_number(int, 1, 64), "a whole number from 1 to 64")
+STANDBYS = OptionKind(_number(int, 0, 16), "a whole number from 0 to 16")
 SLOTS = OptionKind(_parse_slots, "a share such as 0.5 or 50%, or a whole number from 1")
 MILLISECONDS = OptionKind(
-    _number_between(int, 1, 86_400_000), "a whole number of milliseconds from 1 to 86400000"
+    _number(int, 1, 86_400_000), "a whole number of milliseconds from 1 to 86400000"
 )
-SECONDS = OptionKind(
-    _number_between(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400"
-)
-AHEAD = OptionKind(_number_between(float, 0, 86_400), "a number of seconds from 0 to 86400")
-DURATION = OptionKind(
-    _parse_duration,
-    "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days",
-)
-WEIGHT = OptionKind(_number_between(float, 0.001, 1000), "a number from 0.001 to 1000")
-PRICE = OptionKind(_number_between(float, 0, 1000), "a number from 0 to 1000")
+SECONDS = OptionKind(_number(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
+AHEAD = OptionKind(_number(float, 0, 86_400), "a number of seconds from 0 to 86400")
+_DURATIONS = "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days"
+DURATION = OptionKind(_parse_duration, _DURATIONS)
+WEIGHT = OptionKind(_number(float, 0.001, 1000), "a number from 0.001 to 1000")
+PRICE = OptionKind(_number(float, 0, 1000), "a number from 0 to 1000")
 PRIORITIES = OptionKind(
     _parse_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1"
 )
@@ -119,7 +107,6 @@ LOCAL_FILE = OptionKind(
     _non_empty_text(lambda path: "://" not in path and not path.endswith("/")),
     "the path of a local file",
 )
-
 ENVIRONMENT = OptionKind(
     _non_empty_text(re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*").fullmatch),
     "env:NAME with the name of an environment variable",

@@ -177,7 +177,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     for key in sorted(source):
         lower_name, text = key.lower(), str(source[key])
         if lower_name in spelling and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
-            raise OptionError(f"option {key!r} is set twice, also as {spelling[lower_name]!r}")
+            raise OptionError(f"option {key!r} is given twice, also as {spelling[lower_name]!r}")
         spelling[lower_name] = key
         if lower_name == STRATEGY:
             values["assignors"] = _parse_assignor_names(text)

@@ -127,7 +127,7 @@ def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
 
     The result is 0 up to `error`, half at 1.4 times the error, and nearly all far above it.
 
-    >>> believed(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
+    >>> shrink_towards_zero(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
     [0.0, 0.0, -3.75]
     """
     size = np.abs(deviation)

@@ -34,20 +34,13 @@ class UsableReports(NamedTuple):
 
 
 def update_running_mean(
-    mean_last_evidence: Floats, sample: Floats, weight: Floats, noise: float, max_weight: float
+    columns: Floats, sample: Floats, weight: Floats, noise: float, max_weight: float
 ) -> Floats:
     """Move running means towards samples, each worth `weight` good reports.
 
-    An outlier does not move the mean, unless the sample before it was one on the same side: two in
-    a row are a change, and the mean starts again from both.
-
-    Parameters
-    ----------
-    mean_last_evidence
-        Rows of the mean, the previous sample, and the evidence: how many good reports the mean
-        rests on, at most `max_weight`. The same rows are returned.
-    noise
-        Standard deviation of a good report.
+    An outlier does not move the mean, unless the sample before it was one on the same side: then
+    the mean starts again from both. The rows of `columns`, and of the result, are the mean, the
+    previous sample, and the evidence (the good reports that the mean rests on, up to `max_weight`).
 
     >>> columns, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])
     >>> for _ in range(2):
@@ -56,7 +49,7 @@ def update_running_mean(
     mean 0.0
     mean 1.0
     """
-    mean, last, evidence = mean_last_evidence
+    mean, last, evidence = columns
     with np.errstate(divide="ignore"):
         sigmas = _OUTLIER_SIGMAS * noise * np.sqrt(1 / weight + 1 / evidence)
     max_distance = np.maximum(_MIN_OUTLIER_DISTANCE, sigmas)

@@ -104,21 +104,21 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
         return leave_whole(batch, owner)
     executor = batch.slot_executor[slots]
     speed = 1 / weights.slowness[executor]
-    fair_work = float(weights.work.sum()) * speed / speed.sum()
+    quota = float(weights.work.sum()) * speed / speed.sum()
     local_slot = np.full(batch.slots + 1, -1, np.int64)
     local_slot[slots] = np.arange(len(slots))
     if is_short(batch, weights, slots):
-        slot = place_whole(weights.work, local_slot[owner], fair_work, executor, math.inf)
+        slot = place_whole(weights.work, local_slot[owner], quota, executor, math.inf)
         return leave_whole(batch, slots[slot])
     zones, max_imbalance = compute_nearness(batch, weights, slots), batch.settings.max_imbalance
     if batch.settings.split:
-        pieces = _place_and_cut(batch, weights, local_slot[owner], fair_work, executor, zones)
+        pieces = _place_and_cut(batch, weights, local_slot[owner], quota, executor, zones)
         return replace(pieces, slot=slots[pieces.slot])
     if zones is None:
-        slot = place_whole(weights.work, local_slot[owner], fair_work, executor, max_imbalance)
+        slot = place_whole(weights.work, local_slot[owner], quota, executor, max_imbalance)
     else:
         slot = place_whole_in_zones(
-            weights.work, local_slot[owner], fair_work, executor, max_imbalance, zones
+            weights.work, local_slot[owner], quota, executor, max_imbalance, zones
         )
     return leave_whole(batch, slots[slot])
 
@@ -127,19 +127,19 @@ def _place_and_cut(  # noqa: PLR0917
     batch: MicroBatch,
     weights: Weights,
     owner: Ints,
-    fair_work: Floats,
+    quota: Floats,
     executor: Ints,
     zones: Nearness | None,
 ) -> Pieces:
     """Place and cut ranges; ignore zones if they alone would exceed the imbalance."""
     limit = 1 + batch.settings.max_imbalance
-    busiest, pieces = _search_cuts(batch, weights, owner, fair_work, executor, zones)
+    busiest, pieces = _search_cuts(batch, weights, owner, quota, executor, zones)
     if zones is None or busiest <= limit + _MAX_ZONE_IMBALANCE:
         return pieces
-    offset = float((weights.work / batch.size).max() / fair_work.min())  # cuts fall between records
+    offset = float((weights.work / batch.size).max() / quota.min())  # cuts fall between records
     if busiest <= limit + offset:
         return pieces
-    busiest_zoneless, zoneless = _search_cuts(batch, weights, owner, fair_work, executor, None)
+    busiest_zoneless, zoneless = _search_cuts(batch, weights, owner, quota, executor, None)
     return zoneless if busiest_zoneless <= limit else pieces
 
 
@@ -147,7 +147,7 @@ def _search_cuts(  # noqa: PLR0917
     batch: MicroBatch,
     weights: Weights,
     owner: Ints,
-    fair_work: Floats,
+    quota: Floats,
     executor: Ints,
     zones: Nearness | None,
 ) -> tuple[float, Pieces]:
@@ -161,14 +161,14 @@ def _search_cuts(  # noqa: PLR0917
     max_imbalance, candidates = batch.settings.max_imbalance, list[tuple[float, Pieces]]()
     for _ in range(_MAX_CUT_ATTEMPTS):
         work = weights.work + extra_work
-        target = fair_work * float(work.sum() / weights.work.sum())
+        target = quota * float(work.sum() / weights.work.sum())
         if zones is None:
             shares = place(work, owner, target, executor, max_imbalance, min_piece)
         else:
             shares = place_in_zones(work, owner, target, executor, max_imbalance, min_piece, zones)
         pieces = cut_ranges(batch, shares, weights.fixed)
-        load = np.bincount(pieces.slot, pieces.work(batch, weights), len(fair_work))
-        busiest = float((load / fair_work).max())
+        load = np.bincount(pieces.slot, pieces.work(batch, weights), len(quota))
+        busiest = float((load / quota).max())
         candidates.append((busiest, pieces))
         extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
         min_piece = float(weights.fixed.mean())

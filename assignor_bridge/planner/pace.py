@@ -35,14 +35,8 @@ def update_paces(  # noqa: PLR0917
 ) -> Floats:
     """Return the executors' paces, updated with the reports of a batch.
 
-    Parameters
-    ----------
-    before, log_slowness
-        Pace of each executor so far, and its slowness as used in predictions.
-    excess
-        Logarithm of each report's seconds over the predicted ones.
-    own_costs
-        Whether costs per partition are used; these may have absorbed part of the slowness.
+    `log_slowness` is the slowness used in predictions, `excess` the logarithm of each report's
+    seconds over the predicted ones, and `own_costs` whether costs per partition are used.
     """
     executors = len(before)
     overall, evidence = _compare_all_reports(reports.executor, excess, noise, executors, own_costs)

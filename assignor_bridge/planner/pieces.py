@@ -58,12 +58,7 @@ def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     2. Divide the offsets of each range that has several shares.
     3. Drop empty pieces. The pieces of a range always add up to the range.
 
-    Parameters
-    ----------
-    shares
-        At least one per range; those of a range are adjacent, in the order of their offsets.
-    fixed
-        Work of each range that does not shrink with it.
+    The shares of a range are adjacent, in the order of their offsets; each range has at least one.
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]

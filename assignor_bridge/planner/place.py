@@ -1,9 +1,9 @@
 """Place ranges on slots, and cut some of them, so that no slot takes much longer than the ideal.
 
-Promises, in order; `fair_work` is the work that each slot would do in the ideal case:
+Promises, in order; a slot's `quota` is its fair share of all work, by speed:
 
-1. No slot gets more than `(1 + max_imbalance) * fair_work` (apart from rounding to whole offsets),
-   whichever slot read a range before, and however many executors joined or left.
+1. No slot gets more than `(1 + max_imbalance) * quota` (apart from rounding to whole offsets), even
+   if executors joined or left.
 2. Ranges stay with the slot that read them last, and nothing moves while a slot is within the
    limit. A slot beyond it gives away the tail of one range if that is enough, because its consumer
    can continue with the head; else the tails of a few ranges; else its largest ranges as well.
@@ -12,7 +12,7 @@ Promises, in order; `fair_work` is the work that each slot would do in the ideal
 
 Ties go to the lower slot and the earlier range.
 
-Two slots have a fair share of 6 each; the first read both ranges, 8 and 4, before:
+Two slots have a quota of 6 each; the first read both ranges, 8 and 4, before:
 
 >>> work, owner = np.array([8.0, 4.0]), np.array([0, 0])
 >>> placed = place(work, owner, np.array([6.0, 6.0]), np.array([0, 1]), max_imbalance=0.05)
@@ -49,7 +49,7 @@ _ROUNDING = 1e-9  # upper bound of the relative error of a sum of floats
 def place(  # noqa: PLR0917
     work: Floats,
     owner: Ints,
-    fair_work: Floats,
+    quota: Floats,
     slot_executor: Ints,
     max_imbalance: float | Floats,
     min_piece: float = 0.0,
@@ -68,15 +68,12 @@ def place(  # noqa: PLR0917
     ----------
     work, owner
         Predicted work of each range (above 0), and the slot that read it last (-1: none).
-    fair_work, slot_executor
-        Fair share of all work (by speed) of each slot, and the slot's executor.
     max_imbalance
-        How far above its fair share a slot may go, as a share of it; one value, or one per slot.
+        How far above its quota a slot may go, as a share of it; one value, or one per slot.
     min_piece
         Work below this is neither cut off nor left over. A large value outranks the promises.
     zones
-        Zone of each range and of each slot; a range stays in its zone. The fair shares of a zone
-        add up to the work of its ranges.
+        Zones of ranges and of slots; a range stays in its zone, and a zone's quotas equal its work.
     """
     # 1. Release the excess of overloaded slots.
     owned = owner >= 0
@@ -84,14 +81,14 @@ def place(  # noqa: PLR0917
     allowance = 0.0 if all_cold else USED_ALLOWANCE * max_imbalance
     # `_wrap` may exceed a slot's room by `min_pieces` at both ends; that stays within the limit.
     share = _MIN_PIECE_IF_COLD if all_cold else np.minimum(_MIN_PIECE, np.divide(allowance, 2))
-    min_pieces = np.maximum(fair_work * share, min_piece)
-    fair_work = fair_work * (1 + _ROUNDING)
-    limit = fair_work * (1 + allowance)
-    load = np.asarray(np.bincount(owner[owned], work[owned], len(fair_work)), np.float64)
+    min_pieces = np.maximum(quota * share, min_piece)
+    quota = quota * (1 + _ROUNDING)
+    limit = quota * (1 + allowance)
+    load = np.asarray(np.bincount(owner[owned], work[owned], len(quota)), np.float64)
     overloaded = load > limit
     giver = np.where(owned & overloaded[owner], owner, -1)
-    released = release(work, giver, load - fair_work * (1 + allowance / 2), min_pieces)
-    load -= np.bincount(np.maximum(giver, 0), released, len(fair_work))
+    released = release(work, giver, load - quota * (1 + allowance / 2), min_pieces)
+    load -= np.bincount(np.maximum(giver, 0), released, len(quota))
     unassigned, kept = np.where(owned, released, work), np.where(owned, work - released, 0.0)
     assigned: list[Shares] = []
 
@@ -100,20 +97,20 @@ def place(  # noqa: PLR0917
 
     def assign(shares: Shares) -> None:
         assigned.append(shares)
-        load[:] += np.bincount(shares.slot, shares.amount, len(fair_work))
+        load[:] += np.bincount(shares.slot, shares.amount, len(quota))
         unassigned[shares.row] = 0.0
 
     # 2. Keep released work on its executor.
     group = slot_executor[owner]
     assign(_fit(unassigned * owned, group, room(), slot_executor))
-    assign(_wrap(unassigned * owned, group, fair_work - load, slot_executor, min_pieces))
+    assign(_wrap(unassigned * owned, group, quota - load, slot_executor, min_pieces))
     # 3. Cut the largest ranges.
     group, slot_group = zones or (group * 0, slot_executor * 0)  # any slot, or any of the zone
     too_large = unassigned > room().max()
-    assign(_wrap(unassigned * too_large, group, fair_work - load, slot_group, min_pieces))
+    assign(_wrap(unassigned * too_large, group, quota - load, slot_group, min_pieces))
     # 4. Fit or cut the other ranges.
     assign(_fit(unassigned, group, room(), slot_group))
-    assign(_wrap(unassigned, group, fair_work - load, slot_group, min_pieces))
+    assign(_wrap(unassigned, group, quota - load, slot_group, min_pieces))
     # 5. Sort by range.
     row, slot, amount = (np.concatenate(column) for column in zip(*assigned, strict=True))
     by_amount, stays = np.argsort(amount, kind="stable"), np.flatnonzero(kept)

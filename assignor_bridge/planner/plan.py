@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from checkpoints.sticky_state import StickyState
 
 #: Assignors that the planner implements itself; all others assign partitions to a consumer group.
-_PLANNER_STRATEGIES = frozenset({LAG_AWARE_STICKY, FAILOVER})
+_BUILT_IN = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,15 +56,8 @@ def plan_batch(
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
-    Raises
-    ------
-    OptionError
-        If options or data are invalid, so that the user must change them.
-    PlanError
-        If an assignor's answer breaks the rules.
+    Raises `OptionError` if options or data are invalid, and `PlanError` if an assignor's answer is.
 
-    Examples
-    --------
     >>> from streaming.human_json.snapshots import read_snapshot, write_plan
     >>> executors = [{"id": "1", "host": "host-a"}, {"id": "2", "host": "host-b"}]
     >>> lags = {0: 700, 1: 100}
@@ -93,12 +86,10 @@ def plan_step(
     4. Pack the pieces into tasks, and check that these read each offset exactly once.
     5. Make the next state, and explain the plan.
     """
-    # 1. Select slots and match the state.
+    # 1. Select slots, and match the state.
     batch = share_slots(batch, state)
     names = batch.settings.assignors
-    table = load_table(
-        state, batch, None if _PLANNER_STRATEGIES.issuperset(names) else MAX_HOLD_BATCHES
-    )
+    table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
     # 2. Learn and predict.
     learned, prediction_error = learn(table, batch)
     weights = predict(learned, table.line, batch)
@@ -106,7 +97,7 @@ def plan_step(
     demand = estimate_demand(batch, table, weights)
     placement = _place(batch, table, weights, demand, find)
     # 4. Pack and check. Whole partitions of a group's members are not cut to reach a minimum.
-    cuts_ranges = placement.assignor in _PLANNER_STRATEGIES
+    cuts_ranges = placement.assignor in _BUILT_IN
     tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Make the next state and explain.
@@ -131,13 +122,13 @@ def _place(
 ) -> Placement:
     """Place with the first assignor in the list whose preconditions hold."""
     settings = batch.settings
-    if settings.assignors[0] in _PLANNER_STRATEGIES:
+    if settings.assignors[0] in _BUILT_IN:
         choice = Choice(lookup(settings.assignors[0]))
     else:
         candidates = configured(settings.assignors, settings.own, find)
         group = build_slot_group(batch, table, weights)
         choice = choose(settings.assignors, group, candidates.__getitem__)
-        if choice.assignor.name not in _PLANNER_STRATEGIES:
+        if choice.assignor.name not in _BUILT_IN:
             return place_group(choice, group, batch, table, weights)
     return place_batch(choice, batch, table, weights, demand)
 

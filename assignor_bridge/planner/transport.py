@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Flags, Floats, Ints
 
 #: Costs of a unit of work, where crossing zones costs 1: it moves to another zone, or it exceeds
-#: the fair share of its zone but not the limit.
-_MOVE_COST, _BEYOND_FAIR_COST = 0.01, 0.1
+#: the quota of its zone but not the limit.
+_MOVE_COST, _BEYOND_QUOTA_COST = 0.01, 0.1
 #: A path of moves must save at least this much, so most of the moved work no longer crosses zones.
 _MIN_GAIN = 0.5
 #: Share of all work below which an amount is a rounding error; also the tolerance of costs.
@@ -44,9 +44,9 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class ZoneCapacity:
-    """Work of each zone: its fair share, the level up to which it takes more, and its limit."""
+    """Work of each zone: quota, the level up to which it takes more, and limit."""
 
-    fair: Floats
+    quota: Floats
     filled: Floats
     limit: Floats
 
@@ -78,7 +78,7 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     # 2. Move excess work.
     overloaded = flow[:, :zones].sum(axis=0) > capacity.limit + tolerance
     limit = np.append(np.where(overloaded, capacity.filled, capacity.limit), 0.0)
-    _move_excess(flow, cost_if_home_is_free, capacity.fair, limit, tolerance)
+    _move_excess(flow, cost_if_home_is_free, capacity.quota, limit, tolerance)
     # 3. Move far work; without a home it went along the cheapest path already.
     if has_home.any():
         movable = has_home & groups.pays
@@ -99,10 +99,12 @@ def _find_cheapest_moves(flow: Floats, changes: Floats, tolerance: float) -> tup
     return possible.min(axis=0), possible.argmin(axis=0)
 
 
-def _move_excess(flow: Floats, cost: Floats, fair: Floats, limit: Floats, tolerance: float) -> None:
+def _move_excess(
+    flow: Floats, cost: Floats, quota: Floats, limit: Floats, tolerance: float
+) -> None:
     """Move work beyond the limit of a zone to zones below theirs, in place."""
-    zones, changes = range(len(fair)), _compute_cost_changes(cost)
-    shares, limits = fair.tolist(), limit.tolist()
+    zones, changes = range(len(quota)), _compute_cost_changes(cost)
+    quotas, limits = quota.tolist(), limit.tolist()
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0).tolist()
         excess = [work - allowed for work, allowed in zip(load, limits, strict=True)]
@@ -111,17 +113,17 @@ def _move_excess(flow: Floats, cost: Floats, fair: Floats, limit: Floats, tolera
             return
         move_cost, group = _find_cheapest_moves(flow, changes, tolerance)
         distance, previous = _find_shortest_paths(move_cost, giver)
-        to_fair = [
-            d if load[z] < shares[z] - tolerance else math.inf for z, d in enumerate(distance)
+        to_quota = [
+            d if load[z] < quotas[z] - tolerance else math.inf for z, d in enumerate(distance)
         ]
         to_limit = [
-            d + _BEYOND_FAIR_COST if load[z] < limits[z] - tolerance else math.inf
+            d + _BEYOND_QUOTA_COST if load[z] < limits[z] - tolerance else math.inf
             for z, d in enumerate(distance)
         ]
-        target = min(zones, key=lambda z: min(to_fair[z], to_limit[z]))
-        if min(to_fair[target], to_limit[target]) == math.inf:
+        target = min(zones, key=lambda z: min(to_quota[z], to_limit[z]))
+        if min(to_quota[target], to_limit[target]) == math.inf:
             return
-        level = shares if to_fair[target] <= to_limit[target] else limits
+        level = quotas if to_quota[target] <= to_limit[target] else limits
         amount = min(excess[giver], level[target] - load[target])
         path = [target]
         while path[-1] != giver:

@@ -56,9 +56,8 @@ class Nearness(NamedTuple):
     slot_zone: Ints
     #: By range and zone: whether a replica is in the zone.
     near: Flags
-    #: By range: its set of near zones, as a bit mask.
+    #: By range: its near zones as a bit mask, and whether it pays to move it out of a far zone.
     near_zones: Ints
-    #: By range: whether it pays to move it out of a far zone.
     pays: Flags
 
 
@@ -104,7 +103,7 @@ def predict_bytes(batch: MicroBatch, weights: Weights) -> Floats:
 def place_in_zones(  # noqa: PLR0917
     work: Floats,
     owner: Ints,
-    fair_work: Floats,
+    quota: Floats,
     slot_executor: Ints,
     max_imbalance: float,
     min_piece: float,
@@ -112,20 +111,18 @@ def place_in_zones(  # noqa: PLR0917
 ) -> Shares:
     """Return which slot does how much of each range; the other parameters are those of `place`.
 
-    1. Divide the ranges among zones.
-    2. Place the parts of each zone on its slots, within the allowance that the zone has left.
-    3. Add parts that step 2 lost, drop those that are rounding errors, and sort.
+    The parts of each zone are placed on its slots, within the allowance that the zone has left.
     """
-    row, zone, amount = _divide_among_zones(work, owner, fair_work, max_imbalance, min_piece, zones)
-    zone_fair_work = np.bincount(zones.slot_zone, fair_work)
-    fill = np.bincount(zone, amount, len(zone_fair_work)) / zone_fair_work
+    row, zone, amount = _divide_among_zones(work, owner, quota, max_imbalance, min_piece, zones)
+    zone_quota = np.bincount(zones.slot_zone, quota)
+    fill = np.bincount(zone, amount, len(zone_quota)) / zone_quota
     fill = np.maximum(fill, 1e-300)[zones.slot_zone]
     allowance = (1 + USED_ALLOWANCE * max_imbalance) / fill - 1
     slot_imbalance = np.maximum(0.0, allowance) / USED_ALLOWANCE
     part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
-    part_zones = (zone, zones.slot_zone)
+    part_quota, part_zones = quota * fill, (zone, zones.slot_zone)
     placed = place(
-        amount, part_owner, fair_work * fill, slot_executor, slot_imbalance, min_piece, part_zones
+        amount, part_owner, part_quota, slot_executor, slot_imbalance, min_piece, part_zones
     )
     # Rounding can lose a range next to one 10^16 times as large; any slot of its zone will do.
     lost = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
@@ -144,28 +141,28 @@ def place_in_zones(  # noqa: PLR0917
 def place_whole_in_zones(  # noqa: PLR0917
     work: Floats,
     owner: Ints,
-    fair_work: Floats,
+    quota: Floats,
     slot_executor: Ints,
     max_imbalance: float,
     zones: Nearness,
 ) -> Ints:
     """Return the slot of each range without cutting; ignore zones if they would cost balance."""
-    row, zone, amount = _divide_among_zones(work, owner, fair_work, max_imbalance, 0.0, zones)
+    row, zone, amount = _divide_among_zones(work, owner, quota, max_imbalance, 0.0, zones)
     by_amount = np.lexsort((amount, row))
     zone_of = np.empty(len(work), np.int64)
     zone_of[row[by_amount]] = zone[by_amount]  # the zone with the largest part is written last
-    local, slot = np.full(len(fair_work) + 1, -1, np.int64), np.empty(len(work), np.int64)
+    local, slot = np.full(len(quota) + 1, -1, np.int64), np.empty(len(work), np.int64)
     for number in np.unique(zone_of).tolist():
         rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(zones.slot_zone == number)
         local[slots] = np.arange(len(slots))
         placed = place_whole(
-            work[rows], local[owner[rows]], fair_work[slots], slot_executor[slots], max_imbalance
+            work[rows], local[owner[rows]], quota[slots], slot_executor[slots], max_imbalance
         )
         local[slots] = -1
         slot[rows] = slots[placed]
-    zoneless = place_whole(work, owner, fair_work, slot_executor, max_imbalance)
+    zoneless = place_whole(work, owner, quota, slot_executor, max_imbalance)
     busiest, busiest_zoneless = (
-        float((np.bincount(s, work, len(fair_work)) / fair_work).max()) for s in (slot, zoneless)
+        float((np.bincount(s, work, len(quota)) / quota).max()) for s in (slot, zoneless)
     )
     return slot if busiest <= max(busiest_zoneless, 1 + max_imbalance) else zoneless
 
@@ -173,22 +170,20 @@ def place_whole_in_zones(  # noqa: PLR0917
 def _divide_among_zones(  # noqa: PLR0917
     work: Floats,
     owner: Ints,
-    fair_work: Floats,
+    quota: Floats,
     max_imbalance: float,
     min_piece: float,
     zones: Nearness,
 ) -> tuple[Ints, Ints, Floats]:
     """Return parts of ranges: the range, the zone, and the amount of work of each part.
 
-    1. Group ranges that are alike: same near zones, same owner's zone, same worth of a move.
+    1. Group ranges with the same near zones, the same owner's zone, and the same worth of a move.
     2. Decide how much of each group each zone reads (`assign_groups_to_zones`).
     3. Decide how much of each range leaves its zone (`release`).
-    4. Give to the target zones: all to one, if a group has only one; else divide new ranges end to
-       end, and released ranges zone by zone.
+    4. Give to the target zones: if a group has several, new ranges end to end, others zone by zone.
     5. Keep the remainder in the owner's zone.
     """
-    # 1. Group ranges. Of equally good groups, the one with the largest range gives work away first,
-    # because a single tail may then be enough.
+    # 1. Group ranges; of equally good groups, the one with the largest range gives work away first.
     count = zones.near.shape[1]
     home = np.append(zones.slot_zone, -1)[owner]
     keys = (zones.near_zones * (count + 1) + home + 1) * 2 + zones.pays
@@ -203,14 +198,14 @@ def _divide_among_zones(  # noqa: PLR0917
     group_work = np.asarray(np.bincount(group, work), np.float64)
     groups = Groups(group_work, home[member], zones.near[member], zones.pays[member])
     # 2. Decide how much each zone reads.
-    fair = np.asarray(np.bincount(zones.slot_zone, fair_work, count), np.float64)
-    filled, kept_limit = fair * (1 + _FILLED * max_imbalance), fair * (1 + _KEPT * max_imbalance)
-    flow = assign_groups_to_zones(groups, ZoneCapacity(fair, filled, kept_limit))
+    zone_quota = np.asarray(np.bincount(zones.slot_zone, quota, count), np.float64)
+    filled, limit = (zone_quota * (1 + part * max_imbalance) for part in (_FILLED, _KEPT))
+    flow = assign_groups_to_zones(groups, ZoneCapacity(zone_quota, filled, limit))
     numbers = np.arange(len(member))
     stays = np.where(groups.home >= 0, flow[numbers, groups.home], 0.0)
     leaves = groups.work - stays
     # 3. Decide how much of each range leaves its zone.
-    min_piece = max(_MIN_PIECE * float(fair_work.min()), min_piece)
+    min_piece = max(_MIN_PIECE * float(quota.min()), min_piece)
     flow[numbers, groups.home] *= groups.home < 0
     targets = flow > 0
     lost = np.flatnonzero(~targets.any(axis=1))  # too small next to the others to be assigned

@@ -36,7 +36,10 @@ def test_options_of_others_are_left_alone():
         ({"assignor.commitGroup": " "}, "the name of a consumer group"),
         ({"assignor.commitGroup": "a\nb"}, "the name of a consumer group"),
         ({"assignor": ","}, "the name of an assignor is expected"),
-        ({"assignor": "sticky, None"}, "'none' leaves the stream to Spark's own .* stands alone"),
+        (
+            {"assignor": "sticky, None"},
+            "'none' keeps Spark's default assignment .* excludes all others",
+        ),
         ({"assignor.planLog": " "}, "the path of a local file is expected"),
         ({"assignor.rackFile": "s3://a/b"}, "the path of a local file is expected"),
         ({"assignor.rack": "ZONE"}, "'assignor.rack' is 'ZONE': env:NAME with the name"),
@@ -78,9 +81,12 @@ def test_options_of_others_are_left_alone():
         ),
         (
             {"assignor.floor.a": "5", "assignor.floor.b": "4", "maxoffsetspertrigger": "9"},
-            "floors of topics .* are 9 records in all",
+            "floors of topics .* add up to 9 records",
         ),
-        ({"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"}, "more than the 5"),
+        (
+            {"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"},
+            "above the limit of 5 records per task",
+        ),
     ],
 )
 def test_refusals(given, message):

@@ -202,7 +202,7 @@ def test_requests_that_are_not_of_the_contract_are_answered_with_one_line(reques
         ),
         (
             {**SNAPSHOT, "ranges": [{**RANGE, "partition": 2**31}]},
-            "range t-2147483648[0,100) is impossible: a partition from 0 to 2147483647",
+            "range t-2147483648[0,100) is impossible: expected a partition from 0 to 2147483647",
         ),
         (
             {**SNAPSHOT, "ranges": [{**RANGE, "topic": "t" * 70_000}]},
@@ -214,7 +214,7 @@ def test_requests_that_are_not_of_the_contract_are_answered_with_one_line(reques
         ),
         (
             {**SNAPSHOT, "executors": [], "parallelism": 2**40},
-            "parallelism is 1099511627776: at least 1 slot",
+            "parallelism is 1099511627776: expected 1 to",
         ),
     ],
 )

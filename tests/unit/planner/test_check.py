@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from assignor_bridge.planner.check_plan import check_plan
 
 from assignor_bridge.errors import PlanError
 from assignor_bridge.model import OffsetRange
+from assignor_bridge.planner.check import check_plan
 from assignor_bridge.planner.pieces import Pieces
 from tests.support.planning import Snapshot, batch_of
 
