@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from assignor_bridge.admission.admit import admit, remember_batch_time
-from assignor_bridge.admission.align import Alignment, admit_aligned, align, measure_spread_s
+from assignor_bridge.admission.align import Alignment, admit_aligned, align, find_spread_s
 from assignor_bridge.admission.deadline import compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
 from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
@@ -59,7 +59,7 @@ def limit_batch(
         aligned_or_time = align(lag, times, alignment, memory.steps)
         if isinstance(aligned_or_time, int):
             return LimitedBatch(messages.LookUp(aligned_or_time), memory)
-        aligned, spread_s = aligned_or_time, measure_spread_s(times, alignment)
+        aligned, spread_s = aligned_or_time, find_spread_s(times, alignment)
     if request.last is not None:
         reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS
         batch_time = BatchTime(request.last.records, reading / costs.slots, request.last.seconds)

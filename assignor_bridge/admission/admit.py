@@ -26,9 +26,9 @@ from assignor_bridge.admission.fill import fill
 from assignor_bridge.admission.lag import Admission, Budget, Memory
 from assignor_bridge.admission.times import (
     FIRST_RECORDS,
-    MAX_REMEMBERED_BATCHES,
+    MAX_BATCHES,
     MIN_SHARE,
-    fit_reading_seconds,
+    fit_reading_s,
     limit_growth,
 )
 
@@ -84,7 +84,7 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
 
 def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:
     """Return the memory with the duration of a completed batch."""
-    return replace(memory, times=(*memory.times, time)[-MAX_REMEMBERED_BATCHES:])
+    return replace(memory, times=(*memory.times, time)[-MAX_BATCHES:])
 
 
 def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list[Budget]:
@@ -98,7 +98,7 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
         else:
             budgets.append(Budget("bytes", lag.bytes, float(limits.bytes)))
     if limits.seconds is not None:
-        amount = fit_reading_seconds(times, limits.seconds)
+        amount = fit_reading_s(times, limits.seconds)
         amount = max(amount - float(lag.fixed.sum()) / lag.slots, amount / 2)
         # Costs learned in quiet batches must not limit a backlog's first batch to a few records.
         start = FIRST_RECORDS * float(lag.work.mean())

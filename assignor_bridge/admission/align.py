@@ -71,7 +71,7 @@ def align(
     )
 
 
-def measure_spread_s(times: RecordTimes, alignment: Alignment) -> float:
+def find_spread_s(times: RecordTimes, alignment: Alignment) -> float:
     """Return the seconds from the slowest partition's time to the fastest's."""
     usable_ms = times.stamp_ms[_find_usable_times(times, alignment)]
     return float(usable_ms.max() - usable_ms.min()) / 1000 if len(usable_ms) else 0.0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from assignor_bridge.admission.lag import BatchTime, Floats
 
 #: Batches remembered, and the weight of a batch's fixed part relative to that of the next batch.
-MAX_REMEMBERED_BATCHES, _DECAY_PER_BATCH = 16, 0.8
+MAX_BATCHES, _DECAY_PER_BATCH = 16, 0.8
 #: Records per slot in the first batch, and the largest growth from batch to batch.
 FIRST_RECORDS, _MAX_GROWTH = 1000, 4
 #: Lower limit of the slope, and the standard deviation of its prior around 1.
@@ -43,7 +43,7 @@ def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
     return int(max(FIRST_RECORDS * max(slots, 1.0), _MAX_GROWTH * largest))
 
 
-def fit_reading_seconds(times: Sequence[BatchTime], target_s: float) -> float:
+def fit_reading_s(times: Sequence[BatchTime], target_s: float) -> float:
     """Return how many seconds each slot may read so that a batch takes `target_s` seconds."""
     if not times:
         return _FIRST_SHARE * target_s

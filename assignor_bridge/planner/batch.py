@@ -3,8 +3,7 @@
 Up to 100,000 partitions and tens of thousands of slots are planned per batch, so ranges are columns
 instead of objects. They are sorted by topic, partition, and start; adjacent ranges of a partition
 (Spark's `minPartitions` cuts them) are joined, and empty ones dropped. Slots are numbered over all
-executors, sorted by id. Offsets are int64; sums of offsets are floats, because near 2^63 they would
-overflow.
+executors, sorted by id. Sums of offsets are floats, because int64 sums could overflow.
 """
 
 from __future__ import annotations

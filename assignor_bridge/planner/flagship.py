@@ -16,7 +16,7 @@ import numpy as np
 from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.pieces import Pieces, cut_ranges
 from assignor_bridge.planner.place import place
-from assignor_bridge.planner.zones import compute_nearness, place_in_zones, place_whole_in_zones
+from assignor_bridge.planner.zones import map_zones, place_in_zones, place_whole_in_zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.table import PartitionTable
-    from assignor_bridge.planner.zones import Nearness
+    from assignor_bridge.planner.zones import ZoneMap
 
 FAILOVER = "failover"
 #: Up to this much predicted work ranges stay whole and with their owners, because no plan could
@@ -65,13 +65,9 @@ def place_batch(
 ) -> Placement:
     """Place all ranges with `lag-aware-sticky` or `failover`, as `choice` says.
 
-    1. Select the slots that take part: those of the executors in use, of the best priority.
-    2. Place on as many of them as `minRecordsPerTask` allows. If whole ranges leave a slot with
-       too few records, repeat with fewer slots; if ranges may be cut, `pack` tops slots up.
-
-    The promises are those of `place`, and of `assignors.whole` if ranges may not be cut.
+    The promises are those of `place`, and of `assignors.whole` if ranges may not be cut. If whole
+    ranges leave a slot with too few records (`minRecordsPerTask`), it repeats with fewer slots.
     """
-    # 1. Select slots.
     name, notes, in_use = choice.assignor.name, [*demand.gathering_notes], demand.in_use
     owner = table.range_owner
     takes_part = np.ones(batch.slots, np.bool_)
@@ -80,7 +76,6 @@ def place_batch(
         notes.append(note)
     if (takes_part & in_use).any():
         takes_part &= in_use
-    # 2. Place.
     min_records, split = batch.settings.min_records_per_task or 1, batch.settings.split
     ranked_slots = _rank_slots(batch, weights, owner, np.flatnonzero(takes_part))
     slot_count = int(max(1, min(len(ranked_slots), batch.total // min_records)))
@@ -91,7 +86,7 @@ def place_batch(
         missing_records = min_records - records[(records > 0) & (records < min_records)]
         slot_count -= attempt * math.ceil(missing_records.sum() / min_records)
         if split or slot_count < 1 or slot_count == len(slots):
-            break
+            break  # if ranges may be cut, `pack` tops slots up
     bound = compute_lower_bound(batch, weights, slots)
     # Partitions of an executor that is no longer in use have no owner.
     slot_of_line = np.where(in_use[table.owner], table.owner, -1)
@@ -110,7 +105,7 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
     if is_short(batch, weights, slots):
         slot = place_whole(weights.work, local_slot[owner], quota, executor, math.inf)
         return leave_whole(batch, slots[slot])
-    zones, max_imbalance = compute_nearness(batch, weights, slots), batch.settings.max_imbalance
+    zones, max_imbalance = map_zones(batch, weights, slots), batch.settings.max_imbalance
     if batch.settings.split:
         pieces = _place_and_cut(batch, weights, local_slot[owner], quota, executor, zones)
         return replace(pieces, slot=slots[pieces.slot])
@@ -129,7 +124,7 @@ def _place_and_cut(  # noqa: PLR0917
     owner: Ints,
     quota: Floats,
     executor: Ints,
-    zones: Nearness | None,
+    zones: ZoneMap | None,
 ) -> Pieces:
     """Place and cut ranges; ignore zones if they alone would exceed the imbalance."""
     limit = 1 + batch.settings.max_imbalance
@@ -149,7 +144,7 @@ def _search_cuts(  # noqa: PLR0917
     owner: Ints,
     quota: Floats,
     executor: Ints,
-    zones: Nearness | None,
+    zones: ZoneMap | None,
 ) -> tuple[float, Pieces]:
     """Return the load of the busiest slot, as a share of its fair work, and the best pieces.
 

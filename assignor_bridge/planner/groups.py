@@ -3,8 +3,7 @@
 Members are task slots, named `<executor>/<slot>`, subscribed to all topics. The group has all known
 partitions, also those without data in this batch, so that placement does not change with the
 partitions that happen to have data. A topic's partitions end at the highest number in the state or
-the batch, because partitions that never had data would use up a member's share. Partitions are
-assigned whole.
+the batch, because partitions that never had data would use up a member's share. All stay whole.
 """
 
 from __future__ import annotations
@@ -118,16 +117,12 @@ def place_group(
     slot_of = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
     slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
-    return Placement(
-        choice.assignor.name,
-        leave_whole(batch, slot_of_line[table.line]),
-        compute_lower_bound(batch, weights, np.arange(batch.slots)),
-        slot_of_line,
-        assignment.notes,
-        choice.refusals,
-        _rank_standbys(batch, group, assignment, slot),
-        _make_listener(choice.assignor, group, Assignment(group, member)),
-    )
+    pieces = leave_whole(batch, slot_of_line[table.line])
+    bound = compute_lower_bound(batch, weights, np.arange(batch.slots))
+    name, notes, refusals = choice.assignor.name, assignment.notes, choice.refusals
+    standbys = _rank_standbys(batch, group, assignment, slot)
+    notify = _make_listener(choice.assignor, group, Assignment(group, member))
+    return Placement(name, pieces, bound, slot_of_line, notes, refusals, standbys, notify)
 
 
 def _make_listener(

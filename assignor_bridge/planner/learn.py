@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.costs import (
-    MIN_DENSITY,
-    compute_factors,
-    compute_log_slowness,
-    predict_work,
-    read_paces,
-)
+from assignor_bridge.planner import costs
 from assignor_bridge.planner.evidence import (
     SIGMA_PER_MEDIAN_DISTANCE,
     UsableReports,
@@ -36,31 +30,25 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import Common, StickyState
 
-#: A report of this duration has half the weight of a long one; shorter ones are mostly noise.
+#: A report of this duration has half of the full weight; shorter ones are mostly noise.
 _HALF_TRUST_S = 0.1
-#: Good reports that a partition's mean rests on at most.
-_MAX_EVIDENCE = 4.0
-#: This many reports in a batch move the common cost half of the way.
-_HALF_COMMON_REPORTS = 4.0
+#: Most good reports in a partition's mean; number of reports that halve the common shift.
+_MAX_EVIDENCE, _HALF_COMMON_REPORTS = 4.0, 4.0
 #: This many records move an average of bytes or density by half of the largest gain.
 _HALF_TRUST_RECORDS, _MAX_GAIN = 5.0, 0.6
 #: Limit of logarithms of seconds; anything beyond is not a measurement.
 _MAX_LOG_SECONDS = 45.0
-#: Candidates for the fixed cost of a range, in records, and the error ratio that replaces it.
+#: Candidates for the fixed cost of a range, in records; error ratio below which one replaces it.
 _FIXED_COSTS, _REPLACES = np.append(0.0, 2.0 ** np.arange(21)), 0.9
-#: Fixed costs whose error is within this factor of the least are equally good, and the smallest
-#: is used: all values far above the records of a range mean that records cost nothing.
+#: Of fixed costs whose error is within this factor of the least, the smallest is used.
 _EQUALLY_GOOD = 1.05
-#: A model is used once its error, as a share of the baseline's, is below the first value, and
-#: until it is above the second.
+#: Error ratio to the baseline below which a model comes into use, and above which it goes out.
 _START_USING, _KEEP_USING = 0.8, 0.95
-#: Initial error of a model, the reports it rests on, and initial noise.
-_INITIAL_ERROR, _INITIAL_REPORTS, _INITIAL_NOISE = 0.25, 4.0, 0.2
-_MIN_NOISE = 0.01
+#: Initial error of a model, the reports it rests on, initial and least noise.
+_INITIAL_ERROR, _INITIAL_REPORTS, _INITIAL_NOISE, _MIN_NOISE = 0.25, 4.0, 0.2, 0.01
 #: Least weight of a batch in the running errors, and the most reports and batches they rest on.
 _MIN_GAIN, _MAX_REPORTS, _MAX_COMPARED = 0.2, 1e6, 10.0
-#: A model that misplaces more than this share of the time is never used; one that misplaces less
-#: than records do, but by no more than the second value, is not either.
+#: Largest share of the time that a model in use may misplace, and its least gain over records.
 _MAX_MISPLACED, _MIN_IMPROVEMENT = 0.5, 0.01
 #: Upper limit of an error, and the reports that suffice to compare models.
 _MAX_ERROR, _MAX_COMPARED_REPORTS = 1.5, 500
@@ -70,11 +58,9 @@ def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float 
     """Return the state after the reports of a batch, and the prediction error of these reports.
 
     1. Select the usable reports, and update records and bytes per offset.
-    2. Compare the learned model with records alone (`_compare_with_records`).
-    3. Update costs and paces (`_update_models`).
-
-    The prediction error is the share of the reported time that was predicted for other reports;
-    None without a prediction.
+    2. Compare the learned model with records alone. The prediction error is the share of the
+       reported time that was predicted for other reports.
+    3. Update costs and paces.
     """
     # 1. Select reports, and update averages.
     before, raw = table.state, batch.observed
@@ -84,7 +70,7 @@ def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float 
     reports = UsableReports(*columns).only(usable)
     knows_offsets = (reports.offsets > 0) & np.isfinite(reports.offsets)
     offsets = np.where(knows_offsets, reports.offsets, 0.0)
-    density = np.clip(reports.records / np.maximum(offsets, 1.0), MIN_DENSITY, 1.0)
+    density = np.clip(reports.records / np.maximum(offsets, 1.0), costs.MIN_DENSITY, 1.0)
     with_bytes = reports.only((reports.records > 0) & (reports.bytes > 0) & (reports.bytes < 2**63))
     log_bytes = np.log(with_bytes.bytes / with_bytes.records)
     state = replace(
@@ -96,7 +82,7 @@ def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float 
     with_seconds = reports.only(knows_seconds & (reports.records > 0))
     if not len(with_seconds.line):
         return state, None
-    log_slowness = compute_log_slowness(read_paces(state, raw.executors))
+    log_slowness = costs.compute_log_slowness(costs.read_paces(state, raw.executors))
     # 2. Compare with records alone.
     error = None
     if before.batches and len(with_seconds.line) > 1:
@@ -122,7 +108,7 @@ def _compare_with_records(
     """Decide whether to rely on the learned model, and return the error of the last prediction."""
     common = learned.common
     seconds = np.minimum(reports.seconds, math.exp(_MAX_LOG_SECONDS))
-    work, basis = predict_work(learned, reports.line, reports.records)
+    work, basis = costs.predict_work(learned, reports.line, reports.records)
     misplaced = _measure_misplaced(work * np.exp(log_slowness)[reports.executor], seconds)
     baseline = _measure_misplaced(reports.records, seconds)
     error = misplaced if basis == "bytes" or common.relied_on else baseline
@@ -155,15 +141,15 @@ def _update_models(
     """Divide the error of each report between all partitions, its executor, and its partition.
 
     1. Compute each report's error, and its weight.
-    2. Select the fixed cost, and whether costs per partition are used (`_select_model`).
-    3. Update the common cost, then the executors' paces, then the partitions' costs.
-    4. Center the costs, which are relative to the median partition.
+    2. Select the fixed cost, and whether costs per partition are used.
+    3. Update the common cost, the executors' paces, and the partitions' costs, relative to the
+       median partition.
     """
     # 1. Compute errors and weights.
     old, line, executor = before.common, reports.line, reports.executor
     log_seconds = np.clip(np.log(reports.seconds), -_MAX_LOG_SECONDS, _MAX_LOG_SECONDS)
     log_seconds -= log_slowness[executor]
-    costs = np.array([before.cost, before.last_cost, before.evidence])
+    columns = np.array([before.cost, before.last_cost, before.evidence])
     has_cost = ~np.isnan(before.cost)[line]
     cost = np.where(has_cost, before.cost[line], 0.0)
     log_cost = log_seconds - np.log(old.fixed + reports.records)
@@ -177,35 +163,34 @@ def _update_models(
     if common.fixed != old.fixed:
         log_cost = log_seconds - np.log(common.fixed + reports.records)
         level, cost = float(np.median(log_cost)), np.zeros(len(line))
-        costs = np.full_like(costs, np.nan)
+        columns = np.full_like(columns, np.nan)
     # 3. Update the common cost, the paces, and the costs.
     level += _estimate_common_shift(log_cost - level - cost)
     log_cost -= level
-    state = replace(before, common=common, cost=costs[0], evidence=costs[2])
+    state = replace(before, common=common, cost=columns[0], evidence=columns[2])
     noise = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
-    excess = log_cost - compute_factors(state)[line]
+    excess = log_cost - costs.compute_factors(state)[line]
     paces = update_paces(
-        read_paces(before, executors), log_slowness, reports, excess, noise, common.own
+        costs.read_paces(before, executors), log_slowness, reports, excess, noise, common.own
     )
-    pace_change = compute_log_slowness(paces) - log_slowness
+    pace_change = costs.compute_log_slowness(paces) - log_slowness
     weight = np.bincount(line, trust).astype(np.float64)
     reported = np.flatnonzero(weight)
     total = np.bincount(line, trust * (log_cost - pace_change[executor]))
     sample = total[reported] / weight[reported]
-    costs[:, reported] = update_running_mean(
-        np.nan_to_num(costs[:, reported]), sample, weight[reported], common.noise, _MAX_EVIDENCE
+    columns[:, reported] = update_running_mean(
+        np.nan_to_num(columns[:, reported]), sample, weight[reported], common.noise, _MAX_EVIDENCE
     )
-    # 4. Center the costs.
-    center = float(np.median(costs[0][~np.isnan(costs[0])]))
-    costs[:2] -= center
+    center = float(np.median(columns[0][~np.isnan(columns[0])]))
+    columns[:2] -= center
     level = float(np.clip(level + center, -_MAX_LOG_SECONDS, _MAX_LOG_SECONDS))
     return replace(
         state,
         common=common._replace(level=level),
         paces={**before.paces, **dict(zip(executors, starmap(Pace, paces.tolist()), strict=True))},
-        cost=costs[0],
-        last_cost=costs[1],
-        evidence=costs[2],
+        cost=columns[0],
+        last_cost=columns[1],
+        evidence=columns[2],
     )
 
 
@@ -214,15 +199,12 @@ def _select_model(
 ) -> Common:
     """Update the models' running errors, and select the fixed cost and the use of own costs.
 
-    1. Add up reports by partition, because costly partitions have more pieces, and by piece their
-       cost would look like a fixed cost.
+    1. Add up reports by partition: costly ones have more pieces, which would look like fixed costs.
     2. Update the error of each candidate for the fixed cost.
     3. Update the error of costs per partition, and the noise.
     4. Replace the fixed cost if another is clearly better, and decide whether own costs are used.
-
-    `log_seconds` is on a usual executor; `own_error` and `trust` are of reports with a known cost.
     """
-    # 1. Add up by partition.
+    # 1. Add up by partition. `log_seconds` is on a usual executor.
     lines = np.flatnonzero(np.bincount(reports.line))
     log_took = np.log(np.bincount(reports.line, np.exp(log_seconds))[lines])
     records = np.bincount(reports.line, reports.records)[lines]

@@ -63,18 +63,11 @@ class TaskList:
 def pack(
     batch: MicroBatch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
 ) -> TaskList:
-    """Pack pieces into tasks, and into at least the tasks that request executors.
-
-    1. Top up slots below `minRecordsPerTask` with ends of other slots' pieces, if `top_up`.
-    2. Count the tasks of each slot, divide its pieces among them, and join small tasks.
-    3. Sort the tasks by work.
-    """
-    # 1. Top up slots.
+    """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks."""
     options = batch.settings.with_tasks(demand.min_tasks)
     min_records = options.min_records_per_task
     if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)
-    # 2. Divide and join.
     task_counts, notes = _count_tasks(pieces, batch.slots, options)
     number = np.zeros(len(pieces), np.int64)
     if len(pieces) and (min_records or (task_counts > 1).any()):
@@ -84,7 +77,6 @@ def pack(
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
         *columns, number = _sort_rows(rows)
         pieces = Pieces(*columns)
-    # 3. Sort by work.
     numbers = int(number.max(initial=0)) + 1
     key = pieces.slot * numbers + number
     in_use = np.bincount(key) > 0
@@ -187,11 +179,7 @@ def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide into equal numbers of offsets, and cut pieces at the boundaries.
-
-    >>> _cut_into_even_groups([(0, 0, 30), (1, 0, 10)], 2)
-    [[(0, 0, 20)], [(0, 20, 30), (1, 0, 10)]]
-    """
+    """Divide into equal numbers of offsets, and cut pieces at the boundaries."""
     total, read = _count_offsets(pieces), 0
     groups: list[list[Piece]] = [[]]
     for row, first, last in pieces:

@@ -54,26 +54,21 @@ class Pieces:
 def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """Turn shares of work into pieces: cut each range between offsets, in proportion to its shares.
 
-    1. Subtract the fixed work, which each share holds once, unless that would lose many shares.
-    2. Divide the offsets of each range that has several shares.
-    3. Drop empty pieces. The pieces of a range always add up to the range.
-
-    The shares of a range are adjacent, in the order of their offsets; each range has at least one.
+    Each share includes the fixed work of its range once, so offsets are divided by the remainder.
+    The shares of a range are adjacent, in the order of their offsets. Empty pieces are dropped.
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]
     several = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
     if len(several):
-        # 1. Subtract the fixed work.
         variable = np.maximum(shares.amount - fixed[row], 0.0)
         lost = np.bincount(row, np.where(variable > 0, 0.0, shares.amount), batch.ranges)
+        # Shares without a remainder lose their offsets; that is accepted if they are small.
         subtract = lost <= np.minimum(fixed, 0.5 * np.bincount(row, variable, batch.ranges))
         amount = np.where(subtract[row], variable, shares.amount)[several]
-        # 2. Divide the offsets.
         since, until = _divide_offsets(batch.size[row[several]], row[several], amount)
         end[several] = start[several] + until
         start[several] += since
-    # 3. Drop empty pieces.
     return Pieces(row, start, end, shares.slot).take(np.flatnonzero(end > start))
 
 

@@ -50,7 +50,7 @@ def place(  # noqa: PLR0917
     work: Floats,
     owner: Ints,
     quota: Floats,
-    slot_executor: Ints,
+    executor: Ints,
     max_imbalance: float | Floats,
     min_piece: float = 0.0,
     zones: tuple[Ints, Ints] | None = None,
@@ -66,8 +66,8 @@ def place(  # noqa: PLR0917
 
     Parameters
     ----------
-    work, owner
-        Predicted work of each range (above 0), and the slot that read it last (-1: none).
+    work, owner, executor
+        Work of each range (above 0), the slot that read it last (-1: none); executor of each slot.
     max_imbalance
         How far above its quota a slot may go, as a share of it; one value, or one per slot.
     min_piece
@@ -101,11 +101,11 @@ def place(  # noqa: PLR0917
         unassigned[shares.row] = 0.0
 
     # 2. Keep released work on its executor.
-    group = slot_executor[owner]
-    assign(_fit(unassigned * owned, group, room(), slot_executor))
-    assign(_wrap(unassigned * owned, group, quota - load, slot_executor, min_pieces))
+    group = executor[owner]
+    assign(_fit(unassigned * owned, group, room(), executor))
+    assign(_wrap(unassigned * owned, group, quota - load, executor, min_pieces))
     # 3. Cut the largest ranges.
-    group, slot_group = zones or (group * 0, slot_executor * 0)  # any slot, or any of the zone
+    group, slot_group = zones or (group * 0, executor * 0)  # any slot, or any of the zone
     too_large = unassigned > room().max()
     assign(_wrap(unassigned * too_large, group, quota - load, slot_group, min_pieces))
     # 4. Fit or cut the other ranges.

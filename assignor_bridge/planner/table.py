@@ -62,12 +62,7 @@ def load_table(
 
     Partitions are dropped if the query no longer reads them, or if they had no data for
     `forget_after` batches (None: the state's own value).
-
-    1. Select the state's partitions to keep, and join them with the batch's.
-    2. Find the line of each report.
-    3. Map members to current slots, and correct them by the reports.
     """
-    # 1. Join partitions.
     is_kept = state.seen > state.batches - (forget_after or state.hold)
     if batch.partitions is not None:
         counts = np.array([batch.partitions.get(name, 0) for name in state.topics], np.int64)
@@ -91,12 +86,10 @@ def load_table(
         extended[old_index] = values[kept]
         return extended
 
-    # 2. Find the lines of reports.
     report_key = make_keys(reports.topics, reports.topic, reports.partition)
     report_key[(reports.partition < 0) | (reports.partition >= 1 << 32)] = -1
     reported = np.searchsorted(key, report_key)
     reported[np.append(key, np.iinfo(np.int64).min)[reported] != report_key] = -1
-    # 3. Map members to slots.
     new_slot, paces = _map_members(state, batch)
     member = extend(state.member, -1)
     owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], reported, batch)

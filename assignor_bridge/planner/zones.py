@@ -50,7 +50,7 @@ _GB = 1e9
 _ASSUMED_BYTES = 100.0
 
 
-class Nearness(NamedTuple):
+class ZoneMap(NamedTuple):
     """Zones of the slots that take part, and which ranges are near to them."""
 
     slot_zone: Ints
@@ -61,7 +61,7 @@ class Nearness(NamedTuple):
     pays: Flags
 
 
-def compute_nearness(batch: MicroBatch, weights: Weights, slots: Ints) -> Nearness | None:
+def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | None:
     """Return the nearness of ranges to zones; None if zones make no difference or have no price."""
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
@@ -76,7 +76,7 @@ def compute_nearness(batch: MicroBatch, weights: Weights, slots: Ints) -> Nearne
     pays = predict_bytes(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
     near_zones = near @ (1 << np.arange(len(present)))
     code = batch.replicas.code
-    return Nearness(slot_zone, near[code], near_zones[code], pays)
+    return ZoneMap(slot_zone, near[code], near_zones[code], pays)
 
 
 def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
@@ -104,10 +104,10 @@ def place_in_zones(  # noqa: PLR0917
     work: Floats,
     owner: Ints,
     quota: Floats,
-    slot_executor: Ints,
+    executor: Ints,
     max_imbalance: float,
     min_piece: float,
-    zones: Nearness,
+    zones: ZoneMap,
 ) -> Shares:
     """Return which slot does how much of each range; the other parameters are those of `place`.
 
@@ -121,9 +121,7 @@ def place_in_zones(  # noqa: PLR0917
     slot_imbalance = np.maximum(0.0, allowance) / USED_ALLOWANCE
     part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
     part_quota, part_zones = quota * fill, (zone, zones.slot_zone)
-    placed = place(
-        amount, part_owner, part_quota, slot_executor, slot_imbalance, min_piece, part_zones
-    )
+    placed = place(amount, part_owner, part_quota, executor, slot_imbalance, min_piece, part_zones)
     # Rounding can lose a range next to one 10^16 times as large; any slot of its zone will do.
     lost = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
     if len(lost):
@@ -139,12 +137,7 @@ def place_in_zones(  # noqa: PLR0917
 
 
 def place_whole_in_zones(  # noqa: PLR0917
-    work: Floats,
-    owner: Ints,
-    quota: Floats,
-    slot_executor: Ints,
-    max_imbalance: float,
-    zones: Nearness,
+    work: Floats, owner: Ints, quota: Floats, executor: Ints, max_imbalance: float, zones: ZoneMap
 ) -> Ints:
     """Return the slot of each range without cutting; ignore zones if they would cost balance."""
     row, zone, amount = _divide_among_zones(work, owner, quota, max_imbalance, 0.0, zones)
@@ -156,11 +149,11 @@ def place_whole_in_zones(  # noqa: PLR0917
         rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(zones.slot_zone == number)
         local[slots] = np.arange(len(slots))
         placed = place_whole(
-            work[rows], local[owner[rows]], quota[slots], slot_executor[slots], max_imbalance
+            work[rows], local[owner[rows]], quota[slots], executor[slots], max_imbalance
         )
         local[slots] = -1
         slot[rows] = slots[placed]
-    zoneless = place_whole(work, owner, quota, slot_executor, max_imbalance)
+    zoneless = place_whole(work, owner, quota, executor, max_imbalance)
     busiest, busiest_zoneless = (
         float((np.bincount(s, work, len(quota)) / quota).max()) for s in (slot, zoneless)
     )
@@ -168,12 +161,7 @@ def place_whole_in_zones(  # noqa: PLR0917
 
 
 def _divide_among_zones(  # noqa: PLR0917
-    work: Floats,
-    owner: Ints,
-    quota: Floats,
-    max_imbalance: float,
-    min_piece: float,
-    zones: Nearness,
+    work: Floats, owner: Ints, quota: Floats, max_imbalance: float, min_piece: float, zones: ZoneMap
 ) -> tuple[Ints, Ints, Floats]:
     """Return parts of ranges: the range, the zone, and the amount of work of each part.
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assignor_bridge.admission.align import (
-    Aligned,
-    Alignment,
-    admit_aligned,
-    align,
-    measure_spread_s,
-)
+from assignor_bridge.admission.align import Aligned, Alignment, admit_aligned, align, find_spread_s
 from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import lag_of
 
@@ -22,9 +16,8 @@ NOW = 1000
 
 def asked(*stamp):
     """What is asked of Kafka, or how far each of the partitions of 20 records may go."""
-    answer = align(
-        lag_of({"t": [20] * len(stamp)}), RecordTimes(NOW, np.array(stamp)), ALIGNMENT, {}
-    )
+    times = RecordTimes(NOW, np.array(stamp))
+    answer = align(lag_of({"t": [20] * len(stamp)}), times, ALIGNMENT, {})
     return answer if isinstance(answer, int) else answer.end.tolist()
 
 
@@ -121,5 +114,5 @@ def test_other_limits_hold_within_what_time_allows(end, limits, taken, held_by):
 
 
 def test_spread_is_that_of_times_that_count():
-    assert measure_spread_s(RecordTimes(NOW, np.array([300, 5000, -1, 850])), ALIGNMENT) == 0.55
-    assert measure_spread_s(RecordTimes(NOW, np.array([-1])), ALIGNMENT) == 0.0
+    assert find_spread_s(RecordTimes(NOW, np.array([300, 5000, -1, 850])), ALIGNMENT) == 0.55
+    assert find_spread_s(RecordTimes(NOW, np.array([-1])), ALIGNMENT) == 0.0

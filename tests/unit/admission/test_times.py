@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 
 from assignor_bridge.admission.lag import BatchTime
-from assignor_bridge.admission.times import (
-    FIRST_RECORDS,
-    MAX_REMEMBERED_BATCHES,
-    fit_reading_seconds,
-    limit_growth,
-)
+from assignor_bridge.admission.times import FIRST_RECORDS, MAX_BATCHES, fit_reading_s, limit_growth
 
 READ = 1e-5
 
@@ -26,10 +21,10 @@ def played(
     rng = np.random.default_rng(3)
     times: tuple[BatchTime, ...] = ()
     for i in range(batches):
-        records = max(1.0, min(fit_reading_seconds(times, target) / READ, limit_growth(times, 1.0)))
+        records = max(1.0, min(fit_reading_s(times, target) / READ, limit_growth(times, 1.0)))
         seconds = (fixed + records * each) * float(rng.lognormal(0, noise))
         seconds *= 1.0 if i else first
-        times = (*times, BatchTime(records, records * READ, seconds))[-MAX_REMEMBERED_BATCHES:]
+        times = (*times, BatchTime(records, records * READ, seconds))[-MAX_BATCHES:]
     return [t.seconds for t in times], [t.records for t in times]
 
 
@@ -54,4 +49,4 @@ def test_a_fixed_cost_beyond_the_target_does_not_starve_the_query(fixed, noise):
 
 
 def test_nothing_known():
-    assert fit_reading_seconds((), 3.0) == 1.5
+    assert fit_reading_s((), 3.0) == 1.5

@@ -70,7 +70,6 @@ def test_partitions_that_never_had_data_fill_no_share(assignor: str) -> None:
 
 
 def test_more_partitions_than_kafka_can_have_are_refused() -> None:
-    with pytest.raises(
-        OptionError, match=r"topic 'a' has \d+ partitions: expected 0 to 2147483648"
-    ):
+    message = r"topic 'a' has \d+ partitions: expected 0 to 2147483648"
+    with pytest.raises(OptionError, match=message):
         planned("sticky", {"a": [10]}, {"a": 2**62, "b": 2**62})
