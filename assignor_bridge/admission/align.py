@@ -66,9 +66,8 @@ def align(
         return horizon_ms
     if horizon_ms > times.asked_ms and times.look_ups < _MAX_LOOK_UPS:
         return horizon_ms
-    return _limit_ends(
-        lag, times, times.first_offset, times.asked_ms, _find_usable_times(times, alignment), steps
-    )
+    usable = _find_usable_times(times, alignment)
+    return _limit_ends(lag, times, times.first_offset, times.asked_ms, usable, steps)
 
 
 def find_spread_s(times: RecordTimes, alignment: Alignment) -> float:

@@ -68,13 +68,12 @@ def raise_urgent(  # noqa: PLR0917
     halvings = np.floor(np.log2(np.maximum(margin_share[urgent], 0.5**_MAX_HALVINGS)))
     for halving in np.unique(halvings).tolist():
         rows = urgent[halvings == halving]
-        remaining_budgets = []
+        remaining = []
         for name, cost, amount in budgets:
             used = float(cost @ min_offsets - cost[rows] @ min_offsets[rows])
-            remaining_budgets.append(Budget(name, cost[rows], amount - used))
-        order_in_group = np.arange(len(rows))
+            remaining.append(Budget(name, cost[rows], amount - used))
         min_offsets[rows], limited_by = fill(
-            min_offsets[rows], max_offsets[rows], weight[rows], remaining_budgets, order_in_group
+            min_offsets[rows], max_offsets[rows], weight[rows], remaining, np.arange(len(rows))
         )
         if limited_by is not None:
             break

@@ -25,7 +25,7 @@ FIRST_RECORDS, _MAX_GROWTH = 1000, 4
 #: Lower limit of the slope, and the standard deviation of its prior around 1.
 _MIN_SLOPE, _PRIOR_SIGMA = 0.1, 30.0
 #: Least noise, as a share of a batch's seconds; standard deviation per median distance.
-_MIN_NOISE, _SIGMA_PER_MEDIAN_DISTANCE = 0.05, 1.48
+_MIN_NOISE, _SIGMA_PER_MAD = 0.05, 1.48
 #: Part of the target for reading even if the fixed part takes all of it, and the growth of batches
 #: that take too long up to that part.
 MIN_SHARE, _SLOW_GROWTH = 0.25, 1.5
@@ -67,7 +67,7 @@ def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
     slope = _find_weighted_median(slopes[differs], distance[differs])
     fixed = batch_s - slope * reading_s
     deviation = float(np.median(np.abs(fixed - np.median(fixed))))
-    noise = max(_SIGMA_PER_MEDIAN_DISTANCE * deviation, _MIN_NOISE * float(np.median(batch_s)))
+    noise = max(_SIGMA_PER_MAD * deviation, _MIN_NOISE * float(np.median(batch_s)))
     evidence = float(((reading_s - reading_s.mean()) ** 2).sum())
     prior = (noise / _PRIOR_SIGMA) ** 2
     return max((evidence * slope + prior) / (evidence + prior), _MIN_SLOPE)

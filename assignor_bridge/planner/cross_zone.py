@@ -43,11 +43,8 @@ def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> C
     range_size = weights.work if weights.bytes is None else weights.bytes
     piece_sizes = (range_size / batch.size)[pieces.row] * offsets
     share = float(piece_sizes[crosses].sum() / max(piece_sizes.sum(), 1e-300))
-    return CrossZone(
-        int(offsets[crosses].sum()),
-        share,
-        tuple(_explain_cross_zone(batch, batch.zones, batch.replicas, weights, share)),
-    )
+    reasons = tuple(_explain_cross_zone(batch, batch.zones, batch.replicas, weights, share))
+    return CrossZone(int(offsets[crosses].sum()), share, reasons)
 
 
 def _explain_cross_zone(

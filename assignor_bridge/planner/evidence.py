@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 #: Standard deviations, and least distance from the mean, beyond which a report is an outlier.
 _OUTLIER_SIGMAS, _MIN_OUTLIER_DISTANCE = 3.0, 0.25
-#: Standard deviation of normal noise over its median distance from the median.
-SIGMA_PER_MEDIAN_DISTANCE = 1.48
+#: Standard deviation of normal noise over its median absolute deviation (MAD).
+SIGMA_PER_MAD = 1.48
 
 
 class UsableReports(NamedTuple):

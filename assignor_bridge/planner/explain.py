@@ -93,6 +93,7 @@ def explain(  # noqa: PLR0917
         "weights": weights.basis,
         "generation": generation,
     }
+    most_unusual = np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_MAX_LISTED]
     cut_note = ""
     if imbalance > batch.settings.max_imbalance and not batch.settings.split:
         cut_note = "; partitions cannot be cut: assignor.split=false"
@@ -109,9 +110,7 @@ def explain(  # noqa: PLR0917
         *(
             f"executor {batch.executors[i].id} takes {weights.slowness[i]:.2g} times as long as a "
             "usual one"
-            for i in np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[
-                :_MAX_LISTED
-            ].tolist()
+            for i in most_unusual.tolist()
             if weights.slowness[i] != 1
         ),
         *_describe_moves(batch, table, weights, moves, bound, busiest),

@@ -87,7 +87,7 @@ def place_batch(
         slot_count -= attempt * math.ceil(missing_records.sum() / min_records)
         if split or slot_count < 1 or slot_count == len(slots):
             break  # if ranges may be cut, `pack` tops slots up
-    bound = compute_lower_bound(batch, weights, slots)
+    bound = find_lower_bound(batch, weights, slots)
     # Partitions of an executor that is no longer in use have no owner.
     slot_of_line = np.where(in_use[table.owner], table.owner, -1)
     return Placement(name, pieces, bound, slot_of_line, tuple(notes), choice.refusals)
@@ -102,18 +102,19 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
     quota = float(weights.work.sum()) * speed / speed.sum()
     local_slot = np.full(batch.slots + 1, -1, np.int64)
     local_slot[slots] = np.arange(len(slots))
+    local_owner = local_slot[owner]
     if is_short(batch, weights, slots):
-        slot = place_whole(weights.work, local_slot[owner], quota, executor, math.inf)
+        slot = place_whole(weights.work, local_owner, quota, executor, math.inf)
         return leave_whole(batch, slots[slot])
     zones, max_imbalance = map_zones(batch, weights, slots), batch.settings.max_imbalance
     if batch.settings.split:
-        pieces = _place_and_cut(batch, weights, local_slot[owner], quota, executor, zones)
+        pieces = _place_and_cut(batch, weights, local_owner, quota, executor, zones)
         return replace(pieces, slot=slots[pieces.slot])
     if zones is None:
-        slot = place_whole(weights.work, local_slot[owner], quota, executor, max_imbalance)
+        slot = place_whole(weights.work, local_owner, quota, executor, max_imbalance)
     else:
         slot = place_whole_in_zones(
-            weights.work, local_slot[owner], quota, executor, max_imbalance, zones
+            weights.work, local_owner, quota, executor, max_imbalance, zones
         )
     return leave_whole(batch, slots[slot])
 
@@ -189,7 +190,7 @@ def leave_whole(batch: MicroBatch, slot: Ints) -> Pieces:
     return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
 
 
-def compute_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
+def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
     """Return a lower bound of the time of any plan, in units of work on a usual executor.
 
     It is the larger of all work divided by the total speed, and the costliest offset with its

@@ -19,12 +19,7 @@ from assignor_bridge.assignors.own import Own
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.flagship import (
-    Placement,
-    compute_lower_bound,
-    find_priority,
-    leave_whole,
-)
+from assignor_bridge.planner.flagship import Placement, find_lower_bound, find_priority, leave_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,9 +67,8 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
             )
         )
     lags: dict[str, dict[int, float]] = {}
-    for topic, partition, lag in zip(
-        batch.topic.tolist(), batch.partition.tolist(), weights.work.tolist(), strict=True
-    ):
+    columns = (batch.topic.tolist(), batch.partition.tolist(), weights.work.tolist())
+    for topic, partition, lag in zip(*columns, strict=True):
         topic_lags = lags.setdefault(batch.topics[topic], {})
         topic_lags[partition] = topic_lags.get(partition, 0) + lag
     return Group(
@@ -118,7 +112,7 @@ def place_group(
     slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
     pieces = leave_whole(batch, slot_of_line[table.line])
-    bound = compute_lower_bound(batch, weights, np.arange(batch.slots))
+    bound = find_lower_bound(batch, weights, np.arange(batch.slots))
     name, notes, refusals = choice.assignor.name, assignment.notes, choice.refusals
     standbys = _rank_standbys(batch, group, assignment, slot)
     notify = _make_listener(choice.assignor, group, Assignment(group, member))

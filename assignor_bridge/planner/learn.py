@@ -15,11 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.planner import costs
-from assignor_bridge.planner.evidence import (
-    SIGMA_PER_MEDIAN_DISTANCE,
-    UsableReports,
-    update_running_mean,
-)
+from assignor_bridge.planner.evidence import SIGMA_PER_MAD, UsableReports, update_running_mean
 from assignor_bridge.planner.pace import update_paces
 from checkpoints.sticky_state import Pace
 
@@ -170,9 +166,8 @@ def _update_models(
     state = replace(before, common=common, cost=columns[0], evidence=columns[2])
     noise = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
     excess = log_cost - costs.compute_factors(state)[line]
-    paces = update_paces(
-        costs.read_paces(before, executors), log_slowness, reports, excess, noise, common.own
-    )
+    paces = costs.read_paces(before, executors)
+    paces = update_paces(paces, log_slowness, reports, excess, noise, common.own)
     pace_change = costs.compute_log_slowness(paces) - log_slowness
     weight = np.bincount(line, trust).astype(np.float64)
     reported = np.flatnonzero(weight)
@@ -225,7 +220,7 @@ def _select_model(
         own_errors = _compute_errors(own_error, trust)
         gain *= min(1.0, len(own_error) / partitions)
         errors[-1] += gain * (float(np.mean(own_errors)) - errors[-1])
-        noise += gain * (SIGMA_PER_MEDIAN_DISTANCE * float(np.median(own_errors)) - noise)
+        noise += gain * (SIGMA_PER_MAD * float(np.median(own_errors)) - noise)
     # 4. Select.
     best = int(np.argmax(errors[:-1] <= _EQUALLY_GOOD * errors[:-1].min()))
     in_use = min(int(np.searchsorted(_FIXED_COSTS, common.fixed)), len(_FIXED_COSTS) - 1)

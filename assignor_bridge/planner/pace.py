@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.planner.costs import GOOD_NOISE
-from assignor_bridge.planner.evidence import SIGMA_PER_MEDIAN_DISTANCE, update_running_mean
+from assignor_bridge.planner.evidence import SIGMA_PER_MAD, update_running_mean
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
@@ -39,14 +39,12 @@ def update_paces(  # noqa: PLR0917
     seconds over the predicted ones, and `own_costs` whether costs per partition are used.
     """
     executors = len(before)
-    overall, evidence = _compare_all_reports(reports.executor, excess, noise, executors, own_costs)
+    overall, weight = _compare_all_reports(reports.executor, excess, noise, executors, own_costs)
     shared = np.bincount(reports.line)[reports.line] > 1
-    direct, direct_evidence = _compare_same_partition(
-        reports.only(shared), excess[shared], noise, executors
-    )
-    total = evidence + direct_evidence
+    direct, direct_weight = _compare_readers(reports.only(shared), excess[shared], noise, executors)
+    total = weight + direct_weight
     updated, paces = np.flatnonzero(total), before.copy()
-    mean = (overall * evidence + direct * direct_evidence) / np.maximum(total, 1e-9)
+    mean = (overall * weight + direct * direct_weight) / np.maximum(total, 1e-9)
     paces[updated] = update_running_mean(
         before[updated].T, (log_slowness + mean)[updated], total[updated], GOOD_NOISE, _MAX_EVIDENCE
     ).T
@@ -68,7 +66,7 @@ def _compare_all_reports(
     if np.count_nonzero(usable) < 2:  # no other executor to compare with
         return np.zeros(executors), np.zeros(executors)
     distance = np.abs(excess - median[executor])[usable[executor]]
-    spread = SIGMA_PER_MEDIAN_DISTANCE * float(np.median(distance))
+    spread = SIGMA_PER_MAD * float(np.median(distance))
     relative = median - np.median(median[usable])
     noise = max(noise, spread)
     if own_costs:  # costs per partition absorb small offsets, so ignore those within the noise
@@ -76,7 +74,7 @@ def _compare_all_reports(
     return relative, np.where(usable, _MEDIAN_EFFICIENCY * count * _weigh_report(noise), 0.0)
 
 
-def _compare_same_partition(
+def _compare_readers(
     reports: UsableReports, excess: Floats, noise: float, executors: int
 ) -> tuple[Floats, Floats]:
     """Return how much slower each executor is than others that read the same partitions.

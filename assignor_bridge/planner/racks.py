@@ -66,8 +66,6 @@ def build_zones(executors: Sequence[Executor], replicas: Replicas) -> Zones:
         names += (None,)
     index = {name: i for i, name in enumerate(names)}
     near = [[not s or name is None or name in s for name in names] for s in replicas.racks]
-    return Zones(
-        names,
-        np.array([index[e.rack or None] for e in executors], np.int64),
-        np.array(near, np.bool_).reshape(len(replicas.racks), len(names)),
-    )
+    of_executor = np.array([index[e.rack or None] for e in executors], np.int64)
+    shape = len(replicas.racks), len(names)
+    return Zones(names, of_executor, np.array(near, np.bool_).reshape(shape))

@@ -41,12 +41,9 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     remaining = requested - int(counts.sum())
     turn = (np.arange(len(slots)) - batch.stream * remaining % len(slots)) % len(slots)
     counts[np.lexsort((turn, -_count_owned_partitions(batch, state), -fraction))[:remaining]] += 1
-    executors_in_use = tuple(
-        replace(executor, slots=count)
-        for executor, count in zip(batch.executors, counts.tolist(), strict=True)
-        if count
-    )
-    return replace(batch, executors=executors_in_use, left_out=len(slots) - len(executors_in_use))
+    pairs = zip(batch.executors, counts.tolist(), strict=True)
+    in_use = tuple(replace(executor, slots=count) for executor, count in pairs if count)
+    return replace(batch, executors=in_use, left_out=len(slots) - len(in_use))
 
 
 def _count_owned_partitions(batch: MicroBatch, state: StickyState) -> Ints:

@@ -64,7 +64,7 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     """
     # 1. Keep each group in its zone.
     count, zones = groups.near.shape
-    tolerance = max(float(groups.work.sum()) * _ROUNDING, 1e-300)
+    epsilon = max(float(groups.work.sum()) * _ROUNDING, 1e-300)
     reachable = np.any(groups.near, axis=1, keepdims=True)
     crosses = np.asarray(~groups.near & reachable, np.float64)
     has_home: Flags = np.asarray(groups.home >= 0, np.bool_)
@@ -76,14 +76,14 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     flow = np.zeros((count, zones + 1))  # the last column holds work without a zone
     flow[row, np.where(has_home, groups.home, zones)] = groups.work
     # 2. Move excess work.
-    overloaded = flow[:, :zones].sum(axis=0) > capacity.limit + tolerance
+    overloaded = flow[:, :zones].sum(axis=0) > capacity.limit + epsilon
     limit = np.append(np.where(overloaded, capacity.filled, capacity.limit), 0.0)
-    _move_excess(flow, cost_if_home_is_free, capacity.quota, limit, tolerance)
+    _move_excess(flow, cost_if_home_is_free, capacity.quota, limit, epsilon)
     # 3. Move far work; without a home it went along the cheapest path already.
     if has_home.any():
         movable = has_home & groups.pays
         cost[~movable] = cost_if_home_is_free[~movable]
-        _move_to_near_zones(flow, cost, capacity.filled, tolerance)
+        _move_to_near_zones(flow, cost, capacity.filled, epsilon)
     return flow[:, :zones]
 
 
@@ -93,15 +93,13 @@ def _compute_cost_changes(cost: Floats) -> Floats:
     return np.asarray(cost[:, None, :] - current[:, :, None], np.float64)
 
 
-def _find_cheapest_moves(flow: Floats, changes: Floats, tolerance: float) -> tuple[Floats, Ints]:
+def _find_cheapest_moves(flow: Floats, changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
     """Return the least cost of moving work from a zone (row) to another, and the group to move."""
-    possible = np.where((flow > tolerance)[:, :, None], changes, np.inf)
+    possible = np.where((flow > epsilon)[:, :, None], changes, np.inf)
     return possible.min(axis=0), possible.argmin(axis=0)
 
 
-def _move_excess(
-    flow: Floats, cost: Floats, quota: Floats, limit: Floats, tolerance: float
-) -> None:
+def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsilon: float) -> None:
     """Move work beyond the limit of a zone to zones below theirs, in place."""
     zones, changes = range(len(quota)), _compute_cost_changes(cost)
     quotas, limits = quota.tolist(), limit.tolist()
@@ -109,15 +107,15 @@ def _move_excess(
         load = flow.sum(axis=0).tolist()
         excess = [work - allowed for work, allowed in zip(load, limits, strict=True)]
         giver = excess.index(max(excess))
-        if excess[giver] <= tolerance:
+        if excess[giver] <= epsilon:
             return
-        move_cost, group = _find_cheapest_moves(flow, changes, tolerance)
+        move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
         distance, previous = _find_shortest_paths(move_cost, giver)
         to_quota = [
-            d if load[z] < quotas[z] - tolerance else math.inf for z, d in enumerate(distance)
+            d if load[z] < quotas[z] - epsilon else math.inf for z, d in enumerate(distance)
         ]
         to_limit = [
-            d + _BEYOND_QUOTA_COST if load[z] < limits[z] - tolerance else math.inf
+            d + _BEYOND_QUOTA_COST if load[z] < limits[z] - epsilon else math.inf
             for z, d in enumerate(distance)
         ]
         target = min(zones, key=lambda z: min(to_quota[z], to_limit[z]))
@@ -131,22 +129,22 @@ def _move_excess(
         _move_along_path(flow, path[::-1], group, amount)
 
 
-def _move_to_near_zones(flow: Floats, cost: Floats, filled: Floats, tolerance: float) -> None:
+def _move_to_near_zones(flow: Floats, cost: Floats, filled: Floats, epsilon: float) -> None:
     """Move work that crosses zones to near zones that are below their fill level, in place.
 
     The graph has one node more than zones, for free room: a cycle through it fills a zone, and
     any other cycle exchanges work between zones.
     """
     zones = len(filled)
-    if not ((flow[:, :zones] > tolerance) & (cost > _MIN_GAIN)).any():
+    if not ((flow[:, :zones] > epsilon) & (cost > _MIN_GAIN)).any():
         return
     changes = _compute_cost_changes(cost)
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0)[:zones]
-        move_cost, group = _find_cheapest_moves(flow, changes, tolerance)
+        move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
         arcs = np.full((zones + 1, zones + 1), np.inf)
         arcs[:zones, :zones] = move_cost[:zones]
-        arcs[:zones, zones] = np.where(load < filled - tolerance, 0.0, np.inf)
+        arcs[:zones, zones] = np.where(load < filled - epsilon, 0.0, np.inf)
         arcs[zones, :zones] = 0.0
         source, target = np.nonzero(arcs < np.inf)
         cost_with_gain = arcs[source, target] + _MIN_GAIN / len(arcs)

@@ -148,15 +148,13 @@ def place_whole_in_zones(  # noqa: PLR0917
     for number in np.unique(zone_of).tolist():
         rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(zones.slot_zone == number)
         local[slots] = np.arange(len(slots))
-        placed = place_whole(
-            work[rows], local[owner[rows]], quota[slots], executor[slots], max_imbalance
-        )
+        zone_work, zone_owner = work[rows], local[owner[rows]]
+        placed = place_whole(zone_work, zone_owner, quota[slots], executor[slots], max_imbalance)
         local[slots] = -1
         slot[rows] = slots[placed]
     zoneless = place_whole(work, owner, quota, executor, max_imbalance)
-    busiest, busiest_zoneless = (
-        float((np.bincount(s, work, len(quota)) / quota).max()) for s in (slot, zoneless)
-    )
+    loads = (np.bincount(s, work, len(quota)) / quota for s in (slot, zoneless))
+    busiest, busiest_zoneless = (float(load.max()) for load in loads)
     return slot if busiest <= max(busiest_zoneless, 1 + max_imbalance) else zoneless
 
 
