@@ -57,7 +57,7 @@ times = st.lists(st.builds(BatchTime, positive, positive, positive), max_size=5)
 
 @trials(120)
 @given(lags(), limits(), times)
-def test_ends_lie_where_records_are_and_within_sparks_limit(lag, limit, history):
+def test_ends_lie_within_records_and_sparks_limit(lag, limit, history):
     admitted = admit(lag, limit, Memory(times=tuple(history)))
     assert (admitted.end >= lag.start).all()
     assert (admitted.end <= lag.latest).all()
@@ -81,7 +81,7 @@ def test_a_limit_is_used_up_when_nothing_else_limits(lag, limit):
 
 @trials(70)
 @given(waiting, limits(hard=True), st.data())
-def test_nobody_starves(given_lag, limit, data):
+def test_no_partition_starves(given_lag, limit, data):
     """Each partition that always has records gets one within 1 + partitions / reserve batches."""
     count = sum(map(len, given_lag.values()))
     only = Limits(
@@ -111,7 +111,7 @@ def test_even_is_max_min_fair(given_lag, records):
     assert not len(hungry) or counts.max() <= hungry.min() + 1
 
 
-def test_many_partitions_are_admitted_quickly_enough_to_be_tested_here():
+def test_many_partitions_are_admitted_quickly():
     lag = lag_of({"t": list(range(1, 100_001))})
     admitted = admit(lag, Limits(1_000_000, fairness="even"), Memory())
     assert int((admitted.end - lag.start).sum()) == 1_000_000
@@ -134,5 +134,5 @@ def that_can_be_saved(draw):
 
 @trials(35)
 @given(that_can_be_saved())
-def test_a_deadline_that_can_be_kept_is_kept(broker):
+def test_no_record_is_lost_if_reading_in_time_is_possible(broker):
     assert lost(broker, Limits(100, fairness="deadline"), batches=130) == 0

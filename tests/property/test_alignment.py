@@ -89,7 +89,7 @@ class Reading:
 
 @trials(100)
 @given(st.lists(in_order, min_size=1, max_size=5), spans, limits)
-def test_in_order_nobody_is_read_beyond_the_slowest_and_the_span(stamps, span, limit):
+def test_no_partition_is_read_beyond_the_horizon(stamps, span, limit):
     reading = Reading(stamps)
     while reading.waiting:
         slowest = min(reading.next(p) for p in reading.waiting)
@@ -101,7 +101,7 @@ def test_in_order_nobody_is_read_beyond_the_slowest_and_the_span(stamps, span, l
 
 @trials(100)
 @given(st.lists(any_times, min_size=1, max_size=5), spans, limits)
-def test_all_is_read_once_whatever_the_times_are(stamps, span, limit):
+def test_every_record_is_read_once_with_any_timestamps(stamps, span, limit):
     reading = Reading(stamps)
     for _ in range(sum(map(len, stamps))):
         if not reading.waiting:
@@ -119,7 +119,7 @@ def test_all_is_read_once_whatever_the_times_are(stamps, span, limit):
 
 @trials(50)
 @given(st.integers(1, 2000), st.integers(0, 100))
-def test_a_stray_of_the_future_costs_few_batches(records, place):
+def test_a_record_from_the_future_costs_few_batches(records, place):
     """Everything after it looks too late to Kafka; the other partition is far ahead."""
     own = [n // 10 for n in range(records)]
     own.insert(min(place, records), 10**6)

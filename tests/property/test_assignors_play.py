@@ -18,7 +18,7 @@ EVENTS = ["join", "leave", "crash", "return", "grow", "quiet"]
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @trials(15)
 @given(events=st.lists(st.sampled_from(EVENTS), max_size=12), seed=st.integers(0, 99))
-def test_a_group_survives_whatever_happens(name: str, events: list[str], seed: int) -> None:
+def test_a_group_survives_any_sequence_of_events(name: str, events: list[str], seed: int) -> None:
     """Every answer is checked, and no partition is given away under a present owner."""
     rng = random.Random(seed)
     group = InMemoryGroup({"a": 4, "b": 3}, [name], standby_replicas=1)
@@ -48,7 +48,7 @@ def test_a_group_survives_whatever_happens(name: str, events: list[str], seed: i
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky", "uniform"])
-def test_a_zombie_neither_shares_nor_takes_back(name: str) -> None:
+def test_a_returning_zombie_gets_nothing_back(name: str) -> None:
     """KIP-341: C1 was away while its partitions moved, and comes back with its old claim."""
     group = InMemoryGroup({"t": 6}, [name])
     for member in ("C1", "C2", "C3"):

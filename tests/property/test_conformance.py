@@ -53,6 +53,6 @@ class TestStreams(Ours):
     assignor, same_subscriptions, racks, sticky, least_moves = "streams", True, True, True, True
 
 
-def test_all_of_ours_are_here() -> None:
+def test_every_built_in_assignor_is_tested() -> None:
     cases = [c for c in globals().values() if isinstance(c, type) and issubclass(c, Ours)]
     assert {case.assignor for case in cases if case.assignor} == set(ASSIGNORS)

@@ -63,7 +63,7 @@ def test_the_order_of_lists_does_not_matter(snapshot, rng: random.Random):
 
 @trials(25)
 @given(snapshots(), st.booleans(), st.randoms(use_true_random=False))
-def test_the_order_of_lists_does_not_matter_in_a_chain_without_executors(snapshot, ties, rng):
+def test_the_order_of_lists_does_not_matter_in_local_mode(snapshot, ties, rng):
     """Local mode: all reports name one executor, so many differ in little or nothing."""
     reports = tuple(
         Observation(r.topic, r.partition, "driver", 100, rng.randint(1, 9999), 0.5, offsets)
@@ -85,7 +85,7 @@ def test_the_order_of_lists_does_not_matter_in_a_chain_without_executors(snapsho
 
 @trials(30)
 @given(snapshots(), executors(), ranges(max_ranges=8), st.integers(0, 1000))
-def test_a_chain_of_batches_is_exact_whatever_changes(first, then, more, grown):
+def test_a_chain_of_batches_is_exact_with_any_changes(first, then, more, grown):
     """Executors and partitions change, and each plan goes on from the state before it."""
     made = plan(first)
     kept = tuple(
@@ -145,7 +145,7 @@ def test_no_task_exceeds_the_cap(asked, slots, cap):
 
 @trials(30)
 @given(ranges(), st.integers(1, 40))
-def test_min_partitions_is_a_floor_as_far_as_there_are_offsets(asked, floor):
+def test_min_partitions_is_reached_if_there_are_enough_offsets(asked, floor):
     small = tuple(r for r in asked if r.size <= 100_000)
     total = sum(r.size for r in small)
     made = plan(Snapshot((), small, {"minpartitions": str(floor)}, parallelism=4))
@@ -162,7 +162,7 @@ def test_small_tasks_are_joined(asked, least):
 
 @trials(30)
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(1, 6))
-def test_reports_of_even_work_leave_the_balance_as_it_is(sizes, slots):
+def test_reports_of_even_work_do_not_change_the_balance(sizes, slots):
     """Costs are relative; batches are long enough to be divided (`flagship.SHORT_BATCH_S`)."""
     asked = tuple(OffsetRange("t", i, 0, size) for i, size in enumerate(sizes))
     seen = tuple(

@@ -67,7 +67,7 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
 
 @trials(35)
 @given(snapshots(), st.data())
-def test_tasks_are_packed_as_they_are(snapshot, data):
+def test_packed_tasks_equal_the_tasks(snapshot, data):
     """Also with offsets of all lengths, names that JSON escapes, and standbys for some tasks."""
     outcome = plan_batch(batch_of(snapshot), None)
     names = st.lists(st.sampled_from(["1", "\u65e5", 'qu"ote']), min_size=1, max_size=3).map(tuple)

@@ -91,7 +91,7 @@ UNEVEN = members((2, 2), (2,), (1, 1, 1))
 @pytest.mark.parametrize("executors", [EVEN, UNEVEN], ids=["even", "uneven"])
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "zipf-1.2", "lognormal"])
 @pytest.mark.parametrize("partitions", [60, 600])
-def test_hardly_more_crosses_zones_than_must(replication, executors, shape, partitions):
+def test_cross_zone_reads_are_near_the_flow_bound(replication, executors, shape, partitions):
     """Within 10% of the flow bound and 1% of all, in a first batch and as loads change."""
     held, state = replicas(partitions, replication, partitions), None
     sizes = np.array(lags(shape, partitions, 200_000)) + 1
@@ -112,7 +112,7 @@ def test_hardly_more_crosses_zones_than_must(replication, executors, shape, part
 
 
 @pytest.mark.parametrize("replication", [1, 2, 3])
-def test_an_executor_is_lost_and_comes_back(replication):
+def test_zones_recover_when_an_executor_is_lost_and_returns(replication):
     held, state = replicas(120, replication, 3), None
     sizes = np.array(lags("zipf-0.8", 120, 240_000)) + 1
     rng = np.random.default_rng(5)
@@ -129,7 +129,7 @@ def test_an_executor_is_lost_and_comes_back(replication):
 
 @pytest.mark.parametrize("replication", [1, 2, 3])
 @pytest.mark.parametrize("executors", [EVEN, UNEVEN], ids=["even", "uneven"])
-def test_a_steady_stream_is_at_rest(replication, executors):
+def test_a_steady_stream_moves_nothing(replication, executors):
     """The same loads again: after two batches nobody moves; nor with little noise, hardly."""
     held, state, before = replicas(200, replication, 9), None, None
     sizes = np.array(lags("lognormal", 200, 400_000)) + 1
@@ -222,7 +222,7 @@ def test_far_zones_read_the_tails(snapshot, data):
 
 @trials(25)
 @given(snapshots(), st.data())
-def test_racks_cost_no_balance(snapshot, data):
+def test_racks_do_not_cost_balance(snapshot, data):
     # Minimal tasks take whole ranges together, and a range's zones may leave no other place.
     options = {k: v for k, v in snapshot.options.items() if k != "assignor.minRecordsPerTask"}
     snapshot = replace(snapshot, allocation=None, options=options)
@@ -238,7 +238,7 @@ def test_racks_cost_no_balance(snapshot, data):
     assert made.metrics["imbalance"] <= max(most, without) + max(record, 0.002)
 
 
-def test_zones_that_alone_would_cost_the_balance_do_not_count() -> None:
+def test_zones_are_ignored_if_they_alone_exceed_the_imbalance() -> None:
     """With learned costs, where each piece costs something by itself: once 5.6%, without 2.4%."""
     scenario = Scenario(
         partitions=64, executors=9, slots=(2,), batches=9, records=2_000, cost_skew=5.0,
@@ -271,7 +271,7 @@ def test_a_first_assignment_to_zones_is_optimal(seed, zones, count):
     assert matched == pytest.approx(min(best, work.sum()), rel=1e-6, abs=1e-9)
 
 
-def test_with_more_racks_than_placement_looks_at_plans_are_as_without() -> None:
+def test_plans_with_too_many_racks_equal_plans_without_racks() -> None:
     """Of a range that near and far slots shared, the near one once kept the place even so."""
     many = members((2, 2), (1, 1, 1, 1), (1, 1, 1))
     assert len(many) > zones_module.MAX_ZONES
@@ -282,7 +282,7 @@ def test_with_more_racks_than_placement_looks_at_plans_are_as_without() -> None:
     assert (made.tasks, made.state) == (plain.tasks, plain.state)
 
 
-def test_without_racks_zones_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_racks_zones_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     def place_in_zones(*_: object) -> None:
         raise AssertionError
 

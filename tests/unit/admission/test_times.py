@@ -34,7 +34,7 @@ def played(
     ("fixed", "each"),
     [(0.0, 1e-4), (0.5, 1e-4), (0.5, 1e-5), (1.2, 2e-5), (0.5, 5e-6), (0.3, 3e-4), (1.0, 5e-4)],
 )
-def test_batches_come_to_take_what_was_asked_for(fixed, each, noise, first):
+def test_batches_approach_the_target_time(fixed, each, noise, first):
     took, _ = played(fixed, each, 2.0, 40, noise, first)
     assert float(np.median(took)) == pytest.approx(2.0, rel=0.2 + noise / 2)
 
@@ -48,5 +48,5 @@ def test_a_fixed_cost_beyond_the_target_does_not_starve_the_query(fixed, noise):
     assert float(np.median(took)) < 1.2 * fixed + 2.0
 
 
-def test_nothing_known():
+def test_the_first_batch_reads_for_half_of_the_target():
     assert fit_reading_s((), 3.0) == 1.5

@@ -67,7 +67,7 @@ def noisy(rng: np.random.Generator, base, share: float):
     [(1, 8, 1, 64), (2, 20, 4, 800), (1, 25, 4, 2400), (1, 100, 1, 2400), (10, 40, 4, 2000),
      (1, 100, 4, 100), (4, 8, 4, 16)],
 )  # fmt: skip
-def test_executors_that_join_are_used_in_that_very_batch(before, after, slots, partitions, shape):
+def test_new_executors_are_used_in_the_next_batch(before, after, slots, partitions, shape):
     """Slots that owned many ranges kept 2% of a slot's time of each: 28% to 4,700% over."""
     sizes = lags(shape, partitions, 20_000 * partitions)
     stream, many = Stream(), cluster(after, slots)
@@ -80,7 +80,7 @@ def test_executors_that_join_are_used_in_that_very_batch(before, after, slots, p
     assert over_ideal(stream.read(sizes, many), many) <= 0.055
 
 
-def test_the_reasons_do_not_call_kept_what_is_read_elsewhere():
+def test_reasons_count_partitions_that_mostly_moved_as_handed_over():
     """Partitions whose heads stay and whose greater part moves were counted as kept."""
     stream, sizes = Stream(), [10_000] * 4
     first = stream.read(sizes, cluster(4))
@@ -111,7 +111,7 @@ def test_noise_moves_nothing(shape, executors, slots, partitions):
 
 
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "lognormal"])
-def test_executors_that_come_and_go_leave_the_others_alone(shape):
+def test_joining_and_leaving_executors_move_nothing_between_the_others(shape):
     """At most 2% of what the executors that stay read moves among them."""
     rng, stream = np.random.default_rng(5), Stream()
     base = np.array(lags(shape, 500, 5_000_000))
@@ -131,7 +131,7 @@ def test_executors_that_come_and_go_leave_the_others_alone(shape):
 
 
 @pytest.mark.parametrize("shape", ["uniform", "lognormal"])
-def test_whole_partitions_stay_under_noise(shape):
+def test_whole_partitions_stay_when_loads_are_noisy(shape):
     """One slot beyond the limit used to throw the whole answer away: a quarter moved a batch."""
     rng, stream, members = np.random.default_rng(5), Stream(split=False), cluster(25, 4)
     base = np.array(lags(shape, 1000, 1_000_000))
@@ -146,7 +146,7 @@ def test_whole_partitions_stay_under_noise(shape):
 
 
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "lognormal"])
-def test_whole_partitions_of_others_stay_when_an_executor_goes_or_comes(shape):
+def test_whole_partitions_stay_when_another_executor_leaves_or_joins(shape):
     rng, stream = np.random.default_rng(5), Stream(split=False)
     base, members = np.array(lags(shape, 500, 500_000)), cluster(10, 4)
     stream.read(base, members)
@@ -162,7 +162,7 @@ def test_whole_partitions_of_others_stay_when_an_executor_goes_or_comes(shape):
         assert among.count(True) <= 0.05 * len(among)
 
 
-def test_the_imbalance_that_is_allowed_counts_for_whole_partitions_too():
+def test_max_imbalance_applies_to_whole_partitions_too():
     """`maxImbalance` made no difference with `split=false`."""
     members, moved = cluster(8), {}
     for allowed in (0, 0.05, 1):
@@ -178,7 +178,7 @@ def test_the_imbalance_that_is_allowed_counts_for_whole_partitions_too():
 
 @pytest.mark.parametrize("split", [True, False])
 @pytest.mark.parametrize("least", [4000, 7000, 7500, 8000, 9000, 16_000, 60_000])
-def test_a_minimum_near_the_fair_share_does_not_double_a_slot(least, split):
+def test_a_minimum_near_the_fair_share_does_not_double_the_load_of_a_slot(least, split):
     """Slots just below the minimum were joined to full ones: 54% to 194% over."""
     rng, members = np.random.default_rng(5), cluster(8)
     stream = Stream(minRecordsPerTask=least, split=split)
@@ -194,7 +194,7 @@ def test_a_minimum_near_the_fair_share_does_not_double_a_slot(least, split):
 @pytest.mark.parametrize(
     "options", [{"assignor.maxRecordsPerTask": "1"}, {"minPartitions": "3000000"}]
 )
-def test_the_tasks_of_a_batch_are_bounded(options):
+def test_the_number_of_tasks_is_bounded(options):
     """A task a record filled the memory."""
     asked = tuple(OffsetRange("t", i, 0, 50_000) for i in range(4))
     made = plan(Snapshot(cluster(2, 2), asked, options))

@@ -42,6 +42,6 @@ def test_a_plan_that_tiles_the_ranges_passes_in_any_order():
         pytest.param(GOOD, (0, 1, 1), 3, "planned an empty task", id="empty task"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(rows, tasks, count, message):
+def test_each_invalid_plan_is_refused_with_its_reason(rows, tasks, count, message):
     with pytest.raises(PlanError, match=message):
         verdict(rows, tasks, count)

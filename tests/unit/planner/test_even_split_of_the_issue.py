@@ -11,7 +11,7 @@ from tests.support.planner_process import plan as planned
 LAGS = [100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0]
 
 
-def test_the_skewed_topic_is_read_exactly_evenly_on_the_first_batch() -> None:
+def test_the_skewed_topic_is_divided_evenly_in_the_first_batch() -> None:
     snapshot = {
         "executors": [{"id": i, "host": "h", "slots": 1} for i in "01"],
         "ranges": [

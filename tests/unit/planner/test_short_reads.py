@@ -58,7 +58,7 @@ def reports(answer: Any, seconds: Callable[[Any], float]) -> list[dict[str, Any]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_noise_of_short_reads_is_not_chased(seed: int) -> None:
+def test_noise_of_short_reads_moves_nothing(seed: int) -> None:
     dice = random.Random(seed)
     state, observed, cuts = None, [], 0
     for batch in range(12):
@@ -77,7 +77,7 @@ def test_noise_of_short_reads_is_not_chased(seed: int) -> None:
     assert cuts <= 2, f"{cuts} cuts in eleven steady batches"
 
 
-def test_costs_of_short_reads_are_learned_all_the_same() -> None:
+def test_costs_of_short_reads_are_learned() -> None:
     """Partition 0 costs fifty times as much as the others, two milliseconds a batch at first."""
     state, observed = None, []
     for batch in range(40):
@@ -138,7 +138,7 @@ def test_batches_of_milliseconds_are_not_divided(
         pytest.param({"options": {"minPartitions": "4"}}, False, id="minPartitions"),
     ],
 )
-def test_what_a_short_batch_is(change: dict[str, Any], short: bool) -> None:
+def test_is_short(change: dict[str, Any], short: bool) -> None:
     case = {"work": 0.04, "basis": "seconds", "slowness": 1.0, "backlog": 1.0, **change}
     batch = build_batch(
         encode_names(["t"]),

@@ -63,7 +63,7 @@ THREE = {"1": "a", "2": "b", "3": "c"}
                      id="too many zones"),
     ],
 )  # fmt: skip
-def test_what_crosses_zones_and_why(executors, ranges, share, said):
+def test_cross_zone_share_and_reasons(executors, ranges, share, said):
     made = plan(snapshot(executors, ranges))
     assert made.metrics["predictedCrossZoneShare"] == pytest.approx(share, abs=0.005)
     assert made.metrics["imbalance"] <= 0.05 + 1e-6
@@ -82,7 +82,7 @@ def test_what_crosses_zones_and_why(executors, ranges, share, said):
         pytest.param(1000, 0, False, id="without a price nothing moves"),
     ],
 )
-def test_a_move_for_the_zone_must_pay(bytes_a_record, price, moves):
+def test_a_move_to_a_near_zone_must_pay(bytes_a_record, price, moves):
     """Racks are known from the second batch on; until then each executor reads the other's."""
     executors = {"1": None, "2": None}
     first = plan(snapshot(executors, {0: (100, ""), 1: (100, "")}))
@@ -97,7 +97,7 @@ def test_a_move_for_the_zone_must_pay(bytes_a_record, price, moves):
 
 
 @pytest.mark.parametrize("split", [True, False])
-def test_a_reassignment_moves_what_was_reassigned(split):
+def test_a_reassignment_moves_only_the_reassigned_partitions(split):
     """A partition's replicas go to another zone: it follows, and one comes back for it."""
     sizes = {p: (1000, "ab"[p % 2]) for p in range(12)}
     first = plan(snapshot({"1": "a", "2": "b"}, sizes, split=split))
@@ -110,7 +110,7 @@ def test_a_reassignment_moves_what_was_reassigned(split):
     assert second.metrics["movedPartitions"] == 2
 
 
-def test_a_far_zone_reads_the_tail_and_the_near_one_keeps_the_range():
+def test_a_far_zone_reads_the_tail_and_the_near_zone_keeps_the_range():
     """Also in the batches after, and where the far executor had the range before."""
     ranges = {0: (600, "a"), 1: (300, "a"), 2: (100, "ab")}
     before = plan(snapshot({"2": None}, ranges))
@@ -130,7 +130,7 @@ def test_a_far_zone_reads_the_tail_and_the_near_one_keeps_the_range():
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky", "uniform", "range", "lag-aware"])
-def test_other_assignors_say_what_crosses_zones(name):
+def test_other_assignors_report_what_crosses_zones(name):
     given = snapshot(THREE, {p: (100, "abc"[(p // 2) % 3]) for p in range(12)})
     made = plan(Snapshot(given.executors, given.ranges, {"assignor": name}, racks=given.racks))
     assert (made.metrics["crossZoneOffsets"] == 0) == (name != "lag-aware")
@@ -166,14 +166,14 @@ def test_a_request_with_racks():
         pytest.param({"sets": ["a"]}, InputError, r"`\$.racks.sets\[0\]`", id="a name"),
     ],
 )  # fmt: skip
-def test_racks_that_do_not_fit_are_refused(change, error, message):
+def test_inconsistent_racks_are_refused(change, error, message):
     columns = packed(ROWS)
     columns["racks"] |= change
     with pytest.raises(error, match=message):
         read_snapshot(columns)
 
 
-def test_racks_of_rows_stand_in_the_rows():
+def test_rows_contain_their_racks():
     with pytest.raises(InputError, match="unknown key 'racks'"):
         read_snapshot({**ROWS, "racks": {"sets": [], "range": ""}})
     halves = [ROWS["ranges"][0], {**ROWS["ranges"][0], "start": 9, "end": 12, "racks": ["b"]}]
@@ -196,7 +196,7 @@ def test_a_price_is_a_number_from_0():
         ("range", "7b86abe8719bb4a2"),
     ],
 )
-def test_without_racks_plans_are_those_of_before_there_were_zones(name, digest):
+def test_without_racks_plans_have_not_changed(name, digest):
     """Digests of tasks that main made before; executors' racks alone change nothing."""
     seen = hashlib.sha256()
     for seed, shape in enumerate(["zipf-0.8", "zipf-1.2", "lognormal", "uniform"]):
