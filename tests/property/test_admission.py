@@ -1,4 +1,4 @@
-"""What admission promises, whatever waits and whatever the limits are."""
+"""The promises of admission, for any lag and any limits."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_limit_is_used_up_when_nothing_else_limits(lag, limit):
 @trials(70)
 @given(waiting, limits(hard=True), st.data())
 def test_no_partition_starves(given_lag, limit, data):
-    """Each partition that always has records gets one within 1 + partitions / reserve batches."""
+    """Each partition with records is admitted within 1 + partitions / reserve batches."""
     count = sum(map(len, given_lag.values()))
     only = Limits(
         limit.records, fairness=limit.fairness, weights=limit.weights, floors=limit.floors
@@ -104,7 +104,7 @@ def test_no_partition_starves(given_lag, limit, data):
 @trials(70)
 @given(waiting, st.integers(1, 10**6))
 def test_even_is_max_min_fair(given_lag, records):
-    """Nobody has two records more than one who could still take some."""
+    """No partition gets two records more than another that could take more."""
     lag = lag_of(given_lag)
     counts = admit(lag, Limits(records, fairness="even"), Memory()).end - lag.start
     hungry = counts[counts < lag.size]
@@ -118,8 +118,8 @@ def test_many_partitions_are_admitted_quickly():
 
 
 @st.composite
-def that_can_be_saved(draw):
-    """Records that wait until they are deleted, and two fifths of each batch would be enough."""
+def brokers_that_can_be_read_in_time(draw):
+    """Draw brokers whose records can all be read in time, with two fifths of each batch."""
     retention = draw(st.integers(40, 120))
     count = draw(st.integers(2, 6))
     bursts = st.tuples(st.integers(5, retention), st.integers(0, count - 1), st.integers(1, 5000))
@@ -133,6 +133,6 @@ def that_can_be_saved(draw):
 
 
 @trials(35)
-@given(that_can_be_saved())
+@given(brokers_that_can_be_read_in_time())
 def test_no_record_is_lost_if_reading_in_time_is_possible(broker):
     assert lost(broker, Limits(100, fairness="deadline"), batches=130) == 0

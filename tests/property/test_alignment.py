@@ -1,7 +1,7 @@
-"""What alignment promises, whatever the timestamps in the partitions are.
+"""The promises of alignment, for any timestamps.
 
-The driver is modelled: it knows the time of a record that Kafka named, else that of the newest
-record that was read before, else it reads the next record.
+The driver is simulated: it knows the time of a record that Kafka returned, else that of the newest
+record read before, else it reads the next record.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.trials import trials
 NOW, AHEAD = 1000, 50
 spans = st.integers(1, 400)
 in_order = st.lists(st.integers(0, NOW), max_size=30).map(sorted)
-#: With strays, times of the future, and records without a time.
+#: Timestamps with strays, times in the future, and unknown times.
 any_times = st.lists(st.integers(-1, NOW) | st.integers(NOW, 10**6), max_size=30)
 limits = st.builds(
     Limits,
@@ -31,7 +31,7 @@ limits = st.builds(
 
 
 class Reading:
-    """Partitions of one topic, and how far they are read."""
+    """Partitions of one topic, and their read positions."""
 
     def __init__(self, stamps):
         self.stamps = stamps
@@ -65,7 +65,7 @@ class Reading:
         return self.times()._replace(look_ups=self.look_ups, asked=time, at=at)
 
     def admit(self, alignment, limit):
-        """Read one batch, and return where it began and ended in each partition."""
+        """Read one batch, and return its start and end in each partition."""
         rows = self.waiting
         start = np.array([self.position[p] for p in rows])
         latest = np.array([len(self.stamps[p]) for p in rows])
@@ -120,7 +120,7 @@ def test_every_record_is_read_once_with_any_timestamps(stamps, span, limit):
 @trials(50)
 @given(st.integers(1, 2000), st.integers(0, 100))
 def test_a_record_from_the_future_costs_few_batches(records, place):
-    """Everything after it looks too late to Kafka; the other partition is far ahead."""
+    """Kafka finds it instead of later records; the other partition is far ahead."""
     own = [n // 10 for n in range(records)]
     own.insert(min(place, records), 10**6)
     reading = Reading([own, [900] * 10])

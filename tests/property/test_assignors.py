@@ -1,4 +1,4 @@
-"""What single assignors promise, for any group; what all do is in `test_conformance`."""
+"""The promises of single assignors for any group; common ones are in `test_conformance`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVEN = [*STICKY, "constrained-cooperative-sticky"]
 
 
 def owners(group: Group, answer: Assignment) -> dict[tuple[str, int], str]:
-    """Who has each partition, read from the mapping; fails if anybody has one twice."""
+    """Return the owner of each partition from the mapping; fail if a partition is listed twice."""
     found: dict[tuple[str, int], str] = {}
     for member, part in answer.items():
         for topic, numbers in part.items():
@@ -108,7 +108,7 @@ def test_no_chain_of_moves_would_improve_balance(name: str, group: Group) -> Non
 @trials(35)
 @given(group=groups(members=3, most=3))
 def test_assignments_are_optimal_in_balance_and_then_in_moves(name: str, group: Group) -> None:
-    """Against all assignments there are."""
+    """Compared with all possible assignments."""
     group = replace(group, partition_racks={})
     held = weigh_claims(group).owner
     ids = np.flatnonzero(group.subscribed).tolist()
@@ -126,7 +126,7 @@ def test_assignments_are_optimal_in_balance_and_then_in_moves(name: str, group: 
 
 
 def crossed(group: Group, owner: np.ndarray) -> int:
-    """Partitions whose owner is in another rack than their replicas."""
+    """Return the number of partitions whose owner is in another rack than their replicas."""
     racks = racks_of(group)
     ids = np.flatnonzero(owner >= 0)
     return int(racks.far(ids, owner[ids]).sum()) if racks else 0
@@ -135,7 +135,7 @@ def crossed(group: Group, owner: np.ndarray) -> int:
 @trials(35)
 @given(group=groups(members=3, most=3))
 def test_assignments_are_optimal_in_racks_and_then_in_moves(group: Group) -> None:
-    """Against all assignments there are; where subscriptions differ, all of them connected."""
+    """Compared with all possible assignments; different subscriptions are connected."""
     group = replace(group, members=(*group.members, Member("all", frozenset(group.topics))))
     topics = {t for t, count in group.topics.items() if count}
     assume(len({m.topics & topics for m in group.members if m.topics & topics}) > 1)
@@ -238,7 +238,7 @@ def test_streams_keeps_tasks_whole_and_standbys_on_other_members(group: Group) -
 @FEW
 @given(group=groups(same=True, members=6), data=st.data())
 def test_streams_fails_over_to_standbys(group: Group, data: st.DataObject) -> None:
-    """With two members or more left, each with room, a lost member's tasks go to their standbys."""
+    """If at least two members with room remain, a lost member's tasks move to their standbys."""
     group = replace(group, standby_replicas=1)
     assume(len(group.ids) > 1)
     first = ASSIGNORS["streams"].assign(group)
@@ -263,7 +263,7 @@ def test_streams_fails_over_to_standbys(group: Group, data: st.DataObject) -> No
 @trials(100)
 @given(data=st.data())
 def test_answers_that_pass_the_check_assign_every_partition(data: st.DataObject) -> None:
-    """Right answers with some cells of `owner` and `withheld` overwritten by anything."""
+    """Valid answers with random elements of `owner` and `withheld` overwritten."""
     group = data.draw(groups())
     right = ASSIGNORS["cooperative-sticky"].assign(group)
     withheld = np.full(group.catalog.total, -1) if right.withheld is None else right.withheld

@@ -1,4 +1,4 @@
-"""Our assignors, run through the suite that users run theirs through."""
+"""The built-in assignors in the conformance suite for users' assignors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assignor_bridge.testing import AssignorConformance
 
 
 class Ours(AssignorConformance):
-    #: Other groups in each run.
+    #: Each run draws other groups.
     trials = settings(AssignorConformance.trials, max_examples=20, derandomize=False)
 
 

@@ -1,4 +1,4 @@
-"""What placement promises, whatever was read by whom before."""
+"""The promises of placement, for any previous owners."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_nothing_moves_within_the_limit(seed, count, slots):
     owner = rng.integers(0, slots, count)
     work = rng.uniform(0.9, 1.1, count)
     load = np.bincount(owner, work, slots)
-    # The fair share of each is what it has, up to 3% more or less.
+    # The quota of each slot is within 3% of its load.
     speed = np.maximum(load, 1e-4) * rng.uniform(0.985, 1.015, slots)
     placed = place(work, owner, shares_of(work, speed), np.arange(slots), 0.05)
     assert placed.row.tolist() == list(range(count))
@@ -132,7 +132,7 @@ def test_longest_first_chooses_the_slot_that_ends_soonest(seed, count, slots):
 
 
 def few_or_any(few: list[float], least: float, most: int, size: int) -> st.SearchStrategy[Any]:
-    """Lists of few different numbers, so that there are ties, or of any."""
+    """Draw lists of few different numbers (with ties), or of any numbers."""
     return st.one_of(
         st.lists(numbers, min_size=1, max_size=size)
         for numbers in (st.sampled_from(few), st.floats(least, most))

@@ -1,4 +1,4 @@
-"""Placement in zones: balanced as ever, hardly more across zones than must be, and at rest."""
+"""Placement in zones is balanced, reads little across zones, and is stable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ racks = st.frozensets(st.sampled_from([*ZONES, "gone"]), max_size=3)
 
 
 def members(*slots_by_zone: tuple[int, ...]) -> tuple[Executor, ...]:
-    """Executors of each zone, by their slots."""
+    """Return executors of each zone with these slots."""
     listed = [(zone, n) for zone, of in zip(ZONES, slots_by_zone, strict=True) for n in of]
     return tuple(Executor(f"e{i:02}", f"h{i}", n, rack=zone) for i, (zone, n) in enumerate(listed))
 
@@ -40,13 +40,13 @@ def batch(
 
 
 def replicas(count: int, replication: int, seed: int) -> list[frozenset[str]]:
-    """As Kafka places them: leaders in turn from some broker, followers in other zones."""
+    """Return racks as Kafka places replicas: leaders in turn, followers in other zones."""
     rng = np.random.default_rng(seed)
     return [frozenset(rng.permutation(ZONES)[:replication].tolist()) for _ in range(count)]
 
 
 def crossing(made: Plan, snapshot: Snapshot) -> int:
-    """Offsets read in another zone than their replicas."""
+    """Return the offsets read in another zone than that of their replicas."""
     assert snapshot.racks
     rack = {e.id: e.rack for e in snapshot.executors}
     held = {r.tp: racks for r, racks in zip(snapshot.ranges, snapshot.racks, strict=True)}
@@ -59,9 +59,9 @@ def crossing(made: Plan, snapshot: Snapshot) -> int:
 
 
 def least_crossing(snapshot: Snapshot, max_imbalance: float = 0.05) -> float:
-    """The flow bound: all offsets without the most that zones can read of their own.
+    """Return the flow bound: all offsets, minus the most that zones can read of their own.
 
-    The most is the least cut: some zones are full, and what others hold is read there.
+    The most is a minimum cut: some zones are full, and the others read all that is near to them.
     """
     assert snapshot.racks
     total = sum(r.size for r in snapshot.ranges)
@@ -92,7 +92,7 @@ UNEVEN = members((2, 2), (2,), (1, 1, 1))
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "zipf-1.2", "lognormal"])
 @pytest.mark.parametrize("partitions", [60, 600])
 def test_cross_zone_reads_are_near_the_flow_bound(replication, executors, shape, partitions):
-    """Within 10% of the flow bound and 1% of all, in a first batch and as loads change."""
+    """Within 10% of the flow bound and 1% of all offsets, in a first batch and as loads change."""
     held, state = replicas(partitions, replication, partitions), None
     sizes = np.array(lags(shape, partitions, 200_000)) + 1
     rng = np.random.default_rng(5)
@@ -130,7 +130,7 @@ def test_zones_recover_when_an_executor_is_lost_and_returns(replication):
 @pytest.mark.parametrize("replication", [1, 2, 3])
 @pytest.mark.parametrize("executors", [EVEN, UNEVEN], ids=["even", "uneven"])
 def test_a_steady_stream_moves_nothing(replication, executors):
-    """The same loads again: after two batches nobody moves; nor with little noise, hardly."""
+    """With equal loads nothing moves after two batches; with little noise, hardly anything."""
     held, state, before = replicas(200, replication, 9), None, None
     sizes = np.array(lags("lognormal", 200, 400_000)) + 1
     rng = np.random.default_rng(8)
@@ -150,7 +150,7 @@ def test_a_steady_stream_moves_nothing(replication, executors):
 @trials(35)
 @given(snapshots(), st.data())
 def test_every_offset_is_read_exactly_once_with_racks(snapshot, data):
-    """Any racks, known or not, of any ranges and executors; then once more."""
+    """With any racks, known or not, of any ranges and executors, in two batches."""
     executors = tuple(
         replace(e, rack=data.draw(st.none() | st.sampled_from(ZONES))) for e in snapshot.executors
     )
@@ -171,7 +171,7 @@ def test_every_offset_is_read_exactly_once_with_racks(snapshot, data):
 
 
 def assert_far_readers_last(snapshot: Snapshot, made: Plan) -> int:
-    """No near zone reads on where a far one stops. Return how many ranges both have parts of."""
+    """Assert that far zones read tails; return how many ranges near and far zones share."""
     assert snapshot.racks is not None
     rack = {e.id: e.rack for e in snapshot.executors}
     held = {r.tp: racks for r, racks in zip(snapshot.ranges, snapshot.racks, strict=True)}
@@ -189,7 +189,7 @@ def assert_far_readers_last(snapshot: Snapshot, made: Plan) -> int:
 
 
 def shared_by_far_zones(snapshot: Snapshot, made: Plan) -> list[tuple[str, int]]:
-    """Ranges of which two zones without a replica read parts: the first fetches both."""
+    """Return ranges of which two far zones read parts, so that the first fetches both."""
     assert snapshot.racks is not None
     rack = {e.id: e.rack for e in snapshot.executors}
     held = {r.tp: racks for r, racks in zip(snapshot.ranges, snapshot.racks, strict=True)}
@@ -205,7 +205,7 @@ def shared_by_far_zones(snapshot: Snapshot, made: Plan) -> list[tuple[str, int]]
 @trials(35)
 @given(snapshots(), st.data())
 def test_far_zones_read_the_tails(snapshot, data):
-    """Also where a far zone read the whole range before. Minimal tasks are topped up with ends."""
+    """Also if a far zone read the whole range before. Small tasks are topped up with ends."""
     options = {k: v for k, v in snapshot.options.items() if k != "assignor.minRecordsPerTask"}
     executors = tuple(
         replace(e, rack=data.draw(st.none() | st.sampled_from(ZONES))) for e in snapshot.executors
@@ -223,7 +223,7 @@ def test_far_zones_read_the_tails(snapshot, data):
 @trials(25)
 @given(snapshots(), st.data())
 def test_racks_do_not_cost_balance(snapshot, data):
-    # Minimal tasks take whole ranges together, and a range's zones may leave no other place.
+    # A minimum joins whole ranges, and a range's zones may leave no other choice.
     options = {k: v for k, v in snapshot.options.items() if k != "assignor.minRecordsPerTask"}
     snapshot = replace(snapshot, allocation=None, options=options)
     executors = tuple(
@@ -239,7 +239,7 @@ def test_racks_do_not_cost_balance(snapshot, data):
 
 
 def test_zones_are_ignored_if_they_alone_exceed_the_imbalance() -> None:
-    """With learned costs, where each piece costs something by itself: once 5.6%, without 2.4%."""
+    """With learned fixed costs of pieces: once 5.6% over with zones, 2.4% without."""
     scenario = Scenario(
         partitions=64, executors=9, slots=(2,), batches=9, records=2_000, cost_skew=5.0,
         slow={1: 2.0}, churn_every=8, zones=3, replication=2, seed=205,
@@ -252,7 +252,7 @@ def test_zones_are_ignored_if_they_alone_exceed_the_imbalance() -> None:
 @trials(50)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(1, 12))
 def test_a_first_assignment_to_zones_is_optimal(seed, zones, count):
-    """Against all cuts: no flow crosses less."""
+    """Compared with all cuts, no flow crosses less."""
     rng = np.random.default_rng(seed)
     near = rng.random((count, zones)) < 0.5
     work = rng.exponential(1.0, count)
@@ -272,7 +272,7 @@ def test_a_first_assignment_to_zones_is_optimal(seed, zones, count):
 
 
 def test_plans_with_too_many_racks_equal_plans_without_racks() -> None:
-    """Of a range that near and far slots shared, the near one once kept the place even so."""
+    """Once, the near slot of a shared range kept it even so."""
     many = members((2, 2), (1, 1, 1, 1), (1, 1, 1))
     assert len(many) > zones_module.MAX_ZONES
     executors = [replace(e, rack=str(i)) for i, e in enumerate(many)]

@@ -1,4 +1,4 @@
-"""Who gets how much of a limited batch: small cases, worked out by hand."""
+"""How partitions share a limited batch: small cases, computed by hand."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_availablenow_uses_batches_of_equal_size():
 
 
 def test_availablenow_uses_batches_of_equal_duration_after_growth():
-    """Half a second for the sink, and twice as long to read as was thought."""
+    """The sink takes half a second, and reading twice as long as predicted."""
     left, memory, took = 5_000_000, Memory(), []
     limits = Limits(seconds=2.0, fixed_end=True, fairness="even")
     while left:
@@ -133,7 +133,7 @@ def test_the_first_batch_is_small_and_growth_is_limited():
 
 
 def test_seconds_include_the_fixed_cost_of_ranges():
-    """A second for records in two slots: 2 s, of which three ranges cost 0.1 s each."""
+    """One second of reading in two slots is 2 s, of which three ranges cost 0.1 s each."""
     memory = Memory(times=(BatchTime(10**6, 1.0, 2.0), BatchTime(10**6, 2.0, 3.0)) * 8)
     lag = lag_of({"t": [10**5] * 3}, work=1e-4, fixed=0.1, slots=2.0)
     counts, held_by = taken(lag, Limits(seconds=2.0, fairness="even"), memory)
@@ -149,7 +149,7 @@ def test_floors_apply_beyond_the_target_time():
 
 
 def test_a_backlog_after_quiet_batches_is_not_read_record_by_record():
-    """A sink beyond the target, and batches of one record before: it stayed at one for ever."""
+    """With a sink beyond the target, batches once stayed at one record."""
     memory, limits = Memory(), Limits(None, seconds=2.0, fairness="even")
     for _ in range(60):
         memory = remember_batch_time(memory, BatchTime(1, 0.003, 4.0))

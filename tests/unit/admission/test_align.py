@@ -1,4 +1,4 @@
-"""How far event time lets partitions go: small cases, worked out by hand."""
+"""Ends of partitions by event time: small cases, computed by hand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from assignor_bridge.admission.align import Aligned, Alignment, admit_aligned, a
 from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import lag_of
 
-#: A span of 100, a clock at 1,000 and what is 50 ahead of it; partitions begin at offset 10.
+#: The clock is at 1,000, and partitions begin at offset 10.
 ALIGNMENT = Alignment(span_ms=100, ahead_ms=50)
 NOW = 1000
 
 
 def asked(*stamp):
-    """What is asked of Kafka, or how far each of the partitions of 20 records may go."""
+    """Return the requested time, or the end of each partition of 20 records."""
     times = RecordTimes(NOW, np.array(stamp))
     answer = align(lag_of({"t": [20] * len(stamp)}), times, ALIGNMENT, {})
     return answer if isinstance(answer, int) else answer.end.tolist()
@@ -64,14 +64,14 @@ def test_ends_of_partitions(stamp, at, end):
 
 
 def test_a_partition_that_is_later_than_assumed_is_not_the_slowest():
-    """As after a pause: the newest record that was read was of 300, the next one is of 700."""
+    """After a pause: the newest record read is from 300, the next one from 700."""
     assert answered([700, 650], [10, 10]) == 750
     assert answered([700, 650], [15, 18], horizon=750).end.tolist() == [15, 18]
     assert answered([960, 970], [10, 10]).end.tolist() == [30, 30]
 
 
 def test_there_are_at_most_two_requests():
-    """Then the slowest goes on by a record, as if all had just been deleted up to later ones."""
+    """Then the slowest partition advances by one record, as if earlier ones had been deleted."""
     assert answered([700, 650], [10, 10], look_ups=2).end.tolist() == [10, 11]
 
 

@@ -1,4 +1,4 @@
-"""What retention deletes soon goes first: cases worked out by hand, and a broker that deletes."""
+"""Records that retention deletes soon come first: small cases, and a broker that deletes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_margin():
     ("retention", "due_in", "others"), [(1200, 600, 5), (3600, 1200, 5), (7200, 2000, 19)]
 )
 def test_urgency_begins_early_enough_for_a_long_backlog(retention, due_in, others):
-    """Two fifths of each batch are enough; a margin of minutes began after it was too late."""
+    """Two fifths of each batch suffice; a margin of minutes once began too late."""
     urgent = 40 * due_in
     beside = (0.0, [(retention, (40 * retention - urgent) // others)])
     broker = Broker([(0.0, [(due_in, urgent)]), *[beside] * others], retention=retention)
@@ -83,7 +83,7 @@ OLD_BESIDE_YOUNG = [(1.0, [(3, 70)])] * 3 + [(1.0, [(99, 1200)])] * 6
 
 @pytest.mark.parametrize("fairness", ["proportional", "even", "deadline"])
 def test_only_deadline_reads_all_records_in_time(fairness):
-    """A little is deleted in 3 s, much more in 99 s, and a batch of 100 records takes a second."""
+    """Few records are deleted in 3 s, many in 99 s, and a batch of 100 records takes a second."""
     broker = Broker(OLD_BESIDE_YOUNG, retention=100)
     gone = lost(broker, Limits(100, fairness=fairness), batches=300)
     assert (gone == 0) == (fairness == "deadline")

@@ -1,4 +1,4 @@
-"""Learned batch times: sinks with a fixed cost, with a cost by record, and noise."""
+"""Learned batch durations: sinks with a fixed cost, with a cost per record, and noise."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ READ = 1e-5
 def played(
     fixed: float, each: float, target: float, batches: int, noise: float = 0.0, first: float = 1.0
 ) -> tuple[list[float], list[float]]:
-    """Seconds and records of each batch, if each takes what fits and a record costs `each`.
+    """Return seconds and records of each batch, if each reads what fits and a record costs `each`.
 
-    The first takes `first` times as long: what runs for the first time is not compiled yet.
+    The first batch takes `first` times as long, because its code is not compiled yet.
     """
     rng = np.random.default_rng(3)
     times: tuple[BatchTime, ...] = ()
@@ -42,7 +42,7 @@ def test_batches_approach_the_target_time(fixed, each, noise, first):
 @pytest.mark.parametrize("noise", [0.0, 0.3, 0.6])
 @pytest.mark.parametrize("fixed", [1.9, 4.0, 20.0])
 def test_a_fixed_cost_beyond_the_target_does_not_starve_the_query(fixed, noise):
-    """Once batches of such a sink became smaller and smaller, down to one record, for nothing."""
+    """Batches of such a sink once shrank to one record without becoming faster."""
     took, records = played(fixed, 2e-5, 2.0, 60, noise, first=5.0)
     assert float(np.median(records[10:])) > FIRST_RECORDS
     assert float(np.median(took)) < 1.2 * fixed + 2.0

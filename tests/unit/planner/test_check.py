@@ -1,4 +1,4 @@
-"""The last gate: each way in which a plan can be wrong is noticed and named."""
+"""The check of plans detects and names each kind of error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Dynamic allocation: plans ask for executors and let them go, and do not swing between the two.
+"""Dynamic allocation: plans request executors and free them, and do not oscillate between the two.
 
-The cluster here does what Spark's allocation manager does: tasks that wait for a second bring one
-executor, then two, then four, never more than there are tasks for; one without tasks for a while
-goes. Time passes as the plans say: a batch takes a fixed overhead and as long as its busiest slot.
+The simulated cluster acts like Spark's allocation manager: tasks that wait for a second bring one
+executor, then two, then four, but not more than there are tasks for; an idle executor is removed.
+A batch takes a fixed overhead plus the time of its busiest slot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNLIMITED = 2**31 - 1
 
 @dataclass
 class Cluster:
-    """Executors that come and go, and a stream that plans for them."""
+    """Executors under dynamic allocation, and a stream that plans for them."""
 
     least: int = 0
     most: int = 4
@@ -32,7 +32,7 @@ class Cluster:
     partitions: int = 24
     overhead_s: float = 0.3
     idle_s: float = 60.0
-    #: None: as many executors come as are asked for.
+    #: None: all requested executors arrive.
     room: int | None = None
     strategy: str = "lag-aware-sticky"
     idle: dict[str, float] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Cluster:
     observed: tuple[Observation, ...] = ()
     since_s: float | None = None
     begin: int = 0
-    #: What waits over what is in the batch, where admission holds records back.
+    #: Waiting records over those of the batch, if admission holds records back.
     backlog: float = 1.0
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ def test_executors_are_freed_when_the_load_drops():
     assert numbers[-1] == 1
     made = cluster.batch(24)
     assert made.metrics["movedPartitions"] == 0
-    # One calm batch is none: gathering costs warm consumers.
+    # A single calm batch frees nothing, because gathering makes consumers cold.
     assert set(numbers[: CALM_BATCHES - 1]) == {4}
 
 
@@ -204,7 +204,7 @@ def test_all_executors_are_used_again_when_the_load_returns():
 
 
 def test_records_that_admission_holds_back_keep_executors():
-    """Batches that were kept small looked calm: executors left while a backlog waited."""
+    """Small batches once looked calm, and executors left while a backlog waited."""
     cluster = Cluster(least=1, most=4)
     cluster.number_of_executors(4, 9_000)
     cluster.backlog = 400.0
@@ -243,7 +243,7 @@ def test_alternating_large_and_tiny_batches_move_nothing():
     start=st.integers(1, 8),
 )
 def test_a_steady_stream_settles(rate, overhead_s, trigger_s, slots, start):
-    """Records come at a rate, so a batch is as large as the one before took long."""
+    """Records arrive at a constant rate, so a long batch makes the next one large."""
     cluster = Cluster(least=0, most=8, slots=slots, overhead_s=overhead_s, idle_s=10.0)
     cluster.add(start)
     numbers, moved, since = [], 0, 1.0

@@ -1,7 +1,7 @@
-"""A promise of the README (from the lead, issue 3): the skewed topic is read 110,500 / 110,500.
+"""A promise of the README (issue 3): the skewed topic is divided into 110,500 and 110,500 records.
 
-With nothing to be sticky to (no owners yet), slots get exactly equal shares: the allowance of
-`assignor.maxImbalance` is there to save moves and cuts of partitions that have owners.
+Without owners, slots get exactly equal shares; the allowance of `assignor.maxImbalance` only saves
+moves and cuts of partitions with owners.
 """
 
 from __future__ import annotations

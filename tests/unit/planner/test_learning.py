@@ -1,4 +1,4 @@
-"""The planner over many batches, in the simulator: the figures that issue 6 asks for."""
+"""The planner over many batches in the simulator: the figures required by issue 6."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from streaming.simulator.play import Player, play
 from streaming.simulator.scenario import Scenario
 
-#: Only the work counts: no cost of tasks or cold consumers, so `over` compares with the true bound.
+#: Without costs of tasks and cold consumers, so that `over` compares with the true bound.
 PURE = {"task_seconds": 0.0, "cold_seconds": 0.0, "service_noise": 0.0}
 
 
@@ -17,7 +17,7 @@ def played(**given):
 
 @pytest.mark.parametrize("lags", ["uniform", "zipf", "lognormal"])
 def test_steady_rates_with_noise(lags):
-    """200 batches: under 1% of partitions move after the third, imbalance within the allowance."""
+    """In 200 batches less than 1% of partitions move after the third; the imbalance is allowed."""
     late = played(partitions=100, executors=10, batches=200, lags=lags, noise=0.1)[3:]
     assert max(p.broken / p.partitions for p in late) < 0.01
     assert max(p.over for p in late) <= 0.05

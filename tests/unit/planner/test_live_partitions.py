@@ -1,4 +1,4 @@
-"""The driver says which partitions there are: those that are gone have no place in a plan."""
+"""Partitions that no longer exist, by the driver's counts, are not planned."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def readers(made: Plan) -> int:
 
 @pytest.mark.parametrize("assignor", WHOLE)
 def test_a_deleted_topic_is_not_assigned(assignor: str) -> None:
-    """It kept one for 10,000 batches: one executor of four read all that was left."""
+    """It was once kept for 10,000 batches, so that one executor of four read all other data."""
     both, left = {"a": [10] * 4, "b": [10] * 12}, {"a": [10] * 4}
     state = planned(assignor, both, {"a": 4, "b": 12}).state
     assert readers(planned(assignor, left, {"a": 4}, state)) == 4
@@ -62,7 +62,7 @@ def test_quiet_partitions_are_remembered() -> None:
 
 @pytest.mark.parametrize("assignor", [*WHOLE, "range", "sticky", "streams"])
 def test_partitions_without_data_do_not_use_up_a_share(assignor: str) -> None:
-    """Of 100 partitions 20 have data; an executor that joins reads some of these."""
+    """20 of 100 partitions have data; an executor that joins reads some of these."""
     sizes, live = {"a": [10] * 20}, {"a": 100}
     first = planned(assignor, sizes, live)
     assert readers(first) == 4

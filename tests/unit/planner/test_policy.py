@@ -1,4 +1,4 @@
-"""The planner's policy as tables: who reads what, and what moves when things change."""
+"""Tables of the planner's policy: which executor reads what, and what moves after changes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_makespan_is_within_five_percent_of_the_bound(slots, shape, partitions):
     first = plan(batch(sizes, executors(*slots)))
     bound = sum(sizes) / sum(slots)
     assert max(loads(first).values()) <= 1.05 * bound
-    # The next batch has other lags: what was learned about places must not cost balance.
+    # The next batch has other lags; remembered owners must not cost balance.
     other = lags(shape, partitions, total, seed=2)
     second = plan(batch(other, executors(*slots), first.state))
     assert max(loads(second).values()) <= 1.05 * sum(other) / sum(slots)
@@ -159,7 +159,7 @@ def test_partitions_stay_where_reports_say_they_were_read():
 
 
 def test_local_mode_has_no_hit_rate():
-    """The driver's reports were compared with no executor: 0% hits, and advice to wait longer."""
+    """Reports of the driver were once compared with no executor, which gave 0% hits."""
     made = plan(batch([100, 100], ()))
     seen = tuple(Observation("t", p, "driver", 100, 100, 0.1) for p in range(2))
     again = plan(batch([100, 100], (), made.state, start=100, observed=seen))
@@ -295,7 +295,7 @@ def test_a_fallback_to_the_next_assignor_has_a_reason():
 
 
 def test_the_planners_own_strategies_do_not_assign_a_group():
-    """The whole assignment of the group was made, and thrown away."""
+    """The group was once assigned, and the answer discarded."""
 
     def assign(_group):
         raise AssertionError

@@ -1,4 +1,4 @@
-"""Reads of a few milliseconds tell little: their noise must not move or cut anything."""
+"""The noise of reads of a few milliseconds must not move or cut anything."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def plan(
 
 
 def reports(answer: Any, seconds: Callable[[Any], float]) -> list[dict[str, Any]]:
-    """Report that each range of a plan was read, in so many seconds."""
+    """Return reports of all ranges of a plan with the given seconds."""
     return [
         {
             "topic": "t",
@@ -78,7 +78,7 @@ def test_noise_of_short_reads_moves_nothing(seed: int) -> None:
 
 
 def test_costs_of_short_reads_are_learned() -> None:
-    """Partition 0 costs fifty times as much as the others, two milliseconds a batch at first."""
+    """Partition 0 costs fifty times as much as the others, at first 2 ms per batch."""
     state, observed = None, []
     for batch in range(40):
         first = batch * RECORDS
@@ -110,7 +110,7 @@ def test_costs_of_short_reads_are_learned() -> None:
 def test_batches_of_milliseconds_are_not_divided(
     sizes: list[int], options: dict[str, str], read: dict[str, list[int]]
 ) -> None:
-    """A record takes a millisecond; dividing 50 of them saves less than a further task costs."""
+    """A record takes 1 ms; dividing 50 records saves less than another task costs."""
     state, observed = None, []
     for first in (0, 1_000, 2_000, 3_000):
         counts = sizes if first == 3_000 else [1_000] * len(sizes)

@@ -1,4 +1,4 @@
-"""The part of the slots that a query plans for, where several share the executors."""
+"""The slots that a query plans for if several queries share the executors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_each_executor_gives_slots_in_proportion(wanted: str, slots: list[int]) 
 
 
 def test_any_stream_number_is_accepted() -> None:
-    """It was an OverflowError of NumPy's, with a traceback in `assignor plan`."""
+    """It once raised NumPy's OverflowError, with a traceback in `assignor plan`."""
     stream = 2**62 + 1
     assert given_by(cluster(3, 4), "5", stream) == given_by(cluster(3, 4), "5", stream % 3)
 
@@ -59,14 +59,14 @@ def test_invalid_shares_are_refused(wanted: str) -> None:
 
 @pytest.mark.parametrize("wanted", ["1", "2", "4", "0.5", "0.25"])
 def test_queries_started_in_sequence_use_different_executors(wanted: str) -> None:
-    """Two halves of four executors with a slot each once could be the same two."""
+    """Two halves of four executors with one slot each were once the same two."""
     there = cluster(8, 1)
     first, second = (given_by(there, wanted, stream=number) for number in (1, 2))
     assert not first.keys() & second.keys()
 
 
 def test_slots_are_taken_from_executors_that_own_partitions() -> None:
-    """Whatever number the stream has after a restart of it, or of the driver."""
+    """Even if the stream has another number after a restart."""
     there = cluster(6, 1)
     before = plan(Snapshot(there, RANGES, {"assignor.slots": "0.5"}, stream=1))
     hosts = {task.executor for task in before.tasks}
@@ -113,7 +113,7 @@ def test_in_local_mode_the_share_is_of_the_drivers_cores() -> None:
 
 
 def test_executors_of_other_queries_count_as_present() -> None:
-    """All are there that there may be, and half of them are another query's."""
+    """The maximum of executors is present, and half of them are used by another query."""
     options = {"assignor.slots": "0.5"}
     snapshot = Snapshot(cluster(4, 1), RANGES, options, allocation=Allocation(0, 4, 1, 1.0))
     assert len(plan(snapshot).tasks) == 2
@@ -121,7 +121,7 @@ def test_executors_of_other_queries_count_as_present() -> None:
 
 
 def test_a_number_of_slots_that_is_available_requests_no_executors() -> None:
-    """They would have stayed idle, up to the most that there may be."""
+    """Further executors would stay idle."""
     asked = Snapshot(cluster(4, 1), RANGES, {"assignor.slots": "2"})
     assert len(plan(replace(asked, allocation=Allocation(0, 100, 1, 1.0))).tasks) == 2
 

@@ -1,4 +1,4 @@
-"""What a plan says about zones, when a move pays, and what is refused."""
+"""Metrics and reasons about zones, when a move pays, and invalid racks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.strategies_snapshots import head_and_tail, lags
 def snapshot(
     executors: dict[str, str | None], ranges: dict[int, tuple[int, str]], **options: object
 ) -> Snapshot:
-    """Executors and their racks; partitions, their sizes and racks of a letter each."""
+    """Return a snapshot of executors with racks, and partitions with sizes and racks (letters)."""
     return Snapshot(
         tuple(Executor(e, f"h-{e}", 1, rack=rack) for e, rack in executors.items()),
         tuple(OffsetRange("t", p, 0, size) for p, (size, _) in ranges.items()),
@@ -83,7 +83,7 @@ def test_cross_zone_share_and_reasons(executors, ranges, share, said):
     ],
 )
 def test_a_move_to_a_near_zone_must_pay(bytes_a_record, price, moves):
-    """Racks are known from the second batch on; until then each executor reads the other's."""
+    """Racks are known from the second batch on; before, each executor reads the far partition."""
     executors = {"1": None, "2": None}
     first = plan(snapshot(executors, {0: (100, ""), 1: (100, "")}))
     at = {p: head for (_, p), (head, _) in head_and_tail(first).items()}
@@ -98,7 +98,7 @@ def test_a_move_to_a_near_zone_must_pay(bytes_a_record, price, moves):
 
 @pytest.mark.parametrize("split", [True, False])
 def test_a_reassignment_moves_only_the_reassigned_partitions(split):
-    """A partition's replicas go to another zone: it follows, and one comes back for it."""
+    """A partition follows its replicas to another zone, and another one moves back in exchange."""
     sizes = {p: (1000, "ab"[p % 2]) for p in range(12)}
     first = plan(snapshot({"1": "a", "2": "b"}, sizes, split=split))
     assert first.metrics["crossZoneOffsets"] == 0
@@ -111,7 +111,7 @@ def test_a_reassignment_moves_only_the_reassigned_partitions(split):
 
 
 def test_a_far_zone_reads_the_tail_and_the_near_zone_keeps_the_range():
-    """Also in the batches after, and where the far executor had the range before."""
+    """Also in later batches, and if the far executor owned the range before."""
     ranges = {0: (600, "a"), 1: (300, "a"), 2: (100, "ab")}
     before = plan(snapshot({"2": None}, ranges))
     state, seen = before.state, []
@@ -197,7 +197,7 @@ def test_a_price_is_a_number_from_0():
     ],
 )
 def test_without_racks_plans_have_not_changed(name, digest):
-    """Digests of tasks that main made before; executors' racks alone change nothing."""
+    """Digests of earlier versions' tasks; racks of executors alone change nothing."""
     seen = hashlib.sha256()
     for seed, shape in enumerate(["zipf-0.8", "zipf-1.2", "lognormal", "uniform"]):
         state = None
