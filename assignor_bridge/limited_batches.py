@@ -48,8 +48,8 @@ def limit_batch(
         retention_s = (topic_ms / 1000)[batch.topic]
         seconds_left = compute_seconds_left(times.stamp_ms, retention_s, times.now_ms)
     lag = Lag(
-        batch.topics, batch.topic, batch.partition, batch.start, batch.end,
-        costs.work, costs.fixed, costs.bytes, costs.slots, seconds_left, retention_s,
+        batch.topics, batch.topic, batch.partition, batch.start, batch.end, costs.seconds_per_offset,
+        costs.seconds_per_range, costs.bytes_per_offset, costs.slots, seconds_left, retention_s,
     )  # fmt: skip
     aligned, spread_s = None, 0.0
     if times is not None and options.align_event_time is not None:

@@ -93,17 +93,17 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
     if limits.records is not None:
         budgets.append(Budget("records", ones, float(min(limits.records, _MAX_RECORDS))))
     if limits.bytes is not None:
-        if np.isnan(lag.bytes).any():  # none were reported yet
+        if np.isnan(lag.bytes_per_offset).any():  # none were reported yet
             budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
         else:
-            budgets.append(Budget("bytes", lag.bytes, float(limits.bytes)))
+            budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
     if limits.seconds is not None:
         amount = fit_reading_s(times, limits.seconds)
-        amount = max(amount - float(lag.fixed.sum()) / lag.slots, amount / 2)
+        amount = max(amount - float(lag.seconds_per_range.sum()) / lag.slots, amount / 2)
         # Costs learned in quiet batches must not limit a backlog's first batch to a few records.
-        start = FIRST_RECORDS * float(lag.work.mean())
+        start = FIRST_RECORDS * float(lag.seconds_per_offset.mean())
         amount = max(amount, min(MIN_SHARE * limits.seconds, start))
-        budgets.append(Budget("seconds", lag.work / lag.slots, amount))
+        budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, amount))
         budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
     return budgets
 

@@ -31,10 +31,10 @@ class Lag:
     start: Ints
     latest: Ints
     #: Seconds of a slot per offset, and per range in addition to its offsets.
-    work: Floats
-    fixed: Floats
+    seconds_per_offset: Floats
+    seconds_per_range: Floats
     #: Learned bytes per offset; NaN if no partition has reported any.
-    bytes: Floats
+    bytes_per_offset: Floats
     #: Number of slots, weighted by the speed of their executors.
     slots: float
     #: Least seconds until retention deletes the first unread record, and the retention time;

@@ -230,7 +230,7 @@ def build_batch(  # noqa: PLR0917
                 f"ranges of {topics[topic[i]]}-{partition[i]} have different racks: "
                 "give all ranges of a partition the same racks"
             )
-        replicas = replicas.take(first) if replicas.known else None
+        replicas = replicas.take(first) if replicas.is_known else None
     return MicroBatch(
         topics, topic[first], partition[first], start[first], end[last],
         _check_executors(executors, parallelism), options, observed, allocation,
@@ -238,16 +238,16 @@ def build_batch(  # noqa: PLR0917
     )  # fmt: skip
 
 
-def _check_executors(given: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
-    executors = [e for e in given if e.takes_tasks]
-    if not executors:
+def _check_executors(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+    usable = [e for e in executors if e.takes_tasks]
+    if not usable:
         if not 1 <= parallelism <= MAX_SLOTS:
             raise OptionError(f"parallelism is {parallelism}: expected 1 to {MAX_SLOTS:,} slots")
         return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
-    members = tuple(sorted(executors, key=lambda e: e.id))
-    for one, other in itertools.pairwise(members):
-        if one.id == other.id:
-            raise OptionError(f"executor {one.id!r} is listed twice: ids must differ")
+    members = tuple(sorted(usable, key=lambda e: e.id))
+    for member, following in itertools.pairwise(members):
+        if member.id == following.id:
+            raise OptionError(f"executor {member.id!r} is listed twice: ids must differ")
     for member in members:
         if member.slots < 1:
             raise OptionError(
@@ -266,7 +266,7 @@ def _check_executors(given: Sequence[Executor], parallelism: int) -> tuple[Execu
 
 
 def argsort_rows(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
-    """Return the order of rows by `keys`, the last one first, then by `ties`, as `np.lexsort` does.
+    """Return the order of rows by `keys`, the last key first, then by `ties`, as `np.lexsort` does.
 
     It packs the keys into one integer if they fit, and compares ties only where keys are equal.
     This is several times as fast, most of all if the rows are sorted already.

@@ -38,8 +38,8 @@ def update_running_mean(
 ) -> Floats:
     """Move running means towards samples, each worth `weight` good reports.
 
-    An outlier does not move the mean, unless the sample before it was one on the same side: then
-    the mean starts again from both. The rows of `columns`, and of the result, are the mean, the
+    An outlier does not move the mean, unless the previous sample was one on the same side: then the
+    mean starts again from both. The rows of `columns`, and of the result, are the mean, the
     previous sample, and the evidence (the good reports that the mean rests on, up to `max_weight`).
 
     >>> columns, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])

@@ -123,8 +123,8 @@ def explain(  # noqa: PLR0917
         metrics["crossZoneOffsets"] = cross_zone.offsets
         metrics["predictedCrossZoneShare"] = round(cross_zone.share, 4)
         reasons += cross_zone.reasons
-        if advice := cross_zone.reasons[1:]:
-            metrics["zoneAdvice"] = "; ".join(advice)
+        if zone_advice := cross_zone.reasons[1:]:
+            metrics["zoneAdvice"] = "; ".join(zone_advice)
     if prediction_error is not None:
         metrics["predictionError"] = round(prediction_error, 4)
     if table.hit_rate is not None:

@@ -25,10 +25,10 @@ class Forecast:
     """Predicted cost of each range (one element per range)."""
 
     #: Seconds of a slot per offset, and per range in addition to its offsets.
-    work: Floats
-    fixed: Floats
+    seconds_per_offset: Floats
+    seconds_per_range: Floats
     #: Bytes per offset; NaN if none were reported.
-    bytes: Floats
+    bytes_per_offset: Floats
     #: Number of slots, weighted by the speed of their executors.
     slots: float
 

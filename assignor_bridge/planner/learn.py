@@ -36,7 +36,7 @@ _HALF_TRUST_RECORDS, _MAX_GAIN = 5.0, 0.6
 _MAX_LOG_SECONDS = 45.0
 #: Candidates for the fixed cost of a range, in records; error ratio below which one replaces it.
 _FIXED_COSTS, _REPLACES = np.append(0.0, 2.0 ** np.arange(21)), 0.9
-#: Of fixed costs whose error is within this factor of the least, the smallest is used.
+#: The smallest fixed cost whose error is within this factor of the least error is used.
 _EQUALLY_GOOD = 1.05
 #: Error ratio to the baseline below which a model comes into use, and above which it goes out.
 _START_USING, _KEEP_USING = 0.8, 0.95

@@ -42,7 +42,7 @@ class Replicas:
         return Replicas(self.racks, self.code[order])
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether any range has a known rack."""
         return any(self.racks)
 

@@ -75,7 +75,7 @@ def test_a_first_batch_of_few_records_does_not_make_records_free(seed):
         parse_options({"assignor": "lag-aware-sticky"}), loop.observed, 1,
     )  # fmt: skip
     expected = forecast(backlog, loop.state)
-    assert 0.5e-4 <= float(expected.work.mean()) <= 2.5e-4
+    assert 0.5e-4 <= float(expected.seconds_per_offset.mean()) <= 2.5e-4
 
 
 @SEEDS
