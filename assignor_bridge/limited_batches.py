@@ -39,7 +39,7 @@ def limit_batch(
     After a look-up the same request is sent again with Kafka's answer, so the memory stays as is.
     """
     batch = batch_of(request, options)
-    costs = forecast(batch, state)
+    cost = forecast(batch, state)
     times = unpack_times(request) if options.needs_times else None
     seconds_left = retention_s = np.full(batch.ranges, np.inf)
     if times is not None and options.fairness == "deadline":
@@ -48,8 +48,8 @@ def limit_batch(
         retention_s = (topic_ms / 1000)[batch.topic]
         seconds_left = compute_seconds_left(times.stamp_ms, retention_s, times.now_ms)
     lag = Lag(
-        batch.topics, batch.topic, batch.partition, batch.start, batch.end, costs.seconds_per_offset,
-        costs.seconds_per_range, costs.bytes_per_offset, costs.slots, seconds_left, retention_s,
+        batch.topics, batch.topic, batch.partition, batch.start, batch.end, cost.seconds_per_offset,
+        cost.seconds_per_range, cost.bytes_per_offset, cost.slots, seconds_left, retention_s,
     )  # fmt: skip
     aligned, spread_s = None, 0.0
     if times is not None and options.align_event_time is not None:
@@ -62,7 +62,7 @@ def limit_batch(
         aligned, spread_s = aligned_or_time, find_spread_s(times, alignment)
     if request.last is not None:
         reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS
-        batch_time = BatchTime(request.last.records, reading / costs.slots, request.last.seconds)
+        batch_time = BatchTime(request.last.records, reading / cost.slots, request.last.seconds)
         memory = remember_batch_time(memory, batch_time)
     limits = Limits(
         request.most_records,
