@@ -114,7 +114,7 @@ class MicroBatch:
     #: Number of the stream in its driver, in the order of their starts.
     stream: int = 0
     #: Number of executors that give no slot to this stream (`assignor.slots`).
-    left_out: int = 0
+    unused_executors: int = 0
     #: Number of partitions of each topic that the query reads, also of those without data; None if
     #: unknown. Partitions in the state beyond these no longer exist.
     partitions: Mapping[str, int] | None = None

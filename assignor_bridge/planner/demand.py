@@ -83,7 +83,7 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
 
 def _count_present_executors(batch: MicroBatch) -> int:
     """Return the number of executors, including those that give no slot to this stream."""
-    return 0 if batch.anonymous else len(batch.executors) + batch.left_out
+    return 0 if batch.anonymous else len(batch.executors) + batch.unused_executors
 
 
 def _count_tasks_to_request(

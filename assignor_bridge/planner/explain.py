@@ -71,7 +71,7 @@ def explain(  # noqa: PLR0917
     """Return metrics (camelCase, without prefix) and reasons, of which the first is a summary."""
     pieces, bound = tasks.pieces, placement.bound
     slowness = weights.slowness[batch.slot_executor]
-    load = np.bincount(pieces.slot, pieces.work(batch, weights), batch.slots)
+    load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots)
     busiest = float((load * slowness).max(initial=0.0))
     imbalance = max(0.0, busiest / bound - 1) if bound > 0 else 0.0
     piece_counts = np.bincount(pieces.row, minlength=batch.ranges)

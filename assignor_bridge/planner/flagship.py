@@ -56,7 +56,7 @@ class Placement:
     refusals: tuple[str, ...] = ()
     #: Executor ids with standby copies of a slot's partitions, most preferred first.
     standbys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    #: Passes the assignment and its generation to a user's assignor that has `on_assignment`.
+    #: Reports the assignment, with its generation, to a user's assignor that has `on_assignment`.
     on_assignment: Callable[[int], None] | None = None
 
 
@@ -163,7 +163,7 @@ def _search_cuts(  # noqa: PLR0917
         else:
             shares = place_in_zones(work, owner, target, executor, max_imbalance, min_piece, zones)
         pieces = cut_ranges(batch, shares, weights.fixed)
-        load = np.bincount(pieces.slot, pieces.work(batch, weights), len(quota))
+        load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(quota))
         busiest = float((load / quota).max())
         candidates.append((busiest, pieces))
         extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
@@ -176,7 +176,7 @@ def _search_cuts(  # noqa: PLR0917
 def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     """Return whether all work, with the backlog behind it, is too short for a plan to save time.
 
-    Never with racks, where a plan saves bytes, nor with `minPartitions`, which requires tasks.
+    It is not with racks, where a plan saves bytes, nor with `minPartitions`, which requires tasks.
     """
     needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
     if weights.basis != "seconds" or needs_plan:

@@ -81,7 +81,7 @@ def pack(
     key = pieces.slot * numbers + number
     in_use = np.bincount(key) > 0
     keys, task_of_piece = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[key]
-    work = np.bincount(task_of_piece, pieces.work(batch, weights), len(keys))
+    work = np.bincount(task_of_piece, pieces.predict_work(batch, weights), len(keys))
     by_work = np.argsort(-work, kind="stable")
     rank = np.empty(len(keys), np.int64)
     rank[by_work] = np.arange(len(keys))

@@ -39,7 +39,7 @@ class Pieces:
         """Return the pieces at these indices, in this order."""
         return Pieces(self.row[order], self.start[order], self.end[order], self.slot[order])
 
-    def work(self, batch: MicroBatch, weights: Weights) -> Floats:
+    def predict_work(self, batch: MicroBatch, weights: Weights) -> Floats:
         """Return the predicted work of each piece: a share of its range's, plus all fixed work."""
         share_of_range = (self.end - self.start) / batch.size[self.row]
         work, fixed = weights.work[self.row], weights.fixed[self.row]

@@ -43,7 +43,7 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     counts[np.lexsort((turn, -_count_owned_partitions(batch, state), -fraction))[:remaining]] += 1
     pairs = zip(batch.executors, counts.tolist(), strict=True)
     in_use = tuple(replace(executor, slots=count) for executor, count in pairs if count)
-    return replace(batch, executors=in_use, left_out=len(slots) - len(in_use))
+    return replace(batch, executors=in_use, unused_executors=len(slots) - len(in_use))
 
 
 def _count_owned_partitions(batch: MicroBatch, state: StickyState) -> Ints:

@@ -168,7 +168,7 @@ def _tell_stories(
     slowness = weights.slowness[batch.slot_executor]
     owner = table.range_owner
     owned = owner >= 0
-    load = np.bincount(pieces.slot, pieces.work(batch, weights), batch.slots) * slowness
+    load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots) * slowness
     load_if_left = np.bincount(owner[owned], weights.work[owned], batch.slots) * slowness
     ideal = float(load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
     limit = ideal * (1 + batch.settings.max_imbalance)
