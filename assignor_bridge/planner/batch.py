@@ -78,7 +78,7 @@ class ReadReports:
         )  # fmt: skip
 
     @classmethod
-    def none(cls) -> ReadReports:
+    def empty(cls) -> ReadReports:
         """Return columns without reports."""
         return cls.of(encode_names(()), np.empty(0, np.int64), encode_names(()), *[np.empty(0)] * 4)
 

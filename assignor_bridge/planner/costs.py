@@ -71,7 +71,7 @@ def predict(learned: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     density = fill_from_topic(learned.density, learned.topic, 1.0)[line]
     records = np.asarray(batch.size * np.clip(density, MIN_DENSITY, 1.0), np.float64)
     work, basis = predict_work(learned, line, records)
-    words = _describe(learned, line, basis)
+    words = _describe_weights(learned, line, basis)
     total_bytes = _predict_bytes(learned, line, records) if batch.replicas is not None else None
     if basis == "seconds" and not learned.common.relied_on:  # the same total, by records
         work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), _MIN_WORK)
@@ -150,7 +150,7 @@ def fill_from_topic(column: Floats, topic: Ints, default: float) -> Floats:
     return np.where(missing, mean[topic], column)
 
 
-def _describe(learned: StickyState, line: Ints, basis: Basis) -> str:
+def _describe_weights(learned: StickyState, line: Ints, basis: Basis) -> str:
     if basis == "records":
         return "weights: all records equal, no costs reported yet"
     if basis == "bytes":

@@ -35,7 +35,7 @@ _HALF_TRUST_RECORDS, _MAX_GAIN = 5.0, 0.6
 #: Limit of logarithms of seconds; anything beyond is not a measurement.
 _MAX_LOG_SECONDS = 45.0
 #: Candidates for the fixed cost of a range, in records; error ratio below which one replaces it.
-_FIXED_COSTS, _REPLACES = np.append(0.0, 2.0 ** np.arange(21)), 0.9
+_FIXED_COSTS, _REPLACEMENT_RATIO = np.append(0.0, 2.0 ** np.arange(21)), 0.9
 #: The smallest fixed cost whose error is within this factor of the least error is used.
 _EQUALLY_GOOD = 1.05
 #: Error ratio to the baseline below which a model comes into use, and above which it goes out.
@@ -224,7 +224,7 @@ def _select_model(
     # 4. Select.
     best = int(np.argmax(errors[:-1] <= _EQUALLY_GOOD * errors[:-1].min()))
     in_use = min(int(np.searchsorted(_FIXED_COSTS, common.fixed)), len(_FIXED_COSTS) - 1)
-    if errors[best] < _REPLACES * errors[in_use]:
+    if errors[best] < _REPLACEMENT_RATIO * errors[in_use]:
         in_use = best
     max_ratio = _KEEP_USING if common.own else _START_USING
     return common._replace(

@@ -71,7 +71,7 @@ def pack(
     task_counts, notes = _count_tasks(pieces, batch.slots, options)
     number = np.zeros(len(pieces), np.int64)
     if len(pieces) and (min_records or (task_counts > 1).any()):
-        tasks = _divide(_group_by_slot(pieces), task_counts, options)
+        tasks = _divide_among_tasks(_group_by_slot(pieces), task_counts, options)
         if min_records:
             _join_small(tasks, min_records, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
@@ -148,7 +148,7 @@ def _sort_rows(rows: Sequence[tuple[int, ...]]) -> Ints:
     return np.asarray(columns[:, np.lexsort(columns[1::-1])])
 
 
-def _divide(
+def _divide_among_tasks(
     by_slot: dict[int, list[Piece]], task_counts: Ints, options: PlannerOptions
 ) -> dict[Task, list[Piece]]:
     """Divide the pieces of each slot among its tasks; cut them only if an option requires it."""

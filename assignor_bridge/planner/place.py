@@ -58,7 +58,7 @@ def place(  # noqa: PLR0917
     """Return which slot does how much of the work of each range.
 
     1. Release the work of overloaded slots beyond the middle of their allowance (`release`).
-    2. Keep released work on its executor: whole where it fits (`_fit`), else cut (`_wrap`).
+    2. Keep released work on its executor: whole if it fits (`_fit_whole`), else cut.
     3. Cut ranges that are larger than the largest room, while much room is left.
     4. Fit the other ranges whole, largest first, and cut those that fit nowhere.
     5. Sort by range: the share that stays comes first and the largest share last, because its
@@ -79,7 +79,7 @@ def place(  # noqa: PLR0917
     owned = owner >= 0
     all_cold = not owned.any()  # no range to keep, so aim at the ideal itself
     allowance = 0.0 if all_cold else USED_ALLOWANCE * max_imbalance
-    # `_wrap` may exceed a slot's room by `min_pieces` at both ends; that stays within the limit.
+    # `_wrap_around` may exceed a slot's room by two of `min_pieces`, which is within the limit.
     share = _MIN_PIECE_IF_COLD if all_cold else np.minimum(_MIN_PIECE, np.divide(allowance, 2))
     min_pieces = np.maximum(quota * share, min_piece)
     quota = quota * (1 + _ROUNDING)
@@ -102,15 +102,15 @@ def place(  # noqa: PLR0917
 
     # 2. Keep released work on its executor.
     group = executor[owner]
-    assign(_fit(unassigned * owned, group, room(), executor))
-    assign(_wrap(unassigned * owned, group, quota - load, executor, min_pieces))
+    assign(_fit_whole(unassigned * owned, group, room(), executor))
+    assign(_wrap_around(unassigned * owned, group, quota - load, executor, min_pieces))
     # 3. Cut the largest ranges.
     group, slot_group = zones or (group * 0, executor * 0)  # any slot, or any of the zone
     too_large = unassigned > room().max()
-    assign(_wrap(unassigned * too_large, group, quota - load, slot_group, min_pieces))
+    assign(_wrap_around(unassigned * too_large, group, quota - load, slot_group, min_pieces))
     # 4. Fit or cut the other ranges.
-    assign(_fit(unassigned, group, room(), slot_group))
-    assign(_wrap(unassigned, group, quota - load, slot_group, min_pieces))
+    assign(_fit_whole(unassigned, group, room(), slot_group))
+    assign(_wrap_around(unassigned, group, quota - load, slot_group, min_pieces))
     # 5. Sort by range.
     row, slot, amount = (np.concatenate(column) for column in zip(*assigned, strict=True))
     by_amount, stays = np.argsort(amount, kind="stable"), np.flatnonzero(kept)
@@ -165,7 +165,7 @@ def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Flo
     return released
 
 
-def _fit(unassigned: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
+def _fit_whole(unassigned: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
     """Assign each range that fits whole, largest first, to the slot with most room in its group."""
     heaps: dict[int, list[tuple[float, int]]] = {}
     rooms, slot_groups = room.tolist(), slot_group.tolist()
@@ -184,7 +184,7 @@ def _fit(unassigned: Floats, group: Ints, room: Floats, slot_group: Ints) -> Sha
     return Shares(row[fits], np.array(slot_of, np.int64)[fits], unassigned[row[fits]])
 
 
-def _wrap(
+def _wrap_around(
     unassigned: Floats, group: Ints, room: Floats, slot_group: Ints, min_piece: Floats
 ) -> Shares:
     """Lay ranges end to end over the room of their group's slots, and cut where a slot's room ends.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 #: With more zones than this, placement ignores zones: groups grow with the number of their subsets.
 MAX_ZONES = 8
 #: Shares of the allowance up to which zones take near work, and up to which they keep their work.
-_FILLED, _KEPT = 0.7, 0.85
+_FILL_LEVEL, _KEEP_LEVEL = 0.7, 0.85
 #: Share of a slot's time to which the work of zones is rounded, so that less is cut.
 _MIN_PIECE = 0.002
 #: Share of a range below which an amount is a rounding error.
@@ -185,7 +185,7 @@ def _divide_among_zones(  # noqa: PLR0917
     groups = Groups(group_work, home[member], zones.near[member], zones.pays[member])
     # 2. Decide how much each zone reads.
     zone_quota = np.asarray(np.bincount(zones.slot_zone, quota, count), np.float64)
-    filled, limit = (zone_quota * (1 + part * max_imbalance) for part in (_FILLED, _KEPT))
+    filled, limit = (zone_quota * (1 + part * max_imbalance) for part in (_FILL_LEVEL, _KEEP_LEVEL))
     flow = assign_groups_to_zones(groups, ZoneCapacity(zone_quota, filled, limit))
     numbers = np.arange(len(member))
     stays = np.where(groups.home >= 0, flow[numbers, groups.home], 0.0)

@@ -161,7 +161,7 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
         np.array([r.end for r in chosen.ranges], np.int64),
         executors if is_named else [],
         parse_options({"assignor": LAG_AWARE_STICKY}),
-        ReadReports.none(),
+        ReadReports.empty(),
         max(sum(e.slots for e in executors), 1),
         partitions=chosen.partitions,
     )

@@ -155,7 +155,7 @@ def test_cuts_follow_the_shares(data):
     empty = np.zeros(len(sizes), np.int64)
     batch = MicroBatch(
         ("t",), empty, np.arange(len(sizes)), np.array(start), np.array(end), (), {},
-        ReadReports.none(),
+        ReadReports.empty(),
     )  # fmt: skip
     columns = Shares(
         np.repeat(np.arange(len(cuts)), [len(slots) for _, slots, _ in cuts]),
