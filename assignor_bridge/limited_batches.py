@@ -1,4 +1,4 @@
-"""Between the messages and `admission`: how far a batch goes, by what the planner has learned."""
+"""Answer requests that ask where a batch ends: predict costs, and admit offsets."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.admission.admit import admit, completed
-from assignor_bridge.admission.align import Alignment, admit_within, align, spread
-from assignor_bridge.admission.deadline import seconds_left
+from assignor_bridge.admission.admit import admit, remember_batch_time
+from assignor_bridge.admission.align import Alignment, admit_aligned, align, find_spread_s
+from assignor_bridge.admission.deadline import compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
 from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
 from assignor_bridge.protocol import messages
@@ -22,48 +22,48 @@ if TYPE_CHECKING:
 
 
 class LimitedBatch(NamedTuple):
-    """The answer to a request, and what it leaves."""
+    """The answer to a request, and what later requests need."""
 
     answer: messages.Admitted | messages.LookUp
-    #: For the next request.
+    #: For the next admission.
     memory: Memory
-    #: For the plan of the batch: offsets that wait over those that it reads.
+    #: For the plan of this batch: unread offsets over those that it reads.
     backlog: float = 1.0
 
 
 def limit_batch(
     request: AdmitBatch, options: PlannerOptions, memory: Memory, state: StickyState
 ) -> LimitedBatch:
-    """Say how far a batch goes.
+    """Return where the batch ends, or a time for which Java must look up offsets first.
 
-    A look-up changes nothing: the same request comes again, with what Kafka answered.
+    After a look-up the same request is sent again with Kafka's answer, so the memory stays as is.
     """
     batch = batch_of(request, options)
-    costs = forecast(batch, state)
+    cost = forecast(batch, state)
     times = unpack_times(request) if options.needs_times else None
-    left = retention = np.full(batch.ranges, np.inf)
+    seconds_left = retention_s = np.full(batch.ranges, np.inf)
     if times is not None and options.fairness == "deadline":
-        kept_ms = request.retention_ms or {}
-        kept = np.array([kept_ms.get(topic, np.inf) for topic in batch.topics]) / 1000
-        retention = kept[batch.topic]
-        left = seconds_left(times.stamp, retention, times.now)
+        retention_ms = request.retention_ms or {}
+        topic_ms = np.array([retention_ms.get(topic, np.inf) for topic in batch.topics])
+        retention_s = (topic_ms / 1000)[batch.topic]
+        seconds_left = compute_seconds_left(times.stamp_ms, retention_s, times.now_ms)
     lag = Lag(
-        batch.topics, batch.topic, batch.partition, batch.start, batch.end,
-        costs.work, costs.fixed, costs.bytes, costs.slots, left, retention,
+        batch.topics, batch.topic, batch.partition, batch.start, batch.end, cost.seconds_per_offset,
+        cost.seconds_per_range, cost.bytes_per_offset, cost.slots, seconds_left, retention_s,
     )  # fmt: skip
-    aligned, apart = None, 0.0
+    aligned, spread_s = None, 0.0
     if times is not None and options.align_event_time is not None:
         alignment = Alignment(
             round(1000 * options.align_event_time), round(1000 * options.max_future_seconds)
         )
-        found = align(lag, times, alignment, memory.steps)
-        if isinstance(found, int):
-            return LimitedBatch(messages.LookUp(found), memory)
-        aligned, apart = found, spread(times, alignment)
+        aligned_or_time = align(lag, times, alignment, memory.steps)
+        if isinstance(aligned_or_time, int):
+            return LimitedBatch(messages.LookUp(aligned_or_time), memory)
+        aligned, spread_s = aligned_or_time, find_spread_s(times, alignment)
     if request.last is not None:
         reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS
-        time = BatchTime(request.last.records, reading / costs.slots, request.last.seconds)
-        memory = completed(memory, time)
+        batch_time = BatchTime(request.last.records, reading / cost.slots, request.last.seconds)
+        memory = remember_batch_time(memory, batch_time)
     limits = Limits(
         request.most_records,
         options.max_bytes_per_trigger,
@@ -73,21 +73,21 @@ def limit_batch(
         dict(options.floors),
         request.fixed_end,
     )
-    admitted = (
-        admit(lag, limits, memory)
-        if aligned is None
-        else admit_within(lag, aligned, limits, memory)
-    )
+    if aligned is None:
+        admitted = admit(lag, limits, memory)
+    else:
+        admitted = admit_aligned(lag, aligned, limits, memory)
     records = int((admitted.end - batch.start).sum())
-    held = sum((batch.end - admitted.end).tolist())
+    held_back = sum((batch.end - admitted.end).tolist())
     metrics: dict[str, str | int | float] = {
         "admittedRecords": records,
-        "heldBackRecords": held,
-        "heldBackBy": admitted.held_by or "nothing",
+        "heldBackRecords": held_back,
+        "heldBackBy": admitted.held_back_by or "nothing",
     }
-    if np.isfinite(left).any():
-        metrics["secondsToLoss"] = round(max(0.0, float(left.min())), 3)
+    if np.isfinite(seconds_left).any():
+        metrics["secondsToLoss"] = round(max(0.0, float(seconds_left.min())), 3)
     if aligned is not None:
-        metrics["eventTimeSpreadSeconds"] = apart
+        metrics["eventTimeSpreadSeconds"] = spread_s
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admitted.end)
-    return LimitedBatch(messages.Admitted(ranges, metrics), admitted.memory, 1.0 + held / records)
+    answer = messages.Admitted(ranges, metrics)
+    return LimitedBatch(answer, admitted.memory, 1.0 + held_back / records)

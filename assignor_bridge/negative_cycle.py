@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def negative_cycle(
+def find_negative_cycle(
     source: NDArray[np.integer],
     target: NDArray[np.integer],
     cost: NDArray[Any],
@@ -18,37 +18,34 @@ def negative_cycle(
 ) -> list[int]:
     """Return the nodes of a cycle of negative cost, in order; empty if there is none.
 
-    Bellman-Ford from all nodes at once: each edge has a source, a target, and a cost. A path is
-    shorter than another only by more than `tolerance`, so that rounding makes no cycle.
+    This is Bellman-Ford from all nodes at once; each edge has a source, a target, and a cost. A
+    path counts as shorter only by more than `tolerance`, so that rounding cannot create a cycle.
 
-    Examples
-    --------
     >>> source, target = np.array([0, 1, 2, 1]), np.array([1, 2, 0, 0])
-    >>> negative_cycle(source, target, np.array([1, 1, -3, 5]))
+    >>> find_negative_cycle(source, target, np.array([1, 1, -3, 5]))
     [0, 1, 2]
-    >>> negative_cycle(source, target, np.array([1, 1, -2, 5]))
+    >>> find_negative_cycle(source, target, np.array([1, 1, -2, 5]))
     []
     """
     if not len(cost):
         return []
     nodes = int(max(source.max(), target.max())) + 1
     distance = np.zeros(nodes, cost.dtype)
-    previous = np.full(nodes + 1, nodes, np.int64)  # the last cell is where all paths begin
+    previous = np.full(nodes + 1, nodes, np.int64)  # the last element precedes all paths
     while True:
         through = distance[source] + cost
-        shortest = distance.copy()
-        np.minimum.at(shortest, target, through)
-        used = (through == shortest[target]) & (through < distance[target] - tolerance)
-        if not used.any():
+        new_distance = distance.copy()
+        np.minimum.at(new_distance, target, through)
+        improves = (through == new_distance[target]) & (through < distance[target] - tolerance)
+        if not improves.any():
             return []
-        previous[target[used]] = source[used]
-        distance[target[used]] = through[used]
-        jump = previous
+        previous[target[improves]] = source[improves]
+        distance[target[improves]] = through[improves]
+        ancestor = previous
         for _ in range(nodes.bit_length()):
-            jump = jump[jump]
-        on_cycle: list[int] = jump[
-            jump != nodes
-        ].tolist()  # so far back that only a cycle's nodes remain
+            ancestor = ancestor[ancestor]
+        # This many steps back, only nodes of a cycle remain.
+        on_cycle: list[int] = ancestor[ancestor != nodes].tolist()
         if on_cycle:
             cycle = on_cycle[:1]
             while (before := int(previous[cycle[-1]])) != cycle[0]:

@@ -1,4 +1,4 @@
-"""What the value of an option may be: how it is read, and what is allowed, in words."""
+"""Kinds of option values: how to parse each, and which values are allowed."""
 
 from __future__ import annotations
 
@@ -11,102 +11,103 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What a value may be: how it is read, and in words."""
+class OptionKind:
+    """A parser, and a description of the values that it accepts."""
 
     read: Callable[[str], object]
     allowed: str
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
 
-def _between(
-    number: Callable[[str], float], least: float, most: float = 2**63 - 1
+def _number(
+    parse: Callable[[str], float], min_value: float, max_value: float = 2**63 - 1
 ) -> Callable[[str], float]:
-    def read(text: str) -> float:
-        value = number(text)
-        if not least <= value <= most:
+    def parse_number(text: str) -> float:
+        value = parse(text)
+        if not min_value <= value <= max_value:
             raise ValueError
         return value
 
-    return read
+    return parse_number
 
 
-def one_of(*allowed: str) -> Kind:
-    """Give the kind of which these are all the values."""
+def one_of(*allowed: str) -> OptionKind:
+    """Return a kind that accepts only these values."""
     choices = {choice: choice for choice in allowed}
-    return Kind(lambda text: choices[text.strip().lower()], " or ".join(allowed))
+    return OptionKind(lambda text: choices[text.strip().lower()], " or ".join(allowed))
 
 
-def _priorities(text: str) -> tuple[tuple[str, int], ...]:
+def _parse_priorities(text: str) -> tuple[tuple[str, int], ...]:
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(pattern.strip() for pattern, _, _ in pairs):
         raise ValueError
     return tuple((pattern.strip(), int(number)) for pattern, _, number in pairs)
 
 
-def _text(good: Callable[[str], object]) -> Callable[[str], str]:
-    def read(text: str) -> str:
+def _non_empty_text(is_valid: Callable[[str], object]) -> Callable[[str], str]:
+    def parse_text(text: str) -> str:
         value = text.strip()
-        if not value or not value.isprintable() or not good(value):
+        if not value or not value.isprintable() or not is_valid(value):
             raise ValueError
         return value
 
-    return read
+    return parse_text
 
 
-#: In seconds.
+#: Seconds per unit of a duration.
 _UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
 _PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})s?\b")
-_LONGEST_S = 36_500 * _UNITS["day"]
+_MAX_DURATION_S = 36_500 * _UNITS["day"]
 
 
-def _duration(text: str) -> float:
+def _parse_duration(text: str) -> float:
     lowered = text.lower()
     seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(lowered))
-    if _PART.sub("", lowered).strip() or not 0 < seconds <= _LONGEST_S:
+    if _PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
         raise ValueError
     return seconds
 
 
-def _slots(text: str) -> float:
+def _parse_slots(text: str) -> float:
     value = text.strip()
     if "." not in value and not value.endswith("%"):
-        return _between(int, 1)(value)
+        return _number(int, 1)(value)
     share = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     if not 0 < share <= 1:
         raise ValueError
     return share
 
 
-BOOLEAN = Kind(_boolean, "true or false")
-SHARE = Kind(_between(float, 0, 10), "a number from 0 to 10")
-COUNT = Kind(_between(int, 1), "a whole number from 1")
-TASKS = Kind(_between(int, 1, 64), "a whole number from 1 to 64")
-STANDBYS = Kind(_between(int, 0, 16), "a whole number from 0 to 16")
-SLOTS = Kind(_slots, "a share such as 0.5 or 50%, or a whole number from 1")
-MILLISECONDS = Kind(
-    _between(int, 1, 86_400_000), "a whole number of milliseconds from 1 to 86400000"
+BOOLEAN = OptionKind(_parse_boolean, "true or false")
+SHARE = OptionKind(_number(float, 0, 10), "a number from 0 to 10")
+COUNT = OptionKind(_number(int, 1), "a whole number from 1")
+TASKS = OptionKind(_number(int, 1, 64), "a whole number from 1 to 64")
+STANDBYS = OptionKind(_number(int, 0, 16), "a whole number from 0 to 16")
+SLOTS = OptionKind(_parse_slots, "a share such as 0.5 or 50%, or a whole number from 1")
+MILLISECONDS = OptionKind(
+    _number(int, 1, 86_400_000), "a whole number of milliseconds from 1 to 86400000"
 )
-SECONDS = Kind(_between(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
-AHEAD = Kind(_between(float, 0, 86_400), "a number of seconds from 0 to 86400")
-DURATION = Kind(
-    _duration,
-    "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days",
+SECONDS = OptionKind(_number(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
+AHEAD = OptionKind(_number(float, 0, 86_400), "a number of seconds from 0 to 86400")
+_DURATIONS = "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days"
+DURATION = OptionKind(_parse_duration, _DURATIONS)
+WEIGHT = OptionKind(_number(float, 0.001, 1000), "a number from 0.001 to 1000")
+PRICE = OptionKind(_number(float, 0, 1000), "a number from 0 to 1000")
+PRIORITIES = OptionKind(
+    _parse_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1"
 )
-WEIGHT = Kind(_between(float, 0.001, 1000), "a number from 0.001 to 1000")
-PRICE = Kind(_between(float, 0, 1000), "a number from 0 to 1000")
-PRIORITIES = Kind(_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1")
-GROUP = Kind(
-    _text(lambda name: len(name) <= 255), "the name of a consumer group of up to 255 characters"
+GROUP = OptionKind(
+    _non_empty_text(lambda name: len(name) <= 255),
+    "the name of a consumer group of up to 255 characters",
 )
-LOCAL_FILE = Kind(
-    _text(lambda path: "://" not in path and not path.endswith("/")), "the path of a local file"
+LOCAL_FILE = OptionKind(
+    _non_empty_text(lambda path: "://" not in path and not path.endswith("/")),
+    "the path of a local file",
 )
-
-ENVIRONMENT = Kind(
-    _text(re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*").fullmatch),
+ENVIRONMENT = OptionKind(
+    _non_empty_text(re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*").fullmatch),
     "env:NAME with the name of an environment variable",
 )

@@ -24,8 +24,8 @@ from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.errors import OptionError, elided, visible
 from assignor_bridge.limited_batches import limit_batch
-from assignor_bridge.options import effective, parse_options
-from assignor_bridge.planner.plan import check_names, plan_step
+from assignor_bridge.options import list_effective_options, parse_options
+from assignor_bridge.planner.plan import check_assignors, plan_step
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import batch_of, pack_tasks
 from assignor_bridge.protocol.messages import (
@@ -77,11 +77,11 @@ class Worker:
         match request:
             case Validate(options=given):
                 options = parse_options(given)
-                check_names(options, find := Finder())
+                check_assignors(options, find := Finder())
                 self._options = options
                 self._begin(find)
                 limits, times = options.limits_batches, options.needs_times
-                return messages.Validated(effective(options), VERSION, limits, times)
+                return messages.Validated(list_effective_options(options), VERSION, limits, times)
             case Restore(state=state, topics=topics):
                 return messages.Restored(_why_not(state, topics))
             case End():

@@ -1,5 +1,4 @@
-"""Admission: how far each partition goes in a micro-batch, before anybody plans who reads it.
+"""Admission decides where each partition's micro-batch ends, before the batch is planned.
 
-`admit` is the recipe. Pure, as the planner is, of which it knows nothing: what was learned of costs
-comes in as columns, and the ends of the partitions go out.
+It is pure, and it does not import the planner: columns with learned costs go in, ends come out.
 """

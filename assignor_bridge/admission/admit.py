@@ -1,16 +1,16 @@
-"""The recipe: budgets, floors, who waited longest, fair shares, and what to remember.
+"""Decide where each partition's batch ends; `admit` calls one function per step.
 
-What it promises, in order:
+Promises, in order:
 
-1. Each partition ends where records are, and the batch has at least one record.
-2. Never more records than Spark's limit.
-3. Floors of topics, even where a batch takes longer or has more bytes than was asked for.
-4. Nobody starves: of those that got nothing, the ones that wait longest get a record each, from
-   half of what floors leave (the reserve, one record at least). So each partition is admitted
-   within 1 + partitions / reserve batches.
-5. With `deadline`, what retention deletes soon.
-6. The rest by weight: by what waits (`proportional`), else alike for all, up to the target time and
-   the bytes.
+1. Each partition ends within its records, and the batch has at least one record.
+2. The batch never has more records than Spark's limit.
+3. Topics get their floors, even if the batch exceeds its target time or bytes.
+4. No partition starves: those that waited longest get one record each, from half of the budget
+   after floors (the reserve, at least one record). So each partition is admitted within
+   1 + partitions / reserve batches.
+5. With `deadline`, records that retention deletes soon are admitted first.
+6. The remaining budget is shared by weight, and by lag with `proportional`, up to the target time
+   and bytes.
 """
 
 from __future__ import annotations
@@ -21,122 +21,140 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.admission.deadline import hurried, of_margin
+from assignor_bridge.admission.deadline import compare_with_margin, raise_urgent
 from assignor_bridge.admission.fill import fill
-from assignor_bridge.admission.lag import Admitted, Budget, Memory
-from assignor_bridge.admission.times import FIRST_RECORDS, KEPT, LEAST_SHARE, fitting, most_records
+from assignor_bridge.admission.lag import Admission, Budget, Memory
+from assignor_bridge.admission.times import (
+    FIRST_RECORDS,
+    MAX_BATCHES,
+    MIN_SHARE,
+    fit_reading_s,
+    limit_growth,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag, Limits
 
-#: Beyond this a float does not hold every whole number; no batch has so many records.
-_MOST_RECORDS = 2**52
+#: Limit of a batch's records, up to which floats represent every whole number.
+_MAX_RECORDS = 2**52
 
 
-def admit(lag: Lag, limits: Limits, memory: Memory) -> Admitted:
-    """Say how far each partition goes in this batch."""
+def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
+    """Return where each partition's batch ends.
+
+    1. Rank partitions by the batches that they waited.
+    2. Turn the limits into budgets.
+    3. Set minimums: floors of topics, one record for partitions that waited, urgent records.
+    4. Share the remaining budgets by weight (`fill`).
+    5. Remember which partitions got nothing.
+    """
+    # 1. Rank partitions.
     waiting = np.zeros(len(lag.start), np.int64)
     if memory.waiting:
         waiting[:] = [memory.waiting.get(name, 0) for name in lag.names]
     order = np.argsort(-waiting, kind="stable")
-    most = np.minimum(lag.size, _MOST_RECORDS)
-    budgets = _budgets(lag, limits, memory.times)
+    # 2. Make budgets.
+    max_offsets = np.minimum(lag.size, _MAX_RECORDS)
+    budgets = _build_budgets(lag, limits, memory.times)
     if limits.fixed_end:
-        budgets = _in_equal_batches(most, budgets)
-    least = _floors(lag, limits, most, order)
+        budgets = _equalize_batches(max_offsets, budgets)
+    # 3. Set minimums.
+    min_offsets = _share_floors(lag, limits, max_offsets, order)
     oldest = order[waiting[order] > 0]
-    oldest = oldest[: _reserve(oldest, least, budgets)]
-    least[oldest] = np.maximum(least[oldest], 1)
-    weight = _weights(lag, limits)
+    oldest = oldest[: _count_reserved(oldest, min_offsets, budgets)]
+    min_offsets[oldest] = np.maximum(min_offsets[oldest], 1)
+    weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
-        share = of_margin(lag, memory.times)
-        soon = hurried(least, most, weight, budgets, order, share)
-        least = _within(soon, least, limits.records)
-    taken, held_by = fill(least, most, weight, budgets, order)
-    taken = _within(taken, least, limits.records)
-    if not taken.any():  # one record alone is more than fits
-        taken[order[0]] = 1
-    left_out = np.flatnonzero(taken == 0).tolist()
-    names = lag.names if left_out else []
-    after = {names[i]: int(waiting[i]) + 1 for i in left_out}
-    return Admitted(lag.start + taken, held_by, replace(memory, waiting=after))
+        margin_share = compare_with_margin(lag, memory.times)
+        raised = raise_urgent(min_offsets, max_offsets, weight, budgets, order, margin_share)
+        min_offsets = _trim_to_limit(raised, min_offsets, limits.records)
+    # 4. Share the remaining budgets.
+    offsets, limited_by = fill(min_offsets, max_offsets, weight, budgets, order)
+    offsets = _trim_to_limit(offsets, min_offsets, limits.records)
+    if not offsets.any():  # a single record exceeds the budgets
+        offsets[order[0]] = 1
+    # 5. Remember.
+    without_offsets = np.flatnonzero(offsets == 0).tolist()
+    names = lag.names if without_offsets else []
+    after = {names[i]: int(waiting[i]) + 1 for i in without_offsets}
+    return Admission(lag.start + offsets, limited_by, replace(memory, waiting=after))
 
 
-def completed(memory: Memory, time: BatchTime) -> Memory:
-    """Remember what a batch took."""
-    return replace(memory, times=(*memory.times, time)[-KEPT:])
+def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:
+    """Return the memory with the duration of a completed batch."""
+    return replace(memory, times=(*memory.times, time)[-MAX_BATCHES:])
 
 
-def _budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list[Budget]:
+def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list[Budget]:
     ones = np.ones(len(lag.start))
     budgets = []
     if limits.records is not None:
-        budgets.append(Budget("records", ones, float(min(limits.records, _MOST_RECORDS))))
+        budgets.append(Budget("records", ones, float(min(limits.records, _MAX_RECORDS))))
     if limits.bytes is not None:
-        if np.isnan(lag.bytes).any():  # nobody has reported any
-            budgets.append(Budget("growth", ones, most_records(times, lag.slots)))
+        if np.isnan(lag.bytes_per_offset).any():  # none were reported yet
+            budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
         else:
-            budgets.append(Budget("bytes", lag.bytes, float(limits.bytes)))
+            budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
     if limits.seconds is not None:
-        amount = fitting(times, limits.seconds)
-        amount = max(amount - float(lag.fixed.sum()) / lag.slots, amount / 2)
-        # Quiet batches before a backlog must not leave it a record at a time.
-        start = FIRST_RECORDS * float(lag.work.mean())
-        amount = max(amount, min(LEAST_SHARE * limits.seconds, start))
-        budgets.append(Budget("seconds", lag.work / lag.slots, amount))
-        budgets.append(Budget("growth", ones, most_records(times, lag.slots)))
+        amount = fit_reading_s(times, limits.seconds)
+        amount = max(amount - float(lag.seconds_per_range.sum()) / lag.slots, amount / 2)
+        # Costs learned in quiet batches must not limit a backlog's first batch to a few records.
+        start = FIRST_RECORDS * float(lag.seconds_per_offset.mean())
+        amount = max(amount, min(MIN_SHARE * limits.seconds, start))
+        budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, amount))
+        budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
     return budgets
 
 
-def _in_equal_batches(most: Ints, budgets: Sequence[Budget]) -> list[Budget]:
-    """Lower the scarcest budget, so that the last batch to come is as large as the others."""
-    needed = [float(budget.cost @ most) / budget.amount for budget in budgets]
-    batches = math.ceil(max(needed, default=1.0))
-    if batches <= 1:
+def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budget]:
+    """Lower the scarcest budget so that all batches up to the fixed end are equally large."""
+    batches_of = [float(budget.cost @ max_offsets) / budget.amount for budget in budgets]
+    batch_count = math.ceil(max(batches_of, default=1.0))
+    if batch_count <= 1:
         return list(budgets)
-    scarcest = needed.index(max(needed))
+    scarcest = batches_of.index(max(batches_of))
     return [
-        budget._replace(amount=budget.amount * need / batches) if i == scarcest else budget
-        for i, (budget, need) in enumerate(zip(budgets, needed, strict=True))
+        budget._replace(amount=budget.amount * needed / batch_count) if i == scarcest else budget
+        for i, (budget, needed) in enumerate(zip(budgets, batches_of, strict=True))
     ]
 
 
-def _reserve(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
-    """Return how many of those that waited get a record before others get more."""
-    reserve = len(oldest)
+def _count_reserved(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
+    """Return how many partitions that waited get a record before others get more."""
+    count = len(oldest)
     for budget in budgets:
         half = (budget.amount - float(budget.cost @ floors)) / 2
         used = np.cumsum(budget.cost[oldest])
-        reserve = min(reserve, int(np.searchsorted(used, half, "right")))
-    return max(1, reserve)
+        count = min(count, int(np.searchsorted(used, half, "right")))
+    return max(1, count)
 
 
-def _floors(lag: Lag, limits: Limits, most: Ints, order: Ints) -> Ints:
-    """Share the floor of each topic alike between its partitions."""
-    floors = np.zeros(len(most), np.int64)
+def _share_floors(lag: Lag, limits: Limits, max_offsets: Ints, order: Ints) -> Ints:
+    """Share the floor of each topic equally between its partitions."""
+    floors = np.zeros(len(max_offsets), np.int64)
     for code, topic in enumerate(lag.topics):
         if floor := limits.floors.get(topic.lower()):
             rows = order[lag.topic[order] == code]
             ones, none = np.ones(len(rows)), np.zeros(len(rows), np.int64)
-            budget = Budget("floor", ones, float(min(floor, _MOST_RECORDS)))
-            taken, _ = fill(none, most[rows], ones, [budget], np.arange(len(rows)))
-            floors[rows] = _within(taken, none, floor)
-    return _within(floors, np.zeros_like(floors), limits.records and limits.records - 1)
+            budget = Budget("floor", ones, float(min(floor, _MAX_RECORDS)))
+            offsets, _ = fill(none, max_offsets[rows], ones, [budget], np.arange(len(rows)))
+            floors[rows] = _trim_to_limit(offsets, none, floor)
+    return _trim_to_limit(floors, np.zeros_like(floors), limits.records and limits.records - 1)
 
 
-def _weights(lag: Lag, limits: Limits) -> Floats:
-    of_topic = np.array([limits.weights.get(topic.lower(), 1.0) for topic in lag.topics])
-    weight = of_topic[lag.topic]
+def _compute_weights(lag: Lag, limits: Limits) -> Floats:
+    topic_weight = np.array([limits.weights.get(topic.lower(), 1.0) for topic in lag.topics])
+    weight = topic_weight[lag.topic]
     return weight * lag.size if limits.fairness == "proportional" else weight
 
 
-def _within(taken: Ints, least: Ints, records: int | None) -> Ints:
-    """Take back from the largest what is beyond the limit: floors, or what rounding has added."""
-    over = 0 if records is None else int(taken.sum()) - records
-    for i in np.argsort(least - taken, kind="stable").tolist() if over > 0 else ():
-        back = min(over, int(taken[i] - least[i]))
-        taken[i] -= back
-        over -= back
-    return taken
+def _trim_to_limit(offsets: Ints, min_offsets: Ints, max_records: int | None) -> Ints:
+    """Take offsets beyond the limit, from floors or rounding, back from the largest additions."""
+    excess = 0 if max_records is None else int(offsets.sum()) - max_records
+    for i in np.argsort(min_offsets - offsets, kind="stable").tolist() if excess > 0 else ():
+        returned = min(excess, int(offsets[i] - min_offsets[i]))
+        offsets[i] -= returned
+        excess -= returned
+    return offsets

@@ -1,14 +1,13 @@
-"""Event-time alignment: no partition is read further than a span beyond the slowest.
+"""Event-time alignment: no partition is read further than a span beyond the slowest one.
 
-A partition stands at the time of its first unread record, by Kafka's timestamps. The slowest one's
-time and the span make the horizon. Kafka says where each partition's first record at or after the
-horizon is, and the batch ends there. Two kinds of time do not count: unknown ones, and those of the
-future, which a wrong clock has made. So they hold nobody up, and pull nobody ahead.
+A partition's time is the Kafka timestamp of its first unread record. The horizon is the slowest
+partition's time plus the span. Kafka returns the offset of each partition's first record at or
+after the horizon, and the batch ends there. Unknown times and times in the future (from a wrong
+clock) are not used, so they neither hold other partitions back nor let them run ahead.
 
-Kafka finds the first such record of the whole log. If that one has been read already (a stray,
-records out of order), or is of the future, it says nothing about what comes next. That partition
-goes on in steps: one record, then twice as many each time, as long as its time is not beyond the
-horizon. So it neither stands still nor runs far ahead.
+Kafka searches the whole log. If the record that it finds was read already (because records are out
+of order) or is in the future, it does not limit the next records. Such a partition advances by one
+record, then by twice as many each time, while its own time is not beyond the horizon.
 """
 
 from __future__ import annotations
@@ -19,107 +18,107 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from assignor_bridge.admission.admit import admit
-from assignor_bridge.admission.lag import Admitted
+from assignor_bridge.admission.lag import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assignor_bridge.admission.lag import Flags, Ints, Lag, Limits, Memory, Times
+    from assignor_bridge.admission.lag import Flags, Ints, Lag, Limits, Memory, RecordTimes
 
-#: Beyond this a step is as long as any partition.
-_LONGEST_STEP = 2**40
-#: In a batch; after the last one its answer counts.
-_MOST_LOOK_UPS = 2
+#: Limit of a step; it is longer than any partition.
+_MAX_STEP_RECORDS = 2**40
+#: Most requests to Kafka per batch; the answer to the last one is used.
+_MAX_LOOK_UPS = 2
 
 
 class Alignment(NamedTuple):
-    """How far times may be apart, in milliseconds."""
+    """Limits of times, in milliseconds."""
 
     #: Between the slowest partition's time and the end of any other.
-    span: int
-    #: Beyond the driver's clock; what is later is of the future.
-    ahead: int
+    span_ms: int
+    #: Beyond the driver's clock; later times are in the future.
+    ahead_ms: int
 
 
 class Aligned(NamedTuple):
-    """How far each partition may go, and the next step of those that go in steps, by name."""
+    """The largest end of each partition, and by name the next step of those that use steps."""
 
     end: Ints
     steps: Mapping[tuple[str, int], int]
 
 
 def align(
-    lag: Lag, times: Times, alignment: Alignment, steps: Mapping[tuple[str, int], int]
+    lag: Lag, times: RecordTimes, alignment: Alignment, steps: Mapping[tuple[str, int], int]
 ) -> Aligned | int:
-    """Return how far each partition may go; or the time that Kafka must be asked for first.
+    """Return the largest end of each partition, or a time for which to request offsets first.
 
-    The answer may show that the slowest partition is later than was thought, as after a pause;
-    then Kafka is asked a second time.
+    If Kafka's answer shows that the slowest partition is later than assumed, as after a pause,
+    offsets are requested a second time.
 
-    Examples
-    --------
-    The next record of one partition is of 12:00, that of another of 12:50, and the span is 30
-    minutes: Kafka is asked for 12:30. Its answers are offset 600 of the first, where the batch ends
-    then, and the very next record of the second, which has to wait.
+    Example: the next record of one partition is from 12:00, that of another from 12:50, and the
+    span is 30 minutes, so offsets at 12:30 are requested. For the first partition Kafka returns
+    offset 600, where its batch ends; for the second its next record, so it has to wait.
     """
-    horizon = _horizon(times, alignment)
-    if horizon is None:
+    horizon_ms = _find_horizon(times, alignment)
+    if horizon_ms is None:
         return Aligned(lag.latest, {})
-    if times.at is None or times.asked is None:
-        return horizon
-    if horizon > times.asked and times.look_ups < _MOST_LOOK_UPS:
-        return horizon
-    return _within(lag, times, times.at, times.asked, _counts(times, alignment), steps)
+    if times.first_offset is None or times.asked_ms is None:
+        return horizon_ms
+    if horizon_ms > times.asked_ms and times.look_ups < _MAX_LOOK_UPS:
+        return horizon_ms
+    usable = _find_usable_times(times, alignment)
+    return _limit_ends(lag, times, times.first_offset, times.asked_ms, usable, steps)
 
 
-def spread(times: Times, alignment: Alignment) -> float:
+def find_spread_s(times: RecordTimes, alignment: Alignment) -> float:
     """Return the seconds from the slowest partition's time to the fastest's."""
-    stamp = times.stamp[_counts(times, alignment)]
-    return float(stamp.max() - stamp.min()) / 1000 if len(stamp) else 0.0
+    usable_ms = times.stamp_ms[_find_usable_times(times, alignment)]
+    return float(usable_ms.max() - usable_ms.min()) / 1000 if len(usable_ms) else 0.0
 
 
-def _horizon(times: Times, alignment: Alignment) -> int | None:
-    """Return the time before which records may be read; None where all of them are."""
-    stamp = times.stamp[_counts(times, alignment)]
-    if len(times.stamp) < 2 or not len(stamp):
+def _find_horizon(times: RecordTimes, alignment: Alignment) -> int | None:
+    """Return the time before which records may be read; None if all records may."""
+    usable_ms = times.stamp_ms[_find_usable_times(times, alignment)]
+    if len(times.stamp_ms) < 2 or not len(usable_ms):
         return None
-    horizon = int(stamp.min()) + alignment.span
-    return horizon if horizon <= times.now + alignment.ahead else None
+    horizon_ms = int(usable_ms.min()) + alignment.span_ms
+    return horizon_ms if horizon_ms <= times.now_ms + alignment.ahead_ms else None
 
 
-def _counts(times: Times, alignment: Alignment) -> Flags:
-    return (times.stamp >= 0) & (times.stamp <= times.now + alignment.ahead)
+def _find_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
+    return (times.stamp_ms >= 0) & (times.stamp_ms <= times.now_ms + alignment.ahead_ms)
 
 
-def _within(  # noqa: PLR0917
-    lag: Lag, times: Times, at: Ints, horizon: int, counts: Flags,
+def _limit_ends(  # noqa: PLR0917
+    lag: Lag, times: RecordTimes, first_offset: Ints, horizon_ms: int, usable: Flags,
     steps: Mapping[tuple[str, int], int],
 ) -> Aligned:  # fmt: skip
-    end = np.where(at < 0, lag.latest, np.minimum(at, lag.latest))
-    stands = end <= lag.start
-    end[stands] = lag.start[stands]
-    names, longer = lag.names if stands.any() else [], {}
-    for i in np.flatnonzero(stands & ~(counts & (times.stamp >= horizon))).tolist():
+    end = np.where(first_offset < 0, lag.latest, np.minimum(first_offset, lag.latest))
+    stays = end <= lag.start
+    end[stays] = lag.start[stays]
+    names, next_steps = lag.names if stays.any() else [], {}
+    for i in np.flatnonzero(stays & ~(usable & (times.stamp_ms >= horizon_ms))).tolist():
         step = steps.get(names[i], 1)
         end[i] += min(step, int(lag.size[i]))
-        longer[names[i]] = min(2 * step, _LONGEST_STEP)
-    if not (end > lag.start).any():  # all are later than thought, and Kafka was asked often enough
-        slowest = int(np.where(counts, times.stamp, np.iinfo(np.int64).max).argmin())
+        next_steps[names[i]] = min(2 * step, _MAX_STEP_RECORDS)
+    if not (end > lag.start).any():  # all times are later than assumed, even after the last request
+        slowest = int(np.where(usable, times.stamp_ms, np.iinfo(np.int64).max).argmin())
         end[slowest] += 1
-    return Aligned(end, longer)
+    return Aligned(end, next_steps)
 
 
-def admit_within(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> Admitted:
-    """Admit as far as the partitions may go; those that have to wait for others keep their turn."""
+def admit_aligned(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> Admission:
+    """Admit up to the aligned ends; waiting partitions keep their place in the order."""
     memory = replace(memory, steps=aligned.steps)
     if (aligned.end == lag.latest).all():
         return admit(lag, limits, memory)
-    go = aligned.end > lag.start
+    advances = aligned.end > lag.start
     end = aligned.end.copy()
-    able = replace(lag.only(go), latest=end[go])
-    # Batches up to a fixed end have equal sizes only if nobody has to wait.
-    admitted = admit(able, replace(limits, fixed_end=False), memory)
-    end[go] = admitted.end
-    kept = {name: memory.waiting[name] for name in lag.only(~go).names if name in memory.waiting}
-    after = replace(admitted.memory, waiting={**kept, **admitted.memory.waiting})
-    return Admitted(end, admitted.held_by or "time", after)
+    advancing = replace(lag.only(advances), latest=end[advances])
+    # Batches up to a fixed end have equal sizes only if no partition waits for others.
+    admitted = admit(advancing, replace(limits, fixed_end=False), memory)
+    end[advances] = admitted.end
+    names = lag.only(~advances).names
+    waits = {name: memory.waiting[name] for name in names if name in memory.waiting}
+    new_memory = replace(admitted.memory, waiting={**waits, **admitted.memory.waiting})
+    return Admission(end, admitted.held_back_by or "time", new_memory)

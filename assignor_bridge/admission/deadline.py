@@ -1,13 +1,12 @@
 """Fairness by deadline: partitions whose records retention may delete soon come first.
 
-Kafka deletes a segment when its newest record is older than `retention.ms`. The segment of the
-first unread record has none that is older, so that record lives for `stamp + retention - now` at
-least.
+Kafka deletes a segment when its newest record is older than `retention.ms`, so the first unread
+record lives for at least `stamp + retention - now`.
 
-To read the earliest deadline first loses nothing wherever nothing need be lost (Liu and Layland
-1973), but everybody would wait for a backlog with days to live. So a partition is in a hurry only
-within a margin; and those with about the same time left share alike, for it is not known which of
-the records behind the first one are urgent, too.
+Reading the earliest deadline first loses no record if that is possible at all (Liu and Layland,
+1973), but all partitions would wait for a backlog with days to live. So a partition is urgent only
+within a margin. Partitions with about the same time left share equally, because it is unknown how
+many of the records behind the first one are urgent too.
 """
 
 from __future__ import annotations
@@ -24,67 +23,58 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag
 
-#: The margin: for clocks that differ and bursts behind a first record, for so many batches, and for
-#: what waits, read with this part of each batch; but at most this part of the retention.
-_MARGIN_S, _BATCHES, _OF_BATCH, _MOST_OF_RETENTION = 300.0, 10, 0.5, 0.5
-_LEAST_MARGIN_S = 0.001
-#: Time left is told apart by halves of the margin, so many times.
-_HALVES = 10
+#: Parts of the margin: seconds for clock differences and bursts, a number of batches, and the time
+#: to read the lag with this share of each batch. It is at most this share of the retention time.
+_MARGIN_S, _MARGIN_BATCHES, _URGENT_SHARE, _MAX_SHARE_OF_RETENTION = 300.0, 10, 0.5, 0.5
+_MIN_MARGIN_S = 0.001
+#: How often the margin is halved to group partitions by the time left.
+_MAX_HALVINGS = 10
 
 
-def seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
-    """Return how long each first unread record lives at least; infinite where that is unknown.
+def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
+    """Return the least seconds that each first unread record lives; infinite if unknown.
 
-    Parameters
-    ----------
-    stamp_ms
-        Kafka's timestamp of the record, -1 for unknown.
-    retention_s
-        Of its topic; infinite where records are kept for ever, or nobody knows for how long.
+    An unknown timestamp is -1; `retention_s` is infinite if unknown or without a limit.
 
-    Examples
-    --------
-    >>> seconds_left(np.array([1_000, -1]), np.array([60.0, 60.0]), 11_000).tolist()
+    >>> compute_seconds_left(np.array([1_000, -1]), np.array([60.0, 60.0]), 11_000).tolist()
     [50.0, inf]
     """
     return np.where(stamp_ms < 0, np.inf, retention_s - (now_ms - stamp_ms) / 1000)
 
 
-def of_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
-    """Return the time left as a share of the margin: less than 1 is a hurry."""
-    batch = float(np.median([time.seconds for time in times] or [0.0]))
-    offset = float(np.median([time.seconds / max(time.records, 1.0) for time in times] or [0.0]))
-    needed = _MARGIN_S + _BATCHES * batch + lag.size * offset / _OF_BATCH
-    margin = np.minimum(needed, _MOST_OF_RETENTION * lag.retention)
-    return np.asarray(lag.left / np.maximum(margin, _LEAST_MARGIN_S))
+def compare_with_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
+    """Return the time left as a share of the margin; a partition below 1 is urgent."""
+    batch_s = float(np.median([time.seconds for time in times] or [0.0]))
+    offset_s = float(np.median([time.seconds / max(time.records, 1.0) for time in times] or [0.0]))
+    needed_s = _MARGIN_S + _MARGIN_BATCHES * batch_s + lag.size * offset_s / _URGENT_SHARE
+    margin_s = np.minimum(needed_s, _MAX_SHARE_OF_RETENTION * lag.retention_s)
+    return np.asarray(lag.seconds_left / np.maximum(margin_s, _MIN_MARGIN_S))
 
 
-def hurried(  # noqa: PLR0917
-    least: Ints,
-    most: Ints,
+def raise_urgent(  # noqa: PLR0917
+    min_offsets: Ints,
+    max_offsets: Ints,
     weight: Floats,
     budgets: Sequence[Budget],
     order: Ints,
-    share: Floats,
+    margin_share: Floats,
 ) -> Ints:
-    """Raise what partitions get at least where time runs out: soonest first, up to all they have.
+    """Raise the minimum of urgent partitions up to all that they have, the most urgent first.
 
-    Parameters
-    ----------
-    share
-        Time left as a share of the margin; the other parameters are those of `fill`.
+    `margin_share` is the time left as a share of the margin; for the other parameters see `fill`.
     """
-    least = least.copy()
-    hurry = order[(share < 1)[order]]
-    halves = np.floor(np.log2(np.maximum(share[hurry], 0.5**_HALVES)))
-    for half in np.unique(halves).tolist():
-        rows = hurry[halves == half]
-        inside = []
+    min_offsets = min_offsets.copy()
+    urgent = order[(margin_share < 1)[order]]
+    halvings = np.floor(np.log2(np.maximum(margin_share[urgent], 0.5**_MAX_HALVINGS)))
+    for halving in np.unique(halvings).tolist():
+        rows = urgent[halvings == halving]
+        remaining = []
         for name, cost, amount in budgets:
-            others = float(cost @ least - cost[rows] @ least[rows])
-            inside.append(Budget(name, cost[rows], amount - others))
-        every = np.arange(len(rows))
-        least[rows], held_by = fill(least[rows], most[rows], weight[rows], inside, every)
-        if held_by is not None:
+            used = float(cost @ min_offsets - cost[rows] @ min_offsets[rows])
+            remaining.append(Budget(name, cost[rows], amount - used))
+        min_offsets[rows], limited_by = fill(
+            min_offsets[rows], max_offsets[rows], weight[rows], remaining, np.arange(len(rows))
+        )
+        if limited_by is not None:
             break
-    return least
+    return min_offsets

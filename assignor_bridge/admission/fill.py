@@ -1,8 +1,8 @@
-"""Weighted max-min fair shares: vessels filled to one level (progressive filling).
+"""Weighted max-min fair shares by progressive filling.
 
-Each partition gets `weight x level` of its offsets, but no less than its minimum and no more than
-it has; the level is the highest at which no budget is exceeded. So nobody has more, by weight, than
-one who could still take some.
+Each partition gets `weight x level` offsets, but at least its minimum and at most what it has. The
+level is the highest one that exceeds no budget. So no partition gets more, relative to its weight,
+than another one that could take more.
 """
 
 from __future__ import annotations
@@ -19,53 +19,47 @@ if TYPE_CHECKING:
 
 
 def fill(
-    least: Ints, most: Ints, weight: Floats, budgets: Sequence[Budget], order: Ints
+    min_offsets: Ints, max_offsets: Ints, weight: Floats, budgets: Sequence[Budget], order: Ints
 ) -> tuple[Ints, str | None]:
-    """Return how many offsets each partition gets, and the budget that held the others back.
+    """Return how many offsets each partition gets, and the name of the budget that limits them.
 
-    Parameters
-    ----------
-    least, most
-        Offsets that each partition gets at least, whatever the budgets, and that it has.
-    order
-        Who comes first where single offsets are left over.
+    Each partition gets at least `min_offsets`, even beyond a budget, and at most `max_offsets`.
+    Single remaining offsets go to partitions without any first, then by fraction, then by `order`.
 
-    Examples
-    --------
     >>> from assignor_bridge.admission.lag import Budget
     >>> none, lag, ones = np.zeros(3, int), np.array([2, 90, 90]), np.ones(3)
     >>> fill(none, lag, ones, [Budget("records", ones, 21)], np.arange(3))[0].tolist()
     [2, 10, 9]
     """
-    levels = [_level(least, most, weight, budget) for budget in budgets]
+    levels = [_find_level(min_offsets, max_offsets, weight, budget) for budget in budgets]
     level = min(levels, default=math.inf)
     if math.isinf(level):
-        return most.copy(), None
-    share = np.minimum(weight * level, most)
-    taken = np.clip(np.floor(share).astype(np.int64), least, most)
-    queue = order[np.lexsort(((taken - share)[order], (taken > 0)[order]))]
-    queue = queue[(taken < most)[queue]]
-    one_more = len(queue)
+        return max_offsets.copy(), None
+    share = np.minimum(weight * level, max_offsets)
+    offsets = np.clip(np.floor(share).astype(np.int64), min_offsets, max_offsets)
+    queue = order[np.lexsort(((offsets - share)[order], (offsets > 0)[order]))]
+    queue = queue[(offsets < max_offsets)[queue]]
+    extra_offsets = len(queue)
     for budget in budgets:
-        used = float(budget.cost @ taken) + np.cumsum(budget.cost[queue])
-        one_more = min(one_more, int(np.searchsorted(used, budget.amount, "right")))
-    taken[queue[:one_more]] += 1
-    return taken, budgets[levels.index(level)].name
+        used = float(budget.cost @ offsets) + np.cumsum(budget.cost[queue])
+        extra_offsets = min(extra_offsets, int(np.searchsorted(used, budget.amount, "right")))
+    offsets[queue[:extra_offsets]] += 1
+    return offsets, budgets[levels.index(level)].name
 
 
-def _level(least: Ints, most: Ints, weight: Floats, budget: Budget) -> float:
-    """Return the level at which a budget is used up; infinite if it is enough for everything."""
+def _find_level(min_offsets: Ints, max_offsets: Ints, weight: Floats, budget: Budget) -> float:
+    """Return the level at which a budget is used up; infinite if it suffices for all offsets."""
     cost, amount = budget.cost, budget.amount
-    if float(cost @ most) <= amount:
+    if float(cost @ max_offsets) <= amount:
         return math.inf
-    at = np.concatenate((least / weight, most / weight))
-    order = np.argsort(at, kind="stable")
-    at = at[order]
+    breakpoints = np.concatenate((min_offsets / weight, max_offsets / weight))
+    order = np.argsort(breakpoints, kind="stable")
+    breakpoints = breakpoints[order]
     slope = np.cumsum(np.concatenate((cost * weight, -cost * weight))[order])
-    used = float(cost @ least) + np.append(0.0, np.cumsum(slope[:-1] * np.diff(at)))
+    used = float(cost @ min_offsets) + np.append(0.0, np.cumsum(slope[:-1] * np.diff(breakpoints)))
     i = int(np.searchsorted(np.maximum.accumulate(used), amount, "right")) - 1
     if i < 0:
         return 0.0
-    if i + 1 >= len(at) or slope[i] <= 0:
-        return float(at[i])
-    return float(min(at[i] + (amount - used[i]) / slope[i], at[i + 1]))
+    if i + 1 >= len(breakpoints) or slope[i] <= 0:
+        return float(breakpoints[i])
+    return float(min(breakpoints[i] + (amount - used[i]) / slope[i], breakpoints[i + 1]))

@@ -1,4 +1,4 @@
-"""What admission works on: columns with a cell a partition, the limits, and what is remembered."""
+"""The input and output of admission: columns of partitions, limits, memory, and ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fairness = Literal["proportional", "even", "deadline"]
 
 @dataclass(frozen=True, eq=False)
 class Lag:
-    """What waits: a cell a partition, each with `start < latest`, by topic and number."""
+    """Partitions with unread records (`start < latest`), sorted by topic and number."""
 
     topics: tuple[str, ...]
     #: Index in `topics`.
@@ -30,21 +30,21 @@ class Lag:
     partition: Ints
     start: Ints
     latest: Ints
-    #: Seconds of a slot that an offset takes, and a range beside its offsets.
-    work: Floats
-    fixed: Floats
-    #: Learned bytes an offset; not a number where no partition is known.
-    bytes: Floats
-    #: Slots, each counted by the speed of its executor.
+    #: Seconds of a slot per offset, and per range in addition to its offsets.
+    seconds_per_offset: Floats
+    seconds_per_range: Floats
+    #: Learned bytes per offset; NaN if no partition has reported any.
+    bytes_per_offset: Floats
+    #: Number of slots, weighted by the speed of their executors.
     slots: float
-    #: Least seconds until retention deletes the first unread record, and those that it keeps one;
-    #: infinite where it does not, or nobody knows.
-    left: Floats
-    retention: Floats
+    #: Least seconds until retention deletes the first unread record, and the retention time;
+    #: infinite if records are kept forever or it is unknown.
+    seconds_left: Floats
+    retention_s: Floats
 
     @cached_property
     def size(self) -> Ints:
-        """Offsets that wait in each partition."""
+        """Number of unread offsets of each partition."""
         return self.latest - self.start
 
     @property
@@ -54,7 +54,7 @@ class Lag:
         return list(zip(topics, self.partition.tolist(), strict=True))
 
     def only(self, rows: Flags) -> Lag:
-        """Return the lag of these partitions alone."""
+        """Return the lag of the partitions whose flag is set."""
         columns: dict[str, Any] = {
             name: column[rows]
             for name, column in vars(self).items()
@@ -63,63 +63,63 @@ class Lag:
         return replace(self, **columns)
 
 
-class Times(NamedTuple):
-    """When records of the waiting partitions were written: Kafka's timestamps, in milliseconds."""
+class RecordTimes(NamedTuple):
+    """Kafka's timestamps of the partitions' records, in milliseconds."""
 
     #: The driver's clock.
-    now: int
-    #: Of the first unread record; -1: unknown. After a batch it is that of the newest record that
-    #: was read: the next one is as new where records are in order.
-    stamp: Ints
-    #: How often Kafka was asked for this batch.
+    now_ms: int
+    #: Of the first unread record; -1 if unknown. After a batch it is that of the newest record
+    #: read, because the next one is at least as new if records are in order.
+    stamp_ms: Ints
+    #: Number of requests to Kafka for this batch.
     look_ups: int = 0
-    #: The time it was asked for last, and the offset of the partition's first record at or after
-    #: it, which may have been read already; -1: there is none.
-    asked: int | None = None
-    at: Ints | None = None
+    #: The last requested time, and the offset of the partition's first record at or after it, which
+    #: may have been read already; -1 if there is none.
+    asked_ms: int | None = None
+    first_offset: Ints | None = None
 
 
 class BatchTime(NamedTuple):
-    """What a completed batch took."""
+    """The duration of a completed batch."""
 
-    #: Offsets that were admitted.
+    #: Offsets admitted.
     records: float
-    #: Seconds of reading, divided by the slots.
+    #: Seconds of reading per slot.
     reading: float
-    #: Seconds from its admission to its completion, the sink's included.
+    #: Seconds from admission to completion, including the sink's.
     seconds: float
 
 
 @dataclass(frozen=True)
 class Memory:
-    """What one admission leaves for the next; it is lost with the process and built up again."""
+    """The memory between admissions; it is lost with the process and built up again."""
 
-    #: Batches in a row that admitted nothing of a partition in which records waited.
+    #: Batches in a row that admitted nothing of a partition with unread records.
     waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    #: The newest last.
+    #: Sorted by time, the newest last.
     times: tuple[BatchTime, ...] = ()
-    #: How many records a partition whose times say nothing may go (`align`).
+    #: Records to admit next of partitions whose timestamps are not usable (`align`).
     steps: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What limits a batch, and who gets how much of it."""
+    """The limits of a batch, and how partitions share it."""
 
     #: Spark's `maxOffsetsPerTrigger`, or its rate limit for this source.
     records: int | None = None
     bytes: int | None = None
     seconds: float | None = None
     fairness: Fairness = "proportional"
-    #: By topic in lower case.
+    #: By topic, in lower case.
     weights: Mapping[str, float] = field(default_factory=dict)
     floors: Mapping[str, int] = field(default_factory=dict)
-    #: Whether there is a fixed end (`availableNow`), to be reached in batches of one size.
+    #: Whether there is a fixed end (`availableNow`), to be reached in batches of equal size.
     fixed_end: bool = False
 
 
 class Budget(NamedTuple):
-    """So much of something may be used, of which an offset of each partition needs `cost`."""
+    """An amount that a batch may use up, and what an offset of each partition costs of it."""
 
     name: str
     cost: Floats
@@ -127,9 +127,9 @@ class Budget(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Admitted:
-    """End offset of each partition, what held the rest back (None: nothing), what to remember."""
+class Admission:
+    """The end of each partition, the limit that held others back (None: none), and the memory."""
 
     end: Ints
-    held_by: str | None
+    held_back_by: str | None
     memory: Memory

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.racks import divide_by_racks
-from assignor_bridge.negative_cycle import negative_cycle
+from assignor_bridge.negative_cycle import find_negative_cycle
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -251,7 +251,7 @@ def _cheaper_cycle(flow: _Flow) -> list[tuple[int, int]]:
         edges.append((classes + flow.class_of[m], node[m], 0))
         height = levels + flow.load[m] - lowest
         edges.extend(((node[m], height + 1, 0), (height, node[m], 0)))
-    nodes = negative_cycle(*np.asarray(edges, dtype=np.int64).T)
+    nodes = find_negative_cycle(*np.asarray(edges, dtype=np.int64).T)
     if not nodes:
         return []
     topic_of = {place: topic for topic, place in topics.items()}

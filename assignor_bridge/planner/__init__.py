@@ -1,6 +1,5 @@
-"""Decides which executor slot reads which offsets in a micro-batch. Pure: data in, data out.
+"""Decide which executor slot reads which offsets in a micro-batch, as a pure function.
 
-`plan` is the recipe, a snapshot goes through the modules once, in this order: `batch` (the snapshot
-as arrays), `table` (with the state), `learn`, `costs` (predicts), `demand`, `flagship` with `place`
-and `pieces` or `groups` (all other assignors), `pack`, `check`, `remember`, `explain`.
+`plan` calls the modules in this order: `batch` (the snapshot as arrays), `slots`, `table` (the
+state), `learn`, `costs`, `demand`, `flagship` or `groups`, `pack`, `check`, `remember`, `explain`.
 """

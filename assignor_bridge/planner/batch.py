@@ -1,9 +1,9 @@
-"""A micro-batch laid out as arrays: what every step of the planner works on.
+"""A micro-batch as arrays, on which every step of the planner works.
 
-Up to 100,000 partitions and tens of thousands of slots are planned per batch, so it is columns,
-not objects: one cell a range, sorted by topic, partition and start, adjacent ranges of a partition
-joined (Spark's own `minPartitions` cuts them) and empty ones dropped. Slots are numbered over all
-executors, executors by id. Offsets are int64 and never added up as such: near 2^63 only floats may.
+Up to 100,000 partitions and tens of thousands of slots are planned per batch, so ranges are columns
+instead of objects. They are sorted by topic, partition, and start; adjacent ranges of a partition
+(Spark's `minPartitions` cuts them) are joined, and empty ones dropped. Slots are numbered over all
+executors, sorted by id. Sums of offsets are floats, because int64 sums could overflow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
-from assignor_bridge.planner.racks import Zones, zones_of
+from assignor_bridge.planner.racks import Zones, build_zones
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     Flags = NDArray[np.bool_]
-    #: Distinct names, sorted, and for each cell the place of its name in them.
+    #: Distinct names, sorted, and the index of each element's name in them.
     Names = tuple[tuple[str, ...], Ints]
 
-#: Slots of all executors; more are a mistake, and must not fill the memory.
-MOST_SLOTS = 1_000_000
+#: Limit of the slots of all executors; more are a mistake, and could exhaust the memory.
+MAX_SLOTS = 1_000_000
 
-#: Stands for the executor that local mode does not have; its tasks carry no location.
+#: Id of the only executor in local mode; its tasks have no preferred location.
 ANONYMOUS = ""
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
-    """Columns of read reports, one cell a report, sorted so that their order does not matter."""
+class ReadReports:
+    """Columns of read reports (one element per report), in a canonical order."""
 
-    #: Topics and executors that reports name, sorted; `topic` and `executor` are places in them.
+    #: Reported topics and executors, sorted; `topic` and `executor` are indices into them.
     topics: tuple[str, ...]
     executors: tuple[str, ...]
     topic: Ints
@@ -55,7 +55,7 @@ class Observed:
     records: Floats
     bytes: Floats
     seconds: Floats
-    #: Offsets that were covered; not a number where the reader did not say.
+    #: Offsets covered; NaN if not reported.
     offsets: Floats
 
     @classmethod
@@ -68,30 +68,30 @@ class Observed:
         size: Floats,
         seconds: Floats,
         offsets: Floats,
-    ) -> Observed:
+    ) -> ReadReports:
         """Sort columns of reports."""
         (topic_names, topic), (executor_names, executor) = topics, executors
-        order = sorting((offsets, size, seconds, records), executor, partition, topic)
+        order = argsort_rows((offsets, size, seconds, records), executor, partition, topic)
         return cls(
             topic_names, executor_names, topic[order], partition[order], executor[order],
             records[order], size[order], seconds[order], offsets[order],
         )  # fmt: skip
 
     @classmethod
-    def none(cls) -> Observed:
-        """Return no reports."""
-        return cls.of(coded(()), np.empty(0, np.int64), coded(()), *[np.empty(0)] * 4)
+    def empty(cls) -> ReadReports:
+        """Return columns without reports."""
+        return cls.of(encode_names(()), np.empty(0, np.int64), encode_names(()), *[np.empty(0)] * 4)
 
 
-def coded(names: Sequence[str]) -> Names:
-    """Sort the distinct names, and say for each cell which one it is."""
+def encode_names(names: Sequence[str]) -> Names:
+    """Return the distinct names, sorted, and the index of each name in them."""
     distinct = tuple(sorted(set(names)))
     code = {name: i for i, name in enumerate(distinct)}
     return distinct, np.fromiter(map(code.__getitem__, names), np.int64, len(names))
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class MicroBatch:
     """Ranges, executors and reports of one micro-batch."""
 
     #: Topics with data, by name.
@@ -101,23 +101,22 @@ class Batch:
     partition: Ints
     start: Ints
     end: Ints
-    #: By id; one named `ANONYMOUS` when Spark has none.
+    #: Sorted by id; a single one named `ANONYMOUS` in local mode.
     executors: tuple[Executor, ...]
-    #: What the options mean.
     settings: PlannerOptions
-    observed: Observed
-    #: Where executors come and go with the tasks.
+    observed: ReadReports
+    #: None without dynamic allocation.
     allocation: Allocation | None = None
-    #: Offsets that wait over those of the batch: more than 1 where admission holds some back.
+    #: Waiting offsets over those of the batch; above 1 if admission holds some back.
     backlog: float = 1.0
-    #: Racks of the ranges, None where nobody named any.
+    #: Racks of the ranges; None if none are known.
     replicas: Replicas | None = None
-    #: Number of the stream in its driver, by the order in which they began.
+    #: Number of the stream in its driver, in the order of their starts.
     stream: int = 0
-    #: Executors that are there but give no slot to this stream (`assignor.slots`).
-    left_out: int = 0
-    #: One more than the highest partition of each topic that the query reads, without data too;
-    #: None: unknown. What the state has beyond is gone.
+    #: Number of executors that give no slot to this stream (`assignor.slots`).
+    unused_executors: int = 0
+    #: Number of partitions of each topic that the query reads, also of those without data; None if
+    #: unknown. Partitions in the state beyond these no longer exist.
     partitions: Mapping[str, int] | None = None
 
     @property
@@ -127,7 +126,7 @@ class Batch:
 
     @property
     def anonymous(self) -> bool:
-        """Whether there are no executors, only slots."""
+        """Whether Spark runs in local mode, with slots but without executors."""
         return self.executors[0].id == ANONYMOUS
 
     @cached_property
@@ -167,129 +166,126 @@ class Batch:
 
     @cached_property
     def zones(self) -> Zones | None:
-        """Racks as zones of executors, None where nobody named any."""
-        return None if self.replicas is None else zones_of(self.executors, self.replicas)
+        """The zones that executors form by rack; None if no racks are known."""
+        return None if self.replicas is None else build_zones(self.executors, self.replicas)
 
     def name(self, row: int) -> str:
-        """`topic-partition` of a range, for people."""
+        """Return `topic-partition` of a range, for messages."""
         return f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
 
 
-def lay_out(  # noqa: PLR0917
+def build_batch(  # noqa: PLR0917
     names: Names,
     partition: Ints,
     start: Ints,
     end: Ints,
     executors: Sequence[Executor],
     options: PlannerOptions,
-    observed: Observed,
+    observed: ReadReports,
     parallelism: int,
     allocation: Allocation | None = None,
     replicas: Replicas | None = None,
     stream: int = 0,
     partitions: Mapping[str, int] | None = None,
-) -> Batch:
-    """Sort, join and check the columns of a snapshot.
+) -> MicroBatch:
+    """Check, sort, and join the columns of a snapshot.
 
-    Raises
-    ------
-    OptionError
-        For ranges that end before they start, overlap or contradict, names and numbers that Kafka
-        does not allow, and executors that repeat, lack slots or have too many.
+    Raises `OptionError` for ranges that end before they start or overlap, names and numbers that
+    Kafka does not allow, and executors that are listed twice or have no or too many slots.
     """
     topics, topic = names
     longest = max(topics, key=len, default="")
     if len(longest) > LONGEST_TOPIC:
         raise OptionError(
             f"topic {longest[:20]!r}… has a name of {len(longest)} characters: "
-            f"Kafka's have at most {LONGEST_TOPIC}"
+            f"Kafka allows at most {LONGEST_TOPIC}"
         )
-    wrong = (start < 0) | (end < start) | (partition < 0) | (partition > MOST_PARTITION)
-    for i in np.flatnonzero(wrong)[:1].tolist():
+    is_impossible = (start < 0) | (end < start) | (partition < 0) | (partition > MOST_PARTITION)
+    for i in np.flatnonzero(is_impossible)[:1].tolist():
         raise OptionError(
             f"range {topics[topic[i]]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
-            f"a partition from 0 to {MOST_PARTITION} and 0 <= start <= end are expected"
+            f"expected a partition from 0 to {MOST_PARTITION} and 0 <= start <= end"
         )
     for name, count in (partitions or {}).items():
         if not 0 <= count <= MOST_PARTITION + 1:
             raise OptionError(
-                f"partitions of topic {name[:LONGEST_TOPIC]!r} are {count}: "
-                f"0 to {MOST_PARTITION + 1} are expected"
+                f"topic {name[:LONGEST_TOPIC]!r} has {count} partitions: "
+                f"expected 0 to {MOST_PARTITION + 1}"
             )
-    order = sorting((end, start), partition, topic)
+    order = argsort_rows((end, start), partition, topic)
     order = order[(end > start)[order]]
     topic, partition, start, end = topic[order], partition[order], start[order], end[order]
-    same = (topic[1:] == topic[:-1]) & (partition[1:] == partition[:-1])
-    for i in np.flatnonzero(same & (start[1:] < end[:-1]))[:1].tolist():
+    same_partition = (topic[1:] == topic[:-1]) & (partition[1:] == partition[:-1])
+    for i in np.flatnonzero(same_partition & (start[1:] < end[:-1]))[:1].tolist():
         raise OptionError(
             f"ranges of {topics[topic[i]]}-{partition[i]} overlap: [{start[i]},{end[i]}) and "
-            f"[{start[i + 1]},{end[i + 1]}); each offset must be asked for once"
+            f"[{start[i + 1]},{end[i + 1]}); request each offset once"
         )
-    apart = ~(same & (start[1:] == end[:-1]))
-    first, last = np.append(True, apart)[: len(start)], np.append(apart, True)[: len(start)]
+    new_range = ~(same_partition & (start[1:] == end[:-1]))
+    first, last = np.append(True, new_range)[: len(start)], np.append(new_range, True)[: len(start)]
     if replicas is not None:
         replicas = replicas.take(order)
-        for i in np.flatnonzero(same & (np.diff(replicas.code) != 0))[:1].tolist():
+        for i in np.flatnonzero(same_partition & (np.diff(replicas.code) != 0))[:1].tolist():
             raise OptionError(
                 f"ranges of {topics[topic[i]]}-{partition[i]} have different racks: "
-                "a partition has its replicas in the same ones for all its ranges"
+                "give all ranges of a partition the same racks"
             )
-        replicas = replicas.take(first) if replicas.known else None
-    return Batch(
+        replicas = replicas.take(first) if replicas.is_known else None
+    return MicroBatch(
         topics, topic[first], partition[first], start[first], end[last],
-        _members(executors, parallelism), options, observed, allocation,
+        _check_executors(executors, parallelism), options, observed, allocation,
         replicas=replicas, stream=stream, partitions=partitions,
     )  # fmt: skip
 
 
-def _members(given: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
-    executors = [e for e in given if e.takes_tasks]
-    if not executors:
-        if not 1 <= parallelism <= MOST_SLOTS:
-            raise OptionError(
-                f"parallelism is {parallelism}: at least 1 slot is needed, at most {MOST_SLOTS:,}"
-            )
+def _check_executors(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+    usable = [e for e in executors if e.takes_tasks]
+    if not usable:
+        if not 1 <= parallelism <= MAX_SLOTS:
+            raise OptionError(f"parallelism is {parallelism}: expected 1 to {MAX_SLOTS:,} slots")
         return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
-    members = tuple(sorted(executors, key=lambda e: e.id))
-    for one, other in itertools.pairwise(members):
-        if one.id == other.id:
-            raise OptionError(f"executor {one.id!r} is listed twice: ids must differ")
+    members = tuple(sorted(usable, key=lambda e: e.id))
+    for member, following in itertools.pairwise(members):
+        if member.id == following.id:
+            raise OptionError(f"executor {member.id!r} is listed twice: ids must differ")
     for member in members:
         if member.slots < 1:
-            raise OptionError(f"executor {member.id!r} has {member.slots} slots: 1 is the least")
+            raise OptionError(
+                f"executor {member.id!r} has {member.slots} slots: expected at least 1"
+            )
         if member.id == ANONYMOUS:
-            raise OptionError("an executor has an empty id: a name is expected")
+            raise OptionError("an executor has an empty id: expected a name")
     slots = sum(member.slots for member in members)
-    if slots > MOST_SLOTS:
+    if slots > MAX_SLOTS:
         largest = max(members, key=lambda e: e.slots)
         raise OptionError(
-            f"the executors have {slots} slots in all (executor {largest.id!r} {largest.slots}): "
-            f"at most {MOST_SLOTS:,} are planned"
+            f"the executors have {slots} slots in total (executor {largest.id!r} has "
+            f"{largest.slots}): the planner supports at most {MAX_SLOTS:,}"
         )
     return members
 
 
-def sorting(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
-    """Return the order by `keys`, the last counting most, then by `ties`: as `np.lexsort` does.
+def argsort_rows(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
+    """Return the order of rows by `keys`, the last key first, then by `ties`, as `np.lexsort` does.
 
-    The keys are packed into one integer where they fit, and ties are looked at only where there
-    are any: several times as fast, most of all when the rows are in order already.
+    It packs the keys into one integer if they fit, and compares ties only where keys are equal.
+    This is several times as fast, most of all if the rows are sorted already.
     """
-    packed, span = np.zeros(len(keys[0]), np.int64), 1
+    packed, factor = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:
-        least, most = int(key.min(initial=0)), int(key.max(initial=0))
-        if least < 0 or span * (most + 1) >= 1 << 63:
+        min_key, max_key = int(key.min(initial=0)), int(key.max(initial=0))
+        if min_key < 0 or factor * (max_key + 1) >= 1 << 63:
             return np.asarray(np.lexsort((*ties, *keys)))
-        packed += key * span
-        span *= most + 1
-    steps = np.diff(packed)
-    if (steps > 0).all():
+        packed += key * factor
+        factor *= max_key + 1
+    increments = np.diff(packed)
+    if (increments > 0).all():
         return np.arange(len(packed))
     order = stable_order(packed)
     packed = packed[order]
-    same = packed[1:] == packed[:-1]
-    if same.any():
-        tied = np.append(False, same) | np.append(same, False)
-        rows = order[tied]
-        order[tied] = rows[np.lexsort((*(tie[rows] for tie in ties), packed[tied]))]
+    equal = packed[1:] == packed[:-1]
+    if equal.any():
+        is_tied = np.append(False, equal) | np.append(equal, False)
+        rows = order[is_tied]
+        order[is_tied] = rows[np.lexsort((*(tie[rows] for tie in ties), packed[is_tied]))]
     return order

@@ -1,4 +1,4 @@
-"""The last gate: a plan that loses, repeats or invents an offset never leaves the planner."""
+"""Check a plan before it leaves the planner: it must neither lose, repeat, nor add offsets."""
 
 from __future__ import annotations
 
@@ -7,49 +7,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.errors import PlanError
-from assignor_bridge.planner.batch import sorting
+from assignor_bridge.planner.batch import argsort_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from assignor_bridge.planner.batch import Batch, Flags, Ints
+    from assignor_bridge.planner.batch import Flags, Ints, MicroBatch
     from assignor_bridge.planner.pieces import Pieces
 
 _RULE = "A plan must read each offset exactly once."
 
 
-def check(name: str, batch: Batch, pieces: Pieces, task: Ints, tasks: int) -> None:
-    """Raise `PlanError` unless the pieces tile the ranges, and none and no task is empty.
+def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: int) -> None:
+    """Raise `PlanError` unless the pieces tile the ranges, and no piece or task is empty.
 
-    Parameters
-    ----------
-    name
-        Assignor that planned, for the message.
-    task
-        Task of each piece.
+    `name` is the assignor's, for messages; `task` is the task of each piece.
     """
-    pieces = pieces.take(sorting((pieces.start,), pieces.row))
+    pieces = pieces.take(argsort_rows((pieces.start,), pieces.row))
     row, start, end = pieces.row, pieces.start, pieces.end
     if len(row) and row[-1] >= batch.ranges:
-        raise PlanError(f"assignor {name!r} planned a range that was not asked for. {_RULE}")
+        raise PlanError(f"assignor {name!r} planned a range that was not requested. {_RULE}")
 
-    def refuse(wrong: Flags, what: Callable[[int], str], rows: Ints = row) -> None:
-        for i in np.flatnonzero(wrong)[:1].tolist():
-            asked = f"[{batch.start[rows[i]]},{batch.end[rows[i]]})"
+    def refuse(is_wrong: Flags, describe: Callable[[int], str], rows: Ints = row) -> None:
+        for i in np.flatnonzero(is_wrong)[:1].tolist():
+            offsets = f"[{batch.start[rows[i]]},{batch.end[rows[i]]})"
             raise PlanError(
-                f"assignor {name!r}: the plan for {batch.name(rows[i])}{asked} {what(i)}. {_RULE}"
+                f"assignor {name!r}: the plan for {batch.name(rows[i])}{offsets} {describe(i)}. "
+                f"{_RULE}"
             )
 
     refuse(end <= start, lambda _: "has an empty piece")
-    nobody = np.bincount(row, minlength=batch.ranges) == 0
-    refuse(nobody, lambda _: "is read by nobody", np.arange(batch.ranges))
-    first = np.append(True, row[1:] != row[:-1])
-    due = np.where(first[: len(row)], batch.start[row], np.append(0, end)[: len(row)])
-    refuse(start < due, lambda i: f"repeats offsets between {due[i]} and {start[i]}")
-    refuse(start > due, lambda i: f"loses offsets between {due[i]} and {start[i]}")
-    last = np.append(first[1:], True)[: len(row)]
-    wrong_end = last & (end != batch.end[row])
-    refuse(wrong_end, lambda i: f"ends at {end[i]} and not at {batch.end[row[i]]}")
-    used = np.bincount(task, minlength=tasks)
-    if len(used) != tasks or (used == 0).any():
-        raise PlanError(f"assignor {name!r} planned a task that reads nothing. {_RULE}")
+    is_unread = np.bincount(row, minlength=batch.ranges) == 0
+    refuse(is_unread, lambda _: "is not read", np.arange(batch.ranges))
+    is_first = np.append(True, row[1:] != row[:-1])
+    expected = np.where(is_first[: len(row)], batch.start[row], np.append(0, end)[: len(row)])
+    refuse(start < expected, lambda i: f"repeats offsets between {expected[i]} and {start[i]}")
+    refuse(start > expected, lambda i: f"loses offsets between {expected[i]} and {start[i]}")
+    is_last = np.append(is_first[1:], True)[: len(row)]
+    wrong_end = is_last & (end != batch.end[row])
+    refuse(wrong_end, lambda i: f"ends at {end[i]} instead of {batch.end[row[i]]}")
+    piece_counts = np.bincount(task, minlength=tasks)
+    if len(piece_counts) != tasks or (piece_counts == 0).any():
+        raise PlanError(f"assignor {name!r} planned an empty task. {_RULE}")

@@ -1,17 +1,15 @@
-"""Costs: how long reading each range will take, by what was learned so far.
+"""Predict how long reading each range will take, from the costs learned so far.
 
-The model, whose parts `learn` learns from what the readers report, is
+The model, whose parts `learn` estimates from read reports, is
 
     seconds = (fixed + records) x cost x (the partition's factor) x (the executor's slowness)
 
-A partition's factor counts as far as it is believed: where own costs foresaw the reports better
-than one cost for all did, but for the part that noise may be; elsewhere only where it stands out by
-several standard errors. A partition without reports has the factor of its topic, else of all. An
-executor's slowness counts where it stands out, too.
+A factor is shrunk by the part that may be noise: by one standard error if costs per partition
+predicted the reports better than one cost for all, else by several. A partition without reports has
+the mean factor of its topic, else of all. An executor's slowness is shrunk in the same way.
 
-All of it counts only where it foresaw reports better than records alone did; else ranges share the
-same seconds by records. While no seconds are known, a record weighs as much as its bytes, and else
-1.
+The model is used only while it predicts reports better than records alone; otherwise ranges share
+its total seconds by records. Until seconds are reported, a record weighs its bytes, else 1.
 """
 
 from __future__ import annotations
@@ -27,20 +25,20 @@ from checkpoints.sticky_state import Pace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from checkpoints.sticky_state import StickyState
 
-#: Standard errors by which a partition or an executor stands out; and a partition's where own
-#: costs are of use.
-_STANDS_OUT, _OF_USE = 3.5, 1.0
-#: An executor counts as usual unless it is slower or faster by more than this.
-_USUAL = math.log(1.15)
-#: Least records an offset that is believed: a quiet partition may come back full.
-LEAST_DENSITY = 0.01
+#: Standard errors by which a deviation is shrunk: of executors and partitions, and of partitions
+#: if costs per partition are used.
+_SIGMAS, _SIGMAS_IF_OWN_COSTS = 3.5, 1.0
+#: Deviations of an executor's logarithmic slowness up to this count as usual.
+_MAX_USUAL_SLOWNESS = math.log(1.15)
+#: Lower bound of the records per offset, because a quiet partition may come back full.
+MIN_DENSITY = 0.01
 #: Standard deviation of a good report.
 GOOD_NOISE = 0.1
-#: Less work than this is none, by which nothing may be divided.
-_LEAST_WORK = 1e-12
+#: Lower bound on work, so that divisions are safe.
+_MIN_WORK = 1e-12
 
 Basis = Literal["records", "bytes", "seconds"]
 
@@ -50,123 +48,120 @@ class Weights:
     """Predicted work of each range, on a usual executor."""
 
     work: Floats
-    #: What the weights were made of.
+    #: What the work is derived from.
     basis: Basis
-    #: Seconds that each executor needs for a second's work of a usual one.
+    #: Seconds that each executor needs for one second of work of a usual one.
     slowness: Floats
-    #: Part of the work of each range that does not shrink with it: a further piece costs it again.
+    #: Part of each range's work that each further piece of it costs again.
     fixed: Floats
-    #: The same for people.
+    #: The basis in words.
     words: str
-    #: Predicted bytes of each range; None where nobody asks, or none were reported.
+    #: Predicted bytes of each range; None without racks, or if no bytes were reported.
     bytes: Floats | None = None
 
     @property
     def unit(self) -> str:
-        """Unit of `work`, to be written behind a number."""
+        """Unit of `work`, to append to a number."""
         units = {"seconds": "s", "records": " records", "bytes": " records of mean bytes"}
         return units[self.basis]
 
 
-def predict(learned: StickyState, line: Ints, batch: Batch) -> Weights:
-    """Predict the work of each range of the batch, whose partitions have these lines."""
-    density = filled(learned.density, learned.topic, 1.0)[line]
-    records = np.asarray(batch.size * np.clip(density, LEAST_DENSITY, 1.0), np.float64)
-    work, basis = work_of(learned, line, records)
-    words = _in_words(learned, line, basis)
-    size = _bytes_of(learned, line, records) if batch.replicas is not None else None
-    if basis == "seconds" and not learned.common.relied_on:  # as many seconds, by records
-        work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), _LEAST_WORK)
-        usual, unfixed = np.ones(len(batch.executors)), np.zeros(batch.ranges)
-        return Weights(work, basis, usual, unfixed, words, size)
+def predict(learned: StickyState, line: Ints, batch: MicroBatch) -> Weights:
+    """Predict the work of each range; `line` is the line of its partition in the table."""
+    density = fill_from_topic(learned.density, learned.topic, 1.0)[line]
+    records = np.asarray(batch.size * np.clip(density, MIN_DENSITY, 1.0), np.float64)
+    work, basis = predict_work(learned, line, records)
+    words = _describe_weights(learned, line, basis)
+    total_bytes = _predict_bytes(learned, line, records) if batch.replicas is not None else None
+    if basis == "seconds" and not learned.common.relied_on:  # the same total, by records
+        work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), _MIN_WORK)
+        usual_slowness, no_fixed = np.ones(len(batch.executors)), np.zeros(batch.ranges)
+        return Weights(work, basis, usual_slowness, no_fixed, words, total_bytes)
     fixed = learned.common.fixed if basis == "seconds" else 0.0
-    work = np.maximum(work, _LEAST_WORK)
-    slowness = np.exp(log_slowness(paces_of(learned, (e.id for e in batch.executors))))
-    return Weights(work, basis, slowness, work * (fixed / (fixed + records)), words, size)
+    work = np.maximum(work, _MIN_WORK)
+    slowness = np.exp(compute_log_slowness(read_paces(learned, (e.id for e in batch.executors))))
+    return Weights(work, basis, slowness, work * (fixed / (fixed + records)), words, total_bytes)
 
 
-def work_of(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
-    """Predict the work of reading so many records of these lines."""
+def predict_work(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
+    """Predict the work of reading these numbers of records of these partitions."""
     common = learned.common
     if math.isfinite(common.level):
-        return np.exp(common.level + factors(learned)[line]) * (common.fixed + records), "seconds"
+        cost = np.exp(common.level + compute_factors(learned)[line])
+        return cost * (common.fixed + records), "seconds"
     if not np.isnan(learned.bytes).all():
-        size = filled(learned.bytes - np.nanmean(learned.bytes), learned.topic, 0.0)
-        return records * np.exp(size[line]), "bytes"
+        log_bytes = fill_from_topic(learned.bytes - np.nanmean(learned.bytes), learned.topic, 0.0)
+        return records * np.exp(log_bytes[line]), "bytes"
     return records, "records"
 
 
-def _bytes_of(learned: StickyState, line: Ints, records: Floats) -> Floats | None:
+def _predict_bytes(learned: StickyState, line: Ints, records: Floats) -> Floats | None:
     if np.isnan(learned.bytes).all():
         return None
-    return np.asarray(records * np.exp(filled(learned.bytes, learned.topic, 0.0)[line]))
+    return np.asarray(records * np.exp(fill_from_topic(learned.bytes, learned.topic, 0.0)[line]))
 
 
-def factors(learned: StickyState) -> Floats:
-    """Return the logarithm of each line's cost over the common one, as far as it is believed."""
-    known = ~np.isnan(learned.cost)
-    errors = _OF_USE if learned.common.own else _STANDS_OUT
+def compute_factors(learned: StickyState) -> Floats:
+    """Return the logarithm of each partition's cost over the common one, shrunk by its error."""
+    sigmas = _SIGMAS_IF_OWN_COSTS if learned.common.own else _SIGMAS
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = errors * learned.common.noise / np.sqrt(learned.evidence)
-    return filled(np.where(known, believed(learned.cost, error), np.nan), learned.topic, 0.0)
+        error = sigmas * learned.common.noise / np.sqrt(learned.evidence)
+    factor = shrink_towards_zero(learned.cost, error)
+    return fill_from_topic(np.where(np.isnan(learned.cost), np.nan, factor), learned.topic, 0.0)
 
 
-def paces_of(learned: StickyState, executors: Iterable[str]) -> Floats:
-    """Return what is known of the pace of executors: a row each, columns as in `Pace`."""
+def read_paces(learned: StickyState, executors: Iterable[str]) -> Floats:
+    """Return the learned pace of each executor (one row each, columns as in `Pace`)."""
     return np.array([learned.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
 
 
-def log_slowness(paces: Floats) -> Floats:
-    """Return the logarithm of how slow each executor is, as far as it is believed."""
+def compute_log_slowness(paces: Floats) -> Floats:
+    """Return the logarithm of each executor's slowness, shrunk by its error."""
     with np.errstate(divide="ignore"):
-        error = _STANDS_OUT * GOOD_NOISE / np.sqrt(paces[:, 2])
-    return believed(paces[:, 0], np.maximum(_USUAL, error))
+        error = _SIGMAS * GOOD_NOISE / np.sqrt(paces[:, 2])
+    return shrink_towards_zero(paces[:, 0], np.maximum(_MAX_USUAL_SLOWNESS, error))
 
 
-def believed(deviation: Floats, error: Floats | float) -> Floats:
-    """Return how much of a deviation counts if `error` of it may be chance.
+def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
+    """Return deviations without the part that may be due to `error`.
 
-    Nothing of one up to `error`, half of one 1.4 times as large, nearly all of a much larger one.
+    The result is 0 up to `error`, half at 1.4 times the error, and nearly all far above it.
 
-    >>> believed(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
+    >>> shrink_towards_zero(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
     [0.0, 0.0, -3.75]
     """
     size = np.abs(deviation)
     with np.errstate(invalid="ignore"):
-        part = deviation * (1 - (error / np.maximum(size, error)) ** 2)
-    return np.where(size > error, part, 0.0)
+        shrunk = deviation * (1 - (error / np.maximum(size, error)) ** 2)
+    return np.where(size > error, shrunk, 0.0)
 
 
-def filled(column: Floats, topic: Ints, default: float) -> Floats:
-    """Put the mean of the topic, else of all, else the default, where a line knows nothing."""
+def fill_from_topic(column: Floats, topic: Ints, default: float) -> Floats:
+    """Replace missing values by the mean of their topic, else of all topics, else the default."""
     missing = np.isnan(column)
     if not missing.any():
         return column
-    known = np.flatnonzero(~missing)
-    if not len(known):
+    present = np.flatnonzero(~missing)
+    if not len(present):
         return np.full(len(column), default)
-    counts = np.bincount(topic[known], minlength=int(topic.max()) + 1)
-    sums = np.bincount(topic[known], column[known], len(counts))
-    mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.mean(column[known]))
+    counts = np.bincount(topic[present], minlength=int(topic.max()) + 1)
+    sums = np.bincount(topic[present], column[present], len(counts))
+    mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.mean(column[present]))
     return np.where(missing, mean[topic], column)
 
 
-def _in_words(learned: StickyState, line: Ints, basis: Basis) -> str:
+def _describe_weights(learned: StickyState, line: Ints, basis: Basis) -> str:
     if basis == "records":
-        return "weights: records alike, no costs reported yet"
+        return "weights: all records equal, no costs reported yet"
     if basis == "bytes":
-        known = np.count_nonzero(~np.isnan(learned.bytes[line]))
-        return (
-            f"weights: bytes learned for {known} of {len(line)} partitions, no seconds reported yet"
-        )
+        count = np.count_nonzero(~np.isnan(learned.bytes[line]))
+        return f"weights: bytes of {count} of {len(line)} partitions, no seconds reported yet"
     if not learned.common.relied_on:
-        return (
-            "weights: records alike, which foresaw the time of reading as well as what was learned"
-        )
-    each = math.exp(learned.common.level)
-    fixed = f"{learned.common.fixed * each:.2g} s a range and " if learned.common.fixed else ""
-    others = np.count_nonzero(factors(learned)[line])
+        return "weights: all records equal, because learned costs did not predict times better"
+    cost = math.exp(learned.common.level)
+    fixed = f"{learned.common.fixed * cost:.2g} s per range and " if learned.common.fixed else ""
+    count = np.count_nonzero(compute_factors(learned)[line])
     return (
-        f"weights: seconds, {fixed}{each:.2g} s a record; costs of their own for {others} of "
-        f"{len(line)} partitions"
+        f"weights: seconds, {fixed}{cost:.2g} s per record; {count} of {len(line)} partitions have "
+        "costs of their own"
     )

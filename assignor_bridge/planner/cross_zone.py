@@ -1,4 +1,4 @@
-"""What a plan reads across zones: figures, and what would have to change, for people."""
+"""Measure what a plan reads across zones, and suggest changes that would reduce it."""
 
 from __future__ import annotations
 
@@ -7,111 +7,111 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from assignor_bridge.errors import elided
-from assignor_bridge.planner.zones import MOST_ZONES
+from assignor_bridge.planner.zones import MAX_ZONES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from assignor_bridge.planner.batch import Batch, Flags, Floats
+    from assignor_bridge.planner.batch import Flags, Floats, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.pieces import Pieces
     from assignor_bridge.planner.racks import Replicas, Zones
 
-#: A share of the work that crosses zones, or crosses needlessly, and is worth no words.
-_LITTLE = 0.005
-#: Racks that a line lists at most.
-_LISTED = 3
+#: Largest share of the work that may cross zones without a suggestion.
+_NEGLIGIBLE_SHARE = 0.005
+#: Racks that a reason lists at most.
+_MAX_LISTED = 3
 
 
 class CrossZone(NamedTuple):
-    """What is read in another zone than its replicas."""
+    """What is read in another zone than that of its replicas."""
 
     offsets: int
-    #: Share of the batch's bytes, or of its records where no bytes are known.
+    #: Share of the batch's bytes; of its work until bytes are reported.
     share: float
-    #: One line a fact.
+    #: One sentence per fact; all but the first are advice.
     reasons: tuple[str, ...]
 
 
-def cross_zone(batch: Batch, weights: Weights, pieces: Pieces) -> CrossZone | None:
-    """Return what the pieces read across zones; None where nobody named racks."""
+def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> CrossZone | None:
+    """Return what the pieces read across zones; None if no racks are known."""
     if batch.zones is None or batch.replicas is None:
         return None
     zone = batch.zones.of_executor[batch.slot_executor[pieces.slot]]
     crosses = ~batch.zones.near[batch.replicas.code[pieces.row], zone]
-    sizes = pieces.end - pieces.start
-    size = weights.work if weights.bytes is None else weights.bytes
-    parts = (size / batch.size)[pieces.row] * sizes
-    share = float(parts[crosses].sum() / max(parts.sum(), 1e-300))
-    return CrossZone(
-        int(sizes[crosses].sum()),
-        share,
-        tuple(_reasons(batch, batch.zones, batch.replicas, weights, share)),
-    )
+    offsets = pieces.end - pieces.start
+    range_size = weights.work if weights.bytes is None else weights.bytes
+    piece_sizes = (range_size / batch.size)[pieces.row] * offsets
+    share = float(piece_sizes[crosses].sum() / max(piece_sizes.sum(), 1e-300))
+    reasons = tuple(_explain_cross_zone(batch, batch.zones, batch.replicas, weights, share))
+    return CrossZone(int(offsets[crosses].sum()), share, reasons)
 
 
-def _reasons(
-    batch: Batch, zones: Zones, replicas: Replicas, weights: Weights, share: float
+def _explain_cross_zone(
+    batch: MicroBatch, zones: Zones, replicas: Replicas, weights: Weights, share: float
 ) -> Iterator[str]:
     code = replicas.code
-    of_set = np.asarray(np.bincount(code, weights.work, len(replicas.racks)), np.float64)
-    total = max(float(of_set.sum()), 1e-300)
-    unknown = float(sum(of_set[i] for i, held in enumerate(replicas.racks) if not held)) / total
-    named, where = len(set(zones.names) - {None}), ""
-    if not named:
-        yield "no executor has a rack: all count as near to every partition"
+    work_of_set = np.asarray(np.bincount(code, weights.work, len(replicas.racks)), np.float64)
+    total = max(float(work_of_set.sum()), 1e-300)
+    unknown = sum(work_of_set[i] for i, racks in enumerate(replicas.racks) if not racks) / total
+    rack_count, notes = len(set(zones.names) - {None}), ""
+    if not rack_count:
+        yield "no executor has a rack: all are treated as near to every partition"
         return
-    if unknown > 0 or None in zones.names:
-        where = f"; {unknown:.0%} of the work has replicas in racks that nobody named" * (
-            unknown > 0
-        ) + "; executors without a rack count as near to all" * (None in zones.names)
-    yield f"{share:.1%} of what is read crosses zones ({named} racks with executors){where}"
-    strangers = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
-    if strangers:
-        yield f"no partition has a replica in {_listed(strangers)}, where executors are"
+    if unknown > 0:
+        notes = f"; {unknown:.0%} of the work has replicas in unknown racks"
+    if None in zones.names:
+        notes += "; executors without a rack are treated as near to all"
+    yield f"{share:.1%} of the data read crosses zones ({rack_count} racks with executors){notes}"
+    unused_racks = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
+    if unused_racks:
+        yield f"no partition has a replica in {_list_racks(unused_racks)}, where executors are"
     slots = batch.executor_slots / weights.slowness
     speed = np.bincount(zones.of_executor, slots, len(zones.names)) / slots.sum()
-    if len(zones.names) > MOST_ZONES:
-        yield f"zones do not count: placement looks at {MOST_ZONES} racks with executors at most"
-    elif share > _LITTLE:
-        yield from _what_to_change(batch, zones, replicas, of_set / total, speed)
+    if len(zones.names) > MAX_ZONES:
+        yield f"zones are not used: placement supports at most {MAX_ZONES} racks with executors"
+    elif share > _NEGLIGIBLE_SHARE:
+        yield from _suggest_changes(batch, zones, replicas, work_of_set / total, speed)
 
 
-def _what_to_change(
-    batch: Batch, zones: Zones, replicas: Replicas, work: Floats, speed: Floats
+def _suggest_changes(
+    batch: MicroBatch, zones: Zones, replicas: Replicas, work: Floats, speed: Floats
 ) -> Iterator[str]:
-    """Tell which racks have more of the replicas' work than executors, and the least that is."""
-    nowhere = ~zones.near.any(axis=1)
-    if (lost := float(work[nowhere].sum())) > _LITTLE:
-        racks = sorted(frozenset().union(*(replicas.racks[i] for i in np.flatnonzero(nowhere))))
+    """Suggest where executors or replicas are missing, and the least work that must cross zones."""
+    unreachable = ~zones.near.any(axis=1)
+    if (lost_work := float(work[unreachable].sum())) > _NEGLIGIBLE_SHARE:
+        racks = frozenset().union(*(replicas.racks[i] for i in np.flatnonzero(unreachable)))
         yield (
-            f"{lost:.1%} of the work has replicas only in {_listed(racks)}, where no executor is: "
-            "executors there, or replicas in racks with executors, would help"
+            f"{lost_work:.1%} of the work has replicas only in {_list_racks(sorted(racks))}, where "
+            "no executor is: executors there, or replicas in racks with executors, would help"
         )
-    full, least = _full_zones(work, zones.near, speed * (1 + batch.settings.max_imbalance))
-    if least <= _LITTLE:
+    max_work = speed * (1 + batch.settings.max_imbalance)
+    full, crossing = _find_full_zones(work, zones.near, max_work)
+    if crossing <= _NEGLIGIBLE_SHARE:
         return
     names = [name for name, is_full in zip(zones.names, full, strict=True) if is_full and name]
-    only = ~zones.near[:, ~full].any(axis=1) & ~nowhere
+    only_full = ~zones.near[:, ~full].any(axis=1) & ~unreachable
     yield (
-        f"at least {least + lost:.1%} must cross: {work[only].sum():.0%} of the work has replicas "
-        f"only in {_listed(names)}, and executors there are {speed[full].sum():.0%} of all: more "
-        "executors there, or replicas of these partitions elsewhere, would help"
+        f"at least {crossing + lost_work:.1%} must cross: {work[only_full].sum():.0%} of the work "
+        f"has replicas only in {_list_racks(names)}, and executors there are "
+        f"{speed[full].sum():.0%} of all: more executors there, or replicas of these partitions "
+        "elsewhere, would help"
     )
 
 
-def _full_zones(work: Floats, near: Flags, most: Floats) -> tuple[Flags, float]:
-    """Return the zones that are full of work which has replicas only there, and what crosses.
+def _find_full_zones(work: Floats, near: Flags, max_work: Floats) -> tuple[Flags, float]:
+    """Return the zones that cannot read all work near only to them, and the least that crosses.
 
-    The least cut: for each set of zones, these read their most, and all else is read elsewhere.
+    This is a minimum cut over all subsets of zones: a subset reads at most its limit, and the
+    other zones read all work that is near to one of them.
     """
     zones = near.shape[1]
-    full = np.asarray(np.arange(1 << zones)[:, None] >> np.arange(zones) & 1, np.bool_)
-    elsewhere = (near & ~full[:, None, :]).any(axis=2)
-    read = full @ most + elsewhere @ work
-    best = int(read.argmin())
-    return full[best], float(work[near.any(axis=1)].sum() - read[best])
+    subsets = np.asarray(np.arange(1 << zones)[:, None] >> np.arange(zones) & 1, np.bool_)
+    elsewhere = (near & ~subsets[:, None, :]).any(axis=2)
+    near_work = subsets @ max_work + elsewhere @ work
+    best = int(near_work.argmin())
+    return subsets[best], float(work[near.any(axis=1)].sum() - near_work[best])
 
 
-def _listed(racks: list[str]) -> str:
-    return f"{'rack' if len(racks) == 1 else 'racks'} {elided(racks, _LISTED)}"
+def _list_racks(racks: list[str]) -> str:
+    return f"{'rack' if len(racks) == 1 else 'racks'} {elided(racks, _MAX_LISTED)}"

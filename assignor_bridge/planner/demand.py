@@ -1,11 +1,10 @@
-"""Dynamic allocation: how many tasks ask Spark for executors, and which executors are let go.
+"""Decide how many tasks request executors under dynamic allocation, and which executors to free.
 
-With a task a slot nothing ever waits, and with tasks on all executors none is ever idle, so a plan
-for executors that come and go says with its tasks what it wants: see docs/internals/design.md.
-Gathered partitions leave those kept with twice as much, far from both ends, so the decision does
-not swing. An executor is in use when it owns a partition, as the sticky state says, or has read a
-piece of one in the last batch, as the reports say. Nothing else is kept but for how many batches in
-a row things have been so.
+With one task per slot Spark never sees waiting tasks, and with tasks on all executors none is ever
+idle. So a plan requests executors with further tasks, and frees executors by gathering partitions
+on the others (docs/internals/design.md). The others then have twice as much work, far from both
+thresholds, so that the decision does not oscillate. An executor is in use if it owns a partition
+in the state, or read a piece in the last batch. The only memory is a count of batches in a row.
 """
 
 from __future__ import annotations
@@ -18,118 +17,117 @@ import numpy as np
 
 if TYPE_CHECKING:
     from assignor_bridge.model import Allocation
-    from assignor_bridge.planner.batch import Batch, Flags
+    from assignor_bridge.planner.batch import Flags, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
 
-#: Seconds of work a slot beyond which a batch asks: Spark asks after as long a wait
-#: (`spark.dynamicAllocation.schedulerBacklogTimeout`).
+#: Seconds of work per slot above which a batch requests executors; Spark itself requests them after
+#: tasks waited this long (`spark.dynamicAllocation.schedulerBacklogTimeout`).
 BUSY_S = 1.0
-#: Least predicted seconds of a task that is made only to ask.
-TASK_S = 0.25
-#: So many tasks for each slot that may come: some must still wait when the last executor is asked.
-TASKS_A_SLOT = 4
-#: Batches in a row that ask with tasks which may run anywhere.
+#: Least predicted seconds of a task that is made only to request executors.
+MIN_TASK_S = 0.25
+#: Tasks per possible slot: some must still wait when Spark requests the last executor.
+TASKS_PER_SLOT = 4
+#: Requesting batches in a row whose further tasks may run anywhere.
 OPEN_BATCHES = 3
-#: Seconds of work a slot, and share of the time between batches, below which a batch is calm.
+#: Seconds of work per slot, and share of the time between batches, below which a batch is calm.
 CALM_S, CALM_SHARE = 0.25, 0.25
-#: Calm batches in a row after which executors are let go.
+#: Calm batches in a row after which executors are freed.
 CALM_BATCHES = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """What a batch is worth."""
+    """The executors that a batch uses, and the tasks with which it requests more."""
 
-    #: Slots that take part: those of the executors in use.
+    #: Whether a slot takes part, because its executor is in use.
     in_use: Flags
-    #: Least number of tasks, as `minPartitions`; None where nothing is asked for.
-    tasks: int | None
-    #: Calm batches in a row so far; below 0, batches in a row that asked.
+    #: Least number of tasks, like `minPartitions`; None if no executors are requested.
+    min_tasks: int | None
+    #: Calm batches in a row; below 0, requesting batches in a row.
     calm: int
-    #: Lines for people: what is asked for, and who gets nothing. Only the flagship gathers.
-    asking: tuple[str, ...] = ()
-    gathering: tuple[str, ...] = ()
+    #: Sentences about requests and freed executors; only `lag-aware-sticky` frees executors.
+    request_notes: tuple[str, ...] = ()
+    gathering_notes: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
         """Whether all but the first task of a slot may run anywhere."""
-        return self.tasks is not None and self.calm >= -OPEN_BATCHES
+        return self.min_tasks is not None and self.calm >= -OPEN_BATCHES
 
 
-def demand(batch: Batch, table: PartitionTable, weights: Weights) -> Demand:
-    """Say what to ask for, and which executors to use."""
-    everybody, before = np.ones(batch.slots, np.bool_), table.state.calm
+def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Demand:
+    """Return how many tasks to request executors with, and which executors to use."""
+    all_slots, calm_before = np.ones(batch.slots, np.bool_), table.state.calm
     allocation = batch.allocation
     if allocation is None or not batch.ranges:
-        return Demand(everybody, None, before)
-    present = _present(batch)
+        return Demand(all_slots, None, calm_before)
+    present = _count_present_executors(batch)
     speed = batch.executor_slots / weights.slowness
     if present < allocation.max_executors:
-        asked = _tasks_to_ask_with(batch, allocation, weights, float(speed.sum()))
-        if asked is not None:
-            most = "any number" if allocation.unlimited else f"{allocation.max_executors}"
-            asking = (f"asks for executors with {asked} tasks: {present} of {most} are there",)
-            return Demand(everybody, asked, min(0, before) - 1, asking)
+        tasks = _count_tasks_to_request(batch, allocation, weights, float(speed.sum()))
+        if tasks is not None:
+            limit = "any number" if allocation.unlimited else f"{allocation.max_executors}"
+            note = f"requests executors with {tasks} tasks: {present} of {limit} are present"
+            return Demand(all_slots, tasks, min(0, calm_before) - 1, (note,))
     if weights.basis != "seconds" or not present:
-        return Demand(everybody, None, 0)
-    kept, calm = _kept(batch, allocation, table, weights)
-    gathering: tuple[str, ...] = ()
-    if not kept.all():
-        idle = ", ".join(batch.executors[i].id for i in np.flatnonzero(~kept)[:3].tolist())
-        more = ", …" if (~kept).sum() > 3 else ""
-        gathering = (
-            f"there is work for {int(kept.sum())} of {present} executors, "
-            f"Spark may remove {idle}{more}",
-        )
-    return Demand(kept[batch.slot_executor], None, calm, (), gathering)
+        return Demand(all_slots, None, 0)
+    is_kept, calm = _choose_kept_executors(batch, allocation, table, weights)
+    notes = []
+    if not is_kept.all():
+        idle = ", ".join(batch.executors[i].id for i in np.flatnonzero(~is_kept)[:3].tolist())
+        kept, more = int(is_kept.sum()), ", …" if (~is_kept).sum() > 3 else ""
+        notes = [f"the work needs {kept} of {present} executors, so Spark may remove {idle}{more}"]
+    return Demand(is_kept[batch.slot_executor], None, calm, (), tuple(notes))
 
 
-def _present(batch: Batch) -> int:
-    """Count the executors that are there, those of other streams too."""
-    return 0 if batch.anonymous else len(batch.executors) + batch.left_out
+def _count_present_executors(batch: MicroBatch) -> int:
+    """Return the number of executors, including those that give no slot to this stream."""
+    return 0 if batch.anonymous else len(batch.executors) + batch.unused_executors
 
 
-def _tasks_to_ask_with(
-    batch: Batch, allocation: Allocation, weights: Weights, speed: float
+def _count_tasks_to_request(
+    batch: MicroBatch, allocation: Allocation, weights: Weights, speed: float
 ) -> int | None:
-    """Count the tasks that are worth their executor; None when the slots are enough."""
-    present, slots = _present(batch), 0 if batch.anonymous else batch.slots
-    wanted = batch.settings.slots
-    if isinstance(wanted, int) and slots >= wanted:  # further executors would stay idle
+    """Return the number of tasks that are worth an executor; None if the slots suffice."""
+    present, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
+    wanted_slots = batch.settings.slots
+    if isinstance(wanted_slots, int) and slots >= wanted_slots:  # further executors would stay idle
         return None
-    worth, seconds = batch.ranges, batch.backlog * float(weights.work.sum())
+    useful_tasks, seconds = batch.ranges, batch.backlog * float(weights.work.sum())
     if weights.basis == "seconds":
         if present and seconds <= BUSY_S * speed:
             return None
-        worth = max(1, math.floor(seconds / TASK_S))
-    worth = min(worth, int(max(1, batch.total // (batch.settings.min_records_per_task or 1))))
-    absent = allocation.max_executors - present
-    most = TASKS_A_SLOT * (slots + absent * allocation.slots_per_executor)
-    asked = min(worth, batch.ranges if allocation.unlimited else most)
-    return asked if asked > slots else None
+        useful_tasks = max(1, math.floor(seconds / MIN_TASK_S))
+    min_records = batch.settings.min_records_per_task or 1
+    useful_tasks = min(useful_tasks, int(max(1, batch.total // min_records)))
+    absent_executors = allocation.max_executors - present
+    max_tasks = TASKS_PER_SLOT * (slots + absent_executors * allocation.slots_per_executor)
+    tasks = min(useful_tasks, batch.ranges if allocation.unlimited else max_tasks)
+    return tasks if tasks > slots else None
 
 
-def _kept(
-    batch: Batch, allocation: Allocation, table: PartitionTable, weights: Weights
+def _choose_kept_executors(
+    batch: MicroBatch, allocation: Allocation, table: PartitionTable, weights: Weights
 ) -> tuple[Flags, int]:
-    """Choose the executors that go on, and count calm batches."""
+    """Return which executors stay in use, and the number of calm batches in a row."""
     executors, seconds = len(batch.executors), batch.backlog * float(weights.work.sum())
     speed = batch.executor_slots / weights.slowness
-    lines = np.bincount(batch.slot_executor[table.owner[table.owner >= 0]], minlength=executors)
-    # Who reads the tail of a cut range owns it; the readers of its other pieces own nothing.
-    used = (lines > 0) | np.isin([e.id for e in batch.executors], batch.observed.executors)
-    if not used.any() or seconds > BUSY_S * float(speed[used].sum()):
+    owners = table.owner[table.owner >= 0]
+    owned_lines = np.bincount(batch.slot_executor[owners], minlength=executors)
+    # Only the reader of a cut range's tail owns it, so readers of other pieces need the reports.
+    in_use = (owned_lines > 0) | np.isin([e.id for e in batch.executors], batch.observed.executors)
+    if not in_use.any() or seconds > BUSY_S * float(speed[in_use].sum()):
         return np.ones(executors, np.bool_), 0
     owned = table.range_owner >= 0
     home = batch.slot_executor[table.range_owner[owned]]
     work = np.bincount(home, weights.work[owned], executors)
-    ranked = np.lexsort((np.arange(executors), -lines, -work, ~used))
-    count = max(min(max(1, allocation.min_executors), executors), int(used.sum()))
-    since, calm = allocation.seconds_since_last_plan, 0
-    # Slots that would have work for all of a calm batch, and for all of a calm share of the time.
-    needed = math.inf if not since else max(seconds / CALM_S, seconds / since / CALM_SHARE)
-    if needed < float(speed[used].sum()):
+    ranked = np.lexsort((np.arange(executors), -owned_lines, -work, ~in_use))
+    count = max(min(max(1, allocation.min_executors), executors), int(in_use.sum()))
+    interval, calm = allocation.seconds_since_last_plan, 0
+    # The slots that the work keeps busy for a whole calm batch, and for a calm share of the time.
+    needed = math.inf if not interval else max(seconds / CALM_S, seconds / interval / CALM_SHARE)
+    if needed < float(speed[in_use].sum()):
         calm = min(max(0, table.state.calm) + 1, CALM_BATCHES)
     if calm == CALM_BATCHES:
         enough = 1 + int(np.searchsorted(np.cumsum(speed[ranked]), needed / 2))

@@ -1,4 +1,4 @@
-"""What was reported of a batch, and how a running mean follows it without believing it at once."""
+"""The usable read reports of a batch, and running means that outliers do not move."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from assignor_bridge.planner.batch import Flags, Floats
 
-#: Standard deviations from which a report is far off; and never less than this.
-_FAR, _LEAST_FAR = 3.0, 0.25
-#: Standard deviation for a median distance, if noise is normal.
-OF_DISTANCE = 1.48
+#: Standard deviations, and least distance from the mean, beyond which a report is an outlier.
+_OUTLIER_SIGMAS, _MIN_OUTLIER_DISTANCE = 3.0, 0.25
+#: Standard deviation of normal noise over its median absolute deviation (MAD).
+SIGMA_PER_MAD = 1.48
 
 
-class Reports(NamedTuple):
-    """Columns of what was reported of known partitions, by line."""
+class UsableReports(NamedTuple):
+    """Columns of read reports; `line` is the partition's line in the table."""
 
     line: NDArray[Any]
     executor: NDArray[Any]
@@ -27,33 +27,38 @@ class Reports(NamedTuple):
     seconds: NDArray[Any]
     offsets: NDArray[Any]
 
-    def only(self, which: Flags) -> Reports:
-        """Return those of which it is true."""
-        rows = np.flatnonzero(which)
-        return Reports(*(column[rows] for column in self))
+    def only(self, flags: Flags) -> UsableReports:
+        """Return the reports whose flag is set."""
+        rows = np.flatnonzero(flags)
+        return UsableReports(*(column[rows] for column in self))
 
 
-def followed(column: Floats, report: Floats, weight: Floats, chance: float, most: float) -> Floats:
-    """Move running means towards reports, each worth `weight` good ones.
+def update_running_mean(
+    columns: Floats, sample: Floats, weight: Floats, noise: float, max_weight: float
+) -> Floats:
+    """Move running means towards samples, each worth `weight` good reports.
 
-    A report far off the mean is not followed unless the one before was as far off on that side.
+    An outlier does not move the mean, unless the previous sample was one on the same side: then the
+    mean starts again from both. The rows of `columns`, and of the result, are the mean, the
+    previous sample, and the evidence (the good reports that the mean rests on, up to `max_weight`).
 
-    Parameters
-    ----------
-    column
-        Rows of the mean, the report before, and the evidence: how many good reports the mean rests
-        on, `most` at most. Such rows are returned.
-    chance
-        Standard deviation of a good report.
+    >>> columns, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])
+    >>> for _ in range(2):
+    ...     columns = update_running_mean(columns, sample, np.ones(1), 0.1, 4.0)
+    ...     print("mean", columns[0, 0])
+    mean 0.0
+    mean 1.0
     """
-    mean, last, evidence = column
+    mean, last, evidence = columns
     with np.errstate(divide="ignore"):
-        far = np.maximum(_LEAST_FAR, _FAR * chance * np.sqrt(1 / weight + 1 / evidence))
-    off, off_before = report - mean, last - mean
-    is_far = (evidence > 0) & (np.abs(off) > far)
-    changed = is_far & (np.abs(off_before) > far) & (off * off_before > 0)
-    gathered = np.minimum(evidence + weight, most)
-    moved = mean + off * np.minimum(1.0, weight / gathered)
-    mean = np.where(changed, (report + last) / 2, np.where(is_far, mean, moved))
-    evidence = np.where(changed, np.minimum(weight, most), np.where(is_far, evidence, gathered))
-    return np.array([mean, report, evidence])
+        sigmas = _OUTLIER_SIGMAS * noise * np.sqrt(1 / weight + 1 / evidence)
+    max_distance = np.maximum(_MIN_OUTLIER_DISTANCE, sigmas)
+    distance, last_distance = sample - mean, last - mean
+    outlier = (evidence > 0) & (np.abs(distance) > max_distance)
+    changed = outlier & (np.abs(last_distance) > max_distance) & (distance * last_distance > 0)
+    gathered = np.minimum(evidence + weight, max_weight)
+    moved = mean + distance * np.minimum(1.0, weight / gathered)
+    mean = np.where(changed, (sample + last) / 2, np.where(outlier, mean, moved))
+    new_evidence = np.where(outlier, evidence, gathered)
+    evidence = np.where(changed, np.minimum(weight, max_weight), new_evidence)
+    return np.array([mean, sample, evidence])

@@ -1,6 +1,6 @@
-"""The flagship's strategy: which slots take part, how much each should do, and the placement.
+"""Place a batch for `lag-aware-sticky`: choose slots, compute fair shares, and place the ranges.
 
-`failover` is the same on fewer executors: those of the best class that is present.
+`failover` places in the same way on fewer executors: those with the highest priority present.
 """
 
 from __future__ import annotations
@@ -14,198 +14,200 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.whole import place_whole
-from assignor_bridge.planner.pieces import Pieces, cut
+from assignor_bridge.planner.pieces import Pieces, cut_ranges
 from assignor_bridge.planner.place import place
-from assignor_bridge.planner.zones import nearness, place_in_zones, place_whole_in_zones
+from assignor_bridge.planner.zones import map_zones, place_in_zones, place_whole_in_zones
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from assignor_bridge.assignors.registry import Choice
     from assignor_bridge.model import Executor
-    from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
+    from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.table import PartitionTable
-    from assignor_bridge.planner.zones import Nearness
+    from assignor_bridge.planner.zones import ZoneMap
 
 FAILOVER = "failover"
-#: Predicted seconds of all work up to which ranges stay whole and with their owners: no plan could
-#: save more than a further task costs Spark.
+#: Up to this much predicted work ranges stay whole and with their owners, because no plan could
+#: save more time than another task costs Spark.
 SHORT_BATCH_S = 0.05
-#: Times that whole ranges are placed on fewer slots, for `minRecordsPerTask`.
-_MOST_TRIES = 9
-#: Times that ranges are cut, where pieces have a cost of their own.
-_MOST_CUT_TRIES = 3
-#: Beyond the allowance for zones' sake, in small batches where each further piece costs something.
-_MOST_FOR_ZONES = 0.01
+#: How often whole ranges are placed on fewer slots to reach `minRecordsPerTask`.
+_MAX_ATTEMPTS = 9
+#: How often ranges are cut if each piece has a fixed cost.
+_MAX_CUT_ATTEMPTS = 3
+#: Imbalance above `max_imbalance` that zones may cause in small batches, where pieces cost time.
+_MAX_ZONE_IMBALANCE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Who reads what, before it is packed, and why."""
+    """Pieces on slots, before they are packed into tasks, and the reasons."""
 
     assignor: str
     pieces: Pieces
-    #: Time that no placement of divisible ranges can beat on the slots that took part, in units of
-    #: work.
+    #: Lower bound of the time that the slots in use need, in units of work.
     bound: float
-    #: Slot of each line of the table, for partitions without data in this batch.
+    #: Slot of each line of the table, also of partitions without data in this batch.
     slot_of_line: Ints
-    #: One line a fact for people: about slots, and about assignors that were passed over.
+    #: Sentences about slots, and about assignors that were not used.
     notes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
-    #: Executor ids where a slot's partitions have standby copies, most wanted first.
+    #: Executor ids with standby copies of a slot's partitions, most preferred first.
     standbys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    #: Tells an own assignor that has `on_assignment` what the members got, at this generation.
+    #: Reports the assignment, with its generation, to a user's assignor that has `on_assignment`.
     on_assignment: Callable[[int], None] | None = None
 
 
 def place_batch(
-    choice: Choice, batch: Batch, table: PartitionTable, weights: Weights, demand: Demand
+    choice: Choice, batch: MicroBatch, table: PartitionTable, weights: Weights, demand: Demand
 ) -> Placement:
-    """Place all ranges; see `place` and `assignors.whole` for the promises.
+    """Place all ranges with `lag-aware-sticky` or `failover`, as `choice` says.
 
-    `choice` is of `lag-aware-sticky` or `failover`. Slots in demand take part, as long as those of
-    the highest priority are among them.
+    The promises are those of `place`, and of `assignors.whole` if ranges may not be cut. If whole
+    ranges leave a slot with too few records (`minRecordsPerTask`), it repeats with fewer slots.
     """
-    name, notes, in_use = choice.assignor.name, [*demand.gathering], demand.in_use
+    name, notes, in_use = choice.assignor.name, [*demand.gathering_notes], demand.in_use
     owner = table.range_owner
     takes_part = np.ones(batch.slots, np.bool_)
     if name == FAILOVER:
-        takes_part, note = _best_class(batch)
+        takes_part, note = _select_highest_priority(batch)
         notes.append(note)
     if (takes_part & in_use).any():
         takes_part &= in_use
-    least, split = batch.settings.min_records_per_task or 1, batch.settings.split
-    ranked = _most_owned_first(batch, weights, owner, np.flatnonzero(takes_part))
-    count = int(max(1, min(len(ranked), batch.total // least)))
-    for attempt in range(1, _MOST_TRIES + 1):
-        slots = np.sort(ranked[:count])
-        pieces = _place_on(slots, batch, weights, owner)
+    min_records, split = batch.settings.min_records_per_task or 1, batch.settings.split
+    ranked_slots = _rank_slots(batch, weights, owner, np.flatnonzero(takes_part))
+    slot_count = int(max(1, min(len(ranked_slots), batch.total // min_records)))
+    for attempt in range(1, _MAX_ATTEMPTS + 1):
+        slots = np.sort(ranked_slots[:slot_count])
+        pieces = _place_on_slots(slots, batch, weights, owner)
         records = pieces.records_by_slot(batch.slots)
-        missing = least - records[(records > 0) & (records < least)]
-        count -= attempt * math.ceil(missing.sum() / least)
-        if split or count < 1 or count == len(slots):
-            break  # `pack` tops slots up where ranges may be cut; else fewer slots have more each
-    bound = lower_bound(batch, weights, slots)
-    # What an executor that is let go owned has no owner any more.
+        missing_records = min_records - records[(records > 0) & (records < min_records)]
+        slot_count -= attempt * math.ceil(missing_records.sum() / min_records)
+        if split or slot_count < 1 or slot_count == len(slots):
+            break  # if ranges may be cut, `pack` tops slots up
+    bound = find_lower_bound(batch, weights, slots)
+    # Partitions of an executor that is no longer in use have no owner.
     slot_of_line = np.where(in_use[table.owner], table.owner, -1)
     return Placement(name, pieces, bound, slot_of_line, tuple(notes), choice.refusals)
 
 
-def _place_on(slots: Ints, batch: Batch, weights: Weights, owner: Ints) -> Pieces:
-    """Place all ranges on some of the slots."""
+def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Ints) -> Pieces:
+    """Place all ranges on these slots only."""
     if not batch.ranges:
-        return whole(batch, owner)
+        return leave_whole(batch, owner)
     executor = batch.slot_executor[slots]
     speed = 1 / weights.slowness[executor]
-    fair = float(weights.work.sum()) * speed / speed.sum()
-    local = np.full(batch.slots + 1, -1, np.int64)
-    local[slots] = np.arange(len(slots))
+    quota = float(weights.work.sum()) * speed / speed.sum()
+    local_slot = np.full(batch.slots + 1, -1, np.int64)
+    local_slot[slots] = np.arange(len(slots))
+    local_owner = local_slot[owner]
     if is_short(batch, weights, slots):
-        slot = place_whole(weights.work, local[owner], fair, executor, math.inf)
-        return whole(batch, slots[slot])
-    zones, most = nearness(batch, weights, slots), batch.settings.max_imbalance
+        slot = place_whole(weights.work, local_owner, quota, executor, math.inf)
+        return leave_whole(batch, slots[slot])
+    zones, max_imbalance = map_zones(batch, weights, slots), batch.settings.max_imbalance
     if batch.settings.split:
-        pieces = _cut_well(batch, weights, local[owner], fair, executor, zones)
+        pieces = _place_and_cut(batch, weights, local_owner, quota, executor, zones)
         return replace(pieces, slot=slots[pieces.slot])
     if zones is None:
-        slot = place_whole(weights.work, local[owner], fair, executor, most)
+        slot = place_whole(weights.work, local_owner, quota, executor, max_imbalance)
     else:
-        slot = place_whole_in_zones(weights.work, local[owner], fair, executor, most, zones)
-    return whole(batch, slots[slot])
+        slot = place_whole_in_zones(
+            weights.work, local_owner, quota, executor, max_imbalance, zones
+        )
+    return leave_whole(batch, slots[slot])
 
 
-def _cut_well(  # noqa: PLR0917
-    batch: Batch,
+def _place_and_cut(  # noqa: PLR0917
+    batch: MicroBatch,
     weights: Weights,
     owner: Ints,
-    fair: Floats,
+    quota: Floats,
     executor: Ints,
-    zones: Nearness | None,
+    zones: ZoneMap | None,
 ) -> Pieces:
-    """Place with splitting; without zones where these alone would cost much of the balance."""
+    """Place and cut ranges; ignore zones if they alone would exceed the imbalance."""
     limit = 1 + batch.settings.max_imbalance
-    busiest, pieces = _cut_again(batch, weights, owner, fair, executor, zones)
-    if zones is None or busiest <= limit + _MOST_FOR_ZONES:
+    busiest, pieces = _search_cuts(batch, weights, owner, quota, executor, zones)
+    if zones is None or busiest <= limit + _MAX_ZONE_IMBALANCE:
         return pieces
-    offset = float((weights.work / batch.size).max() / fair.min())  # ranges end between records
+    offset = float((weights.work / batch.size).max() / quota.min())  # cuts fall between records
     if busiest <= limit + offset:
         return pieces
-    without, plain = _cut_again(batch, weights, owner, fair, executor, None)
-    return plain if without <= limit else pieces
+    busiest_zoneless, zoneless = _search_cuts(batch, weights, owner, quota, executor, None)
+    return zoneless if busiest_zoneless <= limit else pieces
 
 
-def _cut_again(  # noqa: PLR0917
-    batch: Batch,
+def _search_cuts(  # noqa: PLR0917
+    batch: MicroBatch,
     weights: Weights,
     owner: Ints,
-    fair: Floats,
+    quota: Floats,
     executor: Ints,
-    zones: Nearness | None,
+    zones: ZoneMap | None,
 ) -> tuple[float, Pieces]:
-    """Return the best of some tries, and how busy the busiest slot is then, as a part of its share.
+    """Return the load of the busiest slot, as a share of its fair work, and the best pieces.
 
-    Each further piece of a range costs its fixed part again. In most batches that is within the
-    allowance. In small ones ranges that were cut are placed anew as so much more work, and not cut
-    into less than a piece costs by itself.
+    Each further piece of a range costs the fixed work again. In most batches that is within the
+    allowance. In small ones the ranges are placed again with that work added to those that were
+    cut, and pieces are at least as large as the fixed work.
     """
-    extra, least = np.zeros(batch.ranges), 0.0
-    max_imbalance, tried = batch.settings.max_imbalance, list[tuple[float, Pieces]]()
-    for _ in range(_MOST_CUT_TRIES):
-        work = weights.work + extra
-        goal = fair * float(work.sum() / weights.work.sum())
+    extra_work, min_piece = np.zeros(batch.ranges), 0.0
+    max_imbalance, candidates = batch.settings.max_imbalance, list[tuple[float, Pieces]]()
+    for _ in range(_MAX_CUT_ATTEMPTS):
+        work = weights.work + extra_work
+        target = quota * float(work.sum() / weights.work.sum())
         if zones is None:
-            shares = place(work, owner, goal, executor, max_imbalance, least)
+            shares = place(work, owner, target, executor, max_imbalance, min_piece)
         else:
-            shares = place_in_zones(work, owner, goal, executor, max_imbalance, least, zones)
-        pieces = cut(batch, shares, weights.fixed)
-        load = np.bincount(pieces.slot, pieces.work(batch, weights), len(fair))
-        busiest = float((load / fair).max())
-        tried.append((busiest, pieces))
-        extra = weights.fixed * (np.bincount(pieces.row) - 1)
-        least = float(weights.fixed.mean())
-        if busiest <= 1 + max_imbalance or not extra.any():
+            shares = place_in_zones(work, owner, target, executor, max_imbalance, min_piece, zones)
+        pieces = cut_ranges(batch, shares, weights.fixed)
+        load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(quota))
+        busiest = float((load / quota).max())
+        candidates.append((busiest, pieces))
+        extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
+        min_piece = float(weights.fixed.mean())
+        if busiest <= 1 + max_imbalance or not extra_work.any():
             break
-    return min(tried, key=itemgetter(0))
+    return min(candidates, key=itemgetter(0))
 
 
-def is_short(batch: Batch, weights: Weights, slots: Ints) -> bool:
-    """Whether all work, and the backlog behind it, takes less time than a plan could be worth.
+def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
+    """Return whether all work, with the backlog behind it, is too short for a plan to save time.
 
-    Not with racks, where a plan saves bytes, nor with `minPartitions`, which asks for more tasks.
+    It is not with racks, where a plan saves bytes, nor with `minPartitions`, which requires tasks.
     """
-    is_to_be_divided = batch.replicas is not None or batch.settings.min_partitions is not None
-    if weights.basis != "seconds" or is_to_be_divided:
+    needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
+    if weights.basis != "seconds" or needs_plan:
         return False
     slowest = float(weights.slowness[batch.slot_executor[slots]].max())
     return batch.backlog * float(weights.work.sum()) * slowest <= SHORT_BATCH_S
 
 
-def whole(batch: Batch, slot: Ints) -> Pieces:
-    """Leave each range in one piece."""
+def leave_whole(batch: MicroBatch, slot: Ints) -> Pieces:
+    """Return each range as one piece."""
     return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
 
 
-def lower_bound(batch: Batch, weights: Weights, slots: Ints) -> float:
-    """Return the time that no plan on these slots can beat, in units of work on a usual executor.
+def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
+    """Return a lower bound of the time of any plan, in units of work on a usual executor.
 
-    All work evenly over the speeds, or the costliest offset, and what a piece costs by itself, on
-    the fastest slot. Ranges are divisible here even if the options leave them whole, so that the
-    imbalance shows what that costs. A short batch takes as long as its longest task may.
+    It is the larger of all work divided by the total speed, and the costliest offset with its
+    fixed work on the fastest slot. It assumes divisible ranges even if `split` is off, so that the
+    imbalance shows the cost of that option. For a short batch it is the limit of a short batch.
     """
     if not batch.ranges:
         return 0.0
     slowness = weights.slowness[batch.slot_executor[slots]]
     if is_short(batch, weights, slots):
         return SHORT_BATCH_S
-    even = float(weights.work.sum()) / float((1 / slowness).sum())
-    parts = weights.fixed + (weights.work - weights.fixed) / batch.size
-    return max(even, float(parts.max()) * float(slowness.min()))
+    balanced = float(weights.work.sum()) / float((1 / slowness).sum())
+    smallest_pieces = weights.fixed + (weights.work - weights.fixed) / batch.size
+    return max(balanced, float(smallest_pieces.max()) * float(slowness.min()))
 
 
-def priority(batch: Batch, executor: Executor) -> int | None:
+def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
     """Return the priority by the first host pattern that matches, else the executor's own."""
     for pattern, number in batch.settings.priorities:
         if fnmatchcase(executor.host, pattern) or fnmatchcase(executor.id, pattern):
@@ -213,18 +215,18 @@ def priority(batch: Batch, executor: Executor) -> int | None:
     return executor.priority
 
 
-def _best_class(batch: Batch) -> tuple[Flags, str]:
-    """Keep the slots of the executors with the highest priority; none given ranks below all."""
-    ranks = [(p is not None, p or 0) for p in (priority(batch, e) for e in batch.executors)]
+def _select_highest_priority(batch: MicroBatch) -> tuple[Flags, str]:
+    """Return the slots of the executors with the highest priority; no priority ranks lowest."""
+    ranks = [(p is not None, p or 0) for p in (find_priority(batch, e) for e in batch.executors)]
     best = max(ranks)
-    flags = np.array([rank == best for rank in ranks], np.bool_)
+    is_best = np.array([rank == best for rank in ranks], np.bool_)
     level = f"priority {best[1]}" if best[0] else "no priority"
-    note = f"failover: {int(flags.sum())} of {len(ranks)} executors, those with {level}, read all"
-    return flags[batch.slot_executor], note
+    note = f"failover: {int(is_best.sum())} of {len(ranks)} executors, those with {level}, read all"
+    return is_best[batch.slot_executor], note
 
 
-def _most_owned_first(batch: Batch, weights: Weights, owner: Ints, slots: Ints) -> Ints:
-    """Rank slots: first those that own most, then spread over executors."""
+def _rank_slots(batch: MicroBatch, weights: Weights, owner: Ints, slots: Ints) -> Ints:
+    """Return the slots by owned work, the largest first; ties alternate between executors."""
     owned = owner >= 0
     work = np.bincount(owner[owned], weights.work[owned], batch.slots)[slots]
     return np.asarray(slots[np.lexsort((slots, batch.slot_number[slots], -work))])

@@ -1,7 +1,4 @@
-"""What reading the ranges of a batch would cost, by what was learned and by the newest reports.
-
-For who decides how far a batch goes, before there is a plan of it.
-"""
+"""Predict the cost of reading a batch before it is planned, for admission."""
 
 from __future__ import annotations
 
@@ -10,46 +7,45 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.costs import LEAST_DENSITY, filled, predict
+from assignor_bridge.planner.costs import MIN_DENSITY, fill_from_topic, predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.slots import share_slots
-from assignor_bridge.planner.table import load
+from assignor_bridge.planner.table import load_table
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch, Floats
+    from assignor_bridge.planner.batch import Floats, MicroBatch
     from checkpoints.sticky_state import StickyState
 
-
-#: Seconds that a record is thought to take while nobody has reported any.
+#: Seconds per record until some are reported.
 ASSUMED_SECONDS = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """Columns with a cell a range of the batch."""
+    """Predicted cost of each range (one element per range)."""
 
-    #: Seconds of a slot that an offset takes, and the range beside its offsets.
-    work: Floats
-    fixed: Floats
-    #: Bytes an offset; not a number where nobody has reported any.
-    bytes: Floats
-    #: Slots, each counted by the speed of its executor.
+    #: Seconds of a slot per offset, and per range in addition to its offsets.
+    seconds_per_offset: Floats
+    seconds_per_range: Floats
+    #: Bytes per offset; NaN if none were reported.
+    bytes_per_offset: Floats
+    #: Number of slots, weighted by the speed of their executors.
     slots: float
 
 
-def forecast(batch: Batch, state: StickyState) -> Forecast:
-    """Return what reading each range would cost."""
+def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
+    """Return the predicted cost of each range."""
     batch = share_slots(batch, state)
-    table = load(state, batch)
+    table = load_table(state, batch)
     learned, _ = learn(table, batch)
     weights = predict(learned, table.line, batch)
-    size = np.exp(filled(learned.bytes, learned.topic, np.nan))
-    density = np.clip(filled(learned.density, learned.topic, 1.0), LEAST_DENSITY, 1.0)
-    known = weights.basis == "seconds"
-    seconds = (weights.work - weights.fixed) / batch.size
+    bytes_per_record = np.exp(fill_from_topic(learned.bytes, learned.topic, np.nan))
+    density = np.clip(fill_from_topic(learned.density, learned.topic, 1.0), MIN_DENSITY, 1.0)
+    has_seconds = weights.basis == "seconds"
+    seconds_per_offset = (weights.work - weights.fixed) / batch.size
     return Forecast(
-        seconds if known else np.full(batch.ranges, ASSUMED_SECONDS),
-        weights.fixed if known else np.zeros(batch.ranges),
-        (size * density)[table.line],
+        seconds_per_offset if has_seconds else np.full(batch.ranges, ASSUMED_SECONDS),
+        weights.fixed if has_seconds else np.zeros(batch.ranges),
+        (bytes_per_record * density)[table.line],
         float((batch.executor_slots / weights.slowness).sum()),
     )

@@ -1,10 +1,9 @@
-"""Every assignor but the flagship: the batch as a Kafka consumer group, and its answer as pieces.
+"""Plan with consumer group assignors: the batch as a Kafka consumer group, its answer as pieces.
 
-Members are task slots, named `<executor>/<slot>`, subscribed to all topics. A group has all
-partitions that a topic is known to have, those without data in this batch too, so placement does
-not wander with who happens to have data. A topic has as many partitions as the highest number seen
-in the state or the batch says. (Those behind, which never had data, would fill a member's share
-with nothing.) Partitions are assigned whole.
+Members are task slots, named `<executor>/<slot>`, subscribed to all topics. The group has all known
+partitions, also those without data in this batch, so that placement does not change with the
+partitions that happen to have data. A topic's partitions end at the highest number in the state or
+the batch, because partitions that never had data would use up a member's share. All stay whole.
 """
 
 from __future__ import annotations
@@ -20,42 +19,42 @@ from assignor_bridge.assignors.own import Own
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.flagship import Placement, lower_bound, priority, whole
+from assignor_bridge.planner.flagship import Placement, find_lower_bound, find_priority, leave_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.assignors.registry import Choice
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
 
-#: Name of the members' "executor" where Spark has none.
+#: Executor name of members in local mode.
 LOCAL = "local"
-#: A partition number beyond this is a mistake, and must not fill the memory.
-_MOST_PARTITIONS = 5_000_000
+#: Limit of a group's partitions; more are a mistake, and could exhaust the memory.
+_MAX_PARTITIONS = 5_000_000
 
 
-def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
-    """Return the batch's slots as a group; its lags are the predicted work."""
+def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Group:
+    """Return the batch's slots as a consumer group whose lags are the predicted work."""
     state = table.state
     counts = np.zeros(len(state.topics), np.int64)
     np.maximum.at(counts, state.topic, state.partition + 1)
-    if counts.sum() > _MOST_PARTITIONS:
+    if counts.sum() > _MAX_PARTITIONS:
         raise OptionError(
             f"topics {', '.join(state.topics[:5])} would have {int(counts.sum())} partitions: "
-            f"assignors other than {LAG_AWARE_STICKY!r} plan at most {_MOST_PARTITIONS}"
+            f"assignors other than {LAG_AWARE_STICKY!r} support at most {_MAX_PARTITIONS}"
         )
     catalog = Catalog(dict(zip(state.topics, counts.tolist(), strict=True)))
     partition_id = catalog.starts[state.topic] + state.partition
     topics, generation = frozenset(state.topics), state.generation
     by_owner = np.argsort(table.owner, kind="stable")
-    first = np.searchsorted(table.owner[by_owner], np.arange(batch.slots + 1))
-    priorities = [priority(batch, executor) for executor in batch.executors]
+    first_owned = np.searchsorted(table.owner[by_owner], np.arange(batch.slots + 1))
+    priorities = [find_priority(batch, executor) for executor in batch.executors]
     members = []
-    for slot, (name, e) in enumerate(_members(batch)):
-        owned = np.sort(partition_id[by_owner[first[slot] : first[slot + 1]]])
+    for slot, (name, e) in enumerate(_name_members(batch)):
+        owned = np.sort(partition_id[by_owner[first_owned[slot] : first_owned[slot + 1]]])
         members.append(
             Member(
                 name,
@@ -68,22 +67,21 @@ def slot_group(batch: Batch, table: PartitionTable, weights: Weights) -> Group:
             )
         )
     lags: dict[str, dict[int, float]] = {}
-    for topic, partition, lag in zip(
-        batch.topic.tolist(), batch.partition.tolist(), weights.work.tolist(), strict=True
-    ):
-        of_topic = lags.setdefault(batch.topics[topic], {})
-        of_topic[partition] = of_topic.get(partition, 0) + lag
+    columns = (batch.topic.tolist(), batch.partition.tolist(), weights.work.tolist())
+    for topic, partition, lag in zip(*columns, strict=True):
+        topic_lags = lags.setdefault(batch.topics[topic], {})
+        topic_lags[partition] = topic_lags.get(partition, 0) + lag
     return Group(
         tuple(members),
         catalog,
         lags=lags,
-        partition_racks=_partition_racks(batch, catalog),
+        partition_racks=_list_racks(batch, catalog),
         standby_replicas=batch.settings.standby_replicas,
     )
 
 
-def _partition_racks(batch: Batch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
-    """Return the racks of all partitions; what is unknown has a replica in each."""
+def _list_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
+    """Return the racks of all partitions; those without known racks have a replica in each."""
     if batch.replicas is None or not batch.settings.zone_price_per_gb:
         return {}
     everywhere = frozenset(e.rack for e in batch.executors if e.rack)
@@ -94,53 +92,51 @@ def _partition_racks(batch: Batch, catalog: Catalog) -> dict[str, dict[int, froz
     return racks
 
 
-def _members(batch: Batch) -> Iterator[tuple[str, int]]:
-    """Name the member of each slot, and the index of its executor."""
+def _name_members(batch: MicroBatch) -> Iterator[tuple[str, int]]:
+    """Return the member name of each slot, and the index of its executor."""
     for i, executor in enumerate(batch.executors):
         for number in range(executor.slots):
             yield f"{LOCAL if batch.anonymous else executor.id}/{number}", i
 
 
 def place_group(
-    choice: Choice, group: Group, batch: Batch, table: PartitionTable, weights: Weights
+    choice: Choice, group: Group, batch: MicroBatch, table: PartitionTable, weights: Weights
 ) -> Placement:
-    """Let the chosen assignor assign the group, and read its answer as slots of ranges."""
+    """Let the chosen assignor assign the group, and translate its answer to slots of ranges."""
     assignment = assign_checked(choice.assignor, group)
     member = np.asarray(assignment.owner, np.int64)
     if assignment.withheld is not None:
-        # Between micro-batches nobody reads: what is withheld can be handed over at once.
+        # No partition is being read between micro-batches, so withheld ones can move at once.
         member = np.where(member < 0, assignment.withheld, member)
-    slot_of = {name: slot for slot, (name, _) in enumerate(_members(batch))}
+    slot_of = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
     slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
-    return Placement(
-        choice.assignor.name,
-        whole(batch, slot_of_line[table.line]),
-        lower_bound(batch, weights, np.arange(batch.slots)),
-        slot_of_line,
-        assignment.notes,
-        choice.refusals,
-        _standbys(batch, group, assignment, slot),
-        _listener(choice.assignor, group, Assignment(group, member)),
-    )
+    pieces = leave_whole(batch, slot_of_line[table.line])
+    bound = find_lower_bound(batch, weights, np.arange(batch.slots))
+    name, notes, refusals = choice.assignor.name, assignment.notes, choice.refusals
+    standbys = _rank_standbys(batch, group, assignment, slot)
+    notify = _make_listener(choice.assignor, group, Assignment(group, member))
+    return Placement(name, pieces, bound, slot_of_line, notes, refusals, standbys, notify)
 
 
-def _listener(assignor: Assignor, group: Group, final: Assignment) -> Callable[[int], None] | None:
+def _make_listener(
+    assignor: Assignor, group: Group, final: Assignment
+) -> Callable[[int], None] | None:
     if not (isinstance(assignor, Own) and assignor.listens):
         return None
 
-    def tell(generation: int) -> None:
+    def notify(generation: int) -> None:
         for member in group.members:
             assignor.on_assignment(member, final[member.id], generation)
 
-    return tell
+    return notify
 
 
-def _standbys(
-    batch: Batch, group: Group, assignment: Assignment, slot_of_id: Ints
+def _rank_standbys(
+    batch: MicroBatch, group: Group, assignment: Assignment, slot_of_id: Ints
 ) -> dict[int, tuple[str, ...]]:
-    """Rank the executors that hold standby copies of what a slot reads, as many as asked for."""
-    copies, most = dict[int, Counter[int]](), batch.settings.standby_replicas
+    """Return the executors with most standby copies of each slot's partitions, in that order."""
+    copies, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
     index = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):
@@ -151,7 +147,7 @@ def _standbys(
     return {
         slot: tuple(
             batch.executors[e].id
-            for e, _ in sorted(count.items(), key=lambda item: (-item[1], item[0]))[:most]
+            for e, _ in sorted(count.items(), key=lambda item: (-item[1], item[0]))[:max_standbys]
         )
         for slot, count in sorted(copies.items())
     }

@@ -1,8 +1,8 @@
-"""Learning: what the read reports say of costs, of executors and of the records behind offsets.
+"""Learn costs, executors' slowness, and records per offset from the read reports.
 
-A report says that reading `records` of a partition on an executor took `seconds`. That is shared
-between the parts of the model in `costs`, in logarithms, so that 1:50 and 50:1 are equally far from
-1. Nothing is believed because it was seen once; docs/internals/planner.md has the rules.
+A report says that reading `records` of a partition on an executor took `seconds`. Its error is
+divided between the parts of the model in `costs`, as logarithms, so that 1:50 and 50:1 are equally
+far from 1. No single report changes a belief; docs/internals/planner.md has the rules.
 """
 
 from __future__ import annotations
@@ -14,226 +14,239 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.costs import (
-    LEAST_DENSITY,
-    factors,
-    log_slowness,
-    paces_of,
-    work_of,
-)
-from assignor_bridge.planner.evidence import OF_DISTANCE, Reports, followed
-from assignor_bridge.planner.pace import paced
+from assignor_bridge.planner import costs
+from assignor_bridge.planner.evidence import SIGMA_PER_MAD, UsableReports, update_running_mean
+from assignor_bridge.planner.pace import update_paces
 from checkpoints.sticky_state import Pace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.planner.batch import Batch, Floats, Ints
+    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import Common, StickyState
 
-#: A report of so many seconds counts half: what is shorter is mostly noise.
+#: A report of this duration has half of the full weight; shorter ones are mostly noise.
 _HALF_TRUST_S = 0.1
-#: A partition's mean rests on so many reports at most.
-_MOST_EVIDENCE = 4.0
-#: So many reports in a batch move the common cost half of the way.
-_HALF_COMMON_REPORTS = 4.0
-#: So many records move an average of bytes or density half as far as they could.
-_HALF_TRUST_RECORDS, _GAIN = 5.0, 0.6
-#: Logarithms beyond this are not measurements.
-_ABSURD = 45.0
-#: What a range may cost beside its records, in records; another one must be better by this factor.
-_FIXED, _BETTER = np.append(0.0, 2.0 ** np.arange(21)), 0.9
-#: Fixed costs whose error is within this factor of the least are equally good, and the smallest is
-#: taken: all that are far beyond the records of a range say alike that records cost nothing.
-_AS_GOOD = 1.05
-#: Something learned is used from this share of the error without it on, and up to the other.
-_CLEARLY_BETTER, _HARDLY_BETTER = 0.8, 0.95
-#: The error of a rule that was never tried, for how many reports it stands; noise at first.
-_UNTRIED, _UNTRIED_REPORTS, _UNTRIED_NOISE = 0.25, 4.0, 0.2
-_LEAST_NOISE = 0.01
-#: A batch moves errors so far at least, and more while there were few before it: errors fade.
-_LEAST_GAIN, _MOST_REPORTS, _MOST_COMPARED = 0.2, 1e6, 10.0
-#: What expects more than this share of the time elsewhere is of no use, however bad records are;
-#: and what expects so much less elsewhere than records do gains nothing.
-_USELESS, _NO_GAIN = 0.5, 0.01
-#: An error beyond this is as bad as any; and so many reports are enough to tell rules apart.
-_WORST, _ENOUGH = 1.5, 500
+#: Most good reports in a partition's mean; number of reports that halve the common shift.
+_MAX_EVIDENCE, _HALF_COMMON_REPORTS = 4.0, 4.0
+#: This many records move an average of bytes or density by half of the largest gain.
+_HALF_TRUST_RECORDS, _MAX_GAIN = 5.0, 0.6
+#: Limit of logarithms of seconds; anything beyond is not a measurement.
+_MAX_LOG_SECONDS = 45.0
+#: Candidates for the fixed cost of a range, in records; error ratio below which one replaces it.
+_FIXED_COSTS, _REPLACEMENT_RATIO = np.append(0.0, 2.0 ** np.arange(21)), 0.9
+#: The smallest fixed cost whose error is within this factor of the least error is used.
+_EQUALLY_GOOD = 1.05
+#: Error ratio to the baseline below which a model comes into use, and above which it goes out.
+_START_USING, _KEEP_USING = 0.8, 0.95
+#: Initial error of a model, the reports it rests on, initial and least noise.
+_INITIAL_ERROR, _INITIAL_REPORTS, _INITIAL_NOISE, _MIN_NOISE = 0.25, 4.0, 0.2, 0.01
+#: Least weight of a batch in the running errors, and the most reports and batches they rest on.
+_MIN_GAIN, _MAX_REPORTS, _MAX_COMPARED = 0.2, 1e6, 10.0
+#: Largest share of the time that a model in use may misplace, and its least gain over records.
+_MAX_MISPLACED, _MIN_IMPROVEMENT = 0.5, 0.01
+#: Upper limit of an error, and the reports that suffice to compare models.
+_MAX_ERROR, _MAX_COMPARED_REPORTS = 1.5, 500
 
 
-def learn(table: PartitionTable, batch: Batch) -> tuple[StickyState, float | None]:
-    """Return what is known after the reports of a batch, and how well they were foreseen.
+def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float | None]:
+    """Return the state after the reports of a batch, and the prediction error of these reports.
 
-    That is the share of the reported time that was expected elsewhere; None where nothing was.
+    1. Select the usable reports, and update records and bytes per offset.
+    2. Compare the learned model with records alone. The prediction error is the share of the
+       reported time that was predicted for other reports.
+    3. Update costs and paces.
     """
-    before, seen = table.state, batch.observed
-    columns = table.reported, seen.executor, seen.records, seen.bytes, seen.seconds, seen.offsets
-    counts = (seen.records == 0) | (seen.records >= 1)  # what is between overflows quotients
-    usable = (table.reported >= 0) & counts & (seen.records < 2**63)
-    reports = Reports(*columns).only(usable)
-    covers = (reports.offsets > 0) & np.isfinite(reports.offsets)
-    offsets = np.where(covers, reports.offsets, 0.0)
-    density = np.clip(reports.records / np.maximum(offsets, 1.0), LEAST_DENSITY, 1.0)
-    weighed = reports.only((reports.records > 0) & (reports.bytes > 0) & (reports.bytes < 2**63))
-    size = np.log(weighed.bytes / weighed.records)
-    now = replace(
+    # 1. Select reports, and update averages.
+    before, raw = table.state, batch.observed
+    columns = table.reported, raw.executor, raw.records, raw.bytes, raw.seconds, raw.offsets
+    is_count = (raw.records == 0) | (raw.records >= 1)  # values in between overflow quotients
+    usable = (table.reported >= 0) & is_count & (raw.records < 2**63)
+    reports = UsableReports(*columns).only(usable)
+    knows_offsets = (reports.offsets > 0) & np.isfinite(reports.offsets)
+    offsets = np.where(knows_offsets, reports.offsets, 0.0)
+    density = np.clip(reports.records / np.maximum(offsets, 1.0), costs.MIN_DENSITY, 1.0)
+    with_bytes = reports.only((reports.records > 0) & (reports.bytes > 0) & (reports.bytes < 2**63))
+    log_bytes = np.log(with_bytes.bytes / with_bytes.records)
+    state = replace(
         before,
-        density=_averaged(before.density, reports.line, density, offsets),
-        bytes=_averaged(before.bytes, weighed.line, size, weighed.records),
+        density=_update_averages(before.density, reports.line, density, offsets),
+        bytes=_update_averages(before.bytes, with_bytes.line, log_bytes, with_bytes.records),
     )
-    took_time = (reports.seconds > 0) & np.isfinite(reports.seconds)
-    timed = reports.only(took_time & (reports.records > 0))
-    if not len(timed.line):
-        return now, None
-    slow = log_slowness(paces_of(now, seen.executors))
+    knows_seconds = (reports.seconds > 0) & np.isfinite(reports.seconds)
+    with_seconds = reports.only(knows_seconds & (reports.records > 0))
+    if not len(with_seconds.line):
+        return state, None
+    log_slowness = costs.compute_log_slowness(costs.read_paces(state, raw.executors))
+    # 2. Compare with records alone.
     error = None
-    if before.batches and len(timed.line) > 1:
-        common, error = _relied(now, timed, slow)
-        now = replace(now, common=common)
-    return _shared_out(now, timed, seen.executors, slow), error
+    if before.batches and len(with_seconds.line) > 1:
+        common, error = _compare_with_records(state, with_seconds, log_slowness)
+        state = replace(state, common=common)
+    # 3. Update the model.
+    return _update_models(state, with_seconds, raw.executors, log_slowness), error
 
 
-def _averaged(column: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:
-    """Move averages towards the mean of the reported values, if any, of so much weight."""
+def _update_averages(column: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:
+    """Move averages towards the weighted mean of the reported values of their line, if any."""
     total = np.bincount(line, weight, len(column)).astype(np.float64)
     with np.errstate(invalid="ignore"):
         mean = np.bincount(line, weight * values, len(column)) / total
-    gain = _GAIN * total / (total + _HALF_TRUST_RECORDS)
-    moved = np.where(np.isnan(column), mean, column + gain * (mean - column))
-    return np.where(total > 0, moved, column)
+    gain = _MAX_GAIN * total / (total + _HALF_TRUST_RECORDS)
+    updated = np.where(np.isnan(column), mean, column + gain * (mean - column))
+    return np.where(total > 0, updated, column)
 
 
-def _relied(learned: StickyState, reports: Reports, slow: Floats) -> tuple[Common, float]:
-    """Compare all that was learned with records alike; and say how far off the last plan was."""
+def _compare_with_records(
+    learned: StickyState, reports: UsableReports, log_slowness: Floats
+) -> tuple[Common, float]:
+    """Decide whether to rely on the learned model, and return the error of the last prediction."""
     common = learned.common
-    took = np.minimum(reports.seconds, math.exp(_ABSURD))
-    work, basis = work_of(learned, reports.line, reports.records)
-    missed = _misplaced(work * np.exp(slow)[reports.executor], took)
-    missed_alike = _misplaced(reports.records, took)
-    error = missed if basis == "bytes" or common.relied_on else missed_alike
-    if basis != "seconds":  # nothing was learned yet
+    seconds = np.minimum(reports.seconds, math.exp(_MAX_LOG_SECONDS))
+    work, basis = costs.predict_work(learned, reports.line, reports.records)
+    misplaced = _measure_misplaced(work * np.exp(log_slowness)[reports.executor], seconds)
+    baseline = _measure_misplaced(reports.records, seconds)
+    error = misplaced if basis == "bytes" or common.relied_on else baseline
+    if basis != "seconds":  # no cost was learned yet
         return common, error
-    # At first, as if both had been as far off before.
-    before = (common.missed, common.missed_alike) if common.compared else (missed_alike,) * 2
-    trust = float(_trust(np.log(took.sum())))
-    gain = trust * max(_LEAST_GAIN, 1 / (common.compared + 1.5))
-    missed = before[0] + gain * (missed - before[0])
-    missed_alike = before[1] + gain * (missed_alike - before[1])
-    limit = _HARDLY_BETTER if common.relied_on else _CLEARLY_BETTER
-    relied_on = missed < min(limit * missed_alike - _NO_GAIN, _USELESS)
-    compared = min(common.compared + trust, _MOST_COMPARED)
-    return common._replace(
-        missed=missed, missed_alike=missed_alike, compared=compared, relied_on=relied_on
-    ), error
+    # The first comparison starts from equal errors.
+    previous = (common.missed, common.missed_alike) if common.compared else (baseline,) * 2
+    trust = float(_compute_trust(np.log(seconds.sum())))
+    gain = trust * max(_MIN_GAIN, 1 / (common.compared + 1.5))
+    misplaced = previous[0] + gain * (misplaced - previous[0])
+    baseline = previous[1] + gain * (baseline - previous[1])
+    max_ratio = _KEEP_USING if common.relied_on else _START_USING
+    relied_on = misplaced < min(max_ratio * baseline - _MIN_IMPROVEMENT, _MAX_MISPLACED)
+    compared = min(common.compared + trust, _MAX_COMPARED)
+    common = common._replace(
+        missed=misplaced, missed_alike=baseline, compared=compared, relied_on=relied_on
+    )
+    return common, error
 
 
-def _misplaced(expected: Floats, took: Floats) -> float:
-    """Return the share of the time that was expected elsewhere, if all of it is as long."""
-    scaled = expected * (took.sum() / expected.sum())
-    return float(np.abs(scaled - took).sum() / took.sum())
+def _measure_misplaced(expected: Floats, seconds: Floats) -> float:
+    """Return the share of the time that was expected elsewhere, after scaling to equal totals."""
+    scaled = expected * (seconds.sum() / expected.sum())
+    return float(np.abs(scaled - seconds).sum() / seconds.sum())
 
 
-def _shared_out(
-    before: StickyState, reports: Reports, executors: Sequence[str], slow: Floats
+def _update_models(
+    before: StickyState, reports: UsableReports, executors: Sequence[str], log_slowness: Floats
 ) -> StickyState:
-    """Share what was reported between all, executors (`slow`: as believed so far), partitions."""
-    line, executor = reports.line, reports.executor
-    times = np.clip(np.log(reports.seconds), -_ABSURD, _ABSURD) - slow[executor]
-    costs = np.array([before.cost, before.last_cost, before.evidence])
-    known = ~np.isnan(before.cost)[line]
-    cost = np.where(known, before.cost[line], 0.0)
-    over = times - np.log(before.common.fixed + reports.records)
-    level = before.common.level if math.isfinite(before.common.level) else float(np.median(over))
-    off = over - level - cost
-    off -= _in_all(off)
-    # A stall makes a report slow, not informative: it counts by the time that was expected.
-    trust = _trust(np.minimum(times, times - off))
-    common = _judged(before.common, reports, times, off[known], trust[known])
-    if common.fixed != before.common.fixed:  # costs belong to the fixed part: they begin anew
-        over = times - np.log(common.fixed + reports.records)
-        level, cost = float(np.median(over)), np.zeros(len(line))
-        costs = np.full_like(costs, np.nan)
-    level += _in_all(over - level - cost)
-    over -= level
-    now = replace(before, common=common, cost=costs[0], evidence=costs[2])
-    chance = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
-    gap = over - factors(now)[line]
-    paces = paced(paces_of(before, executors), slow, reports, gap, chance, common.own)
-    shift = log_slowness(paces) - slow
-    weight = np.bincount(line, trust).astype(np.float64)
-    seen = np.flatnonzero(weight)
-    report = np.bincount(line, trust * (over - shift[executor]))[seen] / weight[seen]
-    costs[:, seen] = followed(
-        np.nan_to_num(costs[:, seen]), report, weight[seen], common.noise, _MOST_EVIDENCE
-    )
-    middle = float(np.median(costs[0][~np.isnan(costs[0])]))  # costs are relative to the usual one
-    costs[:2] -= middle
-    return replace(
-        now,
-        common=common._replace(level=float(np.clip(level + middle, -_ABSURD, _ABSURD))),
-        paces={**before.paces, **dict(zip(executors, starmap(Pace, paces.tolist()), strict=True))},
-        cost=costs[0],
-        last_cost=costs[1],
-        evidence=costs[2],
-    )
+    """Divide the error of each report between all partitions, its executor, and its partition.
 
-
-def _judged(
-    common: Common, reports: Reports, times: Floats, off: Floats, off_trust: Floats
-) -> Common:
-    """Let the rules compete, by what was reported of a batch.
-
-    Parameters
-    ----------
-    times
-        Logarithm of the seconds of each report, on a usual executor.
-    off, off_trust
-        How far reports are from what those of their partition before say, and how much they count.
+    1. Compute each report's error, and its weight.
+    2. Select the fixed cost, and whether costs per partition are used.
+    3. Update the common cost, the executors' paces, and the partitions' costs, relative to the
+       median partition.
     """
-    # By partition, not by piece: what is costly was cut, and costs would look like a fixed part.
-    whole = np.flatnonzero(np.bincount(reports.line))
-    took = np.log(np.bincount(reports.line, np.exp(times))[whole])
-    records = np.bincount(reports.line, reports.records)[whole]
-    errors = np.full(len(_FIXED) + 1, _UNTRIED)
-    noise, before = _UNTRIED_NOISE, _UNTRIED_REPORTS
-    if len(common.errors) == len(errors):
-        errors, noise, before = np.array(common.errors), common.noise, common.reports
-    count = len(whole)
-    gain = max(_LEAST_GAIN, count / (count + before)) if count > 1 else 0.0
-    some = slice(None, None, -(-count // _ENOUGH))
-    apart = took[some] - np.log(_FIXED[:, None] + records[some])
-    apart -= np.median(apart, axis=1)[:, None]
-    errors[:-1] += gain * (np.mean(_missed(apart, _trust(took[some])), axis=1) - errors[:-1])
-    if len(off):
-        missed = _missed(off, off_trust)
-        gain *= min(1.0, len(off) / count)
-        errors[-1] += gain * (float(np.mean(missed)) - errors[-1])
-        noise += gain * (OF_DISTANCE * float(np.median(missed)) - noise)
-    best = int(np.argmax(errors[:-1] <= _AS_GOOD * errors[:-1].min()))
-    in_use = min(int(np.searchsorted(_FIXED, common.fixed)), len(_FIXED) - 1)
-    if errors[best] < _BETTER * errors[in_use]:
-        in_use = best
-    limit = _HARDLY_BETTER if common.own else _CLEARLY_BETTER
-    return common._replace(
-        fixed=float(_FIXED[in_use]),
-        own=bool(errors[-1] < limit * errors[in_use]),
-        noise=max(noise, _LEAST_NOISE),
-        errors=tuple(errors.tolist()),
-        reports=min(before + count, _MOST_REPORTS),
+    # 1. Compute errors and weights.
+    old, line, executor = before.common, reports.line, reports.executor
+    log_seconds = np.clip(np.log(reports.seconds), -_MAX_LOG_SECONDS, _MAX_LOG_SECONDS)
+    log_seconds -= log_slowness[executor]
+    columns = np.array([before.cost, before.last_cost, before.evidence])
+    has_cost = ~np.isnan(before.cost)[line]
+    cost = np.where(has_cost, before.cost[line], 0.0)
+    log_cost = log_seconds - np.log(old.fixed + reports.records)
+    level = old.level if math.isfinite(old.level) else float(np.median(log_cost))
+    error = log_cost - level - cost
+    error -= _estimate_common_shift(error)
+    # A stall inflates a report, so the predicted time limits the report's weight.
+    trust = _compute_trust(np.minimum(log_seconds, log_seconds - error))
+    # 2. Select the model; a new fixed cost resets the costs that were learned with the old one.
+    common = _select_model(old, reports, log_seconds, error[has_cost], trust[has_cost])
+    if common.fixed != old.fixed:
+        log_cost = log_seconds - np.log(common.fixed + reports.records)
+        level, cost = float(np.median(log_cost)), np.zeros(len(line))
+        columns = np.full_like(columns, np.nan)
+    # 3. Update the common cost, the paces, and the costs.
+    level += _estimate_common_shift(log_cost - level - cost)
+    log_cost -= level
+    state = replace(before, common=common, cost=columns[0], evidence=columns[2])
+    noise = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
+    excess = log_cost - costs.compute_factors(state)[line]
+    paces = costs.read_paces(before, executors)
+    paces = update_paces(paces, log_slowness, reports, excess, noise, common.own)
+    pace_change = costs.compute_log_slowness(paces) - log_slowness
+    weight = np.bincount(line, trust).astype(np.float64)
+    reported = np.flatnonzero(weight)
+    total = np.bincount(line, trust * (log_cost - pace_change[executor]))
+    sample = total[reported] / weight[reported]
+    columns[:, reported] = update_running_mean(
+        np.nan_to_num(columns[:, reported]), sample, weight[reported], common.noise, _MAX_EVIDENCE
+    )
+    center = float(np.median(columns[0][~np.isnan(columns[0])]))
+    columns[:2] -= center
+    level = float(np.clip(level + center, -_MAX_LOG_SECONDS, _MAX_LOG_SECONDS))
+    return replace(
+        state,
+        common=common._replace(level=level),
+        paces={**before.paces, **dict(zip(executors, starmap(Pace, paces.tolist()), strict=True))},
+        cost=columns[0],
+        last_cost=columns[1],
+        evidence=columns[2],
     )
 
 
-def _missed(off: Floats, trust: Floats) -> Floats:
-    """Return errors, as large as those of long reports are."""
-    return np.asarray(np.sqrt(trust) * np.minimum(np.abs(off), _WORST))
+def _select_model(
+    common: Common, reports: UsableReports, log_seconds: Floats, own_error: Floats, trust: Floats
+) -> Common:
+    """Update the models' running errors, and select the fixed cost and the use of own costs.
+
+    1. Add up reports by partition: costly ones have more pieces, which would look like fixed costs.
+    2. Update the error of each candidate for the fixed cost.
+    3. Update the error of costs per partition, and the noise.
+    4. Replace the fixed cost if another is clearly better, and decide whether own costs are used.
+    """
+    # 1. Add up by partition. `log_seconds` is on a usual executor.
+    lines = np.flatnonzero(np.bincount(reports.line))
+    log_took = np.log(np.bincount(reports.line, np.exp(log_seconds))[lines])
+    records = np.bincount(reports.line, reports.records)[lines]
+    errors = np.full(len(_FIXED_COSTS) + 1, _INITIAL_ERROR)
+    noise, previous_reports = _INITIAL_NOISE, _INITIAL_REPORTS
+    if len(common.errors) == len(errors):
+        errors, noise, previous_reports = np.array(common.errors), common.noise, common.reports
+    # 2. Update the errors of fixed costs.
+    partitions = len(lines)
+    gain = max(_MIN_GAIN, partitions / (partitions + previous_reports)) if partitions > 1 else 0.0
+    sampled = slice(None, None, -(-partitions // _MAX_COMPARED_REPORTS))
+    distance = log_took[sampled] - np.log(_FIXED_COSTS[:, None] + records[sampled])
+    distance -= np.median(distance, axis=1)[:, None]
+    new_errors = np.mean(_compute_errors(distance, _compute_trust(log_took[sampled])), axis=1)
+    errors[:-1] += gain * (new_errors - errors[:-1])
+    # 3. Update the error of costs per partition.
+    if len(own_error):
+        own_errors = _compute_errors(own_error, trust)
+        gain *= min(1.0, len(own_error) / partitions)
+        errors[-1] += gain * (float(np.mean(own_errors)) - errors[-1])
+        noise += gain * (SIGMA_PER_MAD * float(np.median(own_errors)) - noise)
+    # 4. Select.
+    best = int(np.argmax(errors[:-1] <= _EQUALLY_GOOD * errors[:-1].min()))
+    in_use = min(int(np.searchsorted(_FIXED_COSTS, common.fixed)), len(_FIXED_COSTS) - 1)
+    if errors[best] < _REPLACEMENT_RATIO * errors[in_use]:
+        in_use = best
+    max_ratio = _KEEP_USING if common.own else _START_USING
+    return common._replace(
+        fixed=float(_FIXED_COSTS[in_use]),
+        own=bool(errors[-1] < max_ratio * errors[in_use]),
+        noise=max(noise, _MIN_NOISE),
+        errors=tuple(errors.tolist()),
+        reports=min(previous_reports + partitions, _MAX_REPORTS),
+    )
 
 
-def _trust(times: Floats) -> Floats:
-    """Return how much reports of so long a time (a logarithm) count: from 0 to 1."""
-    seconds = np.exp(times)
+def _compute_errors(error: Floats, trust: Floats) -> Floats:
+    """Return absolute errors, scaled to the size that they would have in long reports."""
+    return np.asarray(np.sqrt(trust) * np.minimum(np.abs(error), _MAX_ERROR))
+
+
+def _compute_trust(log_seconds: Floats) -> Floats:
+    """Return the weight of reports by their duration, from 0 to 1."""
+    seconds = np.exp(log_seconds)
     return np.asarray(seconds / (seconds + _HALF_TRUST_S))
 
 
-def _in_all(gap: Floats) -> float:
-    """Return what has changed for all partitions, as far as so many reports can tell."""
-    return float(np.median(gap)) * len(gap) / (len(gap) + _HALF_COMMON_REPORTS)
+def _estimate_common_shift(error: Floats) -> float:
+    """Return the median error, shrunk if there are few reports."""
+    return float(np.median(error)) * len(error) / (len(error) + _HALF_COMMON_REPORTS)

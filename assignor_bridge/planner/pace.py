@@ -1,4 +1,4 @@
-"""How slow executors are: by what their reports have in common, and beside those of others."""
+"""Learn how slow each executor is, from what its reports have in common."""
 
 from __future__ import annotations
 
@@ -8,95 +8,98 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.planner.costs import GOOD_NOISE
-from assignor_bridge.planner.evidence import OF_DISTANCE, followed
+from assignor_bridge.planner.evidence import SIGMA_PER_MAD, update_running_mean
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
-    from assignor_bridge.planner.evidence import Reports
+    from assignor_bridge.planner.evidence import UsableReports
 
-#: An executor's mean rests on so many reports at most; on more than a partition's, which has to
-#: follow.
-_MOST_EVIDENCE = 8.0
-#: No executor counts as slower or faster than this.
-_MOST_SLOWNESS = math.log(20)
-#: Reports that an executor must have given before what they have in common is judged.
-_LEAST_REPORTS = 3
-#: How many reports one is worth in a median, as against a mean (2 / pi), if noise is normal.
-_OF_MEDIAN = 0.64
+#: Good reports that an executor's mean rests on at most; more than for a partition, whose cost
+#: changes faster.
+_MAX_EVIDENCE = 8.0
+#: Limit of an executor's slowness, as a logarithm.
+_MAX_LOG_SLOWNESS = math.log(20)
+#: Reports that an executor needs before their median is used.
+_MIN_REPORTS = 3
+#: Efficiency of a median compared with a mean if noise is normal (2 / pi).
+_MEDIAN_EFFICIENCY = 0.64
 
 
-def paced(  # noqa: PLR0917
-    before: Floats, slow: Floats, reports: Reports, gap: Floats, chance: float, own: bool
+def update_paces(  # noqa: PLR0917
+    before: Floats,
+    log_slowness: Floats,
+    reports: UsableReports,
+    excess: Floats,
+    noise: float,
+    own_costs: bool,
 ) -> Floats:
-    """Follow the pace of the executors.
+    """Return the executors' paces, updated with the reports of a batch.
 
-    Parameters
-    ----------
-    before, slow
-        What was known of the pace of each, and how slow it was believed to be.
-    gap
-        How much longer than expected each report is: a logarithm.
-    own
-        Whether costs of partitions are of use; they may have taken what is the executor's.
+    `log_slowness` is the slowness used in predictions, `excess` the logarithm of each report's
+    seconds over the predicted ones, and `own_costs` whether costs per partition are used.
     """
-    common, evidence = _in_common(reports.executor, gap, chance, len(before), own)
+    executors = len(before)
+    overall, weight = _compare_all_reports(reports.executor, excess, noise, executors, own_costs)
     shared = np.bincount(reports.line)[reports.line] > 1
-    beside, direct = _beside_others(reports.only(shared), gap[shared], chance, len(before))
-    total = evidence + direct
-    seen, paces = np.flatnonzero(total), before.copy()
-    slower = (slow + (common * evidence + beside * direct) / np.maximum(total, 1e-9))[seen]
-    paces[seen] = followed(before[seen].T, slower, total[seen], GOOD_NOISE, _MOST_EVIDENCE).T
-    paces[:, :2] = np.clip(paces[:, :2], -_MOST_SLOWNESS, _MOST_SLOWNESS)
+    direct, direct_weight = _compare_readers(reports.only(shared), excess[shared], noise, executors)
+    total = weight + direct_weight
+    updated, paces = np.flatnonzero(total), before.copy()
+    mean = (overall * weight + direct * direct_weight) / np.maximum(total, 1e-9)
+    paces[updated] = update_running_mean(
+        before[updated].T, (log_slowness + mean)[updated], total[updated], GOOD_NOISE, _MAX_EVIDENCE
+    ).T
+    paces[:, :2] = np.clip(paces[:, :2], -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
     return np.asarray(paces)
 
 
-def _worth(noise: float) -> float:
-    """Return how many good reports one is worth; the noise is more while costs are unknown."""
+def _weigh_report(noise: float) -> float:
+    """Return how many good reports one is worth; noise is larger until costs are learned."""
     return (GOOD_NOISE / max(GOOD_NOISE, noise)) ** 2
 
 
-def _in_common(
-    executor: Ints, gap: Floats, noise: float, count: int, own: bool
+def _compare_all_reports(
+    executor: Ints, excess: Floats, noise: float, executors: int, own_costs: bool
 ) -> tuple[Floats, Floats]:
-    """Return how far each executor's reports lie off the others', and how many good ones say so."""
-    middle, reports = _medians(executor, gap, count)
-    judged = reports >= _LEAST_REPORTS
-    if np.count_nonzero(judged) < 2:  # nothing to compare with
-        return np.zeros(count), np.zeros(count)
-    spread = OF_DISTANCE * float(np.median(np.abs(gap - middle[executor])[judged[executor]]))
-    relative = middle - np.median(middle[judged])
+    """Return each executor's median excess relative to the others, and the evidence for it."""
+    median, count = _compute_medians(executor, excess, executors)
+    usable = count >= _MIN_REPORTS
+    if np.count_nonzero(usable) < 2:  # no other executor to compare with
+        return np.zeros(executors), np.zeros(executors)
+    distance = np.abs(excess - median[executor])[usable[executor]]
+    spread = SIGMA_PER_MAD * float(np.median(distance))
+    relative = median - np.median(median[usable])
     noise = max(noise, spread)
-    if own:  # costs of partitions may have taken the rest: less than chance says nothing
-        judged &= np.abs(relative) * np.sqrt(reports) > noise
-    return relative, np.where(judged, _OF_MEDIAN * reports * _worth(noise), 0.0)
+    if own_costs:  # costs per partition absorb small offsets, so ignore those within the noise
+        usable &= np.abs(relative) * np.sqrt(count) > noise
+    return relative, np.where(usable, _MEDIAN_EFFICIENCY * count * _weigh_report(noise), 0.0)
 
 
-def _beside_others(
-    reports: Reports, gap: Floats, noise: float, count: int
+def _compare_readers(
+    reports: UsableReports, excess: Floats, noise: float, executors: int
 ) -> tuple[Floats, Floats]:
-    """Return how much slower each executor read partitions that others read in the same batch.
+    """Return how much slower each executor is than others that read the same partitions.
 
-    The only direct evidence: same partition, same time, other executor.
+    This is the only direct evidence: same partition, same batch, different executor.
     """
-    pair, which = np.unique(reports.line * count + reports.executor, return_inverse=True)
+    pair, pair_of = np.unique(reports.line * executors + reports.executor, return_inverse=True)
     if len(pair) < 2:
-        return np.zeros(count), np.zeros(count)
-    off = np.bincount(which, gap) / np.bincount(which)
-    _, which, readers = np.unique(pair // count, return_inverse=True, return_counts=True)
-    compared = np.flatnonzero(readers[which] > 1)
-    others = (np.bincount(which, off)[which] - off)[compared] / (readers[which] - 1)[compared]
-    slower, pieces = _medians((pair % count)[compared], off[compared] - others, count)
-    # One comparison does not say which of the two is the unusual one.
-    evidence = np.where(pieces > 0, 2 * (pieces + 1) * _worth(noise), 0.0)
-    return slower * pieces / (pieces + 1), evidence
+        return np.zeros(executors), np.zeros(executors)
+    mean_excess = np.bincount(pair_of, excess) / np.bincount(pair_of)
+    _, line_of, readers = np.unique(pair // executors, return_inverse=True, return_counts=True)
+    compared = np.flatnonzero(readers[line_of] > 1)
+    others = (np.bincount(line_of, mean_excess)[line_of] - mean_excess)[compared]
+    slower = mean_excess[compared] - others / (readers[line_of] - 1)[compared]
+    median, comparisons = _compute_medians((pair % executors)[compared], slower, executors)
+    # A single comparison does not show which of the two executors is unusual.
+    evidence = np.where(comparisons > 0, 2 * (comparisons + 1) * _weigh_report(noise), 0.0)
+    return median * comparisons / (comparisons + 1), evidence
 
 
-def _medians(group: Ints, values: Floats, count: int) -> tuple[Floats, Ints]:
-    """Return the median of the values of each group, 0 for one without any, and their number."""
+def _compute_medians(group: Ints, values: Floats, groups: int) -> tuple[Floats, Ints]:
+    """Return the median (0 if there are no values) and the number of values of each group."""
     ranked = values[np.lexsort((values, group))]
-    sizes = np.bincount(group, minlength=count)
-    first = np.cumsum(sizes) - sizes
-    some, middle = np.flatnonzero(sizes), np.zeros(count)
-    low, high = first[some] + (sizes[some] - 1) // 2, first[some] + sizes[some] // 2
-    middle[some] = (ranked[low] + ranked[high]) / 2
-    return middle, sizes
+    sizes = np.bincount(group, minlength=groups)
+    non_empty, median = np.flatnonzero(sizes), np.zeros(groups)
+    first, size = (np.cumsum(sizes) - sizes)[non_empty], sizes[non_empty]
+    median[non_empty] = (ranked[first + (size - 1) // 2] + ranked[first + size // 2]) / 2
+    return median, sizes

@@ -1,11 +1,15 @@
-"""Packing: how the pieces of each slot become Spark tasks.
+"""Pack the pieces of each slot into Spark tasks: one task per slot, unless options need others.
 
-One task a slot unless an option asks for others. In order of rank: at most 64 tasks a slot or
-10,000, whichever is more, for the driver's sake; no task above `maxRecordsPerTask` (a partition
-that may not be split excepted); at least `minPartitions` tasks; none below `minRecordsPerTask` as
-long as there is another to take from or to join it to; at most `tasksPerSlot` tasks a slot. Tasks
-come out longest first, so that what Spark starts last is short. A task holds at most one piece of a
-range, so its consumer never has to jump back.
+Promises, in order:
+
+1. At most 64 tasks per slot, or 10,000 if that is more, to limit the driver's work.
+2. No task above `maxRecordsPerTask`, except for a partition that may not be split.
+3. At least `minPartitions` tasks.
+4. No task below `minRecordsPerTask` while another can give records or be joined to it.
+5. At most `tasksPerSlot` tasks per slot.
+
+Tasks are sorted by work, the longest first, so that Spark starts short tasks last. A task holds at
+most one piece of a range, so its consumer never has to seek back.
 """
 
 from __future__ import annotations
@@ -23,33 +27,33 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
 
-    #: A piece: row, start, end. A task: its slot, and its number among those of the slot.
+    #: A piece: row, start, end. A task: its slot, and its number among the slot's tasks.
     Piece = tuple[int, int, int]
     Task = tuple[int, int]
 
-#: Tasks of a batch: at most so many, or so many a slot, whichever is more.
-_MOST_TASKS, _MOST_TASKS_PER_SLOT = 10_000, 64
+#: Most tasks of a batch, in all or per slot; the larger limit applies.
+_MAX_TASKS, _MAX_TASKS_PER_SLOT = 10_000, 64
 
 
 @dataclass(frozen=True, eq=False)
-class Tasks:
-    """Tasks as columns, and the pieces in the order in which they are listed and read."""
+class TaskList:
+    """Tasks as columns, and their pieces in the order in which they are read."""
 
     pieces: Pieces
-    #: Task of each piece: rises.
+    #: Task of each piece, ascending.
     task: Ints
     #: Slot (over all executors) of each task.
     slot: Ints
-    #: Names the task's consumer on its executor: the slot's number; further tasks of a slot add
-    #: the executor's slots once, twice, …
+    #: Number of the task's consumer on its executor: that of the slot for its first task, plus the
+    #: executor's number of slots for each further one.
     number: Ints
-    #: Index of the executor of each task, -1 for those that may run anywhere.
+    #: Index of the executor of each task, -1 if the task may run anywhere.
     executor: Ints
-    #: What had to give way, for people.
+    #: Sentences about options that could not be fulfilled.
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -57,116 +61,114 @@ class Tasks:
 
 
 def pack(
-    batch: Batch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
-) -> Tasks:
-    """Make tasks of the pieces, and as many as ask for executors, if there are offsets for them.
-
-    Without `top_up` slots below the minimum get no ends of others' pieces, only whole tasks.
-    """
-    options = batch.settings.with_tasks(demand.tasks)
-    least = options.min_records_per_task
-    if least and options.split and top_up:
-        pieces = _topped_up(pieces, batch.slots, least)
-    parts, notes = _tasks_of_slots(pieces, batch.slots, options)
+    batch: MicroBatch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
+) -> TaskList:
+    """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks."""
+    options = batch.settings.with_tasks(demand.min_tasks)
+    min_records = options.min_records_per_task
+    if min_records and options.split and top_up:
+        pieces = _top_up(pieces, batch.slots, min_records)
+    task_counts, notes = _count_tasks(pieces, batch.slots, options)
     number = np.zeros(len(pieces), np.int64)
-    if len(pieces) and (least or (parts > 1).any()):
-        tasks = _divided(_by_slot(pieces), parts, options)
-        if least:
-            _join_small(tasks, least, batch.slot_executor)
+    if len(pieces) and (min_records or (task_counts > 1).any()):
+        tasks = _divide_among_tasks(_group_by_slot(pieces), task_counts, options)
+        if min_records:
+            _join_small(tasks, min_records, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
-        *columns, number = _in_order(rows)
+        *columns, number = _sort_rows(rows)
         pieces = Pieces(*columns)
-    most = int(number.max(initial=0)) + 1
-    key = pieces.slot * most + number
-    used = np.bincount(key) > 0
-    keys, index = np.flatnonzero(used), (np.cumsum(used) - 1)[key]
-    load = np.bincount(index, pieces.work(batch, weights), len(keys))
-    ranked = np.argsort(-load, kind="stable")
+    numbers = int(number.max(initial=0)) + 1
+    key = pieces.slot * numbers + number
+    in_use = np.bincount(key) > 0
+    keys, task_of_piece = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[key]
+    work = np.bincount(task_of_piece, pieces.predict_work(batch, weights), len(keys))
+    by_work = np.argsort(-work, kind="stable")
     rank = np.empty(len(keys), np.int64)
-    rank[ranked] = np.arange(len(keys))
-    task = rank[index]
-    order = stable_order(task)  # then by range and offset, as they are
-    slot, further = keys[ranked] // most, keys[ranked] % most
+    rank[by_work] = np.arange(len(keys))
+    task = rank[task_of_piece]
+    order = stable_order(task)  # within a task, by range and offset
+    slot, number_on_slot = keys[by_work] // numbers, keys[by_work] % numbers
     executor = batch.slot_executor[slot]
-    consumer = batch.slot_number[slot] + further * batch.executor_slots[executor]
-    anywhere = batch.anonymous | (demand.is_open & (further > 0))
-    executor = np.where(anywhere, -1, executor)
-    return Tasks(pieces.take(order), task[order], slot, consumer, executor, notes)
+    consumer = batch.slot_number[slot] + number_on_slot * batch.executor_slots[executor]
+    is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))
+    executor = np.where(is_open, -1, executor)
+    return TaskList(pieces.take(order), task[order], slot, consumer, executor, notes)
 
 
-def _tasks_of_slots(
+def _count_tasks(
     pieces: Pieces, slots: int, options: PlannerOptions
 ) -> tuple[Ints, tuple[str, ...]]:
-    """Return the tasks of each slot that has any work; and what was asked for in vain."""
-    sizes, counts = pieces.records_by_slot(slots), np.bincount(pieces.slot, minlength=slots)
-    used, notes = counts > 0, []
-    ceiling = max(_MOST_TASKS, _MOST_TASKS_PER_SLOT * slots)
-    parts = np.where(used, np.minimum(counts, options.tasks_per_slot), 0)
-    if least := options.min_records_per_task:
-        parts = np.where(used, np.clip(parts, 1, np.maximum(sizes // least, 1)), 0)
-    if cap := options.task_cap_records:
-        needed = np.ceil(sizes / cap)
-        if needed.sum() > ceiling:
-            notes.append(_too_many(f"a cap of {cap:,} records a task", needed.sum(), ceiling))
-            needed = np.ceil(sizes * ((ceiling - used.sum()) / sizes.sum()))
-        parts = np.maximum(parts, needed)
-    parts = parts.astype(np.int64)
-    floor = min(options.min_partitions or 0, int(sizes.sum()))
-    if floor > ceiling:
-        notes.append(_too_many("minPartitions", floor, ceiling))
-    most = sizes if options.split else counts
-    missing = min(floor, ceiling) - int(parts.sum())
-    with_work = np.flatnonzero(used).tolist() if missing > 0 else []
-    heap = [(-sizes[slot] / parts[slot], slot) for slot in with_work]
+    """Return the number of tasks of each slot, and notes on options that would need too many."""
+    sizes, piece_counts = pieces.records_by_slot(slots), np.bincount(pieces.slot, minlength=slots)
+    in_use, notes = piece_counts > 0, []
+    max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
+    tasks = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
+    if min_records := options.min_records_per_task:
+        tasks = np.where(in_use, np.clip(tasks, 1, np.maximum(sizes // min_records, 1)), 0)
+    if max_records := options.task_cap_records:
+        needed = np.ceil(sizes / max_records)
+        if needed.sum() > max_tasks:
+            option = f"a limit of {max_records:,} records per task"
+            notes.append(_explain_limit(option, needed.sum(), max_tasks))
+            needed = np.ceil(sizes * ((max_tasks - in_use.sum()) / sizes.sum()))
+        tasks = np.maximum(tasks, needed)
+    tasks = tasks.astype(np.int64)
+    min_tasks = min(options.min_partitions or 0, int(sizes.sum()))
+    if min_tasks > max_tasks:
+        notes.append(_explain_limit("minPartitions", min_tasks, max_tasks))
+    max_counts = sizes if options.split else piece_counts
+    missing_tasks = min(min_tasks, max_tasks) - int(tasks.sum())
+    slots_in_use = np.flatnonzero(in_use).tolist() if missing_tasks > 0 else []
+    heap = [(-sizes[slot] / tasks[slot], slot) for slot in slots_in_use]
     heapq.heapify(heap)
-    while missing > 0 and heap:
+    while missing_tasks > 0 and heap:
         _, slot = heapq.heappop(heap)
-        if parts[slot] < most[slot]:
-            parts[slot] += 1
-            missing -= 1
-            heapq.heappush(heap, (-sizes[slot] / parts[slot], slot))
-    return parts, tuple(notes)
+        if tasks[slot] < max_counts[slot]:
+            tasks[slot] += 1
+            missing_tasks -= 1
+            heapq.heappush(heap, (-sizes[slot] / tasks[slot], slot))
+    return tasks, tuple(notes)
 
 
-def _too_many(what: str, asked: float, ceiling: int) -> str:
-    return f"{what} asks for {asked:,.0f} tasks: a batch has at most {ceiling:,} here"
+def _explain_limit(option: str, tasks: float, max_tasks: int) -> str:
+    return f"{option} needs {tasks:,.0f} tasks, but a batch has at most {max_tasks:,} here"
 
 
-def _by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
-    of_slot: dict[int, list[Piece]] = {slot: [] for slot in np.unique(pieces.slot).tolist()}
+def _group_by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
+    by_slot: dict[int, list[Piece]] = {slot: [] for slot in np.unique(pieces.slot).tolist()}
     columns = (column.tolist() for column in (pieces.slot, pieces.row, pieces.start, pieces.end))
     for slot, row, start, end in zip(*columns, strict=True):
-        of_slot[slot].append((row, start, end))
-    return of_slot
+        by_slot[slot].append((row, start, end))
+    return by_slot
 
 
-def _in_order(rows: Sequence[tuple[int, ...]]) -> Ints:
-    """Return rows that begin with a piece as columns, by range and offset."""
+def _sort_rows(rows: Sequence[tuple[int, ...]]) -> Ints:
+    """Return rows that begin with a piece as columns, sorted by range and offset."""
     columns = np.array(rows, np.int64).T
     return np.asarray(columns[:, np.lexsort(columns[1::-1])])
 
 
-def _divided(
-    of_slot: dict[int, list[Piece]], parts: Ints, options: PlannerOptions
+def _divide_among_tasks(
+    by_slot: dict[int, list[Piece]], task_counts: Ints, options: PlannerOptions
 ) -> dict[Task, list[Piece]]:
-    """Deal the pieces of each slot to its tasks; cut them only where an option forces it."""
-    cap, tasks = options.task_cap_records, {}
-    for slot, group in of_slot.items():
-        count = int(parts[slot])
-        groups = _whole_groups(group, count)
-        largest = max(map(_size, groups))
-        if options.split and (len(groups) < count or (cap and count > 1 and largest > cap)):
-            groups = _even_groups(group, count)
+    """Divide the pieces of each slot among its tasks; cut them only if an option requires it."""
+    max_records, tasks = options.task_cap_records, {}
+    for slot, group in by_slot.items():
+        count = int(task_counts[slot])
+        groups = _group_whole_pieces(group, count)
+        too_large = max_records and count > 1 and max(map(_count_offsets, groups)) > max_records
+        if options.split and (len(groups) < count or too_large):
+            groups = _cut_into_even_groups(group, count)
         tasks.update({(slot, i): group for i, group in enumerate(groups)})
     return tasks
 
 
-def _size(group: list[Piece]) -> int:
+def _count_offsets(group: list[Piece]) -> int:
     return sum(end - start for _, start, end in group)
 
 
-def _whole_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide without cutting: largest first, to the smallest group."""
+def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
+    """Divide without cutting: add the largest remaining piece to the smallest group."""
     groups: list[list[Piece]] = [[] for _ in range(min(count, len(pieces)))]
     heap = [(0, i) for i in range(len(groups))]
     for piece in sorted(pieces, key=lambda p: (p[1] - p[2], p)):
@@ -176,99 +178,92 @@ def _whole_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
     return groups
 
 
-def _even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide into equal numbers of offsets, cutting where a boundary falls inside a piece."""
-    total, read = _size(pieces), 0
+def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
+    """Divide into equal numbers of offsets, and cut pieces at the boundaries."""
+    total, read = _count_offsets(pieces), 0
     groups: list[list[Piece]] = [[]]
     for row, first, last in pieces:
         start = first
         while start < last:
-            until = total * len(groups) // count
-            if read >= until:
+            boundary = total * len(groups) // count
+            if read >= boundary:
                 groups.append([])
                 continue
-            size = min(last - start, until - read)
+            size = min(last - start, boundary - read)
             groups[-1].append((row, start, start + size))
             start, read = start + size, read + size
     return [group for group in groups if group]
 
 
-def _topped_up(pieces: Pieces, slots: int, least: int) -> Pieces:
-    """Return the pieces after `_top_up`, in the order of ranges and offsets."""
-    records = pieces.records_by_slot(slots)
-    if not ((records > 0) & (records < least)).any():
-        return pieces
-    of_slot = _by_slot(pieces)
-    _top_up(of_slot, least)
-    rows = [(*piece, slot) for slot, group in of_slot.items() for piece in group]
-    return Pieces(*_in_order(rows))
+def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
+    """Move ends of the fullest slots' largest pieces to slots below the minimum.
 
-
-def _top_up(of_slot: dict[int, list[Piece]], least: int) -> None:
-    """Give slots below the minimum the ends of the fullest slots' largest pieces.
-
-    Joining two tasks would double the load of a slot. No slot that gives falls below the minimum.
+    Joining two tasks instead would double a slot's load. No giving slot falls below the minimum.
     """
-    sizes = {slot: _size(group) for slot, group in of_slot.items()}
-    givers = [(-size, slot) for slot, size in sizes.items() if size > least]
+    records = pieces.records_by_slot(slots)
+    if not ((records > 0) & (records < min_records)).any():
+        return pieces
+    by_slot = _group_by_slot(pieces)
+    sizes = {slot: _count_offsets(group) for slot, group in by_slot.items()}
+    givers = [(-size, slot) for slot, size in sizes.items() if size > min_records]
     heapq.heapify(givers)
     for slot, size in sizes.items():
-        missing, passed_over = least - size, []
+        missing, skipped_givers = min_records - size, []
         while missing > 0 and givers:
-            negative, giver = heapq.heappop(givers)
-            taken = _hand_over(of_slot[giver], of_slot[slot], min(missing, -negative - least))
-            missing -= taken
-            if not taken:
-                passed_over.append((negative, giver))
-            elif -negative - taken > least:
-                heapq.heappush(givers, (negative + taken, giver))
-        for each in passed_over:
-            heapq.heappush(givers, each)
+            negative_size, giver = heapq.heappop(givers)
+            max_records = min(missing, -negative_size - min_records)
+            moved = _move_end_of_piece(by_slot[giver], by_slot[slot], max_records)
+            missing -= moved
+            if not moved:
+                skipped_givers.append((negative_size, giver))
+            elif -negative_size - moved > min_records:
+                heapq.heappush(givers, (negative_size + moved, giver))
+        for skipped_giver in skipped_givers:
+            heapq.heappush(givers, skipped_giver)
+    rows = [(*piece, slot) for slot, group in by_slot.items() for piece in group]
+    return Pieces(*_sort_rows(rows))
 
 
-def _hand_over(giver: list[Piece], taker: list[Piece], most: int) -> int:
-    """Move up to so many records from the end of a piece; return how many.
-
-    Not of a range that the taker reads a part of already.
-    """
+def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int) -> int:
+    """Move the end of a piece of a range that the taker does not read; return its records."""
     rows = {row for row, _, _ in taker}
     sizes = [(end - start, -row, i) for i, (row, start, end) in enumerate(giver) if row not in rows]
     if not sizes:
         return 0
     size, _, i = max(sizes)
     row, start, end = giver[i]
-    taken = min(size, most)
-    taker.append((row, end - taken, end))
-    giver[i : i + 1] = [(row, start, end - taken)] if taken < size else []
-    return taken
+    moved = min(size, max_records)
+    taker.append((row, end - moved, end))
+    giver[i : i + 1] = [(row, start, end - moved)] if moved < size else []
+    return moved
 
 
-def _join_small(tasks: dict[Task, list[Piece]], least: int, slot_executor: Ints) -> None:
-    """Join tasks below the minimum to others: to the smallest that can take it, near by first."""
-    sizes = {task: _size(group) for task, group in tasks.items()}
-    small = [(size, task) for task, size in sizes.items() if size < least]
+def _join_small(tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints) -> None:
+    """Join each task below the minimum to the smallest other task, on its executor first."""
+    sizes = {task: _count_offsets(group) for task, group in tasks.items()}
+    small = [(size, task) for task, size in sizes.items() if size < min_records]
     heapq.heapify(small)
     while small and len(sizes) > 1:
         size, task = heapq.heappop(small)
         if sizes.get(task) != size:
             continue
-        home = slot_executor[task[0]]
+        executor = slot_executor[task[0]]
         for other in sorted(
             (t for t in sizes if t != task),
-            key=lambda t: (slot_executor[t[0]] != home, sizes[t], t),
+            key=lambda t: (slot_executor[t[0]] != executor, sizes[t], t),
         ):
-            joined = _joined(tasks[other], tasks[task])
+            joined = _join_pieces(tasks[other], tasks[task])
             if joined is not None:
                 tasks[other] = joined
                 sizes[other] += size
                 del tasks[task], sizes[task]
-                if sizes[other] < least:
+                if sizes[other] < min_records:
                     heapq.heappush(small, (sizes[other], other))
                 break
 
 
-def _joined(one: list[Piece], other: list[Piece]) -> list[Piece] | None:
-    """All pieces, touching ones as one; None if a range would be read in two places."""
+def _join_pieces(one: list[Piece], other: list[Piece]) -> list[Piece] | None:
+    """Return all pieces, with adjacent ones joined; None if two of a range are not adjacent."""
     joined: list[Piece] = []
     for row, start, end in sorted(one + other):
         if joined and joined[-1][0] == row:

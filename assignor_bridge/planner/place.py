@@ -1,21 +1,18 @@
-"""Placement with splitting: who reads what, so that no slot takes much longer than the ideal.
+"""Place ranges on slots, and cut some of them, so that no slot takes much longer than the ideal.
 
-Promises, in order, with `fair` for the work that each slot would do in the ideal case:
+Promises, in order; a slot's `quota` is its fair share of all work, by speed:
 
-1. No slot gets more than `(1 + max_imbalance) * fair` (rounding to whole offsets apart), whoever
-   read what before, and however many executors have come or gone.
-2. Ranges stay with the slot that read them last: inside the limit nothing moves. A slot beyond it
-   gives away the tail of one range if that is enough (its own consumer goes on with the head), else
-   of a few, else its largest ranges as well; to slots of its own executor first.
-3. Few pieces: not more than one a range and two a slot.
+1. No slot gets more than `(1 + max_imbalance) * quota` (apart from rounding to whole offsets), even
+   if executors joined or left.
+2. Ranges stay with the slot that read them last, and nothing moves while a slot is within the
+   limit. A slot beyond it gives away the tail of one range if that is enough, because its consumer
+   can continue with the head; else the tails of a few ranges; else its largest ranges as well.
+   Slots of its own executor come first.
+3. There are few pieces: at most one per range plus two per slot.
 
 Ties go to the lower slot and the earlier range.
 
-`release` brings each overloaded slot down. What it gives, and what is new, goes to the slot with
-most room if it fits whole, largest first (`_fit`). The rest is laid end to end beside the room
-below `fair`, which is as long, and cut where a slot's room ends (`_wrap`, McNaughton's rule).
-
-Two slots with a fair share of 6 each; the first read both ranges, 8 and 4, before:
+Two slots have a quota of 6 each; the first read both ranges, 8 and 4, before:
 
 >>> work, owner = np.array([8.0, 4.0]), np.array([0, 0])
 >>> placed = place(work, owner, np.array([6.0, 6.0]), np.array([0, 1]), max_imbalance=0.05)
@@ -39,153 +36,175 @@ from checkpoints.sorting import stable_order
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
 
-#: Share of the allowance that placement uses up; the rest is for rounding to whole offsets.
+#: Share of the allowance that placement uses up; the remainder is for rounding to whole offsets.
 USED_ALLOWANCE = 0.9
-#: Least share of a slot's time that is cut off or left: less is not worth a cold consumer; and the
-#: same where nothing was read before, so that all are cold.
-_GRAIN, _FRESH_GRAIN = 0.02, 0.001
-#: Cuts that a slot which gives work away may make at most; two if all slots do.
-_MOST_CUTS = 4
-_ROUNDING = 1e-9  # what sums of floats may be off by
+#: Smallest piece, as a share of a slot's time: less is not worth a cold consumer. If no range was
+#: read before, all consumers are cold and the second value applies.
+_MIN_PIECE, _MIN_PIECE_IF_COLD = 0.02, 0.001
+#: Ranges that an overloaded slot may cut; two if all slots are overloaded.
+_MAX_CUTS = 4
+_ROUNDING = 1e-9  # upper bound of the relative error of a sum of floats
 
 
 def place(  # noqa: PLR0917
     work: Floats,
     owner: Ints,
-    fair: Floats,
-    slot_executor: Ints,
+    quota: Floats,
+    executor: Ints,
     max_imbalance: float | Floats,
-    least: float = 0.0,
+    min_piece: float = 0.0,
     zones: tuple[Ints, Ints] | None = None,
 ) -> Shares:
-    """Give each range, whole or cut, to slots.
+    """Return which slot does how much of the work of each range.
+
+    1. Release the work of overloaded slots beyond the middle of their allowance (`release`).
+    2. Keep released work on its executor: whole if it fits (`_fit_whole`), else cut.
+    3. Cut ranges that are larger than the largest room, while much room is left.
+    4. Fit the other ranges whole, largest first, and cut those that fit nowhere.
+    5. Sort by range: the share that stays comes first and the largest share last, because its
+       reader owns the range in the next batch.
 
     Parameters
     ----------
-    work, owner
-        Predicted work of each range, more than 0, and the slot that read it last, -1 for none.
-    fair, slot_executor
-        Fair share of each slot (its part of all work, by speed), and its executor.
+    work, owner, executor
+        Work of each range (above 0), the slot that read it last (-1: none); executor of each slot.
     max_imbalance
-        How far beyond its fair share a slot may go, as a share of it; perhaps of each.
-    least
-        Less work than this is not cut off or left; where it is much, it outranks the promises.
+        How far above its quota a slot may go, as a share of it; one value, or one per slot.
+    min_piece
+        Work below this is neither cut off nor left over. A large value outranks the promises.
     zones
-        Zone of each range and of each slot: no other reads it. Fair shares add up to a zone's work.
+        Zones of ranges and of slots; a range stays in its zone, and a zone's quotas equal its work.
     """
+    # 1. Release the excess of overloaded slots.
     owned = owner >= 0
-    fresh = not owned.any()  # nothing to keep: then the ideal itself
-    allowance = 0.0 if fresh else USED_ALLOWANCE * max_imbalance
-    # `_wrap` may give a slot a grain too much at both ends: that is within the limit still.
-    share = _FRESH_GRAIN if fresh else np.minimum(_GRAIN, np.divide(allowance, 2))
-    grain = np.maximum(fair * share, least)
-    fair = fair * (1 + _ROUNDING)
-    limit = fair * (1 + allowance)
-    load = np.asarray(np.bincount(owner[owned], work[owned], len(fair)), np.float64)
+    all_cold = not owned.any()  # no range to keep, so aim at the ideal itself
+    allowance = 0.0 if all_cold else USED_ALLOWANCE * max_imbalance
+    # `_wrap_around` may exceed a slot's room by two of `min_pieces`, which is within the limit.
+    share = _MIN_PIECE_IF_COLD if all_cold else np.minimum(_MIN_PIECE, np.divide(allowance, 2))
+    min_pieces = np.maximum(quota * share, min_piece)
+    quota = quota * (1 + _ROUNDING)
+    limit = quota * (1 + allowance)
+    load = np.asarray(np.bincount(owner[owned], work[owned], len(quota)), np.float64)
     overloaded = load > limit
     giver = np.where(owned & overloaded[owner], owner, -1)
-    released = release(work, giver, load - fair * (1 + allowance / 2), grain)
-    load -= np.bincount(np.maximum(giver, 0), released, len(fair))
-    waits, kept = np.where(owned, released, work), np.where(owned, work - released, 0.0)
-    given: list[Shares] = []
+    released = release(work, giver, load - quota * (1 + allowance / 2), min_pieces)
+    load -= np.bincount(np.maximum(giver, 0), released, len(quota))
+    unassigned, kept = np.where(owned, released, work), np.where(owned, work - released, 0.0)
+    assigned: list[Shares] = []
 
     def room() -> Floats:
         return np.where(overloaded, 0.0, limit - load)
 
-    def give(shares: Shares) -> None:
-        given.append(shares)
-        load[:] += np.bincount(shares.slot, shares.amount, len(fair))
-        waits[shares.row] = 0.0
+    def assign(shares: Shares) -> None:
+        assigned.append(shares)
+        load[:] += np.bincount(shares.slot, shares.amount, len(quota))
+        unassigned[shares.row] = 0.0
 
-    home = slot_executor[owner]
-    give(_fit(waits * owned, home, room(), slot_executor))
-    give(_wrap(waits * owned, home, fair - load, slot_executor, grain))
-    home, slot_executor = zones or (home * 0, slot_executor * 0)  # now anywhere
-    give(_wrap(waits * (waits > room().max()), home, fair - load, slot_executor, grain))
-    give(_fit(waits, home, room(), slot_executor))
-    give(_wrap(waits, home, fair - load, slot_executor, grain))
-    # What stays comes first, the largest share last: its reader has the range in the next batch.
-    row, slot, amount = (np.concatenate(column) for column in zip(*given, strict=True))
-    ranked, stays = np.argsort(amount, kind="stable"), np.flatnonzero(kept)
-    order = stable_order(np.append(stays, row[ranked]))
+    # 2. Keep released work on its executor.
+    group = executor[owner]
+    assign(_fit_whole(unassigned * owned, group, room(), executor))
+    assign(_wrap_around(unassigned * owned, group, quota - load, executor, min_pieces))
+    # 3. Cut the largest ranges.
+    group, slot_group = zones or (group * 0, executor * 0)  # any slot, or any of the zone
+    too_large = unassigned > room().max()
+    assign(_wrap_around(unassigned * too_large, group, quota - load, slot_group, min_pieces))
+    # 4. Fit or cut the other ranges.
+    assign(_fit_whole(unassigned, group, room(), slot_group))
+    assign(_wrap_around(unassigned, group, quota - load, slot_group, min_pieces))
+    # 5. Sort by range.
+    row, slot, amount = (np.concatenate(column) for column in zip(*assigned, strict=True))
+    by_amount, stays = np.argsort(amount, kind="stable"), np.flatnonzero(kept)
+    order = stable_order(np.append(stays, row[by_amount]))
     return Shares(
-        np.append(stays, row[ranked])[order],
-        np.append(owner[stays], slot[ranked])[order],
-        np.append(kept[stays], amount[ranked])[order],
+        np.append(stays, row[by_amount])[order],
+        np.append(owner[stays], slot[by_amount])[order],
+        np.append(kept[stays], amount[by_amount])[order],
     )
 
 
-def release(work: Floats, giver: Ints, excess: Floats, grain: Floats) -> Floats:
-    """Return how much of each range its slot gives away, to be rid of its excess within a grain.
+def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Floats:
+    """Return how much of each range its slot gives away, to lose its excess up to `min_piece`.
 
-    `giver` is its slot, -1 where that is not overloaded. The largest go whole until a few cuts are
-    enough; then one range if it is enough, the smallest such: least work changes hands next time.
+    1. Release whole ranges, largest first, until a few cuts can release the remaining excess.
+    2. Cut the smallest range that suffices alone, because then the least work changes hands in the
+       next batch; if none does, cut the largest and repeat.
+
+    `giver` is the slot of each range, -1 if that slot is not overloaded.
     """
     released, row = np.zeros(len(work)), np.flatnonzero(giver >= 0)
     row = row[np.lexsort((-work[row], giver[row]))]
     if not len(row):
         return released
     size = work[row]
-    new = np.append(True, giver[row][1:] != giver[row][:-1])
-    first, group, at = np.flatnonzero(new), np.cumsum(new) - 1, np.arange(len(row))
-    slot = giver[row[first]]
-    rest, least, count = excess[slot], grain[slot], len(slot)
-    before, headless = np.append(0.0, np.cumsum(size)), np.maximum(size - least[group], 0.0)
-    in_need = int(np.count_nonzero(headless[first] < rest))  # one cut is not enough for these
-    cuts = min(_MOST_CUTS, 1 + len(grain) // max(in_need, 1))
-    by_cuts, end = np.append(0.0, np.cumsum(headless)), np.append(first[1:], len(row))[group]
-    at_most = before[at] - before[first][group] + by_cuts[np.minimum(at + cuts, end)] - by_cuts[at]
-    whole = at_most < rest[group]
+    new_giver = np.append(True, giver[row][1:] != giver[row][:-1])
+    first, group = np.flatnonzero(new_giver), np.cumsum(new_giver) - 1
+    index, slot = np.arange(len(row)), giver[row[first]]
+    remaining, smallest, givers = excess[slot], min_piece[slot], len(slot)
+    size_before = np.append(0.0, np.cumsum(size))
+    max_tail = np.maximum(size - smallest[group], 0.0)  # leaves a head worth reading
+    givers_of_several = int(np.count_nonzero(max_tail[first] < remaining))  # one cut is too little
+    max_cuts = min(_MAX_CUTS, 1 + len(min_piece) // max(givers_of_several, 1))
+    # 1. Release whole ranges: those after which all possible cuts would still be too little.
+    tail_before, end = np.append(0.0, np.cumsum(max_tail)), np.append(first[1:], len(row))[group]
+    tails_until = tail_before[np.minimum(index + max_cuts, end)]
+    possible = size_before[index] - size_before[first][group] + tails_until - tail_before[index]
+    whole = possible < remaining[group]
     released[row[whole]] = size[whole]
-    rest -= np.bincount(group[whole], size[whole], count)
-    largest = first + np.bincount(group[whole], minlength=count)
-    for _ in range(cuts):
-        enough = group[(size >= (rest + least)[group]) & (at >= largest[group])]
-        one = largest + np.maximum(np.bincount(enough, minlength=count), 1) - 1
-        open_ = np.flatnonzero(rest > least)
-        one = one[open_]
-        most = np.where(size[one] < 2 * least[open_], size[one], headless[one])
-        released[row[one]] = np.minimum(rest[open_], most)
-        rest[open_] -= released[row[one]]
-        largest[open_] += 1
+    remaining -= np.bincount(group[whole], size[whole], givers)
+    largest = first + np.bincount(group[whole], minlength=givers)
+    # 2. Cut one range per giver and round.
+    for _ in range(max_cuts):
+        suffices = group[(size >= (remaining + smallest)[group]) & (index >= largest[group])]
+        cut = largest + np.maximum(np.bincount(suffices, minlength=givers), 1) - 1
+        unfinished = np.flatnonzero(remaining > smallest)
+        cut = cut[unfinished]
+        max_part = np.where(size[cut] < 2 * smallest[unfinished], size[cut], max_tail[cut])
+        released[row[cut]] = np.minimum(remaining[unfinished], max_part)
+        remaining[unfinished] -= released[row[cut]]
+        largest[unfinished] += 1
     return released
 
 
-def _fit(waits: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
-    """Give what fits whole, largest first, to the slot with most room in the range's group."""
+def _fit_whole(unassigned: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
+    """Assign each range that fits whole, largest first, to the slot with most room in its group."""
     heaps: dict[int, list[tuple[float, int]]] = {}
-    free, groups = room.tolist(), slot_group.tolist()
+    rooms, slot_groups = room.tolist(), slot_group.tolist()
     for slot in np.argsort(-room, kind="stable").tolist():
-        heaps.setdefault(groups[slot], []).append((-free[slot], slot))
-    row = np.flatnonzero(waits)
-    row = row[np.argsort(-waits[row], kind="stable")]
-    taken = [-1] * len(row)
-    for i, (of, size) in enumerate(zip(group[row].tolist(), waits[row].tolist(), strict=True)):
-        negative, slot = heaps[of][0]
-        if size <= -negative:
-            taken[i] = slot
-            heapq.heapreplace(heaps[of], (negative + size, slot))
-    fits = np.flatnonzero(np.array(taken) >= 0)
-    return Shares(row[fits], np.array(taken, np.int64)[fits], waits[row[fits]])
+        heaps.setdefault(slot_groups[slot], []).append((-rooms[slot], slot))
+    row = np.flatnonzero(unassigned)
+    row = row[np.argsort(-unassigned[row], kind="stable")]
+    slot_of = [-1] * len(row)
+    ranges = zip(group[row].tolist(), unassigned[row].tolist(), strict=True)
+    for i, (range_group, size) in enumerate(ranges):
+        negative_room, slot = heaps[range_group][0]
+        if size <= -negative_room:
+            slot_of[i] = slot
+            heapq.heapreplace(heaps[range_group], (negative_room + size, slot))
+    fits = np.flatnonzero(np.array(slot_of) >= 0)
+    return Shares(row[fits], np.array(slot_of, np.int64)[fits], unassigned[row[fits]])
 
 
-def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Floats) -> Shares:
-    """Share what waits among the slots of its group, those with most room first.
+def _wrap_around(
+    unassigned: Floats, group: Ints, room: Floats, slot_group: Ints, min_piece: Floats
+) -> Shares:
+    """Lay ranges end to end over the room of their group's slots, and cut where a slot's room ends.
 
-    A group's free room counts as one more range, and what it has no room for is left. Where room
-    ends within a grain of the end of a range, it ends there: nothing is cut.
+    This is McNaughton's wrap-around rule; slots with the most room come first. A slot's end within
+    `min_piece` of a range's end moves there, so that nothing is cut. Ranges for which their group
+    has no room remain unassigned.
     """
-    row = np.flatnonzero(waits)
+    row = np.flatnonzero(unassigned)
     if not len(row):
-        return Shares(row, row, waits[row])
-    row = row[np.lexsort((-waits[row], group[row]))]
+        return Shares(row, row, unassigned[row])
+    row = row[np.lexsort((-unassigned[row], group[row]))]
     room = np.maximum(room, 0.0)
-    supply, needed = np.bincount(slot_group, room), np.bincount(group[row], waits[row])
-    through = np.cumsum(waits[row]) - (np.cumsum(needed) - needed)[group[row]]
+    supply, demand = np.bincount(slot_group, room), np.bincount(group[row], unassigned[row])
+    through = np.cumsum(unassigned[row]) - (np.cumsum(demand) - demand)[group[row]]
     row = row[through <= supply[group[row]]]
-    free = np.maximum(supply - np.bincount(group[row], waits[row], len(supply)), 0.0)
+    # The spare room of each group is laid out as one more range, -1, at its end.
+    spare = np.maximum(supply - np.bincount(group[row], unassigned[row], len(supply)), 0.0)
     order = np.argsort(np.append(group[row], np.arange(len(supply))), kind="stable")
-    range_ends = np.cumsum(np.append(waits[row], free)[order])
+    range_ends = np.cumsum(np.append(unassigned[row], spare)[order])
     row = np.append(row, np.full(len(supply), -1))[order]
     slots = np.lexsort((-room, slot_group))
     slot_ends = np.cumsum(room[slots])[:-1]
@@ -193,8 +212,8 @@ def _wrap(waits: Floats, group: Ints, room: Floats, slot_group: Ints, grain: Flo
     after = np.minimum(np.searchsorted(edges, slot_ends), len(row))
     low, high = edges[np.maximum(after - 1, 0)], edges[after]
     nearest = np.where(slot_ends - low <= high - slot_ends, low, high)
-    loose = np.minimum(grain[slots[:-1]], grain[slots[1:]])
-    slot_ends = np.where(np.abs(slot_ends - nearest) <= loose, nearest, slot_ends)
+    tolerance = np.minimum(min_piece[slots[:-1]], min_piece[slots[1:]])
+    slot_ends = np.where(np.abs(slot_ends - nearest) <= tolerance, nearest, slot_ends)
     slot_ends = np.maximum.accumulate(slot_ends)
     cuts = np.setdiff1d(slot_ends[slot_ends < range_ends[-1]], edges)
     ends = np.append(range_ends, cuts)

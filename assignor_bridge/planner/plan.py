@@ -1,4 +1,4 @@
-"""The recipe: share, load, learn, predict, place, pack, check, remember, explain."""
+"""Plan a micro-batch: `plan_step` calls one function per step."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from assignor_bridge.assignors.own import configured
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.check import check
+from assignor_bridge.planner.check import check_plan
 from assignor_bridge.planner.costs import predict
-from assignor_bridge.planner.demand import demand
+from assignor_bridge.planner.demand import estimate_demand
 from assignor_bridge.planner.explain import explain
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
-from assignor_bridge.planner.groups import place_group, slot_group
+from assignor_bridge.planner.groups import build_slot_group, place_group
 from assignor_bridge.planner.learn import learn
-from assignor_bridge.planner.pack import Tasks, pack
-from assignor_bridge.planner.remember import HOLD_PLACE_BATCHES, remember
+from assignor_bridge.planner.pack import TaskList, pack
+from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
-from assignor_bridge.planner.table import load
+from assignor_bridge.planner.table import load_table
 from checkpoints.state_text import decode_or_empty
 
 if TYPE_CHECKING:
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import StickyState
 
-#: Names that the planner plans itself; all others are assignors of consumer groups.
-_OURS = frozenset({LAG_AWARE_STICKY, FAILOVER})
+#: Assignors that the planner implements itself; all others assign partitions to a consumer group.
+_BUILT_IN = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
-    """A plan as columns, with what to remember and why it is so."""
+class PlannedBatch:
+    """A plan as columns, with the next state, metrics, and reasons."""
 
     assignor: str
-    batch: Batch
-    tasks: Tasks
-    #: Executor ids by task, most wanted first; tasks without any are left out.
+    batch: MicroBatch
+    tasks: TaskList
+    #: Executor ids by task, most preferred first; tasks without standbys have no entry.
     standbys: Mapping[int, tuple[str, ...]]
     state: StickyState
     metrics: Mapping[str, str | int | float]
@@ -52,19 +52,12 @@ class Outcome:
 
 
 def plan_batch(
-    batch: Batch, state_text: str | None, find: Callable[[str], Assignor] = lookup
-) -> Outcome:
+    batch: MicroBatch, state_text: str | None, find: Callable[[str], Assignor] = lookup
+) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
-    Raises
-    ------
-    OptionError
-        For options or data that the user must change.
-    PlanError
-        When an assignor's answer breaks the rules.
+    Raises `OptionError` if options or data are invalid, and `PlanError` if an assignor's answer is.
 
-    Examples
-    --------
     >>> from streaming.human_json.snapshots import read_snapshot, write_plan
     >>> executors = [{"id": "1", "host": "host-a"}, {"id": "2", "host": "host-b"}]
     >>> lags = {0: 700, 1: 100}
@@ -80,37 +73,48 @@ def plan_batch(
 
 
 def plan_step(
-    batch: Batch,
+    batch: MicroBatch,
     state: StickyState,
     find: Callable[[str], Assignor] = lookup,
     state_warning: str | None = None,
-) -> Outcome:
-    """Plan with a state that is decoded already, for the simulator: see `plan_batch`."""
+) -> PlannedBatch:
+    """Plan with a decoded state (see `plan_batch`).
+
+    1. Select the slots that the query may use, and match the state to them.
+    2. Learn from the reports, and predict the work of each range.
+    3. Choose the executors in use, and place all ranges on their slots.
+    4. Pack the pieces into tasks, and check that these read each offset exactly once.
+    5. Make the next state, and explain the plan.
+    """
+    # 1. Select slots, and match the state.
     batch = share_slots(batch, state)
     names = batch.settings.assignors
-    table = load(state, batch, None if _OURS.issuperset(names) else HOLD_PLACE_BATCHES)
+    table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
+    # 2. Learn and predict.
     learned, prediction_error = learn(table, batch)
     weights = predict(learned, table.line, batch)
-    demanded = demand(batch, table, weights)
-    placement = _place(batch, table, weights, demanded, find)
-    # What an assignor of groups gives whole to a member is not cut for a minimum.
-    ours = placement.assignor in _OURS
-    tasks = pack(batch, placement.pieces, weights, demanded, top_up=ours)
-    check(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
-    after = remember(batch, table, learned, demanded, placement, tasks)
+    # 3. Choose executors and place.
+    demand = estimate_demand(batch, table, weights)
+    placement = _place(batch, table, weights, demand, find)
+    # 4. Pack and check. Whole partitions of a group's members are not cut to reach a minimum.
+    cuts_ranges = placement.assignor in _BUILT_IN
+    tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
+    check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
+    # 5. Make the next state and explain.
+    after = remember(batch, table, learned, demand, placement, tasks)
     if placement.on_assignment is not None:
         placement.on_assignment(after.generation)
     metrics, reasons = explain(
-        batch, table, weights, demanded, placement, tasks, after.generation, prediction_error,
+        batch, table, weights, demand, placement, tasks, after.generation, prediction_error,
         state_warning,
     )  # fmt: skip
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
-    return Outcome(placement.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
+    return PlannedBatch(placement.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
 
 
 def _place(
-    batch: Batch,
+    batch: MicroBatch,
     table: PartitionTable,
     weights: Weights,
     demand: Demand,
@@ -118,17 +122,17 @@ def _place(
 ) -> Placement:
     """Place with the first assignor in the list whose preconditions hold."""
     settings = batch.settings
-    if settings.assignors[0] in _OURS:
+    if settings.assignors[0] in _BUILT_IN:
         choice = Choice(lookup(settings.assignors[0]))
     else:
         candidates = configured(settings.assignors, settings.own, find)
-        group = slot_group(batch, table, weights)
+        group = build_slot_group(batch, table, weights)
         choice = choose(settings.assignors, group, candidates.__getitem__)
-        if choice.assignor.name not in _OURS:
+        if choice.assignor.name not in _BUILT_IN:
             return place_group(choice, group, batch, table, weights)
     return place_batch(choice, batch, table, weights, demand)
 
 
-def check_names(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
-    """Refuse assignors that nobody knows, and what they refuse, before the first batch."""
+def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
+    """Raise `OptionError` for unknown assignors and for options that they refuse."""
     configured(options.assignors, options.own, find)

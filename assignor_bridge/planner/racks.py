@@ -1,8 +1,7 @@
-"""Where replicas and executors are: racks of partitions, and the zones that executors form.
+"""Racks of replicas, and the zones that executors form.
 
-A zone is a rack (in a cloud: an availability zone) with executors. What is unknown counts as
-everywhere: a partition whose racks nobody named is near to every executor, and an executor without
-a rack is near to every partition.
+A zone is a rack (in a cloud, an availability zone) with executors. Unknown means near: a partition
+without known racks is near to every executor, and an executor without a rack to every partition.
 """
 
 from __future__ import annotations
@@ -23,28 +22,28 @@ if TYPE_CHECKING:
 class Replicas:
     """The racks that hold a replica of each range's partition."""
 
-    #: Distinct sets of racks, in an order of their own; an empty one: unknown.
+    #: Distinct sets of racks, sorted; an empty set means unknown.
     racks: tuple[frozenset[str], ...]
-    #: Place of each range's set in `racks`.
+    #: Index of each range's set in `racks`.
     code: Ints
 
     @classmethod
     def of(cls, racks: Sequence[Collection[str]], code: Ints) -> Replicas:
-        """Return each set once, sorted; `code` holds places in `racks`, -1 for unknown."""
-        given = [frozenset[str](), *(frozenset(filter(None, held)) for held in racks)]
-        used = np.flatnonzero(np.bincount(code + 1, minlength=len(given))).tolist()
-        distinct = sorted({given[i] for i in used}, key=sorted)
-        places = {one: i for i, one in enumerate(distinct)}
-        new = np.array([places.get(one, -1) for one in given], np.int64)
+        """Sort the sets and drop duplicates; `code` holds indices into `racks`, -1 for unknown."""
+        sets = [frozenset[str](), *(frozenset(filter(None, rack_names)) for rack_names in racks)]
+        used = np.flatnonzero(np.bincount(code + 1, minlength=len(sets))).tolist()
+        distinct = sorted({sets[i] for i in used}, key=sorted)
+        index = {rack_set: i for i, rack_set in enumerate(distinct)}
+        new = np.array([index.get(rack_set, -1) for rack_set in sets], np.int64)
         return cls(tuple(distinct), new[code + 1])
 
     def take(self, order: Ints) -> Replicas:
-        """Return those of some of the ranges."""
+        """Return the racks of the ranges at these indices."""
         return Replicas(self.racks, self.code[order])
 
     @property
-    def known(self) -> bool:
-        """Whether any range has a rack that somebody named."""
+    def is_known(self) -> bool:
+        """Whether any range has a known rack."""
         return any(self.racks)
 
 
@@ -52,23 +51,21 @@ class Replicas:
 class Zones:
     """The zones of executors, and which sets of racks are near to them."""
 
-    #: Racks that have executors, sorted; the last is None where executors without a rack are.
+    #: Racks with executors, sorted; the last is None if there are executors without a rack.
     names: tuple[str | None, ...]
     of_executor: Ints
-    #: By set of racks and zone: whether a replica is there.
+    #: By set of racks and zone: whether the zone has a replica.
     near: Flags
 
 
-def zones_of(executors: Sequence[Executor], replicas: Replicas) -> Zones:
-    """Return the zones of executors, as the replicas see them."""
+def build_zones(executors: Sequence[Executor], replicas: Replicas) -> Zones:
+    """Return the zones of the executors, and how near the replicas are to them."""
     racks = sorted({e.rack for e in executors if e.rack})
     names: tuple[str | None, ...] = tuple(racks)
     if any(not e.rack for e in executors):
         names += (None,)
-    place = {name: i for i, name in enumerate(names)}
-    near = [[not held or name is None or name in held for name in names] for held in replicas.racks]
-    return Zones(
-        names,
-        np.array([place[e.rack or None] for e in executors], np.int64),
-        np.array(near, np.bool_).reshape(len(replicas.racks), len(names)),
-    )
+    index = {name: i for i, name in enumerate(names)}
+    near = [[not s or name is None or name in s for name in names] for s in replicas.racks]
+    of_executor = np.array([index[e.rack or None] for e in executors], np.int64)
+    shape = len(replicas.racks), len(names)
+    return Zones(names, of_executor, np.array(near, np.bool_).reshape(shape))

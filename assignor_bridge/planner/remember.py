@@ -1,4 +1,4 @@
-"""The state to hand back with the next batch: who reads what now, and what was learned."""
+"""Make the next state: which slot reads each partition now, and what was learned."""
 
 from __future__ import annotations
 
@@ -7,39 +7,39 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.planner.zones import last_near
+from assignor_bridge.planner.zones import find_last_near_pieces
 from checkpoints.sticky_state import LEAST_HOLD, MOST_INT32, StickyState
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
-    from assignor_bridge.planner.pack import Tasks
+    from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.table import PartitionTable
 
-#: Batches without data after which a partition is forgotten, at most. Where an assignor plans
-#: partitions without data too, they always hold their place for so long.
-HOLD_PLACE_BATCHES = 10_000
+#: Most batches without data after which a partition is forgotten. Assignors that also plan
+#: partitions without data always use this limit.
+MAX_HOLD_BATCHES = 10_000
 
 
 def remember(  # noqa: PLR0917
-    batch: Batch,
+    batch: MicroBatch,
     table: PartitionTable,
     learned: StickyState,
     demand: Demand,
     placement: Placement,
-    tasks: Tasks,
+    tasks: TaskList,
 ) -> StickyState:
-    """Make the next state. Its generation rises when members or partitions changed."""
+    """Return the next state; its generation rises if members or partitions changed."""
     member, position = placement.slot_of_line.copy(), learned.position.copy()
-    seen, pieces = learned.seen.copy(), tasks.pieces
-    last = np.flatnonzero(pieces.end == batch.end[pieces.row])
-    line = table.line[pieces.row[last]]
-    member[line] = pieces.slot[last]
-    near = last_near(batch, pieces)
+    last_batch_with_data, pieces = learned.seen.copy(), tasks.pieces
+    last_piece = np.flatnonzero(pieces.end == batch.end[pieces.row])
+    line = table.line[pieces.row[last_piece]]
+    member[line] = pieces.slot[last_piece]
+    near = find_last_near_pieces(batch, pieces)
     member[table.line[pieces.row[near]]] = pieces.slot[near]
-    position[line] = pieces.end[last]
-    seen[line] = learned.batches + 1
+    position[line] = pieces.end[last_piece]
+    last_batch_with_data[line] = learned.batches + 1
     return replace(
         learned,
         generation=min(learned.generation + table.changed, MOST_INT32),
@@ -47,25 +47,25 @@ def remember(  # noqa: PLR0917
         paces=dict(sorted(learned.paces.items())),
         member=member,
         position=position,
-        seen=seen,
+        seen=last_batch_with_data,
         calm=demand.calm,
-        hold=_hold(table, batch),
+        hold=_compute_hold(table, batch),
     )
 
 
-def _hold(table: PartitionTable, batch: Batch) -> int:
-    """Return for how many batches partitions without data will be remembered.
+def _compute_hold(table: PartitionTable, batch: MicroBatch) -> int:
+    """Return after how many batches without data a partition is forgotten.
 
-    Twice as long as any was away that came back of late, so that quiet ones find their reader
-    again, and what is gone for good does not stay. One that was forgotten is known by its offset
-    and by its number: it has been read from, and Kafka numbers a topic's partitions without gaps,
-    so it was there when a higher one was.
+    It is twice the longest recent absence, so that quiet partitions find their reader again and
+    deleted ones are dropped. A forgotten partition that returns is recognized by a start above 0
+    and by a lower number than a remembered one, because Kafka numbers partitions without gaps.
     """
-    before, new = table.state, ~table.known[table.line]
-    away = before.batches + 1 - int(before.seen[table.line[~new]].min(initial=before.batches + 1))
-    key, old = table.key[table.line[new & (batch.start > 0)]], table.key[table.known]
-    if len(key) and len(old):
-        higher = old[np.minimum(np.searchsorted(old, key), len(old) - 1)]
-        if ((higher > key) & (higher >> 32 == key >> 32)).any():
-            away = max(away, min(before.hold + 1, before.batches))
-    return min(max(2 * away, before.hold - 1, LEAST_HOLD), HOLD_PLACE_BATCHES)
+    state, is_new = table.state, ~table.was_known[table.line]
+    batch_number = state.batches + 1
+    absence = batch_number - int(state.seen[table.line[~is_new]].min(initial=batch_number))
+    key, remembered = table.key[table.line[is_new & (batch.start > 0)]], table.key[table.was_known]
+    if len(key) and len(remembered):
+        next_key = remembered[np.minimum(np.searchsorted(remembered, key), len(remembered) - 1)]
+        if ((next_key > key) & (next_key >> 32 == key >> 32)).any():
+            absence = max(absence, min(state.hold + 1, state.batches))
+    return min(max(2 * absence, state.hold - 1, LEAST_HOLD), MAX_HOLD_BATCHES)

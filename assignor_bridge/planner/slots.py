@@ -1,8 +1,8 @@
-"""The part of the slots that a query plans for (`assignor.slots`), where several share executors.
+"""Select the slots that a query plans for (`assignor.slots`) if queries share executors.
 
-Each executor gives in proportion to its slots. Where that does not come out even, the executors
-that hold most of the query's partitions give one more, so that these stay; then it goes by turns:
-queries that were started one after the other begin at different executors.
+Each executor gives slots in proportion to its own. The remaining slots come from the executors
+with the largest fractions; ties go to those that hold most of the query's partitions, so that
+these stay, and then to a different executor for each query.
 """
 
 from __future__ import annotations
@@ -15,51 +15,47 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch, Ints
+    from assignor_bridge.planner.batch import Ints, MicroBatch
     from checkpoints.sticky_state import StickyState
 
 
-def share_slots(batch: Batch, state: StickyState) -> Batch:
-    """Return the batch with the slots that its query may use; executors without any are left out.
+def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
+    """Return the batch with the slots that its query may use; executors without any are dropped.
 
-    Examples
-    --------
     >>> from streaming.human_json.snapshots import read_snapshot
     >>> from checkpoints.sticky_state import StickyState
     >>> executors = [{"id": str(i), "host": "h", "slots": 4} for i in range(3)]
-    >>> asked = {"executors": executors, "ranges": [], "options": {"assignor.slots": "50%"}}
-    >>> [e.slots for e in share_slots(read_snapshot(asked)[0], StickyState.empty()).executors]
+    >>> snapshot = {"executors": executors, "ranges": [], "options": {"assignor.slots": "50%"}}
+    >>> [e.slots for e in share_slots(read_snapshot(snapshot)[0], StickyState.empty()).executors]
     [2, 2, 2]
     """
-    wanted, slots = batch.settings.slots, batch.executor_slots
-    if wanted is None:
+    requested, slots = batch.settings.slots, batch.executor_slots
+    if requested is None:
         return batch
     total = int(slots.sum())
-    if isinstance(wanted, float):
-        wanted = max(1, math.ceil(wanted * total - 1e-9))  # 0.1 of 30 are 3
-    if wanted >= total:
+    if isinstance(requested, float):
+        requested = max(1, math.ceil(requested * total - 1e-9))  # 0.1 of 30 is 3
+    if requested >= total:
         return batch
-    given, over = slots * wanted // total, slots * wanted % total
-    rest = wanted - int(given.sum())
-    turn = (np.arange(len(slots)) - batch.stream * rest % len(slots)) % len(slots)
-    given[np.lexsort((turn, -_held(batch, state), -over))[:rest]] += 1
-    kept = tuple(
-        replace(executor, slots=count)
-        for executor, count in zip(batch.executors, given.tolist(), strict=True)
-        if count
-    )
-    return replace(batch, executors=kept, left_out=len(slots) - len(kept))
+    counts, fraction = slots * requested // total, slots * requested % total
+    remaining = requested - int(counts.sum())
+    turn = (np.arange(len(slots)) - batch.stream * remaining % len(slots)) % len(slots)
+    counts[np.lexsort((turn, -_count_owned_partitions(batch, state), -fraction))[:remaining]] += 1
+    pairs = zip(batch.executors, counts.tolist(), strict=True)
+    in_use = tuple(replace(executor, slots=count) for executor, count in pairs if count)
+    return replace(batch, executors=in_use, unused_executors=len(slots) - len(in_use))
 
 
-def _held(batch: Batch, state: StickyState) -> Ints:
-    """Count the partitions that each executor reads, or that its host read before it came."""
+def _count_owned_partitions(batch: MicroBatch, state: StickyState) -> Ints:
+    """Return how many partitions each executor read, or its host if the executor is new."""
     slots = np.array([reader.slots for reader in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slots)), slots)
-    lines = np.bincount(reader[state.member[state.member >= 0]], minlength=len(slots)).tolist()
-    here = {(r.executor, r.host): count for r, count in zip(state.readers, lines, strict=True)}
+    counts = np.bincount(reader[state.member[state.member >= 0]], minlength=len(slots)).tolist()
+    read_by = {(r.executor, r.host): count for r, count in zip(state.readers, counts, strict=True)}
     present = {(e.id, e.host) for e in batch.executors}
     on_host: defaultdict[str, int] = defaultdict(int)
-    for (executor, host), count in here.items():
+    for (executor, host), count in read_by.items():
         if (executor, host) not in present:
             on_host[host] += count
-    return np.array([here.get((e.id, e.host), on_host[e.host]) for e in batch.executors], np.int64)
+    owned = [read_by.get((e.id, e.host), on_host[e.host]) for e in batch.executors]
+    return np.array(owned, np.int64)

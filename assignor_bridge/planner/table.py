@@ -1,11 +1,10 @@
-"""The memory during one batch: one line a partition, of the state and of the batch.
+"""The partition table of a batch: one line per partition of the state and of the batch.
 
-Partitions without data keep their line: they may come back. Who read each last is told in slots
-that exist now. Executors come and go, and after a restart of the driver ids begin anew: the same id
-may then be another executor, on another host. So an executor is still there only if id and host
-are. The slots of one that is gone are dealt evenly over the slots of new executors on its host, so
-that partitions return to the host that had them; where no new one is there, what they had has no
-owner. What the readers report (a task that ran elsewhere than planned) outranks what was planned.
+Partitions without data keep their line, because data may arrive again. Owners are expressed as
+current slots. After a restart of the driver Spark reuses executor ids, so an executor is the same
+one only if its id and host are. The slots of an executor that left map evenly to the slots of new
+executors on its host, so that partitions return to that host; without a new one they have no owner.
+Where readers report that a task ran on another executor than planned, the report wins.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from checkpoints.sticky_state import KnownExecutor, StickyState
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from assignor_bridge.planner.batch import Batch, Flags, Ints
+    from assignor_bridge.planner.batch import Flags, Ints, MicroBatch
     from checkpoints.sticky_state import Pace
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionTable:
-    """The state, with a line for each partition of the batch as well, and members as of now."""
+    """The state, extended by the batch's partitions, with current slots as members."""
 
     state: StickyState
-    #: Topic and partition of each line as one number: rises.
+    #: Topic and partition of each line as one number, ascending.
     key: Ints
-    #: Line of each range of the batch, and of each report (-1: of a partition that is not here).
+    #: Line of each range of the batch, and of each report (-1 if its partition has no line).
     line: Ints
     reported: Ints
-    #: Whether the state knew the partition of a line, and whether that had a reader.
-    known: Flags
+    #: Whether a line was in the state, and whether its partition had a reader there.
+    was_known: Flags
     had_reader: Flags
-    #: Whether members or partitions are others than in the state.
+    #: Whether members or partitions differ from the state's.
     changed: bool
-    #: Share of the reported partitions that were read where they were planned; None if unknown.
+    #: Share of the reported partitions that were read where planned; None if unknown.
     hit_rate: float | None
 
     @property
@@ -56,48 +55,46 @@ class PartitionTable:
         return self.owner[self.line]
 
 
-def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> PartitionTable:
-    """Extend the state by the batch's partitions, and see who of its readers is still there.
+def load_table(
+    state: StickyState, batch: MicroBatch, forget_after: int | None = None
+) -> PartitionTable:
+    """Extend the state by the batch's partitions, and map its members to current slots.
 
-    Partitions that the query reads no more, where that is known, are left out.
-
-    Parameters
-    ----------
-    forget_after
-        Batches without data after which a partition is left out; None for the state's own.
+    Partitions are dropped if the query no longer reads them, or if they had no data for
+    `forget_after` batches (None: the state's own value).
     """
-    is_held = state.seen > state.batches - (forget_after or state.hold)
+    is_kept = state.seen > state.batches - (forget_after or state.hold)
     if batch.partitions is not None:
         counts = np.array([batch.partitions.get(name, 0) for name in state.topics], np.int64)
-        is_held &= state.partition < counts[state.topic]
-    kept = np.flatnonzero(is_held)
+        is_kept &= state.partition < counts[state.topic]
+    kept = np.flatnonzero(is_kept)
     names = {state.topics[t] for t in np.flatnonzero(np.bincount(state.topic[kept])).tolist()}
     topics = tuple(sorted(names.union(batch.topics)))
     number = {name: i for i, name in enumerate(topics)}
 
-    def keys(names: tuple[str, ...], topic: Ints, partition: Ints) -> Ints:
+    def make_keys(names: tuple[str, ...], topic: Ints, partition: Ints) -> Ints:
         numbers = np.fromiter((number.get(name, -1) for name in names), np.int64, len(names))
         return np.asarray((numbers[topic] << 32) + partition)
 
-    old = keys(state.topics, state.topic[kept], state.partition[kept])
-    asked, seen = keys(batch.topics, batch.topic, batch.partition), batch.observed
-    key = old if np.array_equal(old, asked) else np.union1d(old, asked)
-    place = np.searchsorted(key, old)
+    old_key = make_keys(state.topics, state.topic[kept], state.partition[kept])
+    batch_key, reports = make_keys(batch.topics, batch.topic, batch.partition), batch.observed
+    key = old_key if np.array_equal(old_key, batch_key) else np.union1d(old_key, batch_key)
+    old_index = np.searchsorted(key, old_key)
 
-    def column(values: NDArray[Any], default: float = np.nan) -> NDArray[Any]:
+    def extend(values: NDArray[Any], default: float = np.nan) -> NDArray[Any]:
         extended = np.full(len(key), default, values.dtype)
-        extended[place] = values[kept]
+        extended[old_index] = values[kept]
         return extended
 
-    report = keys(seen.topics, seen.topic, seen.partition)
-    report[(seen.partition < 0) | (seen.partition >= 1 << 32)] = -1
-    reported = np.searchsorted(key, report)
-    reported[np.append(key, np.iinfo(np.int64).min)[reported] != report] = -1
-    heirs, paces = _heirs(state, batch)
-    member = column(state.member, -1)
-    owner, hit_rate = _as_reported(np.append(heirs, -1)[member], reported, batch)
-    known = np.zeros(len(key), np.bool_)
-    known[place] = True
+    report_key = make_keys(reports.topics, reports.topic, reports.partition)
+    report_key[(reports.partition < 0) | (reports.partition >= 1 << 32)] = -1
+    reported = np.searchsorted(key, report_key)
+    reported[np.append(key, np.iinfo(np.int64).min)[reported] != report_key] = -1
+    new_slot, paces = _map_members(state, batch)
+    member = extend(state.member, -1)
+    owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], reported, batch)
+    was_known = np.zeros(len(key), np.bool_)
+    was_known[old_index] = True
     extended = replace(
         state,
         readers=tuple(KnownExecutor(e.id, e.host, e.slots) for e in batch.executors),
@@ -106,78 +103,80 @@ def load(state: StickyState, batch: Batch, forget_after: int | None = None) -> P
         topic=key >> 32,
         partition=key & 0xFFFFFFFF,
         member=owner,
-        position=column(state.position, -1),
-        seen=column(state.seen, 0),
-        cost=column(state.cost),
-        last_cost=column(state.last_cost),
-        evidence=column(state.evidence),
-        bytes=column(state.bytes),
-        density=column(state.density),
+        position=extend(state.position, -1),
+        seen=extend(state.seen, 0),
+        cost=extend(state.cost),
+        last_cost=extend(state.last_cost),
+        evidence=extend(state.evidence),
+        bytes=extend(state.bytes),
+        density=extend(state.density),
     )
     before = state.readers, state.topics, len(state.topic)
-    changed = (extended.readers, topics, len(key)) != before or not bool(known.all())
-    line = np.searchsorted(key, asked)
-    return PartitionTable(extended, key, line, reported, known, member >= 0, changed, hit_rate)
+    changed = (extended.readers, topics, len(key)) != before or not bool(was_known.all())
+    line = np.searchsorted(key, batch_key)
+    return PartitionTable(extended, key, line, reported, was_known, member >= 0, changed, hit_rate)
 
 
-def _heirs(state: StickyState, batch: Batch) -> tuple[Ints, dict[str, Pace]]:
-    """Return the slot that takes over from each member of the state, -1 for none; and the paces.
+def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str, Pace]]:
+    """Return the current slot of each member of the state (-1: none), and the executors' paces.
 
-    A slot number beyond those that the executor has now falls to one that it has. A new executor
-    begins with what is known of the pace of one that it takes over from.
+    If an executor has fewer slots than before, its slots are used again from the first. A new
+    executor starts with the pace of an executor that it replaces.
     """
     index = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
     before = {(r.executor, r.host) for r in state.readers}
-    slots = np.array([r.slots for r in state.readers], np.int64)
-    reader = np.repeat(np.arange(len(slots)), slots)
-    number = np.arange(len(reader)) - (np.cumsum(slots) - slots)[reader]
-    same = np.array([index.get((r.executor, r.host), -1) for r in state.readers], np.int64)[reader]
-    heirs = np.where(same >= 0, batch.first_slot[same] + number % batch.executor_slots[same], -1)
+    slot_counts = np.array([r.slots for r in state.readers], np.int64)
+    reader = np.repeat(np.arange(len(slot_counts)), slot_counts)
+    number = np.arange(len(reader)) - (np.cumsum(slot_counts) - slot_counts)[reader]
+    present = [index.get((r.executor, r.host), -1) for r in state.readers]
+    current = np.array(present, np.int64)[reader]
+    same_executor = batch.first_slot[current] + number % batch.executor_slots[current]
+    new_slot = np.where(current >= 0, same_executor, -1)
     orphans: dict[str, list[int]] = defaultdict(list)
-    for member in np.flatnonzero(same < 0).tolist():
+    for member in np.flatnonzero(current < 0).tolist():
         executor, host, _ = state.readers[reader[member]]
         if executor != ANONYMOUS:
             orphans[host].append(member)
-    new: dict[str, list[int]] = defaultdict(list)
+    free_slots: dict[str, list[int]] = defaultdict(list)
     for e, first in zip(batch.executors, batch.first_slot.tolist(), strict=True):
         if e.host in orphans and (e.id, e.host) not in before:
-            new[e.host].extend(range(first, first + e.slots))
-    for host, inheriting in new.items():
-        shares = np.arange(len(orphans[host])) * len(inheriting) // len(orphans[host])
-        heirs[orphans[host]] = np.array(inheriting)[shares]
-    has = np.flatnonzero(heirs >= 0)[::-1]
-    takes_over = np.full(len(batch.executors), -1)
-    takes_over[batch.slot_executor[heirs[has]]] = reader[has]  # from several: from the first
+            free_slots[e.host].extend(range(first, first + e.slots))
+    for host, slots_of_host in free_slots.items():
+        position = np.arange(len(orphans[host])) * len(slots_of_host) // len(orphans[host])
+        new_slot[orphans[host]] = np.array(slots_of_host)[position]
+    mapped = np.flatnonzero(new_slot >= 0)[::-1]
+    predecessor = np.full(len(batch.executors), -1)
+    predecessor[batch.slot_executor[new_slot[mapped]]] = reader[mapped]  # the first one wins
     paces = {
         executor.id: state.paces[state.readers[r].executor]
-        for executor, r in zip(batch.executors, takes_over.tolist(), strict=True)
+        for executor, r in zip(batch.executors, predecessor.tolist(), strict=True)
         if r >= 0 and state.readers[r].executor in state.paces
     }
-    return heirs, paces
+    return new_slot, paces
 
 
-def _as_reported(owner: Ints, reported: Ints, batch: Batch) -> tuple[Ints, float | None]:
-    """Follow the reports: what another executor read is there. Return the share of hits as well.
+def _apply_reports(owner: Ints, reported: Ints, batch: MicroBatch) -> tuple[Ints, float | None]:
+    """Return the owners corrected by the reports, and the share of reads that ran where planned.
 
-    Of several reports of a partition (it was split) it is not known which piece each was: one
-    counts only where nothing else is known.
+    If a partition has several reports (it was split), it is unknown which report is of which
+    piece, so they are used only if the partition had no owner.
     """
-    seen = batch.observed
+    reports = batch.observed
     row = np.flatnonzero(reported >= 0)
     index = {e.id: i for i, e in enumerate(batch.executors)}
-    present = np.array([index.get(name, -1) for name in seen.executors], np.int64)
-    row = row[present[seen.executor[row]] >= 0]
+    current = np.array([index.get(name, -1) for name in reports.executors], np.int64)
+    row = row[current[reports.executor[row]] >= 0]
     if batch.anonymous or not len(row):
         return owner, None
-    line, executor = reported[row], present[seen.executor[row]]
-    before = owner[line]
-    planned = np.where(before >= 0, batch.slot_executor[before], -1)
-    single = np.bincount(reported[reported >= 0])[line] == 1
-    hits = (planned == executor)[single & (before >= 0)]
-    elsewhere = (planned != executor) & (single | (before < 0))
-    line, executor, before = line[elsewhere], executor[elsewhere], before[elsewhere]
-    number = np.where(before >= 0, batch.slot_number[before], line)
+    line, executor = reported[row], current[reports.executor[row]]
+    last_slot = owner[line]
+    planned = np.where(last_slot >= 0, batch.slot_executor[last_slot], -1)
+    is_single = np.bincount(reported[reported >= 0])[line] == 1
+    hits = (planned == executor)[is_single & (last_slot >= 0)]
+    moved = (planned != executor) & (is_single | (last_slot < 0))
+    line, executor, last_slot = line[moved], executor[moved], last_slot[moved]
+    number = np.where(last_slot >= 0, batch.slot_number[last_slot], line)
     slot = batch.first_slot[executor] + number % batch.executor_slots[executor]
     owner = owner.copy()
-    owner[line[::-1]] = slot[::-1]  # the first of several is written last
+    owner[line[::-1]] = slot[::-1]  # of several reports, the first one wins
     return owner, float(hits.mean()) if len(hits) else None

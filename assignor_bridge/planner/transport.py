@@ -1,9 +1,9 @@
-"""How much of each group of ranges each zone reads: a transport problem with few zones.
+"""Decide how much of each group of ranges each zone reads: a transport problem with few zones.
 
-A group is work that is alike for zones: near to the same ones, and read by the same one before.
-Work is moved between zones along the cheapest path, of which there are few: a zone may pass on what
-another one can read as well, so that what only it is near to has room (successive shortest paths,
-and where nothing is forced negative cycles, on as many nodes as there are zones).
+A group is work that zones cannot tell apart: near to the same zones, and last read by the same one.
+Work moves between zones along the cheapest path. A zone may pass on work that another zone can
+read as well, to make room for work that only it is near to. The methods are successive shortest
+paths and, where no move is forced, negative cycles, on a graph with one node per zone.
 """
 
 from __future__ import annotations
@@ -15,167 +15,178 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.negative_cycle import negative_cycle
+from assignor_bridge.negative_cycle import find_negative_cycle
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Flags, Floats, Ints
 
-#: Costs of a unit of work: that crosses zones (1), that moves to another zone, and that is beyond
-#: the zone's fair share, as long as it is inside the limit.
-_MOVE, _BEYOND = 0.01, 0.1
-#: Changes are made for the zones' sake only if most of a unit of work does not cross any more.
-_LEAST_GAIN = 0.5
-#: Share of all work that is none.
-_NOTHING = 1e-9
+#: Costs of a unit of work, where crossing zones costs 1: it moves to another zone, or it exceeds
+#: the quota of its zone but not the limit.
+_MOVE_COST, _BEYOND_QUOTA_COST = 0.01, 0.1
+#: A path of moves must save at least this much, so most of the moved work no longer crosses zones.
+_MIN_GAIN = 0.5
+#: Share of all work below which an amount is a rounding error; also the tolerance of costs.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Groups of ranges, a cell each; those of `near` a row each."""
+    """Groups of ranges (one element per group)."""
 
     work: Floats
-    #: Zone that read them last, -1 for none.
+    #: Zone that read the group last, -1 for none.
     home: Ints
-    #: Zones that have replicas.
+    #: Whether a zone has replicas (one row per group, one column per zone).
     near: Flags
-    #: Whether it pays to move them out of a zone that has none.
+    #: Whether it pays to move the group out of a zone without replicas.
     pays: Flags
 
 
 @dataclass(frozen=True, eq=False)
-class Room:
-    """What each zone may have: its fair share, what it is filled to, and what it may keep."""
+class ZoneCapacity:
+    """Work of each zone: quota, the level up to which it takes more, and limit."""
 
-    fair: Floats
+    quota: Floats
     filled: Floats
     limit: Floats
 
 
-def allot(groups: Groups, room: Room) -> Floats:
-    """Return how much of each group each zone reads: a row a group, a column a zone.
+def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
+    """Return how much work of each group (row) each zone (column) reads.
 
-    What is in its zone stays, as far as that is not beyond the limit. What has no zone goes to one
-    that is near, up to the limit. Then what is in a zone without replicas moves, if it pays, to
-    one with replicas as long as that is not filled, directly or by letting others move on.
+    1. Keep each group in its zone; groups without one start in an extra column.
+    2. Move work out of zones beyond their limit, and out of the extra column, to near zones first.
+    3. Move groups out of zones without replicas, if it pays, to near zones below their fill level.
+
+    >>> groups = Groups(np.array([6.0, 2.0]), np.array([0, -1]), np.eye(2) > 0, np.ones(2) > 0)
+    >>> assign_groups_to_zones(groups, ZoneCapacity(*np.full((3, 2), 4.0))).tolist()
+    [[4.0, 2.0], [0.0, 2.0]]
     """
+    # 1. Keep each group in its zone.
     count, zones = groups.near.shape
-    nothing = max(float(groups.work.sum()) * _NOTHING, 1e-300)
+    epsilon = max(float(groups.work.sum()) * _ROUNDING, 1e-300)
     reachable = np.any(groups.near, axis=1, keepdims=True)
     crosses = np.asarray(~groups.near & reachable, np.float64)
-    at_home: Flags = np.asarray(groups.home >= 0, np.bool_)
+    has_home: Flags = np.asarray(groups.home >= 0, np.bool_)
     row = np.arange(count)
     elsewhere = groups.home[:, None] != np.arange(zones)
-    cost = crosses + _MOVE * np.logical_and(at_home.reshape(-1, 1), elsewhere)
-    stays = cost.copy()
-    stays[row[at_home], groups.home[at_home]] = 0.0
-    flow = np.zeros((count, zones + 1))  # the last column: what no zone has yet
-    flow[row, np.where(at_home, groups.home, zones)] = groups.work
-    overloaded = flow[:, :zones].sum(axis=0) > room.limit + nothing
-    most = np.append(np.where(overloaded, room.filled, room.limit), 0.0)
-    _place_excess(flow, stays, room.fair, most, nothing)
-    if at_home.any():  # else no path could have been cheaper
-        leaves = at_home & groups.pays
-        cost[~leaves] = stays[~leaves]
-        _bring_near(flow, cost, room.filled, nothing)
+    cost = crosses + _MOVE_COST * np.logical_and(has_home.reshape(-1, 1), elsewhere)
+    cost_if_home_is_free = cost.copy()
+    cost_if_home_is_free[row[has_home], groups.home[has_home]] = 0.0
+    flow = np.zeros((count, zones + 1))  # the last column holds work without a zone
+    flow[row, np.where(has_home, groups.home, zones)] = groups.work
+    # 2. Move excess work.
+    overloaded = flow[:, :zones].sum(axis=0) > capacity.limit + epsilon
+    limit = np.append(np.where(overloaded, capacity.filled, capacity.limit), 0.0)
+    _move_excess(flow, cost_if_home_is_free, capacity.quota, limit, epsilon)
+    # 3. Move far work; without a home it went along the cheapest path already.
+    if has_home.any():
+        movable = has_home & groups.pays
+        cost[~movable] = cost_if_home_is_free[~movable]
+        _move_to_near_zones(flow, cost, capacity.filled, epsilon)
     return flow[:, :zones]
 
 
-def _changes(cost: Floats) -> Floats:
-    """Return what the cost of a group changes by from each zone, or none, to each other."""
-    beside = np.column_stack((cost, np.zeros(len(cost))))
-    return np.asarray(cost[:, None, :] - beside[:, :, None], np.float64)
+def _compute_cost_changes(cost: Floats) -> Floats:
+    """Return by how much the cost of a group changes from each zone, or none, to each other."""
+    current = np.column_stack((cost, np.zeros(len(cost))))
+    return np.asarray(cost[:, None, :] - current[:, :, None], np.float64)
 
 
-def _steps(flow: Floats, changes: Floats, nothing: float) -> tuple[Floats, Ints]:
-    """Return the least cost at which a zone (row) can pass work on to another, and whose."""
-    possible = np.where((flow > nothing)[:, :, None], changes, np.inf)
+def _find_cheapest_moves(flow: Floats, changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
+    """Return the least cost of moving work from a zone (row) to another, and the group to move."""
+    possible = np.where((flow > epsilon)[:, :, None], changes, np.inf)
     return possible.min(axis=0), possible.argmin(axis=0)
 
 
-def _place_excess(flow: Floats, cost: Floats, fair: Floats, most: Floats, nothing: float) -> None:
-    """Move what zones have beyond the most that they may have, in place."""
-    zones, changes = range(len(fair)), _changes(cost)
-    shares, limits = fair.tolist(), most.tolist()
+def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsilon: float) -> None:
+    """Move work beyond the limit of a zone to zones below theirs, in place."""
+    zones, changes = range(len(quota)), _compute_cost_changes(cost)
+    quotas, limits = quota.tolist(), limit.tolist()
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0).tolist()
-        excess = [has - may for has, may in zip(load, limits, strict=True)]
+        excess = [work - allowed for work, allowed in zip(load, limits, strict=True)]
         giver = excess.index(max(excess))
-        if excess[giver] <= nothing:
+        if excess[giver] <= epsilon:
             return
-        step, group = _steps(flow, changes, nothing)
-        distance, before = _shortest(step, giver)
-        ends = [d if load[z] < shares[z] - nothing else math.inf for z, d in enumerate(distance)]
-        beyond = [
-            d + _BEYOND if load[z] < limits[z] - nothing else math.inf
+        move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
+        distance, previous = _find_shortest_paths(move_cost, giver)
+        to_quota = [
+            d if load[z] < quotas[z] - epsilon else math.inf for z, d in enumerate(distance)
+        ]
+        to_limit = [
+            d + _BEYOND_QUOTA_COST if load[z] < limits[z] - epsilon else math.inf
             for z, d in enumerate(distance)
         ]
-        target = min(zones, key=lambda z: min(ends[z], beyond[z]))
-        if min(ends[target], beyond[target]) == math.inf:
+        target = min(zones, key=lambda z: min(to_quota[z], to_limit[z]))
+        if min(to_quota[target], to_limit[target]) == math.inf:
             return
-        level = shares if ends[target] <= beyond[target] else limits
+        level = quotas if to_quota[target] <= to_limit[target] else limits
         amount = min(excess[giver], level[target] - load[target])
         path = [target]
         while path[-1] != giver:
-            path.append(before[path[-1]])
-        _pass_on(flow, path[::-1], group, amount)
+            path.append(previous[path[-1]])
+        _move_along_path(flow, path[::-1], group, amount)
 
 
-def _bring_near(flow: Floats, cost: Floats, filled: Floats, nothing: float) -> None:
-    """Move what crosses zones to where it does not, in place, as long as zones are not filled.
+def _move_to_near_zones(flow: Floats, cost: Floats, filled: Floats, epsilon: float) -> None:
+    """Move work that crosses zones to near zones that are below their fill level, in place.
 
-    Room is one more node: a cycle through it fills a zone, one beside it swaps work.
+    The graph has one node more than zones, for free room: a cycle through it fills a zone, and
+    any other cycle exchanges work between zones.
     """
     zones = len(filled)
-    if not ((flow[:, :zones] > nothing) & (cost > _LEAST_GAIN)).any():
+    if not ((flow[:, :zones] > epsilon) & (cost > _MIN_GAIN)).any():
         return
-    changes = _changes(cost)
+    changes = _compute_cost_changes(cost)
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0)[:zones]
-        step, group = _steps(flow, changes, nothing)
+        move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
         arcs = np.full((zones + 1, zones + 1), np.inf)
-        arcs[:zones, :zones] = step[:zones]
-        arcs[:zones, zones] = np.where(load < filled - nothing, 0.0, np.inf)
+        arcs[:zones, :zones] = move_cost[:zones]
+        arcs[:zones, zones] = np.where(load < filled - epsilon, 0.0, np.inf)
         arcs[zones, :zones] = 0.0
         source, target = np.nonzero(arcs < np.inf)
-        gains_enough = arcs[source, target] + _LEAST_GAIN / len(arcs)
-        cycle = negative_cycle(source, target, gains_enough, _NOTHING)
+        cost_with_gain = arcs[source, target] + _MIN_GAIN / len(arcs)
+        cycle = find_negative_cycle(source, target, cost_with_gain, _ROUNDING)
         if not cycle:
             return
         if zones in cycle:
             start = cycle.index(zones)
             path = cycle[start + 1 :] + cycle[:start]
-            _pass_on(flow, path, group, float(filled[path[-1]] - load[path[-1]]))
+            _move_along_path(flow, path, group, float(filled[path[-1]] - load[path[-1]]))
         else:
-            _pass_on(flow, [*cycle, cycle[0]], group, np.inf)
+            _move_along_path(flow, [*cycle, cycle[0]], group, np.inf)
 
 
-def _pass_on(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
-    steps = [(int(group[a, b]), a, b) for a, b in itertools.pairwise(path)]
-    amount = min(amount, *(float(flow[g, a]) for g, a, _ in steps))
-    for g, a, b in steps:
+def _move_along_path(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
+    moves = [(int(group[a, b]), a, b) for a, b in itertools.pairwise(path)]
+    amount = min(amount, *(float(flow[g, a]) for g, a, _ in moves))
+    for g, a, b in moves:
         flow[g, a] -= amount
         flow[g, b] += amount
 
 
-def _shortest(step: Floats, start: int) -> tuple[list[float], list[int]]:
+def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], list[int]]:
     """Return the cost of the cheapest path to each zone, and the node before it (Bellman-Ford).
 
-    In plain Python: arrays of so few zones take longer.
+    Plain Python is faster than arrays for so few zones.
     """
-    costs: list[list[float]] = step.tolist()
-    zones = range(step.shape[1])
-    distance, before = list(costs[start]), [start for _ in zones]
+    costs: list[list[float]] = move_cost.tolist()
+    zones = range(move_cost.shape[1])
+    distance, previous = list(costs[start]), [start for _ in zones]
     if start in zones:
         distance[start] = math.inf
     for _ in zones:
-        known, shorter = list(distance), False
+        last_distance, shorter = list(distance), False
         for zone in zones:
             if zone == start:
                 continue
-            through = [known[last] + costs[last][zone] for last in zones]
-            least = min(through)
-            if least < known[zone] - _NOTHING:
-                distance[zone], before[zone], shorter = least, through.index(least), True
+            through = [last_distance[last] + costs[last][zone] for last in zones]
+            shortest = min(through)
+            if shortest < last_distance[zone] - _ROUNDING:
+                distance[zone], previous[zone] = shortest, through.index(shortest)
+                shorter = True
         if not shorter:
             break
-    return distance, before
+    return distance, previous

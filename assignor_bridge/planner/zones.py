@@ -1,21 +1,20 @@
-"""Placement where it costs something to read from another zone: balance, then zone, then stay.
+"""Place ranges if reading from another zone has a price: balance first, then zones, then owners.
 
 Promises, in order:
 
-1. No slot gets more than `place` allows it, zones or not.
-2. As little work as possible is read in a zone without a replica. What has an owner leaves its zone
-   for that only if it pays, and only while the other zone is not filled; so nothing goes to and fro
-   while loads change a little.
-3. Within a zone, what `place` promises: ranges stay, and pieces are few. A range is cut between
-   zones only where the share of a zone ends, and at most once a group of ranges that are alike.
+1. No slot gets more than `place` allows, with or without zones.
+2. As little work as possible is read in a zone without a replica. A range leaves its owner's zone
+   for that only if it pays, and only while the other zone is below its fill level, so that ranges
+   do not move back and forth while loads change a little.
+3. Within a zone, the promises of `place` hold. A range is cut between zones only where the share of
+   a zone ends, at most once per group of similar ranges.
 
-Of a range that near and far zones share, the far ones read the tail: a consumer fetches beyond the
-end of its piece, which there would cross zones for nothing. The range stays with the last reader
-that is near (`last_near`), so the next batch is cut in the same way.
+If near and far zones share a range, the far ones read its tail: a consumer fetches beyond the end
+of its piece, and in a far zone those bytes would cross zones for nothing. The range stays with its
+last near reader (`find_last_near_pieces`), so the next batch is cut in the same way.
 
-How much of each group of ranges each zone reads is decided first (`transport`), then which ranges
-these are, as a slot gives work away: whole, the largest first, and the tail of one. Then each
-zone's slots share what their zone has.
+`transport` decides how much of each group of ranges each zone reads, `release` which ranges these
+are, and `place` how each zone's slots share the work of their zone.
 """
 
 from __future__ import annotations
@@ -27,65 +26,65 @@ import numpy as np
 from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.pieces import Shares
 from assignor_bridge.planner.place import USED_ALLOWANCE, place, release
-from assignor_bridge.planner.transport import Groups, Room, allot
+from assignor_bridge.planner.transport import Groups, ZoneCapacity, assign_groups_to_zones
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch, Flags, Floats, Ints
+    from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.pieces import Pieces
 
-#: More zones are not looked at: the number of sets of them, and so of groups, would explode.
-MOST_ZONES = 8
-#: Shares of the allowance: to what zones are filled with what is near to them, and what they keep.
-_FILLED, _KEPT = 0.7, 0.85
-#: Share of a slot's time to which the work of zones is rounded, to cut less.
-_GRAIN = 0.002
-#: Share of a range that is none.
+#: With more zones than this, placement ignores zones: groups grow with the number of their subsets.
+MAX_ZONES = 8
+#: Shares of the allowance up to which zones take near work, and up to which they keep their work.
+_FILL_LEVEL, _KEEP_LEVEL = 0.7, 0.85
+#: Share of a slot's time to which the work of zones is rounded, so that less is cut.
+_MIN_PIECE = 0.002
+#: Share of a range below which an amount is a rounding error.
 _ROUNDING = 1e-9
-#: What a move costs, in the money of `zonePricePerGb`: a slot waits 20 ms for a cold consumer, at
-#: 0.05 an hour.
+#: Price of a move, in the currency of `zonePricePerGb`: a slot waits 20 ms for a cold consumer, at
+#: 0.05 per hour.
 _PRICE_OF_MOVE = 0.02 * 0.05 / 3600
 _GB = 1e9
-#: Bytes of a record while none were reported.
+#: Bytes per record until some are reported.
 _ASSUMED_BYTES = 100.0
 
 
-class Nearness(NamedTuple):
-    """What placement knows about zones: of the slots that take part, and of the ranges."""
+class ZoneMap(NamedTuple):
+    """Zones of the slots that take part, and which ranges are near to them."""
 
     slot_zone: Ints
-    #: By range and zone: whether a replica is there.
+    #: By range and zone: whether a replica is in the zone.
     near: Flags
-    #: By range: its set of zones, as a number; and whether it pays to move it out of a far one.
-    kind: Ints
+    #: By range: its near zones as a bit mask, and whether it pays to move it out of a far zone.
+    near_zones: Ints
     pays: Flags
 
 
-def nearness(batch: Batch, weights: Weights, slots: Ints) -> Nearness | None:
-    """Return what placement must know; None where zones make no difference, or have no price."""
+def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | None:
+    """Return the nearness of ranges to zones; None if zones make no difference or have no price."""
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
     slot_zone = zones.of_executor[batch.slot_executor[slots]]
-    here = np.bincount(slot_zone) > 0
-    present, slot_zone = np.flatnonzero(here), (np.cumsum(here) - 1)[slot_zone]
+    takes_part = np.bincount(slot_zone) > 0
+    present, slot_zone = np.flatnonzero(takes_part), (np.cumsum(takes_part) - 1)[slot_zone]
     near = zones.near[:, present]
     differs = near.any(axis=1) & ~near.all(axis=1)
-    if len(present) > MOST_ZONES or not differs.any():
+    if len(present) > MAX_ZONES or not differs.any():
         return None
-    pays = bytes_of(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
-    kinds = near @ (1 << np.arange(len(present)))
+    pays = predict_bytes(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
+    near_zones = near @ (1 << np.arange(len(present)))
     code = batch.replicas.code
-    return Nearness(slot_zone, near[code], kinds[code], pays)
+    return ZoneMap(slot_zone, near[code], near_zones[code], pays)
 
 
-def last_near(batch: Batch, pieces: Pieces) -> Ints:
-    """Return the last piece with a near reader of each cut range; none if zones do not count."""
+def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
+    """Return the last piece with a near reader of each cut range; empty if zones are not used."""
     zones, replicas = batch.zones, batch.replicas
     if zones is None or replicas is None or not batch.settings.zone_price_per_gb:
         return np.empty(0, np.int64)
-    if len(np.unique(zones.of_executor[batch.slot_executor])) > MOST_ZONES:
+    if len(np.unique(zones.of_executor[batch.slot_executor])) > MAX_ZONES:
         return np.empty(0, np.int64)
     cut = np.flatnonzero(np.bincount(pieces.row, minlength=batch.ranges)[pieces.row] > 1)
     zone = zones.of_executor[batch.slot_executor[pieces.slot[cut]]]
@@ -94,7 +93,7 @@ def last_near(batch: Batch, pieces: Pieces) -> Ints:
     return np.asarray(near[np.flatnonzero(np.diff(pieces.row[near], append=-1))])
 
 
-def bytes_of(batch: Batch, weights: Weights) -> Floats:
+def predict_bytes(batch: MicroBatch, weights: Weights) -> Floats:
     """Return the predicted bytes of each range."""
     if weights.bytes is None:
         return np.asarray(batch.size * _ASSUMED_BYTES, np.float64)
@@ -104,96 +103,105 @@ def bytes_of(batch: Batch, weights: Weights) -> Floats:
 def place_in_zones(  # noqa: PLR0917
     work: Floats,
     owner: Ints,
-    fair: Floats,
-    slot_executor: Ints,
+    quota: Floats,
+    executor: Ints,
     max_imbalance: float,
-    least: float,
-    zones: Nearness,
+    min_piece: float,
+    zones: ZoneMap,
 ) -> Shares:
-    """Give each range, whole or cut, to slots; see `place` for what the others are."""
-    row, zone, amount = _divide(work, owner, fair, max_imbalance, least, zones)
-    share = np.bincount(zones.slot_zone, fair)
-    level = np.maximum(np.bincount(zone, amount, len(share)) / share, 1e-300)[zones.slot_zone]
-    most = np.maximum(0.0, (1 + USED_ALLOWANCE * max_imbalance) / level - 1) / USED_ALLOWANCE
-    at = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
-    placed = place(amount, at, fair * level, slot_executor, most, least, (zone, zones.slot_zone))
-    # Beside a range that is 10^16 times as large one may be lost: any slot of its zone will do.
+    """Return which slot does how much of each range; the other parameters are those of `place`.
+
+    The parts of each zone are placed on its slots, within the allowance that the zone has left.
+    """
+    row, zone, amount = _divide_among_zones(work, owner, quota, max_imbalance, min_piece, zones)
+    zone_quota = np.bincount(zones.slot_zone, quota)
+    fill = np.bincount(zone, amount, len(zone_quota)) / zone_quota
+    fill = np.maximum(fill, 1e-300)[zones.slot_zone]
+    allowance = (1 + USED_ALLOWANCE * max_imbalance) / fill - 1
+    slot_imbalance = np.maximum(0.0, allowance) / USED_ALLOWANCE
+    part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
+    part_quota, part_zones = quota * fill, (zone, zones.slot_zone)
+    placed = place(amount, part_owner, part_quota, executor, slot_imbalance, min_piece, part_zones)
+    # Rounding can lose a range next to one 10^16 times as large; any slot of its zone will do.
     lost = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
     if len(lost):
         by_zone = np.argsort(zones.slot_zone, kind="stable")
         slot = by_zone[np.searchsorted(zones.slot_zone[by_zone], zone[lost])]
-        more = (lost, slot, amount[lost])
-        placed = Shares(*(np.append(*both) for both in zip(placed, more, strict=True)))
+        added = (lost, slot, amount[lost])
+        placed = Shares(*(np.append(*both) for both in zip(placed, added, strict=True)))
     row = row[placed.row]
-    real = placed.amount > _ROUNDING * work[row]  # else where the sums of two zones meet
+    real = placed.amount > _ROUNDING * work[row]  # not an error at the border of two zones
     real |= (np.bincount(row, real) == 0)[row]
     shares = Shares(row[real], placed.slot[real], placed.amount[real])
-    return _in_order(shares, owner, ~zones.near[shares.row, zones.slot_zone[shares.slot]])
+    return _sort_shares(shares, owner, ~zones.near[shares.row, zones.slot_zone[shares.slot]])
 
 
 def place_whole_in_zones(  # noqa: PLR0917
-    work: Floats,
-    owner: Ints,
-    fair: Floats,
-    slot_executor: Ints,
-    max_imbalance: float,
-    zones: Nearness,
+    work: Floats, owner: Ints, quota: Floats, executor: Ints, max_imbalance: float, zones: ZoneMap
 ) -> Ints:
-    """Return the slot of each range; where zones would cost balance, as if there were none."""
-    row, zone, amount = _divide(work, owner, fair, max_imbalance, 0.0, zones)
-    largest = np.lexsort((amount, row))
+    """Return the slot of each range without cutting; ignore zones if they would cost balance."""
+    row, zone, amount = _divide_among_zones(work, owner, quota, max_imbalance, 0.0, zones)
+    by_amount = np.lexsort((amount, row))
     zone_of = np.empty(len(work), np.int64)
-    zone_of[row[largest]] = zone[largest]  # of several, the one with the largest part
-    local, slot = np.full(len(fair) + 1, -1, np.int64), np.empty(len(work), np.int64)
+    zone_of[row[by_amount]] = zone[by_amount]  # the zone with the largest part is written last
+    local, slot = np.full(len(quota) + 1, -1, np.int64), np.empty(len(work), np.int64)
     for number in np.unique(zone_of).tolist():
         rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(zones.slot_zone == number)
         local[slots] = np.arange(len(slots))
-        placed = place_whole(
-            work[rows], local[owner[rows]], fair[slots], slot_executor[slots], max_imbalance
-        )
+        zone_work, zone_owner = work[rows], local[owner[rows]]
+        placed = place_whole(zone_work, zone_owner, quota[slots], executor[slots], max_imbalance)
         local[slots] = -1
         slot[rows] = slots[placed]
-    plain = place_whole(work, owner, fair, slot_executor, max_imbalance)
-    busiest, without = (
-        float((np.bincount(s, work, len(fair)) / fair).max()) for s in (slot, plain)
-    )
-    return slot if busiest <= max(without, 1 + max_imbalance) else plain
+    zoneless = place_whole(work, owner, quota, executor, max_imbalance)
+    loads = (np.bincount(s, work, len(quota)) / quota for s in (slot, zoneless))
+    busiest, busiest_zoneless = (float(load.max()) for load in loads)
+    return slot if busiest <= max(busiest_zoneless, 1 + max_imbalance) else zoneless
 
 
-def _divide(  # noqa: PLR0917
-    work: Floats, owner: Ints, fair: Floats, max_imbalance: float, least: float, zones: Nearness
+def _divide_among_zones(  # noqa: PLR0917
+    work: Floats, owner: Ints, quota: Floats, max_imbalance: float, min_piece: float, zones: ZoneMap
 ) -> tuple[Ints, Ints, Floats]:
-    """Divide the ranges among zones: a range, a zone and an amount of work for each part."""
+    """Return parts of ranges: the range, the zone, and the amount of work of each part.
+
+    1. Group ranges with the same near zones, the same owner's zone, and the same worth of a move.
+    2. Decide how much of each group each zone reads (`assign_groups_to_zones`).
+    3. Decide how much of each range leaves its zone (`release`).
+    4. Give to the target zones: if a group has several, new ranges end to end, others zone by zone.
+    5. Keep the remainder in the owner's zone.
+    """
+    # 1. Group ranges; of equally good groups, the one with the largest range gives work away first.
     count = zones.near.shape[1]
     home = np.append(zones.slot_zone, -1)[owner]
-    keys = (zones.kind * (count + 1) + home + 1) * 2 + zones.pays
+    keys = (zones.near_zones * (count + 1) + home + 1) * 2 + zones.pays
     largest = np.zeros(int(keys.max()) + 1)
     np.maximum.at(largest, keys, work)
     used = np.flatnonzero(largest)
-    place = np.empty(len(largest), np.int64)
-    # Of groups that are as good, that with the largest range gives work away: by one tail.
-    place[used[np.argsort(-largest[used], kind="stable")]] = np.arange(len(used))
-    group = place[keys]
-    one = np.empty(len(used), np.int64)
-    one[group] = np.arange(len(work))  # any range of each group
-    amount_of = np.asarray(np.bincount(group, work), np.float64)
-    groups = Groups(amount_of, home[one], zones.near[one], zones.pays[one])
-    share = np.asarray(np.bincount(zones.slot_zone, fair, count), np.float64)
-    filled, kept_most = share * (1 + _FILLED * max_imbalance), share * (1 + _KEPT * max_imbalance)
-    room = Room(share, filled, kept_most)
-    flow = allot(groups, room)
-    numbers = np.arange(len(one))
+    group_of_key = np.empty(len(largest), np.int64)
+    group_of_key[used[np.argsort(-largest[used], kind="stable")]] = np.arange(len(used))
+    group = group_of_key[keys]
+    member = np.empty(len(used), np.int64)
+    member[group] = np.arange(len(work))  # any range of each group
+    group_work = np.asarray(np.bincount(group, work), np.float64)
+    groups = Groups(group_work, home[member], zones.near[member], zones.pays[member])
+    # 2. Decide how much each zone reads.
+    zone_quota = np.asarray(np.bincount(zones.slot_zone, quota, count), np.float64)
+    filled, limit = (zone_quota * (1 + part * max_imbalance) for part in (_FILL_LEVEL, _KEEP_LEVEL))
+    flow = assign_groups_to_zones(groups, ZoneCapacity(zone_quota, filled, limit))
+    numbers = np.arange(len(member))
     stays = np.where(groups.home >= 0, flow[numbers, groups.home], 0.0)
-    out = groups.work - stays
-    grain = max(_GRAIN * float(fair.min()), least)
+    leaves = groups.work - stays
+    # 3. Decide how much of each range leaves its zone.
+    min_piece = max(_MIN_PIECE * float(quota.min()), min_piece)
     flow[numbers, groups.home] *= groups.home < 0
     targets = flow > 0
-    lost = np.flatnonzero(~targets.any(axis=1))  # too little beside the others to be allotted
+    lost = np.flatnonzero(~targets.any(axis=1))  # too small next to the others to be assigned
     flow[lost, groups.near[lost].argmax(axis=1)] = 1.0
     single = (flow > 0).sum(axis=1) == 1
-    gives = (groups.home >= 0) & (out > grain)
+    gives = (groups.home >= 0) & (leaves > min_piece)
     giver = np.where((gives & single)[group], group, -1)
-    released = np.where(home < 0, work, release(work, giver, out, np.full(len(one), grain)))
+    min_pieces = np.full(len(member), min_piece)
+    released = np.where(home < 0, work, release(work, giver, leaves, min_pieces))
+    # 4. Give to the target zones.
     leaving = np.flatnonzero(released > 0)
     rows = leaving[single[group[leaving]]]
     parts = [(rows, flow.argmax(axis=1)[group[rows]], released[rows])]
@@ -201,13 +209,14 @@ def _divide(  # noqa: PLR0917
         rows = leaving[group[leaving] == number]
         rows = rows[np.argsort(-released[rows], kind="stable")]
         if len(rows):
-            parts.append(_laid_out(rows, released[rows], flow[number], grain))
+            parts.append(_cut_at_zone_shares(rows, released[rows], flow[number], min_piece))
     for number in np.flatnonzero(~single & gives).tolist():
         rows = np.flatnonzero(group == number)
-        given = _given_in_turn(work[rows], flow[number], grain)
-        released[rows] = given.sum(axis=1)
-        at, to = np.nonzero(given)
-        parts.append((rows[at], to, given[at, to]))
+        by_zone = _release_to_zones(work[rows], flow[number], min_piece)
+        released[rows] = by_zone.sum(axis=1)
+        at, to = np.nonzero(by_zone)
+        parts.append((rows[at], to, by_zone[at, to]))
+    # 5. Keep the remainder.
     kept = np.maximum(work - released, 0.0)
     rows = np.flatnonzero(kept > _ROUNDING * work)
     parts.append((rows, home[rows], kept[rows]))
@@ -215,27 +224,29 @@ def _divide(  # noqa: PLR0917
     return row, zone, amount
 
 
-def _given_in_turn(work: Floats, share: Floats, grain: float) -> Floats:
-    """Return how much of each range (row) each zone (column) gets of what one zone gives away.
+def _release_to_zones(work: Floats, share: Floats, min_piece: float) -> Floats:
+    """Return how much of each range (row) each zone (column) gets of one zone's released work.
 
-    Of other ranges than the zones before, as long as there are enough: of two parts of a range, the
-    reader of the first would fetch the second as well.
+    A zone takes from ranges that no zone took from yet, as long as they are enough: otherwise the
+    reader of a range's first part would also fetch the second.
     """
-    given, left = np.zeros((len(work), len(share))), work.copy()
+    by_zone, remaining = np.zeros((len(work), len(share))), work.copy()
     for zone in np.argsort(-share, kind="stable")[: np.count_nonzero(share)].tolist():
-        some = left == work
-        if left[some].sum() <= share[zone] + grain:
-            some = left > 0
-        giver = np.where(some & (left > 0), 0, -1)
-        given[:, zone] = release(left, giver, share[[zone]], np.full(len(share), grain))
-        left -= given[:, zone]
-    return given
+        eligible = remaining == work
+        if remaining[eligible].sum() <= share[zone] + min_piece:
+            eligible = remaining > 0
+        giver = np.where(eligible & (remaining > 0), 0, -1)
+        by_zone[:, zone] = release(remaining, giver, share[[zone]], np.full(len(share), min_piece))
+        remaining -= by_zone[:, zone]
+    return by_zone
 
 
-def _laid_out(row: Ints, size: Floats, share: Floats, grain: float) -> tuple[Ints, Ints, Floats]:
-    """Lay ranges end to end over zones, the largest share first; cut where a share ends.
+def _cut_at_zone_shares(
+    row: Ints, size: Floats, share: Floats, min_piece: float
+) -> tuple[Ints, Ints, Floats]:
+    """Lay ranges end to end over zones, the largest share first, and cut where a share ends.
 
-    Not where that is within a grain of the end of a range.
+    A share's end within `min_piece` of a range's end moves there, so that nothing is cut.
     """
     zone = np.argsort(-share, kind="stable")
     edges = np.append(0.0, np.cumsum(size))
@@ -243,29 +254,26 @@ def _laid_out(row: Ints, size: Floats, share: Floats, grain: float) -> tuple[Int
     after = np.clip(np.searchsorted(edges, ends), 1, len(size))
     low, high = edges[after - 1], edges[after]
     nearest = np.where(ends - low <= high - ends, low, high)
-    ends = np.maximum.accumulate(np.where(np.abs(ends - nearest) <= grain, nearest, ends))
+    ends = np.maximum.accumulate(np.where(np.abs(ends - nearest) <= min_piece, nearest, ends))
     ends[-1] = edges[-1]
     inner = ends[ends < edges[-1]]  # sorted, as edges are
-    new = np.diff(inner, prepend=-1.0) > 0
-    cuts = inner[new & (edges[np.searchsorted(edges, inner)] != inner)]
-    place = np.append(np.arange(len(row)), np.searchsorted(edges, cuts) - 1)
+    distinct = np.diff(inner, prepend=-1.0) > 0
+    cuts = inner[distinct & (edges[np.searchsorted(edges, inner)] != inner)]
+    index = np.append(np.arange(len(row)), np.searchsorted(edges, cuts) - 1)
     points = np.append(edges[1:], cuts)
-    order = np.lexsort((place, points))
-    place, points = place[order], points[order]
-    cut = np.bincount(place)[place] > 1
-    amount = np.where(cut, np.diff(points, prepend=0.0), size[place])
-    return row[place], zone[np.minimum(np.searchsorted(ends, points), len(zone) - 1)], amount
+    order = np.lexsort((index, points))
+    index, points = index[order], points[order]
+    is_cut = np.bincount(index)[index] > 1
+    amount = np.where(is_cut, np.diff(points, prepend=0.0), size[index])
+    return row[index], zone[np.minimum(np.searchsorted(ends, points), len(zone) - 1)], amount
 
 
-def _in_order(shares: Shares, owner: Ints, far: Flags) -> Shares:
-    """Sort by range; of one that zones share, those with a replica come first.
-
-    Of these and of the others, what stays comes first, and the largest last.
-    """
+def _sort_shares(shares: Shares, owner: Ints, far: Flags) -> Shares:
+    """Sort by range; within a range near readers first, then the owner first, the largest last."""
     row, slot, amount = shares
     order = stable_order(row)
-    several = np.flatnonzero(np.bincount(row)[row[order]] > 1)
-    mixed = order[several]
-    moves = slot[mixed] != owner[row[mixed]]
-    order[several] = mixed[np.lexsort((amount[mixed], moves, far[mixed], row[mixed]))]
+    of_cut_range = np.flatnonzero(np.bincount(row)[row[order]] > 1)
+    index = order[of_cut_range]
+    moves = slot[index] != owner[row[index]]
+    order[of_cut_range] = index[np.lexsort((amount[index], moves, far[index], row[index]))]
     return Shares(row[order], slot[order], amount[order])

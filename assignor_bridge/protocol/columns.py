@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.admission.lag import Times
+from assignor_bridge.admission.lag import RecordTimes
 from assignor_bridge.errors import OptionError
-from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.racks import Replicas
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.messages import PlanBatch, Racks, Ranges, Reports, Tasks
 
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
-    from assignor_bridge.planner.batch import Batch, Floats, Ints, Names
-    from assignor_bridge.planner.plan import Outcome
+    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch, Names
+    from assignor_bridge.planner.plan import PlannedBatch
     from assignor_bridge.protocol.messages import AdmitBatch, BatchFacts
 
 
-def batch_of(facts: BatchFacts, options: PlannerOptions) -> Batch:
+def batch_of(facts: BatchFacts, options: PlannerOptions) -> MicroBatch:
     """Return the batch of a request; raises `OptionError` for facts that cannot be."""
     to_plan = facts if isinstance(facts, PlanBatch) else None
-    return lay_out(
+    return build_batch(
         *unpack_ranges(facts.ranges),
         messages.executors(facts.executors),
         options,
@@ -63,10 +63,10 @@ def unpack_racks(racks: Racks | None, ranges: Ranges) -> Replicas | None:
     return Replicas.of(racks.sets, code)
 
 
-def unpack_reports(reports: Reports) -> Observed:
+def unpack_reports(reports: Reports) -> ReadReports:
     """Return what readers observed; raises `OptionError` as `unpack_ranges` does."""
     columns = _Columns(reports, "observed")
-    return Observed.of(
+    return ReadReports.of(
         columns.names("topics", "topic"),
         columns.ints("partition", 4),
         columns.names("executors", "executor"),
@@ -74,7 +74,7 @@ def unpack_reports(reports: Reports) -> Observed:
     )
 
 
-def unpack_times(request: AdmitBatch) -> Times:
+def unpack_times(request: AdmitBatch) -> RecordTimes:
     """Return the times of a request's ranges, in the order of its batch: by topic and partition.
 
     Raises OptionError when there are none, or the columns do not fit the ranges.
@@ -87,12 +87,12 @@ def unpack_times(request: AdmitBatch) -> Times:
     columns = _Columns(given, "times", len(order))
     stamp = columns.ints("stamp", 8)[order]
     if given.at is None:
-        return Times(given.now_ms, stamp)
+        return RecordTimes(given.now_ms, stamp)
     at = columns.ints("at", 8)[order]
-    return Times(given.now_ms, stamp, given.look_ups, given.asked_ms, at)
+    return RecordTimes(given.now_ms, stamp, given.look_ups, given.asked_ms, at)
 
 
-def pack_tasks(outcome: Outcome) -> Tasks:
+def pack_tasks(outcome: PlannedBatch) -> Tasks:
     """Return the tasks of a plan."""
     batch, tasks = outcome.batch, outcome.tasks
     pieces = tasks.pieces
@@ -170,7 +170,7 @@ class _Columns:
                 f"of {len(given)}, is expected"
             )
         used = np.flatnonzero(np.bincount(places)).tolist()
-        distinct, code = coded([given[place] for place in used])
+        distinct, code = encode_names([given[place] for place in used])
         codes = np.zeros(len(given), np.int64)
         codes[used] = code
         return distinct, codes[places]

@@ -9,8 +9,8 @@ import typer
 from msgspec import to_builtins
 
 from assignor_bridge.errors import OptionError, elided
-from assignor_bridge.planner.batch import Batch
-from assignor_bridge.planner.plan import Outcome, plan_batch
+from assignor_bridge.planner.batch import MicroBatch
+from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
@@ -27,7 +27,7 @@ _TASKS, _RANGES = 40, 4
 class PlanRequest:
     """One line of input."""
 
-    batch: Batch
+    batch: MicroBatch
     state: str | None
     #: Of a line that `assignor.planLog` wrote: the number of the batch, and what was answered.
     number: int | None = None
@@ -142,7 +142,7 @@ def _tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _difference(
-    request: PlanRequest, outcome: Outcome, made: Sequence[Mapping[str, Any]]
+    request: PlanRequest, outcome: PlannedBatch, made: Sequence[Mapping[str, Any]]
 ) -> str | None:
     """Say when the query itself had another answer: another version, or an assignor with moods."""
     then = request.logged

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.planner.batch import MOST_SLOTS
+from assignor_bridge.planner.batch import MAX_SLOTS
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson
 from streaming.cli.output import print_table, printable
@@ -23,7 +23,7 @@ def simulate(  # noqa: PLR0917
     partitions: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Partitions of the topic.")
     ] = 64,
-    executors: Annotated[int, typer.Option(min=1, max=MOST_SLOTS, help="Executors.")] = 8,
+    executors: Annotated[int, typer.Option(min=1, max=MAX_SLOTS, help="Executors.")] = 8,
     slots: Annotated[str, typer.Option(help="Slots of each executor; 1,4,16 alternates.")] = "1",
     batches: Annotated[int, typer.Option(min=1, help="Micro-batches to play.")] = 50,
     records: Annotated[
@@ -87,7 +87,7 @@ def simulate(  # noqa: PLR0917
     scenario = Scenario(
         partitions=partitions,
         executors=executors,
-        slots=tuple(_numbers("--slots", slots, MOST_SLOTS // executors)),
+        slots=tuple(_numbers("--slots", slots, MAX_SLOTS // executors)),
         batches=batches,
         records=records,
         lags=lags,

@@ -16,7 +16,7 @@ from pydantic.alias_generators import to_camel
 from assignor_bridge import model
 from assignor_bridge.model import MOST_OFFSET
 from assignor_bridge.options import parse_options
-from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.racks import Replicas
 from assignor_bridge.protocol.columns import batch_of
 from assignor_bridge.protocol.messages import PlanBatch
@@ -25,8 +25,8 @@ from streaming.human_json.json_input import InputError, JsonObject, read_model
 from streaming.validation import option_text
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Batch
-    from assignor_bridge.planner.plan import Outcome
+    from assignor_bridge.planner.batch import MicroBatch
+    from assignor_bridge.planner.plan import PlannedBatch
 
 _Int64 = Annotated[int, Field(strict=True, ge=-MOST_OFFSET - 1, le=MOST_OFFSET)]
 _Natural = Annotated[_Int64, Field(ge=0)]
@@ -123,7 +123,7 @@ def read_logged(line: Any) -> LoggedBatch:
     return read_model(LoggedBatch, line, "the line")
 
 
-def read_snapshot(value: Any) -> tuple[Batch, str | None]:
+def read_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
     """Return the batch and the state of a snapshot, from its JSON value.
 
     Raises InputError, which names the place, when it does not follow the contract, and OptionError
@@ -135,17 +135,17 @@ def read_snapshot(value: Any) -> tuple[Batch, str | None]:
     ranges, reports = snapshot.ranges, snapshot.observed
     options = {name: text for name, text in snapshot.options.items() if text is not None}
     allocation = snapshot.allocation
-    batch = lay_out(
-        coded([row.topic for row in ranges]),
+    batch = build_batch(
+        encode_names([row.topic for row in ranges]),
         np.array([row.partition for row in ranges], np.int64),
         np.array([row.start for row in ranges], np.int64),
         np.array([row.end for row in ranges], np.int64),
         [model.Executor(**dict(executor)) for executor in snapshot.executors],
         parse_options(options),
-        Observed.of(
-            coded([row.topic for row in reports]),
+        ReadReports.of(
+            encode_names([row.topic for row in reports]),
             np.array([row.partition for row in reports], np.int64),
-            coded([row.executor for row in reports]),
+            encode_names([row.executor for row in reports]),
             *(np.array([getattr(row, name) for row in reports], np.float64) for name in _MEASURES),
         ),
         snapshot.parallelism,
@@ -157,7 +157,7 @@ def read_snapshot(value: Any) -> tuple[Batch, str | None]:
     return batch, snapshot.state
 
 
-def _read_logged_request(value: Any) -> tuple[Batch, str | None]:
+def _read_logged_request(value: Any) -> tuple[MicroBatch, str | None]:
     try:
         request = msgspec.convert(value, _LoggedRequest)
     except msgspec.ValidationError as error:
@@ -165,7 +165,7 @@ def _read_logged_request(value: Any) -> tuple[Batch, str | None]:
     return batch_of(request, parse_options(request.options)), request.state
 
 
-def write_plan(outcome: Outcome) -> dict[str, Any]:
+def write_plan(outcome: PlannedBatch) -> dict[str, Any]:
     """Return a plan as JSON values."""
     batch, tasks = outcome.batch, outcome.tasks
     ids = [*(executor.id for executor in batch.executors), None]  # the last for -1: anywhere

@@ -14,7 +14,7 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.plan import plan_step
-from assignor_bridge.planner.table import load
+from assignor_bridge.planner.table import load_table
 from streaming.observe.words import seconds_text
 from streaming.replay.plan_log import with_a_name
 from streaming.simulator.play import is_sparks, placed
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from assignor_bridge.assignors.protocol import Assignor
-    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.costs import Weights
-    from assignor_bridge.planner.plan import Outcome
+    from assignor_bridge.planner.plan import PlannedBatch
     from assignor_bridge.planner.table import PartitionTable
     from streaming.replay.kept_batch import KeptBatch
 
@@ -72,7 +72,7 @@ class Explanation:
     """One batch, explained."""
 
     kept: KeptBatch
-    outcome: Outcome
+    outcome: PlannedBatch
     weights: Weights
     stories: Sequence[PartitionStory]
     #: How many of `kept.readers` the plan agrees with.
@@ -118,7 +118,7 @@ def explain_batch(
     that the state names, the one of `names` that agrees best is taken.
     """
     outcome, agreeing = _plan_again(kept, names, find)
-    table = load(kept.before, outcome.batch)
+    table = load_table(kept.before, outcome.batch)
     learned, _ = learn(table, outcome.batch)
     weights = predict(learned, table.line, outcome.batch)
     stories = _tell_stories(kept, outcome, table, weights)
@@ -127,7 +127,7 @@ def explain_batch(
 
 def _plan_again(
     kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
-) -> tuple[Outcome, int]:
+) -> tuple[PlannedBatch, int]:
     outcome = plan_step(kept.batch, kept.before, find)
     agreeing = _count_agreeing(kept, outcome)
     for name in names:
@@ -145,7 +145,7 @@ def _plan_again(
     return outcome, agreeing
 
 
-def _count_agreeing(kept: KeptBatch, outcome: Outcome) -> int:
+def _count_agreeing(kept: KeptBatch, outcome: PlannedBatch) -> int:
     """Count the partitions whose last offset is read by the executor that the state names.
 
     If zones share a partition, the state names the last near reader, which may be another one.
@@ -158,7 +158,7 @@ def _count_agreeing(kept: KeptBatch, outcome: Outcome) -> int:
 
 
 def _tell_stories(
-    kept: KeptBatch, outcome: Outcome, table: PartitionTable, weights: Weights
+    kept: KeptBatch, outcome: PlannedBatch, table: PartitionTable, weights: Weights
 ) -> list[PartitionStory]:
     batch, pieces = outcome.batch, outcome.tasks.pieces
     pieces_of: dict[int, list[Piece]] = defaultdict(list)
@@ -168,7 +168,7 @@ def _tell_stories(
     slowness = weights.slowness[batch.slot_executor]
     owner = table.range_owner
     owned = owner >= 0
-    load = np.bincount(pieces.slot, pieces.work(batch, weights), batch.slots) * slowness
+    load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots) * slowness
     load_if_left = np.bincount(owner[owned], weights.work[owned], batch.slots) * slowness
     ideal = float(load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
     limit = ideal * (1 + batch.settings.max_imbalance)
@@ -199,7 +199,7 @@ def _tell_stories(
     return stories
 
 
-def _slot_of(batch: Batch, slot: int) -> tuple[str, int]:
+def _slot_of(batch: MicroBatch, slot: int) -> tuple[str, int]:
     executor = with_a_name(batch.executors[int(batch.slot_executor[slot])])
     return executor.id, int(batch.slot_number[slot])
 

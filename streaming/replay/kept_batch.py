@@ -16,8 +16,8 @@ import numpy as np
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Partition
 from assignor_bridge.options import LAG_AWARE_STICKY, parse_options
-from assignor_bridge.planner.batch import ANONYMOUS, Observed, coded, lay_out
-from assignor_bridge.planner.costs import log_slowness, paces_of
+from assignor_bridge.planner.batch import ANONYMOUS, ReadReports, build_batch, encode_names
+from assignor_bridge.planner.costs import compute_log_slowness, read_paces
 from checkpoints.state_text import decode_or_empty
 from checkpoints.sticky_state import StickyState
 from streaming.replay.plan_log import read_plan_log
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from assignor_bridge.assignors.protocol import Assignor
-    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.batch import MicroBatch
     from checkpoints.log_files import KafkaOffsets
     from streaming.replay.log import CheckpointLog, ReplayBatch
 
@@ -37,7 +37,7 @@ class KeptBatch:
     """The input of one plan, and what the checkpoint or the plan log has of the result."""
 
     number: int
-    batch: Batch
+    batch: MicroBatch
     #: The state before the batch.
     before: StickyState
     #: Source of the input, in words.
@@ -110,9 +110,11 @@ def _read_from_plan_log(
     return KeptBatch(chosen.batch, plan.batch, before, origin, took=took)
 
 
-def _sum_reported_seconds(observed: Observed, state: StickyState) -> dict[Partition, float]:
+def _sum_reported_seconds(observed: ReadReports, state: StickyState) -> dict[Partition, float]:
     """Return the seconds reported of each partition, as on a usual executor."""
-    slowness = np.exp(log_slowness(paces_of(state, observed.executors)))[observed.executor]
+    slowness = np.exp(compute_log_slowness(read_paces(state, observed.executors)))[
+        observed.executor
+    ]
     took: dict[Partition, float] = {}
     columns = observed.topic, observed.partition, observed.seconds / slowness
     for topic, partition, seconds in zip(*(c.tolist() for c in columns), strict=True):
@@ -152,14 +154,14 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
     before = next((s for s in states.values() if s.batches == state.batches - 1), None)
     executors = [Executor(r.executor, r.host, r.slots) for r in state.readers]
     is_named = bool(executors) and executors[0].id != ANONYMOUS
-    batch = lay_out(
-        coded([r.topic for r in chosen.ranges]),
+    batch = build_batch(
+        encode_names([r.topic for r in chosen.ranges]),
         np.array([r.partition for r in chosen.ranges], np.int64),
         np.array([r.start for r in chosen.ranges], np.int64),
         np.array([r.end for r in chosen.ranges], np.int64),
         executors if is_named else [],
         parse_options({"assignor": LAG_AWARE_STICKY}),
-        Observed.none(),
+        ReadReports.empty(),
         max(sum(e.slots for e in executors), 1),
         partitions=chosen.partitions,
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.model import Executor, OffsetRange, Partition
-from assignor_bridge.planner.costs import factors, log_slowness, paces_of
+from assignor_bridge.planner.costs import compute_factors, compute_log_slowness, read_paces
 from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
@@ -141,12 +141,12 @@ def costs_in(state: StickyState | None) -> Costs | None:
     each = math.exp(state.common.level)
     if not state.common.relied_on:  # the planner counts with records alone
         return Costs(each, 0.0, {})
-    columns = (state.topic, state.partition, state.cost, factors(state))
+    columns = (state.topic, state.partition, state.cost, compute_factors(state))
     unusual = {
         Partition(state.topics[topic], partition): each * math.exp(factor)
         for topic, partition, cost, factor in zip(*(c.tolist() for c in columns), strict=True)
         if factor and math.isfinite(cost)
     }
-    slow = np.exp(log_slowness(paces_of(state, state.paces))).tolist()
+    slow = np.exp(compute_log_slowness(read_paces(state, state.paces))).tolist()
     slowness = {name: factor for name, factor in zip(state.paces, slow, strict=True) if factor != 1}
     return Costs(each, state.common.fixed * each, unusual, slowness)

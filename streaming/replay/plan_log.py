@@ -14,7 +14,7 @@ from msgspec import to_builtins
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.planner.batch import ANONYMOUS
-from assignor_bridge.planner.plan import Outcome, plan_batch
+from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from streaming.human_json.snapshots import LoggedBatch, read_logged, read_snapshot
 from streaming.replay.log import DRIVER
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.model import Executor, OffsetRange
-    from assignor_bridge.planner.batch import Batch
+    from assignor_bridge.planner.batch import MicroBatch
     from streaming.replay.log import ReplayBatch
     from streaming.simulator.mappings import Placed
 
@@ -37,9 +37,9 @@ class LoggedPlan:
 
     number: int
     #: What the planner was asked; its reports are of the batch before.
-    batch: Batch
+    batch: MicroBatch
     state: str | None
-    outcome: Outcome
+    outcome: PlannedBatch
     #: Whether the plan is the one that was made then.
     as_then: bool
 
@@ -142,12 +142,12 @@ def _offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
     return {(r.topic, r.partition, r.start, r.end) for r in ranges}
 
 
-def _offsets_of(batch: Batch) -> set[tuple[str, int, int, int]]:
+def _offsets_of(batch: MicroBatch) -> set[tuple[str, int, int, int]]:
     topics = [batch.topics[topic] for topic in batch.topic.tolist()]
     columns = batch.partition.tolist(), batch.start.tolist(), batch.end.tolist()
     return set(zip(topics, *columns, strict=True))
 
 
-def _as_then(outcome: Outcome, line: LoggedBatch) -> bool:
+def _as_then(outcome: PlannedBatch, line: LoggedBatch) -> bool:
     then = line.plan.get("tasks") if isinstance(line.plan, dict) else None
     return bool(then == to_builtins(pack_tasks(outcome), str_keys=True))

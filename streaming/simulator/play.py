@@ -12,7 +12,7 @@ from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import OffsetRange
 from assignor_bridge.options import parse_options
-from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.plan import plan_step
 from checkpoints.sticky_state import StickyState
 from streaming.simulator.mappings import (
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.model import Partition
-    from assignor_bridge.planner.plan import Outcome
+    from assignor_bridge.planner.plan import PlannedBatch
 
 #: Names of Spark's own mappings; the last two may be followed by `=NUMBER`.
 SPARK_MAPPINGS = ("spark", "minPartitions", "maxRecordsPerPartition")
@@ -78,7 +78,7 @@ class Player:
     find: Callable[[str], Assignor] = lookup
     locality_wait: float = 3.0
     state: StickyState = field(default_factory=StickyState.empty)
-    observed: Observed = field(default_factory=Observed.none)
+    observed: ReadReports = field(default_factory=ReadReports.none)
     #: Executor that read each partition last, by what really ran.
     at: dict[Partition, str] = field(default_factory=dict)
     #: Why the planner planned the last batch as it did, the summary first; none for Spark's.
@@ -134,8 +134,8 @@ class Player:
         return spark_max_records(ranges, most)
 
     def _planned(self, step: Step) -> list[Placed]:
-        batch = lay_out(
-            coded([tp.topic for tp in step.partitions]),
+        batch = build_batch(
+            encode_names([tp.topic for tp in step.partitions]),
             np.array([tp.number for tp in step.partitions], np.int64),
             step.start,
             step.start + step.records,
@@ -182,10 +182,10 @@ class Player:
         broken = sum(self.at.get(key, e) != e and self.at[key] in busy for key, e in head.items())
         self.at.update({key: e for key, (_, e) in tail.items()})
         size = np.array([r[2] for r in reports], np.float64)
-        self.observed = Observed.of(
-            coded([tp.topic for tp, _, _, _ in reports]),
+        self.observed = ReadReports.of(
+            encode_names([tp.topic for tp, _, _, _ in reports]),
             np.array([tp.number for tp, _, _, _ in reports], np.int64),
-            coded([executor for _, executor, _, _ in reports]),
+            encode_names([executor for _, executor, _, _ in reports]),
             size,
             size * np.array([bytes_of[r[0]] for r in reports], np.float64),
             np.array([r[3] for r in reports], np.float64),
@@ -210,7 +210,7 @@ class Player:
         )
 
 
-def placed(outcome: Outcome) -> list[Placed]:
+def placed(outcome: PlannedBatch) -> list[Placed]:
     """Return the tasks of a plan as the scheduler sees them."""
     batch, pieces = outcome.batch, outcome.tasks.pieces
     ranges_of: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]

@@ -1,4 +1,4 @@
-"""What admission promises, whatever waits and whatever the limits are."""
+"""The promises of admission, for any lag and any limits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ times = st.lists(st.builds(BatchTime, positive, positive, positive), max_size=5)
 
 @trials(120)
 @given(lags(), limits(), times)
-def test_ends_lie_where_records_are_and_within_sparks_limit(lag, limit, history):
+def test_ends_lie_within_records_and_sparks_limit(lag, limit, history):
     admitted = admit(lag, limit, Memory(times=tuple(history)))
     assert (admitted.end >= lag.start).all()
     assert (admitted.end <= lag.latest).all()
@@ -81,8 +81,8 @@ def test_a_limit_is_used_up_when_nothing_else_limits(lag, limit):
 
 @trials(70)
 @given(waiting, limits(hard=True), st.data())
-def test_nobody_starves(given_lag, limit, data):
-    """Each partition that always has records gets one within 1 + partitions / reserve batches."""
+def test_no_partition_starves(given_lag, limit, data):
+    """Each partition with records is admitted within 1 + partitions / reserve batches."""
     count = sum(map(len, given_lag.values()))
     only = Limits(
         limit.records, fairness=limit.fairness, weights=limit.weights, floors=limit.floors
@@ -104,22 +104,22 @@ def test_nobody_starves(given_lag, limit, data):
 @trials(70)
 @given(waiting, st.integers(1, 10**6))
 def test_even_is_max_min_fair(given_lag, records):
-    """Nobody has two records more than one who could still take some."""
+    """No partition gets two records more than another that could take more."""
     lag = lag_of(given_lag)
     counts = admit(lag, Limits(records, fairness="even"), Memory()).end - lag.start
     hungry = counts[counts < lag.size]
     assert not len(hungry) or counts.max() <= hungry.min() + 1
 
 
-def test_many_partitions_are_admitted_quickly_enough_to_be_tested_here():
+def test_many_partitions_are_admitted_quickly():
     lag = lag_of({"t": list(range(1, 100_001))})
     admitted = admit(lag, Limits(1_000_000, fairness="even"), Memory())
     assert int((admitted.end - lag.start).sum()) == 1_000_000
 
 
 @st.composite
-def that_can_be_saved(draw):
-    """Records that wait until they are deleted, and two fifths of each batch would be enough."""
+def brokers_that_can_be_read_in_time(draw):
+    """Draw brokers whose records can all be read in time, with two fifths of each batch."""
     retention = draw(st.integers(40, 120))
     count = draw(st.integers(2, 6))
     bursts = st.tuples(st.integers(5, retention), st.integers(0, count - 1), st.integers(1, 5000))
@@ -133,6 +133,6 @@ def that_can_be_saved(draw):
 
 
 @trials(35)
-@given(that_can_be_saved())
-def test_a_deadline_that_can_be_kept_is_kept(broker):
+@given(brokers_that_can_be_read_in_time())
+def test_no_record_is_lost_if_reading_in_time_is_possible(broker):
     assert lost(broker, Limits(100, fairness="deadline"), batches=130) == 0

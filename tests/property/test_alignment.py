@@ -1,7 +1,7 @@
-"""What alignment promises, whatever the timestamps in the partitions are.
+"""The promises of alignment, for any timestamps.
 
-The driver is modelled: it knows the time of a record that Kafka named, else that of the newest
-record that was read before, else it reads the next record.
+The driver is simulated: it knows the time of a record that Kafka returned, else that of the newest
+record read before, else it reads the next record.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_bridge.admission.align import Alignment, admit_within, align
-from assignor_bridge.admission.lag import Limits, Memory, Times
+from assignor_bridge.admission.align import Alignment, admit_aligned, align
+from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import lag_of
 from tests.support.trials import trials
 
 NOW, AHEAD = 1000, 50
 spans = st.integers(1, 400)
 in_order = st.lists(st.integers(0, NOW), max_size=30).map(sorted)
-#: With strays, times of the future, and records without a time.
+#: Timestamps with strays, times in the future, and unknown times.
 any_times = st.lists(st.integers(-1, NOW) | st.integers(NOW, 10**6), max_size=30)
 limits = st.builds(
     Limits,
@@ -31,7 +31,7 @@ limits = st.builds(
 
 
 class Reading:
-    """Partitions of one topic, and how far they are read."""
+    """Partitions of one topic, and their read positions."""
 
     def __init__(self, stamps):
         self.stamps = stamps
@@ -47,7 +47,7 @@ class Reading:
     def times(self):
         rows = self.waiting
         stamp = [self.known[p].get(self.position[p], self.next(p)) for p in rows]
-        return Times(NOW, np.array(stamp, np.int64))
+        return RecordTimes(NOW, np.array(stamp, np.int64))
 
     def next(self, p):
         return self.stamps[p][self.position[p]]
@@ -65,7 +65,7 @@ class Reading:
         return self.times()._replace(look_ups=self.look_ups, asked=time, at=at)
 
     def admit(self, alignment, limit):
-        """Read one batch, and return where it began and ended in each partition."""
+        """Read one batch, and return its start and end in each partition."""
         rows = self.waiting
         start = np.array([self.position[p] for p in rows])
         latest = np.array([len(self.stamps[p]) for p in rows])
@@ -76,7 +76,7 @@ class Reading:
         aligned = align(lag, self.times(), alignment, self.memory.steps)
         while isinstance(aligned, int):
             aligned = align(lag, self.look_up(aligned), alignment, self.memory.steps)
-        admitted = admit_within(lag, aligned, limit, self.memory)
+        admitted = admit_aligned(lag, aligned, limit, self.memory)
         self.memory = admitted.memory
         ends = dict(zip(rows, admitted.end.tolist(), strict=True))
         read = {p: (self.position[p], end) for p, end in ends.items()}
@@ -89,7 +89,7 @@ class Reading:
 
 @trials(100)
 @given(st.lists(in_order, min_size=1, max_size=5), spans, limits)
-def test_in_order_nobody_is_read_beyond_the_slowest_and_the_span(stamps, span, limit):
+def test_no_partition_is_read_beyond_the_horizon(stamps, span, limit):
     reading = Reading(stamps)
     while reading.waiting:
         slowest = min(reading.next(p) for p in reading.waiting)
@@ -101,7 +101,7 @@ def test_in_order_nobody_is_read_beyond_the_slowest_and_the_span(stamps, span, l
 
 @trials(100)
 @given(st.lists(any_times, min_size=1, max_size=5), spans, limits)
-def test_all_is_read_once_whatever_the_times_are(stamps, span, limit):
+def test_every_record_is_read_once_with_any_timestamps(stamps, span, limit):
     reading = Reading(stamps)
     for _ in range(sum(map(len, stamps))):
         if not reading.waiting:
@@ -119,8 +119,8 @@ def test_all_is_read_once_whatever_the_times_are(stamps, span, limit):
 
 @trials(50)
 @given(st.integers(1, 2000), st.integers(0, 100))
-def test_a_stray_of_the_future_costs_few_batches(records, place):
-    """Everything after it looks too late to Kafka; the other partition is far ahead."""
+def test_a_record_from_the_future_costs_few_batches(records, place):
+    """Kafka finds it instead of later records; the other partition is far ahead."""
     own = [n // 10 for n in range(records)]
     own.insert(min(place, records), 10**6)
     reading = Reading([own, [900] * 10])
@@ -136,7 +136,7 @@ def test_the_order_of_partitions_does_not_matter(stamps, span, random):
     def ends(order):
         reading = Reading(stamps)
         times = reading.times()
-        horizon = times.stamp.min()
+        horizon = times.stamp_ms.min()
         found = reading.look_up(int(horizon) + span)
         lag = replace(lag_of({"t": list(map(len, stamps))}), start=np.zeros(len(stamps), np.int64))
         lag = replace(lag, latest=lag.start + [len(s) for s in stamps]).only(np.array(order))

@@ -1,4 +1,4 @@
-"""What single assignors promise, for any group; what all do is in `test_conformance`."""
+"""The promises of single assignors for any group; common ones are in `test_conformance`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EVEN = [*STICKY, "constrained-cooperative-sticky"]
 
 
 def owners(group: Group, answer: Assignment) -> dict[tuple[str, int], str]:
-    """Who has each partition, read from the mapping; fails if anybody has one twice."""
+    """Return the owner of each partition from the mapping; fail if a partition is listed twice."""
     found: dict[tuple[str, int], str] = {}
     for member, part in answer.items():
         for topic, numbers in part.items():
@@ -53,7 +53,7 @@ def loads(answer: Assignment) -> list[int]:
 @pytest.mark.parametrize("name", NEEDS_SAME)
 @FEW
 @given(group=groups())
-def test_other_groups_are_refused_with_a_reason(name: str, group: Group) -> None:
+def test_unsupported_groups_are_refused_with_a_reason(name: str, group: Group) -> None:
     assume(different_subscriptions(group))
     assert ASSIGNORS[name].refusal(group)
     with pytest.raises(OptionError, match="must all subscribe to the same topics"):
@@ -62,7 +62,7 @@ def test_other_groups_are_refused_with_a_reason(name: str, group: Group) -> None
 
 @FEW
 @given(group=groups())
-def test_range_divides_each_topic_evenly_and_alike(group: Group) -> None:
+def test_range_divides_each_topic_evenly_and_in_the_same_way(group: Group) -> None:
     group = replace(group, partition_racks={})
     answer = ASSIGNORS["range"].assign(group)
     shapes: dict[tuple[int, tuple[int, ...]], set[str]] = {}
@@ -89,7 +89,7 @@ def test_range_with_racks_is_as_even_as_without(group: Group) -> None:
 @pytest.mark.parametrize("name", STICKY)
 @FEW
 @given(group=groups())
-def test_no_chain_of_moves_would_be_more_even(name: str, group: Group) -> None:
+def test_no_chain_of_moves_would_improve_balance(name: str, group: Group) -> None:
     answer = settle(ASSIGNORS[name], group)
     topics_of = {m.id: m.topics for m in group.members}
     count = {m: part.count for m, part in answer.items()}
@@ -107,8 +107,8 @@ def test_no_chain_of_moves_would_be_more_even(name: str, group: Group) -> None:
 @pytest.mark.parametrize("name", ["sticky", "uniform"])
 @trials(35)
 @given(group=groups(members=3, most=3))
-def test_nothing_is_more_even_and_of_that_nothing_moves_less(name: str, group: Group) -> None:
-    """Against all assignments there are."""
+def test_assignments_are_optimal_in_balance_and_then_in_moves(name: str, group: Group) -> None:
+    """Compared with all possible assignments."""
     group = replace(group, partition_racks={})
     held = weigh_claims(group).owner
     ids = np.flatnonzero(group.subscribed).tolist()
@@ -126,7 +126,7 @@ def test_nothing_is_more_even_and_of_that_nothing_moves_less(name: str, group: G
 
 
 def crossed(group: Group, owner: np.ndarray) -> int:
-    """Partitions whose owner is in another rack than their replicas."""
+    """Return the number of partitions whose owner is in another rack than their replicas."""
     racks = racks_of(group)
     ids = np.flatnonzero(owner >= 0)
     return int(racks.far(ids, owner[ids]).sum()) if racks else 0
@@ -134,8 +134,8 @@ def crossed(group: Group, owner: np.ndarray) -> int:
 
 @trials(35)
 @given(group=groups(members=3, most=3))
-def test_nothing_as_even_crosses_fewer_racks_and_of_that_nothing_moves_less(group: Group) -> None:
-    """Against all assignments there are; where subscriptions differ, all of them connected."""
+def test_assignments_are_optimal_in_racks_and_then_in_moves(group: Group) -> None:
+    """Compared with all possible assignments; different subscriptions are connected."""
     group = replace(group, members=(*group.members, Member("all", frozenset(group.topics))))
     topics = {t for t, count in group.topics.items() if count}
     assume(len({m.topics & topics for m in group.members if m.topics & topics}) > 1)
@@ -163,7 +163,7 @@ def test_nothing_as_even_crosses_fewer_racks_and_of_that_nothing_moves_less(grou
 @pytest.mark.parametrize("name", ["cooperative-sticky", "constrained-cooperative-sticky"])
 @FEW
 @given(group=groups(same=True))
-def test_the_second_round_gives_what_the_first_withheld(name: str, group: Group) -> None:
+def test_the_second_round_assigns_withheld_partitions(name: str, group: Group) -> None:
     first = ASSIGNORS[name].assign(group)
     for member in group.members:
         for other, part in first.items():
@@ -184,7 +184,7 @@ def test_the_second_round_gives_what_the_first_withheld(name: str, group: Group)
 
 @FEW
 @given(group=groups())
-def test_lag_aware_counts_first_then_lags(group: Group) -> None:
+def test_lag_aware_balances_counts_first_and_then_lags(group: Group) -> None:
     answer = ASSIGNORS["lag-aware"].assign(group)
     for topic, subscribers in group.subscribers.items():
         lags = {p: max(0, lag) for p, lag in group.lags[topic].items()}
@@ -198,7 +198,7 @@ def test_lag_aware_counts_first_then_lags(group: Group) -> None:
 
 @FEW
 @given(group=groups())
-def test_failover_gives_topics_whole_to_the_highest_priority(group: Group) -> None:
+def test_failover_assigns_topics_whole_to_the_highest_priority(group: Group) -> None:
     answer = ASSIGNORS["failover"].assign(group)
     for topic, subscribers in group.subscribers.items():
         members = [group.members[i] for i in subscribers]
@@ -214,7 +214,7 @@ def test_failover_gives_topics_whole_to_the_highest_priority(group: Group) -> No
 
 @FEW
 @given(group=groups(same=True))
-def test_streams_keeps_tasks_whole_and_copies_elsewhere(group: Group) -> None:
+def test_streams_keeps_tasks_whole_and_standbys_on_other_members(group: Group) -> None:
     answer = ASSIGNORS["streams"].assign(group)
     tasks: dict[int, set[str]] = {}
     for (_, number), member in owners(group, answer).items():
@@ -237,8 +237,8 @@ def test_streams_keeps_tasks_whole_and_copies_elsewhere(group: Group) -> None:
 
 @FEW
 @given(group=groups(same=True, members=6), data=st.data())
-def test_streams_fails_over_to_where_it_is_warm(group: Group, data: st.DataObject) -> None:
-    """With two members or more left, each with room, a lost member's tasks go to their standbys."""
+def test_streams_fails_over_to_standbys(group: Group, data: st.DataObject) -> None:
+    """If at least two members with room remain, a lost member's tasks move to their standbys."""
     group = replace(group, standby_replicas=1)
     assume(len(group.ids) > 1)
     first = ASSIGNORS["streams"].assign(group)
@@ -262,8 +262,8 @@ def test_streams_fails_over_to_where_it_is_warm(group: Group, data: st.DataObjec
 
 @trials(100)
 @given(data=st.data())
-def test_no_answer_that_passes_the_check_loses_a_partition(data: st.DataObject) -> None:
-    """Right answers with some cells of `owner` and `withheld` overwritten by anything."""
+def test_answers_that_pass_the_check_assign_every_partition(data: st.DataObject) -> None:
+    """Valid answers with random elements of `owner` and `withheld` overwritten."""
     group = data.draw(groups())
     right = ASSIGNORS["cooperative-sticky"].assign(group)
     withheld = np.full(group.catalog.total, -1) if right.withheld is None else right.withheld

@@ -1,4 +1,4 @@
-"""Groups that live: joins, leaves, crashes, zombies, new partitions."""
+"""Groups through joins, leaves, crashes, zombies, and new partitions."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ EVENTS = ["join", "leave", "crash", "return", "grow", "quiet"]
 @pytest.mark.parametrize("name", sorted(ASSIGNORS))
 @trials(15)
 @given(events=st.lists(st.sampled_from(EVENTS), max_size=12), seed=st.integers(0, 99))
-def test_a_group_survives_whatever_happens(name: str, events: list[str], seed: int) -> None:
-    """Every answer is checked, and no partition is given away under a present owner."""
+def test_a_group_survives_any_sequence_of_events(name: str, events: list[str], seed: int) -> None:
+    """Every answer is checked, and no partition moves while its owner is present."""
     rng = random.Random(seed)
     group = InMemoryGroup({"a": 4, "b": 3}, [name], standby_replicas=1)
     topics, away, count = frozenset({"a", "b"}), [], 2
@@ -48,8 +48,8 @@ def test_a_group_survives_whatever_happens(name: str, events: list[str], seed: i
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky", "uniform"])
-def test_a_zombie_neither_shares_nor_takes_back(name: str) -> None:
-    """KIP-341: C1 was away while its partitions moved, and comes back with its old claim."""
+def test_a_returning_zombie_gets_nothing_back(name: str) -> None:
+    """KIP-341: C1 was away while its partitions moved, and returns with its old claim."""
     group = InMemoryGroup({"t": 6}, [name])
     for member in ("C1", "C2", "C3"):
         group.join(Member(member, frozenset({"t"})))

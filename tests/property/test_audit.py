@@ -1,4 +1,4 @@
-"""No state that a healthy job leaves in a Delta log is a finding, and a lost file always is one."""
+"""The audit has no findings in the Delta log of a healthy job, and finds every lost file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tests.support.trials import trials
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 QUERY = "d9a5a3a1-0000-4000-8000-000000000001"
-#: Rows by task of a write: a filter, tombstones, or aborted transactions leave tasks without rows.
+#: Rows per task of a write; filters, tombstones, and aborted transactions make tasks empty.
 rows_of_tasks = st.lists(st.integers(0, 3), max_size=4)
-#: A batch with state may read no offset.
+#: A stateful batch may read no offsets.
 offsets = st.integers(0, 5)
 steps = st.one_of(
     st.tuples(st.just("append"), rows_of_tasks, offsets),
@@ -69,7 +69,7 @@ def test_a_healthy_log_has_no_finding(
 def test_a_file_that_a_batch_lost_is_a_finding(
     of_tasks: list[int], has_statistics: bool, is_stream: bool, data: Any
 ):
-    """Without Delta's checksums, because other engines write none."""
+    """Without Delta's checksums, because other engines do not write them."""
     with tempfile.TemporaryDirectory() as folder:
         log = DeltaLog(Path(folder) / "table", QUERY, has_statistics)
         (log.stream if is_stream else log.append)(of_tasks)

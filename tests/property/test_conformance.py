@@ -1,4 +1,4 @@
-"""Our assignors, run through the suite that users run theirs through."""
+"""The built-in assignors in the conformance suite for users' assignors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assignor_bridge.testing import AssignorConformance
 
 
 class Ours(AssignorConformance):
-    #: Other groups in each run.
+    #: Each run draws other groups.
     trials = settings(AssignorConformance.trials, max_examples=20, derandomize=False)
 
 
@@ -53,6 +53,6 @@ class TestStreams(Ours):
     assignor, same_subscriptions, racks, sticky, least_moves = "streams", True, True, True, True
 
 
-def test_all_of_ours_are_here() -> None:
+def test_every_built_in_assignor_is_tested() -> None:
     cases = [c for c in globals().values() if isinstance(c, type) and issubclass(c, Ours)]
     assert {case.assignor for case in cases if case.assignor} == set(ASSIGNORS)

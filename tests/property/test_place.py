@@ -1,4 +1,4 @@
-"""What placement promises, whatever was read by whom before."""
+"""The promises of placement, for any previous owners."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.whole import _longest_first, place_whole
-from assignor_bridge.planner.batch import Batch, Observed
-from assignor_bridge.planner.pieces import Shares, cut
+from assignor_bridge.planner.batch import MicroBatch, ReadReports
+from assignor_bridge.planner.pieces import Shares, cut_ranges
 from assignor_bridge.planner.place import place
 from tests.support.trials import trials
 
@@ -46,7 +46,7 @@ def assert_kept_promises(work: Any, placed: Shares, fair: Any, most: float) -> N
 
 @trials(60)
 @given(seeds, shapes, st.integers(1, 400), st.integers(1, 60), st.sampled_from([0.0, 0.05, 1.0]))
-def test_no_slot_is_overloaded_whoever_read_what(seed, shape, count, slots, max_imbalance):
+def test_no_slot_is_overloaded_with_any_owners(seed, shape, count, slots, max_imbalance):
     rng = np.random.default_rng(seed)
     work = weights(shape, count, rng)
     owners = rng.integers(-1, rng.integers(0, slots + 1), count)
@@ -59,7 +59,7 @@ def test_no_slot_is_overloaded_whoever_read_what(seed, shape, count, slots, max_
 
 @trials(35)
 @given(seeds, shapes, st.integers(1, 10), st.integers(1, 100), st.sampled_from([1, 2, 20, 300]))
-def test_executors_join_and_the_very_next_batch_is_balanced(seed, shape, before, times, each):
+def test_the_batch_after_executors_join_is_balanced(seed, shape, before, times, each):
     rng = np.random.default_rng(seed)
     after = min(before * times, 300)
     work = weights(shape, before * each, rng)
@@ -74,12 +74,12 @@ def test_executors_join_and_the_very_next_batch_is_balanced(seed, shape, before,
 
 
 @given(seeds, st.integers(1, 200), st.integers(1, 40))
-def test_inside_the_limit_nothing_moves(seed, count, slots):
+def test_nothing_moves_within_the_limit(seed, count, slots):
     rng = np.random.default_rng(seed)
     owner = rng.integers(0, slots, count)
     work = rng.uniform(0.9, 1.1, count)
     load = np.bincount(owner, work, slots)
-    # The fair share of each is what it has, up to 3% more or less.
+    # The quota of each slot is within 3% of its load.
     speed = np.maximum(load, 1e-4) * rng.uniform(0.985, 1.015, slots)
     placed = place(work, owner, shares_of(work, speed), np.arange(slots), 0.05)
     assert placed.row.tolist() == list(range(count))
@@ -87,9 +87,7 @@ def test_inside_the_limit_nothing_moves(seed, count, slots):
 
 
 @given(seeds, shapes, st.integers(1, 60), st.integers(1, 12), st.booleans())
-def test_whole_ranges_are_as_even_as_greedy_and_asking_again_moves_nothing(
-    seed, shape, count, slots, equal
-):
+def test_whole_ranges_are_as_balanced_as_greedy_and_then_stay(seed, shape, count, slots, equal):
     rng = np.random.default_rng(seed)
     capacity = np.ones(slots) if equal else rng.choice([0.5, 1.0, 1.7], slots)
     executor = np.arange(slots) // 2
@@ -114,7 +112,7 @@ def test_whole_ranges_are_as_even_as_greedy_and_asking_again_moves_nothing(
         ([11, 64, 88, 1361, 1951, 83, 490, 48], [-1, 1, -1, 0, -1, -1, 1, 1], [2, 1]),
     ],
 )
-def test_where_moves_do_not_help_whole_ranges_are_placed_anew(sizes, owner, capacity):
+def test_whole_ranges_are_placed_again_if_moves_do_not_help(sizes, owner, capacity):
     work, speed = np.array(sizes, np.float64), np.array(capacity, np.float64)
     placed = place_whole(work, np.array(owner), speed, np.array([0, 0]))
     anew = place_whole(work, np.full(len(work), -1), speed, np.array([0, 0]))
@@ -123,7 +121,7 @@ def test_where_moves_do_not_help_whole_ranges_are_placed_anew(sizes, owner, capa
 
 
 @given(seeds, st.integers(1, 60), st.integers(2, 12))
-def test_longest_first_goes_where_it_ends_soonest(seed, count, slots):
+def test_longest_first_chooses_the_slot_that_ends_soonest(seed, count, slots):
     rng = np.random.default_rng(seed)
     capacity = rng.choice([0.5, 1.0, 2.0, 3.7], slots)
     sizes, load = -np.sort(-rng.uniform(0.1, 9, count)), np.zeros(slots)
@@ -134,7 +132,7 @@ def test_longest_first_goes_where_it_ends_soonest(seed, count, slots):
 
 
 def few_or_any(few: list[float], least: float, most: int, size: int) -> st.SearchStrategy[Any]:
-    """Lists of few different numbers, so that there are ties, or of any."""
+    """Draw lists of few different numbers (with ties), or of any numbers."""
     return st.one_of(
         st.lists(numbers, min_size=1, max_size=size)
         for numbers in (st.sampled_from(few), st.floats(least, most))
@@ -142,7 +140,7 @@ def few_or_any(few: list[float], least: float, most: int, size: int) -> st.Searc
 
 
 @given(st.data())
-def test_cuts_fall_between_offsets_where_the_shares_say(data):
+def test_cuts_follow_the_shares(data):
     sizes = data.draw(
         st.lists(st.one_of(st.integers(1, 50), st.integers(2**53, 2**60)), min_size=1, max_size=6)
     )
@@ -155,16 +153,16 @@ def test_cuts_fall_between_offsets_where_the_shares_say(data):
         cuts.append((row, list(range(len(shares))), shares))
     end = [a + size for a, size in zip(start, sizes, strict=True)]
     empty = np.zeros(len(sizes), np.int64)
-    batch = Batch(
+    batch = MicroBatch(
         ("t",), empty, np.arange(len(sizes)), np.array(start), np.array(end), (), {},
-        Observed.none(),
+        ReadReports.empty(),
     )  # fmt: skip
     columns = Shares(
         np.repeat(np.arange(len(cuts)), [len(slots) for _, slots, _ in cuts]),
         np.concatenate([slots for _, slots, _ in cuts]),
         np.concatenate([shares for _, _, shares in cuts]),
     )
-    pieces = cut(batch, columns, np.zeros(batch.ranges))
+    pieces = cut_ranges(batch, columns, np.zeros(batch.ranges))
     expected = []
     for row, slots, shares in cuts:
         done, since = 0.0, start[row]

@@ -1,4 +1,4 @@
-"""What every plan must be, whatever the input: exact, deterministic, survivable."""
+"""Properties of every plan: it is exact and deterministic for any input."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assignor_bridge.assignors.registry import ASSIGNORS
 from assignor_bridge.model import OffsetRange
-from assignor_bridge.planner.batch import sorting
+from assignor_bridge.planner.batch import argsort_rows
 from checkpoints.sorting import stable_order
 from tests.support.planning import Observation, Snapshot, plan
 from tests.support.strategies_snapshots import executors, offsets_read, ranges, snapshots
@@ -63,8 +63,8 @@ def test_the_order_of_lists_does_not_matter(snapshot, rng: random.Random):
 
 @trials(25)
 @given(snapshots(), st.booleans(), st.randoms(use_true_random=False))
-def test_the_order_of_lists_does_not_matter_in_a_chain_without_executors(snapshot, ties, rng):
-    """Local mode: all reports name one executor, so many differ in little or nothing."""
+def test_the_order_of_lists_does_not_matter_in_local_mode(snapshot, ties, rng):
+    """In local mode all reports name one executor, so many are equal or nearly so."""
     reports = tuple(
         Observation(r.topic, r.partition, "driver", 100, rng.randint(1, 9999), 0.5, offsets)
         for r in snapshot.ranges[:4]
@@ -85,8 +85,8 @@ def test_the_order_of_lists_does_not_matter_in_a_chain_without_executors(snapsho
 
 @trials(30)
 @given(snapshots(), executors(), ranges(max_ranges=8), st.integers(0, 1000))
-def test_a_chain_of_batches_is_exact_whatever_changes(first, then, more, grown):
-    """Executors and partitions change, and each plan goes on from the state before it."""
+def test_a_chain_of_batches_is_exact_with_any_changes(first, then, more, grown):
+    """Executors and partitions change, and each plan continues from the previous state."""
     made = plan(first)
     kept = tuple(
         OffsetRange(r.topic, r.partition, r.end, min(2**63 - 1, r.end + grown))
@@ -109,9 +109,9 @@ def tables(cells: st.SearchStrategy[int]) -> st.SearchStrategy[list[tuple[int, .
     | tables(st.integers(0, 2**63 - 1))
 )  # fmt: skip
 def test_packed_keys_sort_as_lexsort_does(rows):
-    """With ties, negative numbers and keys too large to be packed."""
+    """With ties, negative numbers, and keys too large to be packed."""
     columns = list(np.array(rows, np.int64).reshape(-1, 5).T)
-    assert (sorting(tuple(columns[:2]), *columns[2:]) == np.lexsort(columns)).all()
+    assert (argsort_rows(tuple(columns[:2]), *columns[2:]) == np.lexsort(columns)).all()
 
 
 @trials(30)
@@ -145,7 +145,7 @@ def test_no_task_exceeds_the_cap(asked, slots, cap):
 
 @trials(30)
 @given(ranges(), st.integers(1, 40))
-def test_min_partitions_is_a_floor_as_far_as_there_are_offsets(asked, floor):
+def test_min_partitions_is_reached_if_there_are_enough_offsets(asked, floor):
     small = tuple(r for r in asked if r.size <= 100_000)
     total = sum(r.size for r in small)
     made = plan(Snapshot((), small, {"minpartitions": str(floor)}, parallelism=4))
@@ -162,8 +162,8 @@ def test_small_tasks_are_joined(asked, least):
 
 @trials(30)
 @given(st.lists(st.integers(1, 5000), min_size=1, max_size=12), st.integers(1, 6))
-def test_reports_of_even_work_leave_the_balance_as_it_is(sizes, slots):
-    """Costs are relative; batches are long enough to be divided (`flagship.SHORT_BATCH_S`)."""
+def test_reports_of_even_work_do_not_change_the_balance(sizes, slots):
+    """The batches are long enough to be divided (`flagship.SHORT_BATCH_S`)."""
     asked = tuple(OffsetRange("t", i, 0, size) for i, size in enumerate(sizes))
     seen = tuple(
         Observation("t", i, "", size, size * 10, size * 0.1) for i, size in enumerate(sizes)

@@ -1,4 +1,4 @@
-"""What goes over the wire: both forms of a request say the same, and tasks are written right."""
+"""Messages: both forms of a request give the same plan, and tasks are encoded correctly."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def rows_of(snapshot) -> dict:
 @trials(35)
 @given(snapshots(), st.lists(st.sampled_from(["unused", "t", "0"]), max_size=3), st.data())
 def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
-    """Also when a list of names holds some that no cell has, or one twice, or in another order."""
+    """Also if a list of names has unused or duplicate names, or another order."""
     rows = rows_of(snapshot)
     for report in rows["observed"]:
         report["partition"] %= 2**31
@@ -67,8 +67,8 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
 
 @trials(35)
 @given(snapshots(), st.data())
-def test_tasks_are_packed_as_they_are(snapshot, data):
-    """Also with offsets of all lengths, names that JSON escapes, and standbys for some tasks."""
+def test_packed_tasks_equal_the_tasks(snapshot, data):
+    """With offsets of all lengths, names that JSON escapes, and standbys of some tasks."""
     outcome = plan_batch(batch_of(snapshot), None)
     names = st.lists(st.sampled_from(["1", "\u65e5", 'qu"ote']), min_size=1, max_size=3).map(tuple)
     numbers = st.integers(0, max(0, len(outcome.tasks) - 1))

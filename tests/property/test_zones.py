@@ -1,4 +1,4 @@
-"""Placement in zones: balanced as ever, hardly more across zones than must be, and at rest."""
+"""Placement in zones is balanced, reads little across zones, and is stable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner import zones as zones_module
-from assignor_bridge.planner.transport import Groups, Room, allot
+from assignor_bridge.planner.transport import Groups, ZoneCapacity, assign_groups_to_zones
 from streaming.simulator.play import Player
 from streaming.simulator.scenario import Scenario, steps
 from tests.property.test_planner import assert_exact
@@ -26,7 +26,7 @@ racks = st.frozensets(st.sampled_from([*ZONES, "gone"]), max_size=3)
 
 
 def members(*slots_by_zone: tuple[int, ...]) -> tuple[Executor, ...]:
-    """Executors of each zone, by their slots."""
+    """Return executors of each zone with these slots."""
     listed = [(zone, n) for zone, of in zip(ZONES, slots_by_zone, strict=True) for n in of]
     return tuple(Executor(f"e{i:02}", f"h{i}", n, rack=zone) for i, (zone, n) in enumerate(listed))
 
@@ -40,13 +40,13 @@ def batch(
 
 
 def replicas(count: int, replication: int, seed: int) -> list[frozenset[str]]:
-    """As Kafka places them: leaders in turn from some broker, followers in other zones."""
+    """Return racks as Kafka places replicas: leaders in turn, followers in other zones."""
     rng = np.random.default_rng(seed)
     return [frozenset(rng.permutation(ZONES)[:replication].tolist()) for _ in range(count)]
 
 
 def crossing(made: Plan, snapshot: Snapshot) -> int:
-    """Offsets read in another zone than their replicas."""
+    """Return the offsets read in another zone than that of their replicas."""
     assert snapshot.racks
     rack = {e.id: e.rack for e in snapshot.executors}
     held = {r.tp: racks for r, racks in zip(snapshot.ranges, snapshot.racks, strict=True)}
@@ -59,9 +59,9 @@ def crossing(made: Plan, snapshot: Snapshot) -> int:
 
 
 def least_crossing(snapshot: Snapshot, max_imbalance: float = 0.05) -> float:
-    """The flow bound: all offsets without the most that zones can read of their own.
+    """Return the flow bound: all offsets, minus the most that zones can read of their own.
 
-    The most is the least cut: some zones are full, and what others hold is read there.
+    The most is a minimum cut: some zones are full, and the others read all that is near to them.
     """
     assert snapshot.racks
     total = sum(r.size for r in snapshot.ranges)
@@ -91,8 +91,8 @@ UNEVEN = members((2, 2), (2,), (1, 1, 1))
 @pytest.mark.parametrize("executors", [EVEN, UNEVEN], ids=["even", "uneven"])
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "zipf-1.2", "lognormal"])
 @pytest.mark.parametrize("partitions", [60, 600])
-def test_hardly_more_crosses_zones_than_must(replication, executors, shape, partitions):
-    """Within 10% of the flow bound and 1% of all, in a first batch and as loads change."""
+def test_cross_zone_reads_are_near_the_flow_bound(replication, executors, shape, partitions):
+    """Within 10% of the flow bound and 1% of all offsets, in a first batch and as loads change."""
     held, state = replicas(partitions, replication, partitions), None
     sizes = np.array(lags(shape, partitions, 200_000)) + 1
     rng = np.random.default_rng(5)
@@ -112,7 +112,7 @@ def test_hardly_more_crosses_zones_than_must(replication, executors, shape, part
 
 
 @pytest.mark.parametrize("replication", [1, 2, 3])
-def test_an_executor_is_lost_and_comes_back(replication):
+def test_zones_recover_when_an_executor_is_lost_and_returns(replication):
     held, state = replicas(120, replication, 3), None
     sizes = np.array(lags("zipf-0.8", 120, 240_000)) + 1
     rng = np.random.default_rng(5)
@@ -129,8 +129,8 @@ def test_an_executor_is_lost_and_comes_back(replication):
 
 @pytest.mark.parametrize("replication", [1, 2, 3])
 @pytest.mark.parametrize("executors", [EVEN, UNEVEN], ids=["even", "uneven"])
-def test_a_steady_stream_is_at_rest(replication, executors):
-    """The same loads again: after two batches nobody moves; nor with little noise, hardly."""
+def test_a_steady_stream_moves_nothing(replication, executors):
+    """With equal loads nothing moves after two batches; with little noise, hardly anything."""
     held, state, before = replicas(200, replication, 9), None, None
     sizes = np.array(lags("lognormal", 200, 400_000)) + 1
     rng = np.random.default_rng(8)
@@ -150,7 +150,7 @@ def test_a_steady_stream_is_at_rest(replication, executors):
 @trials(35)
 @given(snapshots(), st.data())
 def test_every_offset_is_read_exactly_once_with_racks(snapshot, data):
-    """Any racks, known or not, of any ranges and executors; then once more."""
+    """With any racks, known or not, of any ranges and executors, in two batches."""
     executors = tuple(
         replace(e, rack=data.draw(st.none() | st.sampled_from(ZONES))) for e in snapshot.executors
     )
@@ -171,7 +171,7 @@ def test_every_offset_is_read_exactly_once_with_racks(snapshot, data):
 
 
 def assert_far_readers_last(snapshot: Snapshot, made: Plan) -> int:
-    """No near zone reads on where a far one stops. Return how many ranges both have parts of."""
+    """Assert that far zones read tails; return how many ranges near and far zones share."""
     assert snapshot.racks is not None
     rack = {e.id: e.rack for e in snapshot.executors}
     held = {r.tp: racks for r, racks in zip(snapshot.ranges, snapshot.racks, strict=True)}
@@ -189,7 +189,7 @@ def assert_far_readers_last(snapshot: Snapshot, made: Plan) -> int:
 
 
 def shared_by_far_zones(snapshot: Snapshot, made: Plan) -> list[tuple[str, int]]:
-    """Ranges of which two zones without a replica read parts: the first fetches both."""
+    """Return ranges of which two far zones read parts, so that the first fetches both."""
     assert snapshot.racks is not None
     rack = {e.id: e.rack for e in snapshot.executors}
     held = {r.tp: racks for r, racks in zip(snapshot.ranges, snapshot.racks, strict=True)}
@@ -205,7 +205,7 @@ def shared_by_far_zones(snapshot: Snapshot, made: Plan) -> list[tuple[str, int]]
 @trials(35)
 @given(snapshots(), st.data())
 def test_far_zones_read_the_tails(snapshot, data):
-    """Also where a far zone read the whole range before. Minimal tasks are topped up with ends."""
+    """Also if a far zone read the whole range before. Small tasks are topped up with ends."""
     options = {k: v for k, v in snapshot.options.items() if k != "assignor.minRecordsPerTask"}
     executors = tuple(
         replace(e, rack=data.draw(st.none() | st.sampled_from(ZONES))) for e in snapshot.executors
@@ -222,8 +222,8 @@ def test_far_zones_read_the_tails(snapshot, data):
 
 @trials(25)
 @given(snapshots(), st.data())
-def test_racks_cost_no_balance(snapshot, data):
-    # Minimal tasks take whole ranges together, and a range's zones may leave no other place.
+def test_racks_do_not_cost_balance(snapshot, data):
+    # A minimum joins whole ranges, and a range's zones may leave no other choice.
     options = {k: v for k, v in snapshot.options.items() if k != "assignor.minRecordsPerTask"}
     snapshot = replace(snapshot, allocation=None, options=options)
     executors = tuple(
@@ -238,8 +238,8 @@ def test_racks_cost_no_balance(snapshot, data):
     assert made.metrics["imbalance"] <= max(most, without) + max(record, 0.002)
 
 
-def test_zones_that_alone_would_cost_the_balance_do_not_count() -> None:
-    """With learned costs, where each piece costs something by itself: once 5.6%, without 2.4%."""
+def test_zones_are_ignored_if_they_alone_exceed_the_imbalance() -> None:
+    """With learned fixed costs of pieces: once 5.6% over with zones, 2.4% without."""
     scenario = Scenario(
         partitions=64, executors=9, slots=(2,), batches=9, records=2_000, cost_skew=5.0,
         slow={1: 2.0}, churn_every=8, zones=3, replication=2, seed=205,
@@ -251,15 +251,15 @@ def test_zones_that_alone_would_cost_the_balance_do_not_count() -> None:
 
 @trials(50)
 @given(st.integers(0, 2**32), st.integers(2, 5), st.integers(1, 12))
-def test_a_first_allotment_is_the_best_there_is(seed, zones, count):
-    """Against all cuts: no flow crosses less."""
+def test_a_first_assignment_to_zones_is_optimal(seed, zones, count):
+    """Compared with all cuts, no flow crosses less."""
     rng = np.random.default_rng(seed)
     near = rng.random((count, zones)) < 0.5
     work = rng.exponential(1.0, count)
     fair = rng.dirichlet(np.ones(zones) * 3) * work.sum()
     limit = fair * 1.05
     groups = Groups(work, np.full(count, -1), near, np.ones(count, np.bool_))
-    flow = allot(groups, Room(fair, limit, limit))
+    flow = assign_groups_to_zones(groups, ZoneCapacity(fair, limit, limit))
     assert flow.sum(axis=1) == pytest.approx(work)
     assert (flow.sum(axis=0) <= limit * (1 + 1e-6)).all()
     matched = float((flow * near).sum())
@@ -271,10 +271,10 @@ def test_a_first_allotment_is_the_best_there_is(seed, zones, count):
     assert matched == pytest.approx(min(best, work.sum()), rel=1e-6, abs=1e-9)
 
 
-def test_with_more_racks_than_placement_looks_at_plans_are_as_without() -> None:
-    """Of a range that near and far slots shared, the near one once kept the place even so."""
+def test_plans_with_too_many_racks_equal_plans_without_racks() -> None:
+    """Once, the near slot of a shared range kept it even so."""
     many = members((2, 2), (1, 1, 1, 1), (1, 1, 1))
-    assert len(many) > zones_module.MOST_ZONES
+    assert len(many) > zones_module.MAX_ZONES
     executors = [replace(e, rack=str(i)) for i, e in enumerate(many)]
     sizes, held = lags("zipf-0.8", 60, 60_000), [frozenset({str(i % len(many))}) for i in range(60)]
     made = plan(batch(sizes, held, executors))
@@ -282,11 +282,11 @@ def test_with_more_racks_than_placement_looks_at_plans_are_as_without() -> None:
     assert (made.tasks, made.state) == (plain.tasks, plain.state)
 
 
-def test_without_racks_zones_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_racks_zones_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
     def place_in_zones(*_: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(zones_module, "allot", place_in_zones)
+    monkeypatch.setattr(zones_module, "assign_groups_to_zones", place_in_zones)
     sizes, held = lags("zipf-0.8", 60, 60_000), replicas(60, 1, 1)
     anywhere = [replace(e, rack=None) for e in EVEN]
     one_zone = [replace(e, rack="a") for e in EVEN]

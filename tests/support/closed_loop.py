@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from assignor_bridge.model import Executor
 from assignor_bridge.options import parse_options
-from assignor_bridge.planner.batch import Observed, lay_out
-from assignor_bridge.planner.plan import Outcome, plan_step
+from assignor_bridge.planner.batch import ReadReports, build_batch
+from assignor_bridge.planner.plan import PlannedBatch, plan_step
 from checkpoints.state_text import decode, encode
 from checkpoints.sticky_state import StickyState
 
@@ -32,7 +32,7 @@ class Loop:
     noise: float = 0.2
     seed: int = 1
     state: StickyState = field(default_factory=StickyState.empty)
-    observed: Observed = field(default_factory=Observed.none)
+    observed: ReadReports = field(default_factory=ReadReports.none)
 
     def __post_init__(self) -> None:
         self.dice = np.random.default_rng(self.seed)
@@ -45,7 +45,7 @@ class Loop:
         start = np.array([self.ends.get(p, 0) for p in numbers.tolist()], np.int64)
         topic = (("t",), np.zeros(len(numbers), np.int64))
         options = {"assignor": "lag-aware-sticky"}
-        batch = lay_out(
+        batch = build_batch(
             topic, numbers, start, start + count, self.executors, parse_options(options),
             self.observed, 1,
         )  # fmt: skip
@@ -59,7 +59,7 @@ class Loop:
         slowness = np.array([self.slow.get(name, 1.0) for name in names])
         seconds = (self.fixed + size * each) * slowness[executor]
         reported = seconds * np.exp(self.dice.normal(0, self.noise, len(seconds)))
-        self.observed = Observed.of(
+        self.observed = ReadReports.of(
             (("t",), np.zeros(len(number), np.int64)), number, (names, executor),
             size.astype(float), 100.0 * size, reported, size.astype(float),
         )  # fmt: skip
@@ -77,7 +77,7 @@ class Loop:
 class Step:
     """What became of a batch."""
 
-    made: Outcome
+    made: PlannedBatch
     pieces: int
     #: True seconds of the busiest slot over the mean of all, and over the best that is possible.
     over_mean: float

@@ -10,8 +10,8 @@ import numpy as np
 from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.model import Allocation, Executor, OffsetRange
 from assignor_bridge.options import parse_options
-from assignor_bridge.planner.batch import Batch, Observed, coded, lay_out
-from assignor_bridge.planner.plan import Outcome, plan_batch
+from assignor_bridge.planner.batch import MicroBatch, ReadReports, build_batch, encode_names
+from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.planner.racks import Replicas
 from streaming.human_json.snapshots import write_plan
 
@@ -77,24 +77,24 @@ class Plan:
     reasons: tuple[str, ...] = ()
 
 
-def batch_of(snapshot: Snapshot) -> Batch:
+def batch_of(snapshot: Snapshot) -> MicroBatch:
     """Lay a snapshot out as arrays."""
     ranges, reports = snapshot.ranges, snapshot.observed
     measures = (
         np.array([getattr(report, name) for report in reports], np.float64)
         for name in ("records", "bytes", "seconds", "offsets")
     )
-    return lay_out(
-        coded([r.topic for r in ranges]),
+    return build_batch(
+        encode_names([r.topic for r in ranges]),
         np.array([r.partition for r in ranges], np.int64),
         np.array([r.start for r in ranges], np.int64),
         np.array([r.end for r in ranges], np.int64),
         snapshot.executors,
         parse_options(snapshot.options),
-        Observed.of(
-            coded([o.topic for o in reports]),
+        ReadReports.of(
+            encode_names([o.topic for o in reports]),
             np.array([o.partition for o in reports], np.int64),
-            coded([o.executor for o in reports]),
+            encode_names([o.executor for o in reports]),
             *measures,
         ),
         snapshot.parallelism,
@@ -113,7 +113,7 @@ def plan(
     return as_plan(plan_batch(batch, snapshot.state, find))
 
 
-def as_plan(outcome: Outcome) -> Plan:
+def as_plan(outcome: PlannedBatch) -> Plan:
     """Return a plan's columns as objects."""
     answer = write_plan(outcome)
     tasks = tuple(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.admission.admit import admit, completed
-from assignor_bridge.admission.deadline import seconds_left
+from assignor_bridge.admission.admit import admit, remember_batch_time
+from assignor_bridge.admission.deadline import compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Memory
 from tests.support.lags import lag_of
 
@@ -74,10 +74,10 @@ def lost(broker: Broker, limits: Limits, *, batches: int) -> int:
             kept = np.full(len(rows), broker.retention)
             lag = lag_of(
                 {f"t{i:03}": [waiting[i]] for i in rows},
-                left=seconds_left(stamps, kept, 1000 * broker.now + 10**9), retention=kept,
+                left=compute_seconds_left(stamps, kept, 1000 * broker.now + 10**9), retention=kept,
             )  # fmt: skip
             admitted = admit(lag, limits, memory)
-            memory = completed(admitted.memory, BatchTime(100, 0.5, 1.0))
+            memory = remember_batch_time(admitted.memory, BatchTime(100, 0.5, 1.0))
             counts = dict(zip(rows, (admitted.end - lag.start).tolist(), strict=True))
             broker.read([counts.get(i, 0) for i in range(len(broker.logs))])
         broker.pass_a_second()

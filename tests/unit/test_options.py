@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.options import OPTIONS, PlannerOptions, effective, parse_options
+from assignor_bridge.options import OPTIONS, PlannerOptions, list_effective_options, parse_options
 
 
 def test_without_options_the_defaults_hold():
@@ -36,7 +36,10 @@ def test_options_of_others_are_left_alone():
         ({"assignor.commitGroup": " "}, "the name of a consumer group"),
         ({"assignor.commitGroup": "a\nb"}, "the name of a consumer group"),
         ({"assignor": ","}, "the name of an assignor is expected"),
-        ({"assignor": "sticky, None"}, "'none' leaves the stream to Spark's own .* stands alone"),
+        (
+            {"assignor": "sticky, None"},
+            "'none' keeps Spark's default assignment .* excludes all others",
+        ),
         ({"assignor.planLog": " "}, "the path of a local file is expected"),
         ({"assignor.rackFile": "s3://a/b"}, "the path of a local file is expected"),
         ({"assignor.rack": "ZONE"}, "'assignor.rack' is 'ZONE': env:NAME with the name"),
@@ -78,9 +81,12 @@ def test_options_of_others_are_left_alone():
         ),
         (
             {"assignor.floor.a": "5", "assignor.floor.b": "4", "maxoffsetspertrigger": "9"},
-            "floors of topics .* are 9 records in all",
+            "floors of topics .* add up to 9 records",
         ),
-        ({"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"}, "more than the 5"),
+        (
+            {"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"},
+            "above the limit of 5 records per task",
+        ),
     ],
 )
 def test_refusals(given, message):
@@ -92,7 +98,7 @@ def test_options_of_own_assignors_are_kept_as_they_were_written():
     given = {"assignor": "a.b:Mine,sticky", "Assignor.mine.maxAge": "5", "assignor.split": "false"}
     options = parse_options(given)
     assert options.own == (("mine.maxAge", "5"),)
-    assert effective(options)["assignor.mine.maxAge"] == "5"
+    assert list_effective_options(options)["assignor.mine.maxAge"] == "5"
 
 
 def test_none_stands_alone():
@@ -100,7 +106,7 @@ def test_none_stands_alone():
 
 
 def test_effective_values_are_named_as_documented():
-    shown = effective(
+    shown = list_effective_options(
         parse_options({"assignor": "streams, sticky", "assignor.priorities": "a*=1 , b=-2"})
     )
     assert shown["assignor"] == "streams,sticky"
@@ -122,7 +128,7 @@ def test_options_of_limited_batches():
     assert (options.fairness, options.weights, options.floors) == (
         "even", (("orders", 2.5),), (("my.topic", 10),),
     )  # fmt: skip
-    assert effective(options)["assignor.weight.orders"] == 2.5
+    assert list_effective_options(options)["assignor.weight.orders"] == 2.5
     deadline = {"assignor.fairness": " Deadline", "maxOffsetsPerTrigger": "5"}
     assert parse_options(deadline).fairness == "deadline"
 
@@ -144,7 +150,7 @@ def test_durations(text, seconds):
     assert options.align_event_time == seconds
     assert options.limits_batches
     assert options.needs_times
-    assert effective(options)["assignor.alignEventTime"] == seconds
+    assert list_effective_options(options)["assignor.alignEventTime"] == seconds
 
 
 def test_no_times_are_needed_without_alignment():

@@ -158,7 +158,7 @@ def test_what_is_wrong_is_said(text, message):
         decode(text)
     made = plan(Snapshot((), (OffsetRange("t", 0, 0, 5),), state=text))
     assert message in str(made.metrics["stateWarning"])
-    assert any("planned without memory" in reason for reason in made.reasons)
+    assert any("planned without earlier state" in reason for reason in made.reasons)
 
 
 def test_what_is_counted_over_batches_is_kept():

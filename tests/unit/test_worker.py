@@ -63,7 +63,7 @@ def test_where_executors_come_and_go_a_plan_asks_for_them():
     request = {**SNAPSHOT, "executors": [], "observed": [], "allocation": ALLOCATION}
     asking = plan(request)
     assert len(asking["tasks"]) == 2  # a task a partition
-    assert "asks for executors with 2 tasks: 0 of 4 are there" in asking["reasons"]
+    assert "requests executors with 2 tasks: 0 of 4 are present" in asking["reasons"]
 
 
 def test_without_executors_tasks_have_no_place():
@@ -202,19 +202,19 @@ def test_requests_that_are_not_of_the_contract_are_answered_with_one_line(reques
         ),
         (
             {**SNAPSHOT, "ranges": [{**RANGE, "partition": 2**31}]},
-            "range t-2147483648[0,100) is impossible: a partition from 0 to 2147483647",
+            "range t-2147483648[0,100) is impossible: expected a partition from 0 to 2147483647",
         ),
         (
             {**SNAPSHOT, "ranges": [{**RANGE, "topic": "t" * 70_000}]},
-            "has a name of 70000 characters: Kafka's have at most 249",
+            "has a name of 70000 characters: Kafka allows at most 249",
         ),
         (
             {**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slots": 2**62}]},
-            "the executors have 4611686018427387904 slots in all (executor '1'",
+            "the executors have 4611686018427387904 slots in total (executor '1'",
         ),
         (
             {**SNAPSHOT, "executors": [], "parallelism": 2**40},
-            "parallelism is 1099511627776: at least 1 slot",
+            "parallelism is 1099511627776: expected 1 to",
         ),
     ],
 )

@@ -55,7 +55,7 @@ pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 PARTITIONS, RATE, FIRST, ZIPF = 16, 2_500, 20, 0.8
 WARM_UP_S, MEASURED_S, FLAT = max(3.0, 10 * SCALE), max(6.0, 30 * SCALE), 0.05
 SLEEP = "CASE WHEN offset % 20 = 19 THEN java_method('java.lang.Thread', 'sleep', 20L) END"
-LEAST_SLOTS, MOST_SLOTS = 3, 12 if SCALE == 1 else 4
+LEAST_SLOTS, MAX_SLOTS = 3, 12 if SCALE == 1 else 4
 WAYS: dict[str, Callable[[int], dict[str, str]]] = {
     "Spark: default": lambda slots: {},
     "Spark: no wait": lambda slots: NO_WAIT,
@@ -105,8 +105,8 @@ def test_least_slots(broker: EmbeddedBroker, tmp_path: Path) -> None:
 
     rows = simulated()
     for way in WAYS:
-        holds(way, MOST_SLOTS)  # does not count: the driver's JVM is the same for all runs
-    searches = {way: least(LEAST_SLOTS, MOST_SLOTS) for way in WAYS}
+        holds(way, MAX_SLOTS)  # does not count: the driver's JVM is the same for all runs
+    searches = {way: least(LEAST_SLOTS, MAX_SLOTS) for way in WAYS}
     for way, slots in by_turns(searches, holds).items():
         rows.append(row("measured", f"zipf {ZIPF}", way, slots, RATE / 1000))
         print(rows[-1], flush=True)

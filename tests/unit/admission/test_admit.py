@@ -1,17 +1,17 @@
-"""Who gets how much of a limited batch: small cases, worked out by hand."""
+"""How partitions share a limited batch: small cases, computed by hand."""
 
 from __future__ import annotations
 
 import pytest
 
-from assignor_bridge.admission.admit import admit, completed
+from assignor_bridge.admission.admit import admit, remember_batch_time
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
 from tests.support.lags import lag_of
 
 
 def taken(lag, limits, memory=None):
     admitted = admit(lag, limits, memory or Memory())
-    return (admitted.end - lag.start).tolist(), admitted.held_by
+    return (admitted.end - lag.start).tolist(), admitted.held_back_by
 
 
 BACKLOG = {"big": [1000], "live": [3, 2, 1]}
@@ -72,23 +72,23 @@ def test_records(waiting, limits, expected, held_by):
     assert taken(lag_of(waiting), limits) == (expected, held_by)
 
 
-def test_bytes_and_records_hold_at_the_same_time():
+def test_limits_of_bytes_and_records_apply_together():
     lag = lag_of({"t": [100, 100]}, size=[10, 90])
     assert taken(lag, Limits(bytes=1000, fairness="even")) == ([10, 10], "bytes")
     assert taken(lag, Limits(records=8, bytes=1000, fairness="even")) == ([4, 4], "records")
     assert taken(lag, Limits(bytes=19_000, fairness="even")) == ([100, 100], None)
 
 
-def test_while_no_bytes_are_known_a_batch_is_small():
+def test_batches_are_small_until_bytes_are_reported():
     lag = lag_of({"t": [10**6]}, slots=2.0)
     assert taken(lag, Limits(bytes=10**9)) == ([2000], "growth")
 
 
-def test_one_record_alone_may_be_more_than_fits():
+def test_a_single_record_may_exceed_the_limits():
     assert taken(lag_of({"t": [5, 5]}, size=100), Limits(bytes=7)) == ([1, 0], "bytes")
 
 
-def test_those_that_wait_come_first_and_are_forgotten_when_they_were_read():
+def test_waiting_partitions_come_first_until_they_are_read():
     lag, limits = lag_of({"t": [9, 9, 9]}), Limits(1, fairness="even")
     memory, order = Memory(), []
     for _ in range(4):
@@ -99,7 +99,7 @@ def test_those_that_wait_come_first_and_are_forgotten_when_they_were_read():
     assert memory.waiting == {("t", 1): 2, ("t", 2): 1}
 
 
-def test_availablenow_is_cut_into_batches_of_one_size():
+def test_availablenow_uses_batches_of_equal_size():
     left, sizes = 1010, []
     while left:
         [now], _ = taken(lag_of({"t": [left]}), Limits(300, fixed_end=True, fairness="even"))
@@ -108,8 +108,8 @@ def test_availablenow_is_cut_into_batches_of_one_size():
     assert sizes == [252, 252, 253, 253]
 
 
-def test_availablenow_is_cut_into_batches_of_one_time_once_they_have_grown():
-    """Half a second for the sink, and twice as long to read as was thought."""
+def test_availablenow_uses_batches_of_equal_duration_after_growth():
+    """The sink takes half a second, and reading twice as long as predicted."""
     left, memory, took = 5_000_000, Memory(), []
     limits = Limits(seconds=2.0, fixed_end=True, fairness="even")
     while left:
@@ -118,22 +118,22 @@ def test_availablenow_is_cut_into_batches_of_one_time_once_they_have_grown():
         records = int((admitted.end - lag.start).sum())
         left -= records
         seconds = 0.5 + 2e-5 * records
-        if admitted.held_by != "growth":
+        if admitted.held_back_by != "growth":
             took.append(seconds)
-        memory = completed(admitted.memory, BatchTime(records, 1e-5 * records, seconds))
+        memory = remember_batch_time(admitted.memory, BatchTime(records, 1e-5 * records, seconds))
     assert len(took) > 20
     assert max(took) <= 1.1 * min(took), took
 
 
-def test_the_first_batch_is_small_and_batches_grow_by_a_factor():
+def test_the_first_batch_is_small_and_growth_is_limited():
     lag, limits = lag_of({"t": [10**6]}, slots=2.0), Limits(seconds=10.0)
     assert taken(lag, limits) == ([2000], "growth")
-    memory = completed(Memory(), BatchTime(2000, 0.01, 0.5))
+    memory = remember_batch_time(Memory(), BatchTime(2000, 0.01, 0.5))
     assert taken(lag, limits, memory) == ([8000], "growth")
 
 
-def test_seconds_are_those_of_the_slots_with_the_fixed_cost_of_ranges():
-    """A second for records in two slots: 2 s, of which three ranges cost 0.1 s each."""
+def test_seconds_include_the_fixed_cost_of_ranges():
+    """One second of reading in two slots is 2 s, of which three ranges cost 0.1 s each."""
     memory = Memory(times=(BatchTime(10**6, 1.0, 2.0), BatchTime(10**6, 2.0, 3.0)) * 8)
     lag = lag_of({"t": [10**5] * 3}, work=1e-4, fixed=0.1, slots=2.0)
     counts, held_by = taken(lag, Limits(seconds=2.0, fairness="even"), memory)
@@ -141,33 +141,33 @@ def test_seconds_are_those_of_the_slots_with_the_fixed_cost_of_ranges():
     assert sum(counts) == pytest.approx(1.7e4, rel=0.05)
 
 
-def test_floors_stand_when_time_is_short():
+def test_floors_apply_beyond_the_target_time():
     memory = Memory(times=(BatchTime(1000, 1.0, 5.0),))
     lag = lag_of({"a": [10**6], "b": [10**6]}, work=1e-3)
     counts, _ = taken(lag, Limits(seconds=1.0, fairness="even", floors={"a": 5000}), memory)
     assert counts == [5000, 0]
 
 
-def test_a_backlog_after_quiet_batches_is_not_left_a_record_at_a_time():
-    """A sink beyond the target, and batches of one record before: it stayed at one for ever."""
+def test_a_backlog_after_quiet_batches_is_not_read_record_by_record():
+    """With a sink beyond the target, batches once stayed at one record."""
     memory, limits = Memory(), Limits(None, seconds=2.0, fairness="even")
     for _ in range(60):
-        memory = completed(memory, BatchTime(1, 0.003, 4.0))
+        memory = remember_batch_time(memory, BatchTime(1, 0.003, 4.0))
     records = []
     for _ in range(30):
         lag = lag_of({"t": [10_000_000]}, work=1e-5)
         admitted = admit(lag, limits, memory)
         records.append(int((admitted.end - lag.start).sum()))
         reading = 0.003 + 1e-5 * records[-1]
-        memory = completed(admitted.memory, BatchTime(records[-1], reading, 4.0))
+        memory = remember_batch_time(admitted.memory, BatchTime(records[-1], reading, 4.0))
     assert records[0] >= 1000
     assert min(records) >= 1000
 
 
-def test_unknown_bytes_do_not_hold_batches_at_their_first_size():
+def test_batches_grow_while_bytes_are_unknown():
     memory, limits = Memory(), Limits(None, bytes=10**9)
     lag = lag_of({"t": [10_000_000]})
     first = admit(lag, limits, memory)
     records = int((first.end - lag.start).sum())
-    second = admit(lag, limits, completed(first.memory, BatchTime(records, 0.1, 1.0)))
+    second = admit(lag, limits, remember_batch_time(first.memory, BatchTime(records, 0.1, 1.0)))
     assert int((second.end - lag.start).sum()) == 4 * records

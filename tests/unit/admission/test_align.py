@@ -1,22 +1,23 @@
-"""How far event time lets partitions go: small cases, worked out by hand."""
+"""Ends of partitions by event time: small cases, computed by hand."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from assignor_bridge.admission.align import Aligned, Alignment, admit_within, align, spread
-from assignor_bridge.admission.lag import Limits, Memory, Times
+from assignor_bridge.admission.align import Aligned, Alignment, admit_aligned, align, find_spread_s
+from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import lag_of
 
-#: A span of 100, a clock at 1,000 and what is 50 ahead of it; partitions begin at offset 10.
-ALIGNMENT = Alignment(span=100, ahead=50)
+#: The clock is at 1,000, and partitions begin at offset 10.
+ALIGNMENT = Alignment(span_ms=100, ahead_ms=50)
 NOW = 1000
 
 
 def asked(*stamp):
-    """What is asked of Kafka, or how far each of the partitions of 20 records may go."""
-    answer = align(lag_of({"t": [20] * len(stamp)}), Times(NOW, np.array(stamp)), ALIGNMENT, {})
+    """Return the requested time, or the end of each partition of 20 records."""
+    times = RecordTimes(NOW, np.array(stamp))
+    answer = align(lag_of({"t": [20] * len(stamp)}), times, ALIGNMENT, {})
     return answer if isinstance(answer, int) else answer.end.tolist()
 
 
@@ -34,13 +35,13 @@ def asked(*stamp):
         pytest.param([-1, -1], [30, 30], id="nothing known"),
     ],
 )
-def test_what_is_asked_of_kafka(stamp, answer):
+def test_requested_times(stamp, answer):
     assert asked(*stamp) == answer
 
 
 def answered(stamp, at, horizon=400, steps=None, look_ups=1):
     lag = lag_of({"t": [20] * len(stamp)})
-    times = Times(NOW, np.array(stamp), look_ups, horizon, np.array(at))
+    times = RecordTimes(NOW, np.array(stamp), look_ups, horizon, np.array(at))
     return align(lag, times, ALIGNMENT, steps or {})
 
 
@@ -58,23 +59,23 @@ def answered(stamp, at, horizon=400, steps=None, look_ups=1):
         pytest.param([300, -1], [15, 14], [15, 14], id="unknown, but Kafka knows"),
     ],
 )
-def test_how_far_each_may_go(stamp, at, end):
+def test_ends_of_partitions(stamp, at, end):
     assert answered(stamp, at).end.tolist() == end
 
 
-def test_who_turns_out_to_be_later_is_not_the_slowest():
-    """As after a pause: the newest record that was read was of 300, the next one is of 700."""
+def test_a_partition_that_is_later_than_assumed_is_not_the_slowest():
+    """After a pause: the newest record read is from 300, the next one from 700."""
     assert answered([700, 650], [10, 10]) == 750
     assert answered([700, 650], [15, 18], horizon=750).end.tolist() == [15, 18]
     assert answered([960, 970], [10, 10]).end.tolist() == [30, 30]
 
 
-def test_kafka_is_asked_twice_at_most():
-    """Then the slowest goes on by a record, as if all had just been deleted up to later ones."""
+def test_there_are_at_most_two_requests():
+    """Then the slowest partition advances by one record, as if earlier ones had been deleted."""
     assert answered([700, 650], [10, 10], look_ups=2).end.tolist() == [10, 11]
 
 
-def test_steps_double_while_times_say_nothing():
+def test_steps_double_while_times_are_not_usable():
     steps, ends = {}, []
     for _ in range(7):
         aligned = answered([300, 5000], [15, 10], steps=steps)
@@ -84,13 +85,13 @@ def test_steps_double_while_times_say_nothing():
     assert answered([300, 350], [15, 12], steps=steps).steps == {}
 
 
-def test_who_has_to_wait_for_time_keeps_its_turn():
+def test_a_partition_that_waits_for_others_keeps_its_place():
     lag = lag_of({"t": [20, 20, 20]})
     waiting = {("t", 0): 2, ("t", 1): 3}
     aligned = Aligned(np.array([30, 10, 12]), {("t", 2): 2})
     memory = Memory(waiting=waiting)
-    admitted = admit_within(lag, aligned, Limits(1), memory)
-    assert (admitted.end.tolist(), admitted.held_by) == ([11, 10, 10], "records")
+    admitted = admit_aligned(lag, aligned, Limits(1), memory)
+    assert (admitted.end.tolist(), admitted.held_back_by) == ([11, 10, 10], "records")
     assert admitted.memory.waiting == {("t", 1): 3, ("t", 2): 1}
     assert admitted.memory.steps == {("t", 2): 2}
 
@@ -106,12 +107,12 @@ def test_who_has_to_wait_for_time_keeps_its_turn():
         ([30, 10, 10], Limits(14, fixed_end=True), [14, 0, 0], "records"),
     ],
 )
-def test_other_limits_hold_within_what_time_allows(end, limits, taken, held_by):
+def test_other_limits_apply_within_aligned_ends(end, limits, taken, held_by):
     lag = lag_of({"t": [20, 20, 20]})
-    admitted = admit_within(lag, Aligned(np.array(end), {}), limits, Memory())
-    assert ((admitted.end - lag.start).tolist(), admitted.held_by) == (taken, held_by)
+    admitted = admit_aligned(lag, Aligned(np.array(end), {}), limits, Memory())
+    assert ((admitted.end - lag.start).tolist(), admitted.held_back_by) == (taken, held_by)
 
 
-def test_spread_is_that_of_times_that_count():
-    assert spread(Times(NOW, np.array([300, 5000, -1, 850])), ALIGNMENT) == 0.55
-    assert spread(Times(NOW, np.array([-1])), ALIGNMENT) == 0.0
+def test_the_spread_ignores_unusable_times():
+    assert find_spread_s(RecordTimes(NOW, np.array([300, 5000, -1, 850])), ALIGNMENT) == 0.55
+    assert find_spread_s(RecordTimes(NOW, np.array([-1])), ALIGNMENT) == 0.0

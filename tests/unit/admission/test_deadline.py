@@ -1,12 +1,12 @@
-"""What retention deletes soon goes first: cases worked out by hand, and a broker that deletes."""
+"""Records that retention deletes soon come first: small cases, and a broker that deletes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from assignor_bridge.admission.admit import admit, completed
-from assignor_bridge.admission.deadline import of_margin, seconds_left
+from assignor_bridge.admission.admit import admit, remember_batch_time
+from assignor_bridge.admission.deadline import compare_with_margin, compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
 from tests.support.lags import lag_of
 from tests.support.retention import Broker, lost
@@ -26,17 +26,17 @@ HURRY = Limits(100, fairness="deadline")
         pytest.param([-1.0, -500.0, 20.0], [50, 50, 0], id="overdue: alike, whatever the age"),
     ],
 )
-def test_who_goes_first(left, expected):
+def test_urgent_partitions_come_first(left, expected):
     lag = lag_of({"t": [1000, 1000, 1000]}, left=left, retention=7 * DAY)
     assert (admit(lag, HURRY, Memory()).end - lag.start).tolist() == expected
 
 
-def test_what_a_hurry_leaves_is_shared_alike():
+def test_the_remainder_after_urgent_records_is_shared_equally():
     lag = lag_of({"t": [30, 1000, 1000]}, left=[5.0, 5 * DAY, np.inf], retention=7 * DAY)
     assert (admit(lag, HURRY, Memory()).end - lag.start).tolist() == [30, 35, 35]
 
 
-def test_floors_and_those_that_waited_come_before_a_hurry():
+def test_floors_and_waiting_partitions_come_before_urgent_ones():
     lag = lag_of({"a": [1000], "b": [1000, 1000]}, left=[5.0, np.inf, np.inf], retention=DAY)
     limits = Limits(100, fairness="deadline", floors={"b": 20})
     assert (admit(lag, limits, Memory()).end - lag.start).tolist() == [80, 10, 10]
@@ -44,20 +44,20 @@ def test_floors_and_those_that_waited_come_before_a_hurry():
     assert (admit(lag, HURRY, waited).end - lag.start).tolist() == [99, 0, 1]
 
 
-def test_the_margin_is_five_minutes_ten_batches_and_what_waits_but_at_most_half_of_the_retention():
+def test_the_margin():
     lag = lag_of({"t": [1, 1, 1]}, left=700.0, retention=[DAY, 1000.0, np.inf])
-    assert of_margin(lag, ()).tolist() == pytest.approx([700 / 300, 700 / 300, 700 / 300])
-    slow = completed(Memory(), BatchTime(1000, 1.0, 110.0)).times
-    assert of_margin(lag, slow).tolist() == pytest.approx([0.5, 1.4, 0.5], rel=1e-3)
+    assert compare_with_margin(lag, ()).tolist() == pytest.approx([700 / 300, 700 / 300, 700 / 300])
+    slow = remember_batch_time(Memory(), BatchTime(1000, 1.0, 110.0)).times
+    assert compare_with_margin(lag, slow).tolist() == pytest.approx([0.5, 1.4, 0.5], rel=1e-3)
     long = lag_of({"t": [10_000]}, left=700.0, retention=DAY)
-    assert of_margin(long, slow).tolist() == pytest.approx([700 / (300 + 1100 + 2200)])
+    assert compare_with_margin(long, slow).tolist() == pytest.approx([700 / (300 + 1100 + 2200)])
 
 
 @pytest.mark.parametrize(
     ("retention", "due_in", "others"), [(1200, 600, 5), (3600, 1200, 5), (7200, 2000, 19)]
 )
-def test_a_hurry_begins_early_enough_for_a_long_backlog(retention, due_in, others):
-    """Two fifths of each batch are enough; a margin of minutes began after it was too late."""
+def test_urgency_begins_early_enough_for_a_long_backlog(retention, due_in, others):
+    """Two fifths of each batch suffice; a margin of minutes once began too late."""
     urgent = 40 * due_in
     beside = (0.0, [(retention, (40 * retention - urgent) // others)])
     broker = Broker([(0.0, [(due_in, urgent)]), *[beside] * others], retention=retention)
@@ -65,16 +65,16 @@ def test_a_hurry_begins_early_enough_for_a_long_backlog(retention, due_in, other
     assert lost(broker, limits, batches=due_in + 5) == 0
 
 
-def test_without_retention_nothing_is_divided_by_nothing():
+def test_no_retention_does_not_divide_by_zero():
     lag = lag_of({"t": [5, 5]}, left=[-3.0, np.inf], retention=[0.0, np.inf])
     limits = Limits(4, fairness="deadline")
     assert (admit(lag, limits, Memory()).end - lag.start).tolist() == [4, 0]
 
 
-def test_time_left_is_known_only_with_a_stamp_and_a_retention():
+def test_seconds_left_need_a_timestamp_and_a_retention():
     stamps = np.array([0, 50_000, -1, 0, 90_000])
     kept = np.array([60.0, 60.0, 60.0, np.inf, 60.0])
-    left = seconds_left(stamps, kept, 80_000)
+    left = compute_seconds_left(stamps, kept, 80_000)
     assert left.tolist() == [-20.0, 30.0, np.inf, np.inf, 70.0]
 
 
@@ -82,8 +82,8 @@ OLD_BESIDE_YOUNG = [(1.0, [(3, 70)])] * 3 + [(1.0, [(99, 1200)])] * 6
 
 
 @pytest.mark.parametrize("fairness", ["proportional", "even", "deadline"])
-def test_only_the_deadline_saves_what_can_be_saved(fairness):
-    """A little is deleted in 3 s, much more in 99 s, and a batch of 100 records takes a second."""
+def test_only_deadline_reads_all_records_in_time(fairness):
+    """Few records are deleted in 3 s, many in 99 s, and a batch of 100 records takes a second."""
     broker = Broker(OLD_BESIDE_YOUNG, retention=100)
     gone = lost(broker, Limits(100, fairness=fairness), batches=300)
     assert (gone == 0) == (fairness == "deadline")

@@ -1,4 +1,4 @@
-"""What moves, and how even it is, when lags or executors change: figures not to be passed."""
+"""Limits of moves and imbalance when lags or executors change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cluster(executors: int, slots: int = 1, first: int = 0) -> tuple[Executor, .
 
 
 class Stream:
-    """Batches one after the other, each with the state of the one before."""
+    """A sequence of batches, each planned with the state of the previous one."""
 
     def __init__(self, **options: object) -> None:
         self.options = {f"assignor.{key}": str(value).lower() for key, value in options.items()}
@@ -67,8 +67,8 @@ def noisy(rng: np.random.Generator, base, share: float):
     [(1, 8, 1, 64), (2, 20, 4, 800), (1, 25, 4, 2400), (1, 100, 1, 2400), (10, 40, 4, 2000),
      (1, 100, 4, 100), (4, 8, 4, 16)],
 )  # fmt: skip
-def test_executors_that_join_are_used_in_that_very_batch(before, after, slots, partitions, shape):
-    """Slots that owned many ranges kept 2% of a slot's time of each: 28% to 4,700% over."""
+def test_new_executors_are_used_in_the_next_batch(before, after, slots, partitions, shape):
+    """Once, slots kept 2% of their time of each owned range, and were 28% to 4,700% over."""
     sizes = lags(shape, partitions, 20_000 * partitions)
     stream, many = Stream(), cluster(after, slots)
     stream.read(sizes, cluster(before, slots))
@@ -80,8 +80,8 @@ def test_executors_that_join_are_used_in_that_very_batch(before, after, slots, p
     assert over_ideal(stream.read(sizes, many), many) <= 0.055
 
 
-def test_the_reasons_do_not_call_kept_what_is_read_elsewhere():
-    """Partitions whose heads stay and whose greater part moves were counted as kept."""
+def test_reasons_count_partitions_that_mostly_moved_as_handed_over():
+    """Partitions were once counted as kept if only their heads stayed."""
     stream, sizes = Stream(), [10_000] * 4
     first = stream.read(sizes, cluster(4))
     assert first.metrics["movedOffsets"] == 0
@@ -89,7 +89,7 @@ def test_the_reasons_do_not_call_kept_what_is_read_elsewhere():
     assert made.metrics["movedPartitions"] == 0
     assert made.metrics["movedOffsets"] == pytest.approx(0.9, abs=0.01)
     text = "\n".join(made.reasons)
-    assert "kept 0 of 4 partitions at their executor; 89.8% of the offsets are read els" in text
+    assert "kept 0 of 4 partitions at their executor; 89.8% of the offsets moved to an" in text
     assert "handed over 4 partitions (t-0, t-1, t-2 and 1 more)" in text
     gone = stream.read(sizes, cluster(4, first=100))
     assert gone.metrics["movedOffsets"] == 1
@@ -111,8 +111,8 @@ def test_noise_moves_nothing(shape, executors, slots, partitions):
 
 
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "lognormal"])
-def test_executors_that_come_and_go_leave_the_others_alone(shape):
-    """At most 2% of what the executors that stay read moves among them."""
+def test_joining_and_leaving_executors_move_nothing_between_the_others(shape):
+    """At most 2% of the work of the remaining executors moves between them."""
     rng, stream = np.random.default_rng(5), Stream()
     base = np.array(lags(shape, 500, 5_000_000))
     stream.read(base, cluster(20, 2))
@@ -131,8 +131,8 @@ def test_executors_that_come_and_go_leave_the_others_alone(shape):
 
 
 @pytest.mark.parametrize("shape", ["uniform", "lognormal"])
-def test_whole_partitions_stay_under_noise(shape):
-    """One slot beyond the limit used to throw the whole answer away: a quarter moved a batch."""
+def test_whole_partitions_stay_when_loads_are_noisy(shape):
+    """Once, a slot beyond the limit discarded the whole answer, and a quarter moved per batch."""
     rng, stream, members = np.random.default_rng(5), Stream(split=False), cluster(25, 4)
     base = np.array(lags(shape, 1000, 1_000_000))
     stream.read(noisy(rng, base, 0.05), members)
@@ -140,13 +140,13 @@ def test_whole_partitions_stay_under_noise(shape):
         sizes = noisy(rng, base, 0.05)
         moved, made = stream.moved_by(sizes, members)
         assert moved <= 0.02
-        # The largest partition may be more than a slot's share, which the imbalance shows.
+        # The largest partition may exceed a slot's share, which the imbalance includes.
         largest = max(1.0, sizes.max() / (sizes.sum() / 100))
         assert largest - 1e-3 <= 1 + made.metrics["imbalance"] <= 1.055 * largest
 
 
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "lognormal"])
-def test_whole_partitions_of_others_stay_when_an_executor_goes_or_comes(shape):
+def test_whole_partitions_stay_when_another_executor_leaves_or_joins(shape):
     rng, stream = np.random.default_rng(5), Stream(split=False)
     base, members = np.array(lags(shape, 500, 500_000)), cluster(10, 4)
     stream.read(base, members)
@@ -162,8 +162,8 @@ def test_whole_partitions_of_others_stay_when_an_executor_goes_or_comes(shape):
         assert among.count(True) <= 0.05 * len(among)
 
 
-def test_the_imbalance_that_is_allowed_counts_for_whole_partitions_too():
-    """`maxImbalance` made no difference with `split=false`."""
+def test_max_imbalance_applies_to_whole_partitions_too():
+    """`maxImbalance` once had no effect with `split=false`."""
     members, moved = cluster(8), {}
     for allowed in (0, 0.05, 1):
         rng, stream = np.random.default_rng(5), Stream(split=False, maxImbalance=allowed)
@@ -178,8 +178,8 @@ def test_the_imbalance_that_is_allowed_counts_for_whole_partitions_too():
 
 @pytest.mark.parametrize("split", [True, False])
 @pytest.mark.parametrize("least", [4000, 7000, 7500, 8000, 9000, 16_000, 60_000])
-def test_a_minimum_near_the_fair_share_does_not_double_a_slot(least, split):
-    """Slots just below the minimum were joined to full ones: 54% to 194% over."""
+def test_a_minimum_near_the_fair_share_does_not_double_the_load_of_a_slot(least, split):
+    """Slots just below the minimum were once joined to full ones, which were 54% to 194% over."""
     rng, members = np.random.default_rng(5), cluster(8)
     stream = Stream(minRecordsPerTask=least, split=split)
     for _ in range(12):
@@ -194,8 +194,8 @@ def test_a_minimum_near_the_fair_share_does_not_double_a_slot(least, split):
 @pytest.mark.parametrize(
     "options", [{"assignor.maxRecordsPerTask": "1"}, {"minPartitions": "3000000"}]
 )
-def test_the_tasks_of_a_batch_are_bounded(options):
-    """A task a record filled the memory."""
+def test_the_number_of_tasks_is_bounded(options):
+    """One task per record once exhausted the memory."""
     asked = tuple(OffsetRange("t", i, 0, 50_000) for i in range(4))
     made = plan(Snapshot(cluster(2, 2), asked, options))
     assert 9_900 <= len(made.tasks) <= 10_000

@@ -1,4 +1,4 @@
-"""The last gate: each way in which a plan can be wrong is noticed and named."""
+"""The check of plans detects and names each kind of error."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from assignor_bridge.errors import PlanError
 from assignor_bridge.model import OffsetRange
-from assignor_bridge.planner.check import check
+from assignor_bridge.planner.check import check_plan
 from assignor_bridge.planner.pieces import Pieces
 from tests.support.planning import Snapshot, batch_of
 
@@ -17,7 +17,7 @@ GOOD = [(0, 10, 15, 0), (0, 15, 20, 1), (1, 0, 5, 1)]
 
 def verdict(rows, tasks=(0, 1, 1), count=2):
     columns = np.array(rows, np.int64).reshape(-1, 4).T
-    check("mine", batch_of(ASKED), Pieces(*columns), np.array(tasks, np.int64), count)
+    check_plan("mine", batch_of(ASKED), Pieces(*columns), np.array(tasks, np.int64), count)
 
 
 def test_a_plan_that_tiles_the_ranges_passes_in_any_order():
@@ -28,20 +28,20 @@ def test_a_plan_that_tiles_the_ranges_passes_in_any_order():
 @pytest.mark.parametrize(
     ("rows", "tasks", "count", "message"),
     [
-        pytest.param(GOOD[:2], (0, 1), 2, r"t-1\[0,5\) is read by nobody", id="a range lost"),
-        pytest.param([], (), 0, "is read by nobody", id="nothing read"),
+        pytest.param(GOOD[:2], (0, 1), 2, r"t-1\[0,5\) is not read", id="a range lost"),
+        pytest.param([], (), 0, "is not read", id="nothing read"),
         pytest.param([(0, 10, 14, 0), *GOOD[1:]], (0, 1, 1), 2,
                      r"t-0\[10,20\) loses offsets between 14 and 15", id="a gap"),
         pytest.param([(0, 10, 16, 0), *GOOD[1:]], (0, 1, 1), 2,
                      "repeats offsets between 16 and 15", id="an overlap"),
         pytest.param([(0, 11, 15, 0), *GOOD[1:]], (0, 1, 1), 2, "loses offsets", id="a late start"),
-        pytest.param([*GOOD[:2], (1, 0, 4, 1)], (0, 1, 1), 2, "ends at 4 and not at 5", id="short"),
-        pytest.param([*GOOD[:2], (1, 0, 6, 1)], (0, 1, 1), 2, "ends at 6 and not at 5", id="long"),
+        pytest.param([*GOOD[:2], (1, 0, 4, 1)], (0, 1, 1), 2, "ends at 4 instead of 5", id="short"),
+        pytest.param([*GOOD[:2], (1, 0, 6, 1)], (0, 1, 1), 2, "ends at 6 instead of 5", id="long"),
         pytest.param([*GOOD, (1, 5, 5, 1)], (0, 1, 1, 1), 2, "an empty piece", id="empty piece"),
-        pytest.param([*GOOD, (2, 0, 5, 1)], (0, 1, 1, 1), 2, "not asked for", id="invented range"),
-        pytest.param(GOOD, (0, 1, 1), 3, "a task that reads nothing", id="empty task"),
+        pytest.param([*GOOD, (2, 0, 5, 1)], (0, 1, 1, 1), 2, "not requested", id="invented range"),
+        pytest.param(GOOD, (0, 1, 1), 3, "planned an empty task", id="empty task"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said(rows, tasks, count, message):
+def test_each_invalid_plan_is_refused_with_its_reason(rows, tasks, count, message):
     with pytest.raises(PlanError, match=message):
         verdict(rows, tasks, count)

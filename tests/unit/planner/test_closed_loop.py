@@ -1,4 +1,4 @@
-"""What is learned over many batches of noisy reports: what is there, and nothing else."""
+"""Learning over many batches of noisy reports finds real costs, and no others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import parse_options
-from assignor_bridge.planner.batch import lay_out
+from assignor_bridge.planner.batch import build_batch
 from assignor_bridge.planner.forecast import forecast
 from checkpoints.state_text import decode
 from tests.support.closed_loop import Loop, slots, zipf
@@ -17,8 +17,8 @@ SEEDS = pytest.mark.parametrize("seed", range(1, 4))
 
 
 @SEEDS
-def test_noise_is_not_taken_for_cost(seed):
-    """Eight equal partitions on eight equal slots stay where they are, in one piece each."""
+def test_noise_is_not_learned_as_cost(seed):
+    """Eight equal partitions on eight equal slots stay in place, in one piece each."""
     loop = Loop(slots(8), noise=0.2, seed=seed)
     first = loop.step([20_000] * 8).readers
     for _ in range(99):
@@ -28,10 +28,10 @@ def test_noise_is_not_taken_for_cost(seed):
 
 
 @SEEDS
-def test_reports_that_foresee_nothing_are_not_relied_on(seed):
-    """As in a real run of short batches: who waits for a poll or opens a file is mere chance.
+def test_costs_that_predict_nothing_are_not_used(seed):
+    """As in a real run of short batches, where waiting for a poll or a file is random.
 
-    A slot read 1.6 times as many records as the mean, because of what was learned from that.
+    Once, a slot read 1.6 times as many records as the mean because of such reports.
     """
     loop = Loop(slots(4), cost=2e-5, noise=1.3, seed=seed)
     volumes = [6_000, 5_000, 4_000, 3_000, 2_500, 2_000, 1_500, 1_200, 800, 500, 200, 100]
@@ -41,8 +41,8 @@ def test_reports_that_foresee_nothing_are_not_relied_on(seed):
 
 
 @SEEDS
-def test_a_quiet_partition_is_not_a_costly_one(seed):
-    """All records cost the same, and a range 20 ms: 25 records take long, each of them does not."""
+def test_a_quiet_partition_is_not_learned_as_costly(seed):
+    """All records cost the same, and a range 20 ms, so few records take long."""
     loop = Loop(slots(2), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     volumes = [1_900, 1_500, 900, 400, 120, 60, 40, 25, 25, 25]
     readers = []
@@ -58,10 +58,10 @@ def test_a_quiet_partition_is_not_a_costly_one(seed):
 
 
 @pytest.mark.parametrize("seed", range(1, 21))
-def test_a_first_batch_of_few_records_does_not_say_that_records_cost_nothing(seed):
-    """All large fixed costs say so alike; the largest was taken, and kept while volumes were equal.
+def test_a_first_batch_of_few_records_does_not_make_records_free(seed):
+    """All large fixed costs fit equally well; once, the largest was used while volumes were equal.
 
-    Batches in a burst were then twice as long as `assignor.targetBatchSeconds`.
+    Batches in a burst then took twice `assignor.targetBatchSeconds`.
     """
     dice = np.random.default_rng(seed)
     loop = Loop(slots(2), fixed=0.003, cost=1e-4, noise=0.5, seed=seed)
@@ -70,17 +70,17 @@ def test_a_first_batch_of_few_records_does_not_say_that_records_cost_nothing(see
         loop.step(dice.poisson(125, 8))
     assert loop.state.common.fixed <= 128, "3 ms are 30 records' worth"
     start = np.array([loop.ends[number] for number in range(8)])
-    backlog = lay_out(
+    backlog = build_batch(
         (("t",), np.zeros(8, np.int64)), np.arange(8), start, start + 20_000, loop.executors,
         parse_options({"assignor": "lag-aware-sticky"}), loop.observed, 1,
     )  # fmt: skip
     expected = forecast(backlog, loop.state)
-    assert 0.5e-4 <= float(expected.work.mean()) <= 2.5e-4
+    assert 0.5e-4 <= float(expected.seconds_per_offset.mean()) <= 2.5e-4
 
 
 @SEEDS
-def test_volumes_that_change_tenfold_fit_at_once(seed):
-    """20 ms a range, 20 µs a record, 10% noise: Zipf volumes, equal ones, more and less."""
+def test_predictions_hold_when_volumes_change_tenfold(seed):
+    """20 ms per range, 20 µs per record, 10% noise; Zipf and equal volumes, larger and smaller."""
     dice = np.random.default_rng(seed)
     loop = Loop(slots(8), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     batches = [
@@ -100,8 +100,8 @@ def test_volumes_that_change_tenfold_fit_at_once(seed):
     [(24, 8, 150_000), (16, 4, 100_000)],
     ids=["24 on 8", "16 on 4"],
 )
-def test_each_piece_of_a_small_batch_costs_its_range_again(partitions, count, total, seed):
-    """A slot has work for half a second, and each piece of a range costs 20 ms of it."""
+def test_plans_count_the_fixed_cost_of_each_piece(partitions, count, total, seed):
+    """A slot has half a second of work, and each piece of a range costs 20 ms."""
     dice = np.random.default_rng(seed)
     loop = Loop(slots(count), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     batches = [
@@ -117,7 +117,7 @@ def test_each_piece_of_a_small_batch_costs_its_range_again(partitions, count, to
 @pytest.mark.parametrize(
     "costly", [{5: 10.0}, dict.fromkeys(range(0, 64, 13), 10.0)], ids=["one", "five"]
 )
-def test_partitions_of_ten_times_the_cost_are_found_within_three_batches(costly, seed):
+def test_partitions_of_ten_times_the_cost_are_learned_within_three_batches(costly, seed):
     loop = Loop(slots(8), costly=costly, noise=0.1, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(10)]
     assert over[0] > 1.2
@@ -125,8 +125,8 @@ def test_partitions_of_ten_times_the_cost_are_found_within_three_batches(costly,
 
 
 @SEEDS
-def test_costs_of_all_sizes_are_found_through_noise(seed):
-    """Each partition has a cost of its own, from 1 to 10, and reports are 20% off."""
+def test_costs_of_all_sizes_are_learned_despite_noise(seed):
+    """Each partition has its own cost from 1 to 10, and reports have 20% noise."""
     order = np.random.default_rng(seed).permutation(64)
     costly = {p: 10 ** (place / 63) for place, p in enumerate(order.tolist())}
     loop = Loop(slots(8), costly=costly, noise=0.2, seed=seed)
@@ -137,7 +137,7 @@ def test_costs_of_all_sizes_are_found_through_noise(seed):
 
 @SEEDS
 @pytest.mark.parametrize("noise", [0.02, 0.2])
-def test_an_executor_three_times_as_slow_is_found_within_three_batches(noise, seed):
+def test_an_executor_three_times_as_slow_is_learned_within_three_batches(noise, seed):
     loop = Loop(slots(8), slow={"3": 3.0}, noise=noise, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(10)]
     assert over[0] > 2
@@ -145,8 +145,8 @@ def test_an_executor_three_times_as_slow_is_found_within_three_batches(noise, se
     assert loop.state.paces["3"].slowness == pytest.approx(np.log(3), abs=0.2)
 
 
-def test_what_was_foreseen_is_compared_with_what_was_reported():
-    """Two of four equal ranges take three times as long: half of the time was foreseen wrongly."""
+def test_the_prediction_error_compares_predicted_with_reported_seconds():
+    """Two of four equal ranges take three times as long, so half of the time was misplaced."""
     members = (Executor("a", "h", 1), Executor("b", "h", 1))
 
     def batch(number, state, seconds):
@@ -169,7 +169,7 @@ def test_what_was_foreseen_is_compared_with_what_was_reported():
 @pytest.mark.parametrize(
     "absurd", [[(100, 1e300), (2**62, 1e-300), (1, 1e308)], [(100, 5e-324), (1, 5e-324)]]
 )
-def test_absurd_reports_overflow_nothing(absurd):
+def test_absurd_reports_do_not_overflow(absurd):
     asked = tuple(OffsetRange("t", p, 0, 100) for p in range(len(absurd)))
     seen = tuple(Observation("t", p, "1", n, n, s, n) for p, (n, s) in enumerate(absurd))
     made = plan(Snapshot((Executor("1", "h", 2),), asked, observed=seen))
@@ -181,8 +181,8 @@ def test_absurd_reports_overflow_nothing(absurd):
 
 
 @pytest.mark.parametrize(("records", "size"), [(5e-324, 100), (1e-300, 1e300), (100, 1e308)])
-def test_a_fraction_of_a_record_overflows_nothing(records, size):
-    """Found by fuzzing: seconds or bytes by such a count are infinite."""
+def test_a_fraction_of_a_record_does_not_overflow(records, size):
+    """Found by fuzzing: seconds or bytes divided by such a count are infinite."""
     asked = tuple(OffsetRange("t", p, 0, 100) for p in range(2))
     seen = tuple(Observation("t", p, "1", records, size, 1.0, 100) for p in range(2))
     made = plan(Snapshot((Executor("1", "h", 2),), asked, observed=seen))
@@ -191,8 +191,8 @@ def test_a_fraction_of_a_record_overflows_nothing(records, size):
 
 
 @pytest.mark.parametrize("in_turn", [False, True], ids=["at random", "in turn"])
-def test_a_partition_that_is_quiet_for_long_is_read_where_it_was(in_turn):
-    """200 partitions, 10 of which have data in a batch: each comes back after 20 or so."""
+def test_a_partition_that_was_quiet_for_long_returns_to_its_reader(in_turn):
+    """10 of 200 partitions have data per batch, so each returns after about 20 batches."""
     dice = np.random.default_rng(1)
     loop = Loop(tuple(Executor(str(i), f"h{i}", 2) for i in range(4)), noise=0.1)
     moved = 0
@@ -210,8 +210,8 @@ def test_a_partition_that_is_quiet_for_long_is_read_where_it_was(in_turn):
     assert moved <= 8, "1% of 800"
 
 
-def test_the_state_does_not_grow_while_all_it_knows_comes_and_goes():
-    """New executors in each batch; partitions, and whole topics, come and go: 200 batches."""
+def test_the_state_does_not_grow_while_executors_and_partitions_change():
+    """In 200 batches executors, partitions, and whole topics change."""
     dice = np.random.default_rng(1)
     state, seen, sizes, ends = None, (), [], {}
     for number in range(200):

@@ -1,8 +1,8 @@
-"""Dynamic allocation: plans ask for executors and let them go, and do not swing between the two.
+"""Dynamic allocation: plans request executors and free them, and do not oscillate between the two.
 
-The cluster here does what Spark's allocation manager does: tasks that wait for a second bring one
-executor, then two, then four, never more than there are tasks for; one without tasks for a while
-goes. Time passes as the plans say: a batch takes a fixed overhead and as long as its busiest slot.
+The simulated cluster acts like Spark's allocation manager: tasks that wait for a second bring one
+executor, then two, then four, but not more than there are tasks for; an idle executor is removed.
+A batch takes a fixed overhead plus the time of its busiest slot.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNLIMITED = 2**31 - 1
 
 @dataclass
 class Cluster:
-    """Executors that come and go, and a stream that plans for them."""
+    """Executors under dynamic allocation, and a stream that plans for them."""
 
     least: int = 0
     most: int = 4
@@ -32,7 +32,7 @@ class Cluster:
     partitions: int = 24
     overhead_s: float = 0.3
     idle_s: float = 60.0
-    #: None: as many executors come as are asked for.
+    #: None: all requested executors arrive.
     room: int | None = None
     strategy: str = "lag-aware-sticky"
     idle: dict[str, float] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Cluster:
     observed: tuple[Observation, ...] = ()
     since_s: float | None = None
     begin: int = 0
-    #: What waits over what is in the batch, where admission holds records back.
+    #: Waiting records over those of the batch, if admission holds records back.
     backlog: float = 1.0
 
     def __post_init__(self) -> None:
@@ -112,7 +112,7 @@ def executors_used(made: Plan) -> set[str | None]:
     return {task.executor for task in made.tasks}
 
 
-def test_dynamic_allocation_never_scaled_up_since_no_task_ever_waited():
+def test_a_backlog_requests_executors_with_tasks_that_wait():
     cluster = Cluster(least=1, most=4)
     numbers = cluster.number_of_executors(3, 9_000)
     assert numbers[-1] == 4
@@ -122,11 +122,11 @@ def test_dynamic_allocation_never_scaled_up_since_no_task_ever_waited():
 
 
 @pytest.mark.parametrize("strategy", ["sticky", "range", "uniform", "lag-aware"])
-def test_other_assignors_ask_too(strategy):
+def test_other_assignors_request_executors_too(strategy):
     assert Cluster(least=1, strategy=strategy).number_of_executors(4, 9_000)[-1] == 4
 
 
-def test_the_first_plan_without_executors_asked_for_two_tasks_whatever_the_lag():
+def test_the_first_plan_without_executors_has_tasks_in_proportion_to_lag():
     assert len(Cluster(partitions=24, most=40).batch(9_000_000).tasks) == 24
     assert len(Cluster(partitions=24, most=2).batch(9_000_000).tasks) == 8
     assert len(Cluster(partitions=24, most=UNLIMITED).batch(9_000_000).tasks) == 24
@@ -137,19 +137,19 @@ def test_one_partition_with_a_long_lag_is_worth_several_executors():
     assert cluster.number_of_executors(4, 9_000)[-1] == 4
 
 
-def test_without_a_limit_no_more_tasks_than_partitions():
+def test_without_a_limit_there_are_at_most_as_many_tasks_as_partitions():
     cluster = Cluster(least=1, most=UNLIMITED, room=1)
     cluster.batch(900_000)
     assert len(cluster.batch(900_000).tasks) == 24
 
 
-def test_a_tiny_batch_does_not_ask():
+def test_a_tiny_batch_does_not_request_executors():
     cluster = Cluster(least=1)
     cluster.batch(240)
     assert [len(cluster.batch(240).tasks) for _ in range(5)] == [1] * 5
 
 
-def test_min_records_per_task_outranks_the_wish_for_executors():
+def test_min_records_per_task_outranks_a_request_for_executors():
     snapshot = Snapshot(
         (), tuple(OffsetRange("t", p, 0, 10) for p in range(50)),
         {"assignor.minRecordsPerTask": "100"}, allocation=Allocation(0, 50, 1),
@@ -157,7 +157,7 @@ def test_min_records_per_task_outranks_the_wish_for_executors():
     assert len(plan(snapshot).tasks) <= 5
 
 
-def test_at_first_a_new_executor_need_not_wait_for_tasks_of_a_busy_one():
+def test_first_requests_have_tasks_that_may_run_on_any_executor():
     cluster = Cluster(least=1, most=4)
     first = cluster.batch(9_000)
     assert len(first.tasks) == 16
@@ -165,7 +165,7 @@ def test_at_first_a_new_executor_need_not_wait_for_tasks_of_a_busy_one():
     assert [t.executor for t in first.tasks].count(None) == 15
 
 
-def test_asking_in_vain_moves_nothing():
+def test_requests_without_effect_move_nothing():
     cluster = Cluster(least=2, most=40, room=2)
     for _ in range(6):
         before = {r.partition: t.executor for t in cluster.batch(9_600).tasks for r in t.ranges}
@@ -175,7 +175,7 @@ def test_asking_in_vain_moves_nothing():
     assert {r.partition: t.executor for t in made.tasks for r in t.ranges} == before
 
 
-def test_when_the_load_is_gone_partitions_gather_and_executors_go():
+def test_executors_are_freed_when_the_load_drops():
     cluster = Cluster(least=1, most=4)
     cluster.number_of_executors(4, 9_000)
     first = executors_used(cluster.batch(9_000))
@@ -184,7 +184,7 @@ def test_when_the_load_is_gone_partitions_gather_and_executors_go():
     assert numbers[-1] == 1
     made = cluster.batch(24)
     assert made.metrics["movedPartitions"] == 0
-    # One calm batch is none: gathering costs warm consumers.
+    # A single calm batch frees nothing, because gathering makes consumers cold.
     assert set(numbers[: CALM_BATCHES - 1]) == {4}
 
 
@@ -195,7 +195,7 @@ def test_no_fewer_than_min_executors_are_used():
     assert len(executors_used(cluster.batch(24))) == 3
 
 
-def test_all_are_used_again_at_once_when_the_load_is_back():
+def test_all_executors_are_used_again_when_the_load_returns():
     cluster = Cluster(least=1, most=4, idle_s=1e9)  # gathered, but still there
     cluster.number_of_executors(4, 9_000)
     cluster.number_of_executors(40, 24)
@@ -203,8 +203,8 @@ def test_all_are_used_again_at_once_when_the_load_is_back():
     assert len(executors_used(cluster.batch(9_000))) == 4
 
 
-def test_what_admission_holds_back_is_work_to_come():
-    """Batches that were kept small looked calm: executors left while a backlog waited."""
+def test_records_that_admission_holds_back_keep_executors():
+    """Small batches once looked calm, and executors left while a backlog waited."""
     cluster = Cluster(least=1, most=4)
     cluster.number_of_executors(4, 9_000)
     cluster.backlog = 400.0
@@ -212,7 +212,7 @@ def test_what_admission_holds_back_is_work_to_come():
     assert len(executors_used(cluster.batch(24))) == 4
 
 
-def test_what_admission_holds_back_asks_for_executors():
+def test_records_that_admission_holds_back_request_executors():
     cluster = Cluster(least=1, most=4)
     cluster.number_of_executors(3, 24)
     assert len(cluster.batch(240).tasks) == 1
@@ -220,7 +220,7 @@ def test_what_admission_holds_back_asks_for_executors():
     assert len(cluster.batch(240).tasks) > 4
 
 
-def test_large_and_tiny_batches_in_turn_move_nothing():
+def test_alternating_large_and_tiny_batches_move_nothing():
     cluster = Cluster(least=1, most=4)
     cluster.number_of_executors(6, 9_000)
     moved = [cluster.batch(24 if n % 2 else 9_000).metrics["movedPartitions"] for n in range(60)]
@@ -243,7 +243,7 @@ def test_large_and_tiny_batches_in_turn_move_nothing():
     start=st.integers(1, 8),
 )
 def test_a_steady_stream_settles(rate, overhead_s, trigger_s, slots, start):
-    """Records come at a rate, so a batch is as large as the one before took long."""
+    """Records arrive at a constant rate, so a long batch makes the next one large."""
     cluster = Cluster(least=0, most=8, slots=slots, overhead_s=overhead_s, idle_s=10.0)
     cluster.add(start)
     numbers, moved, since = [], 0, 1.0
@@ -256,7 +256,7 @@ def test_a_steady_stream_settles(rate, overhead_s, trigger_s, slots, start):
     assert moved == 0
 
 
-def test_what_is_not_worth_an_executor_leaves_the_plan_as_it_was():
+def test_too_little_work_for_an_executor_does_not_change_the_plan():
     asked = tuple(OffsetRange("t", p, 0, 100) for p in range(8))
     there = tuple(Executor(str(i), "h", 2) for i in range(3))
     fixed = plan(Snapshot(there, asked))

@@ -1,7 +1,7 @@
-"""A promise of the README (from the lead, issue 3): the skewed topic is read 110,500 / 110,500.
+"""A promise of the README (issue 3): the skewed topic is divided into 110,500 and 110,500 records.
 
-With nothing to be sticky to (no owners yet), slots get exactly equal shares: the allowance of
-`assignor.maxImbalance` is there to save moves and cuts of partitions that have owners.
+Without owners, slots get exactly equal shares; the allowance of `assignor.maxImbalance` only saves
+moves and cuts of partitions with owners.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from tests.support.planner_process import plan as planned
 LAGS = [100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0]
 
 
-def test_the_skewed_topic_is_read_exactly_evenly_on_the_first_batch() -> None:
+def test_the_skewed_topic_is_divided_evenly_in_the_first_batch() -> None:
     snapshot = {
         "executors": [{"id": i, "host": "h", "slots": 1} for i in "01"],
         "ranges": [

@@ -1,4 +1,4 @@
-"""The planner over many batches, in the simulator: the figures that issue 6 asks for."""
+"""The planner over many batches in the simulator: the figures required by issue 6."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from streaming.simulator.play import Player, play
 from streaming.simulator.scenario import Scenario
 
-#: Only the work counts: no cost of tasks or cold consumers, so `over` compares with the true bound.
+#: Without costs of tasks and cold consumers, so that `over` compares with the true bound.
 PURE = {"task_seconds": 0.0, "cold_seconds": 0.0, "service_noise": 0.0}
 
 
@@ -17,13 +17,13 @@ def played(**given):
 
 @pytest.mark.parametrize("lags", ["uniform", "zipf", "lognormal"])
 def test_steady_rates_with_noise(lags):
-    """200 batches: under 1% of partitions move after the third, imbalance within the allowance."""
+    """In 200 batches less than 1% of partitions move after the third; the imbalance is allowed."""
     late = played(partitions=100, executors=10, batches=200, lags=lags, noise=0.1)[3:]
     assert max(p.broken / p.partitions for p in late) < 0.01
     assert max(p.over for p in late) <= 0.05
 
 
-def test_a_rotating_hot_spot_breaks_few_continuities():
+def test_a_rotating_hot_spot_moves_few_partitions():
     late = played(partitions=200, executors=20, batches=40, lags="rotating", noise=0.1)[1:]
     assert max(p.broken / p.partitions for p in late) < 0.1
     assert max(p.over for p in late) <= 0.05
@@ -49,7 +49,7 @@ def test_an_executor_three_times_slower_gets_less_by_the_fourth_batch(seed, part
     assert max(p.over for p in late) <= 0.20
 
 
-def test_costly_partitions_and_a_slow_executor_together_settle():
+def test_costly_partitions_with_a_slow_executor_settle():
     late = played(partitions=64, executors=8, batches=20, noise=0.05, cost_skew=50, slow={3: 3.0})[
         10:
     ]
@@ -71,7 +71,7 @@ def test_an_executor_that_recovers_gets_its_share_again():
     assert max(overs[11:]) <= 0.2
 
 
-def test_churn_moves_only_what_it_must():
+def test_churn_moves_only_affected_partitions():
     each = played(
         partitions=200, executors=20, batches=60, lags="lognormal", skew=0.5, noise=0.02,
         churn_every=20,

@@ -1,4 +1,4 @@
-"""The driver says which partitions there are: those that are gone have no place in a plan."""
+"""Partitions that no longer exist, by the driver's counts, are not planned."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def readers(made: Plan) -> int:
 
 
 @pytest.mark.parametrize("assignor", WHOLE)
-def test_a_topic_that_is_gone_has_no_place(assignor: str) -> None:
-    """It kept one for 10,000 batches: one executor of four read all that was left."""
+def test_a_deleted_topic_is_not_assigned(assignor: str) -> None:
+    """It was once kept for 10,000 batches, so that one executor of four read all other data."""
     both, left = {"a": [10] * 4, "b": [10] * 12}, {"a": [10] * 4}
     state = planned(assignor, both, {"a": 4, "b": 12}).state
     assert readers(planned(assignor, left, {"a": 4}, state)) == 4
@@ -48,21 +48,21 @@ def test_a_topic_that_is_gone_has_no_place(assignor: str) -> None:
 
 
 @pytest.mark.parametrize("assignor", ["sticky", "lag-aware-sticky"])
-def test_partitions_that_are_gone_are_forgotten(assignor: str) -> None:
+def test_deleted_partitions_are_forgotten(assignor: str) -> None:
     state = planned(assignor, {"a": [10] * 8, "b": [10]}, {"a": 8, "b": 1}).state
     after = decode(planned(assignor, {"a": [10] * 4}, {"a": 4}, state).state or "")
     assert (after.topics, after.partition.tolist()) == (("a",), [0, 1, 2, 3])
 
 
-def test_quiet_partitions_are_not() -> None:
+def test_quiet_partitions_are_remembered() -> None:
     state = planned("sticky", {"a": [10] * 8}, {"a": 8}).state
     after = decode(planned("sticky", {"a": [10] * 4}, {"a": 8}, state).state or "")
     assert after.partition.tolist() == [*range(8)]
 
 
 @pytest.mark.parametrize("assignor", [*WHOLE, "range", "sticky", "streams"])
-def test_partitions_that_never_had_data_fill_no_share(assignor: str) -> None:
-    """Of 100 partitions 20 have data; an executor that joins reads some of these."""
+def test_partitions_without_data_do_not_use_up_a_share(assignor: str) -> None:
+    """20 of 100 partitions have data; an executor that joins reads some of these."""
     sizes, live = {"a": [10] * 20}, {"a": 100}
     first = planned(assignor, sizes, live)
     assert readers(first) == 4
@@ -70,5 +70,6 @@ def test_partitions_that_never_had_data_fill_no_share(assignor: str) -> None:
 
 
 def test_more_partitions_than_kafka_can_have_are_refused() -> None:
-    with pytest.raises(OptionError, match=r"partitions of topic 'a' are \d+: 0 to 2147483648 are"):
+    message = r"topic 'a' has \d+ partitions: expected 0 to 2147483648"
+    with pytest.raises(OptionError, match=message):
         planned("sticky", {"a": [10]}, {"a": 2**62, "b": 2**62})

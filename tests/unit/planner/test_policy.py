@@ -1,4 +1,4 @@
-"""The planner's policy as tables: who reads what, and what moves when things change."""
+"""Tables of the planner's policy: which executor reads what, and what moves after changes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_makespan_is_within_five_percent_of_the_bound(slots, shape, partitions):
     first = plan(batch(sizes, executors(*slots)))
     bound = sum(sizes) / sum(slots)
     assert max(loads(first).values()) <= 1.05 * bound
-    # The next batch has other lags: what was learned about places must not cost balance.
+    # The next batch has other lags; remembered owners must not cost balance.
     other = lags(shape, partitions, total, seed=2)
     second = plan(batch(other, executors(*slots), first.state))
     assert max(loads(second).values()) <= 1.05 * sum(other) / sum(slots)
@@ -92,7 +92,7 @@ def test_nothing_moves_when_nothing_changed():
         made = again
 
 
-def test_the_head_of_a_cut_partition_goes_where_reading_stopped():
+def test_the_next_batch_of_a_cut_partition_starts_at_its_last_reader():
     members = executors(1, 1, 1)
     state, last = None, None
     for step in range(5):
@@ -102,7 +102,7 @@ def test_the_head_of_a_cut_partition_goes_where_reading_stopped():
         state, last = made.state, ends[1]
 
 
-def test_a_lost_executor_moves_only_its_partitions_and_its_return_only_its_share():
+def test_a_lost_executor_moves_only_its_partitions_and_a_returning_one_only_its_share():
     members = executors(*[1] * 20)
     sizes = [100 + i % 7 for i in range(200)]
     made = plan(batch(sizes, members))
@@ -143,7 +143,7 @@ def test_replaced_executors_take_over_on_their_host():
     assert again.metrics["imbalance"] <= 0.05
 
 
-def test_what_was_read_elsewhere_stays_there():
+def test_partitions_stay_where_reports_say_they_were_read():
     members = executors(1, 1)
     made = plan(batch([100, 100], members))
     swapped = tuple(
@@ -158,8 +158,8 @@ def test_what_was_read_elsewhere_stays_there():
     assert "spark.locality.wait" in again.metrics["advice"]
 
 
-def test_in_local_mode_no_read_ran_elsewhere_than_planned():
-    """The driver's reports were compared with no executor: 0% hits, and advice to wait longer."""
+def test_local_mode_has_no_hit_rate():
+    """Reports of the driver were once compared with no executor, which gave 0% hits."""
     made = plan(batch([100, 100], ()))
     seen = tuple(Observation("t", p, "driver", 100, 100, 0.1) for p in range(2))
     again = plan(batch([100, 100], (), made.state, start=100, observed=seen))
@@ -191,7 +191,7 @@ def test_packing(options, tasks):
 
 
 @pytest.mark.parametrize("name", ["sticky", "range", "roundrobin", "lag-aware", "streams"])
-def test_a_minimum_joins_what_an_assignor_gave_whole_and_cuts_nothing(name):
+def test_a_minimum_joins_whole_partitions_of_other_assignors_without_cutting(name):
     sizes = [900, 3, 10, 60, 200, 900, 3, 10, 60, 200, 900, 3]
     given = {"assignor": name, "assignor.minRecordsPerTask": "400"}
     made = plan(replace(batch(sizes, executors(2, 2, 2, 2)), options=given))
@@ -199,7 +199,7 @@ def test_a_minimum_joins_what_an_assignor_gave_whole_and_cuts_nothing(name):
     assert min(task.size for task in made.tasks) >= 400
 
 
-def test_a_cap_counts_what_a_slot_has_after_it_topped_others_up():
+def test_the_task_limit_applies_after_slots_are_topped_up():
     options = {"minRecordsPerTask": 500, "maxRecordsPerTask": 500, "maxImbalance": 10}
     before = plan(batch([500, 500], executors(1, 1), **options))
     made = plan(batch([1013, 487], executors(1, 1), before.state, start=500, **options))
@@ -225,7 +225,7 @@ def test_costs_are_learned_per_partition_and_survive_in_the_state():
     assert spike.metrics["movedPartitions"] == 0
 
 
-def test_bytes_stand_in_where_there_are_no_seconds():
+def test_bytes_are_used_until_seconds_are_reported():
     seen = tuple(Observation("t", p, "e0", 10, 10_000 if p == 0 else 100, 0.0) for p in range(3))
     made = plan(batch([1000] * 3, executors(1, 1), observed=seen))
     assert made.metrics["weights"] == "bytes"
@@ -243,7 +243,7 @@ def test_offsets_without_records_weigh_less():
     assert loads(made, {("t", 0): 0.01, ("t", 1): 1.0})
 
 
-def test_failover_reads_on_the_best_class_only():
+def test_failover_uses_only_the_executors_of_highest_priority():
     members = (
         Executor("1", "spot-1", 2),
         Executor("2", "ondemand-1", 2),
@@ -258,7 +258,7 @@ def test_failover_reads_on_the_best_class_only():
     assert {task.executor for task in alone.tasks} == {"1"}
 
 
-def test_streams_names_standbys_on_other_executors():
+def test_streams_places_standbys_on_other_executors():
     options = {"assignor": "streams", "assignor.standbyReplicas": "1"}
     asked = tuple(OffsetRange(t, p, 0, 100) for t in ("a", "b") for p in range(6))
     made = plan(Snapshot(executors(1, 1, 1), asked, options))
@@ -272,7 +272,7 @@ def test_streams_names_standbys_on_other_executors():
     )
 
 
-def test_partitions_without_data_keep_their_place_with_every_assignor():
+def test_every_assignor_keeps_the_owners_of_partitions_without_data():
     members = executors(2, 2)
     full = batch([10] * 12, members)
     made = plan(Snapshot(members, full.ranges, {"assignor": "sticky"}))
@@ -284,7 +284,7 @@ def test_partitions_without_data_keep_their_place_with_every_assignor():
     assert head_and_tail(third) == before
 
 
-def test_a_preference_list_says_why_it_fell_back():
+def test_a_fallback_to_the_next_assignor_has_a_reason():
     asked = (OffsetRange("a", 0, 0, 5), OffsetRange("b", 1, 0, 5))
     made = plan(Snapshot(executors(1), asked, {"assignor": "streams,sticky"}))
     assert made.assignor == made.metrics["strategy"] == "sticky"
@@ -294,8 +294,8 @@ def test_a_preference_list_says_why_it_fell_back():
         plan(Snapshot(executors(1), asked, {"assignor": "nobody"}))
 
 
-def test_what_the_planner_places_itself_is_not_assigned_as_a_group_first():
-    """The whole assignment of the group was made, and thrown away."""
+def test_the_planners_own_strategies_do_not_assign_a_group():
+    """The group was once assigned, and the answer discarded."""
 
     def assign(_group):
         raise AssertionError
@@ -325,7 +325,7 @@ def test_what_the_planner_places_itself_is_not_assigned_as_a_group_first():
         pytest.param({"parallelism": 0}, "at least 1 slot", id="no parallelism"),
     ],
 )
-def test_snapshots_that_contradict_themselves_are_refused(change, message):
+def test_invalid_snapshots_are_refused(change, message):
     given = {"executors": (), "ranges": (), **change}
     with pytest.raises(OptionError, match=message):
         plan(Snapshot(**given))
@@ -335,19 +335,19 @@ def test_snapshots_that_contradict_themselves_are_refused(change, message):
 @pytest.mark.parametrize(
     ("topic", "partition"), [("x", 0), ("x", 2**32 - 1), ("x", 2**40), ("t", 2**32), ("t", -5)]
 )
-def test_reports_of_partitions_that_nobody_knows_are_ignored(asked, topic, partition):
+def test_reports_of_unknown_partitions_are_ignored(asked, topic, partition):
     seen = (Observation(topic, partition, "e0", 10, 100, 0.5, 10),)
     made = plan(Snapshot(executors(2), asked, {}, seen))
     assert made == plan(Snapshot(executors(2), asked, {}))
 
 
-def test_adjacent_ranges_of_a_partition_are_one():
+def test_adjacent_ranges_of_a_partition_are_joined():
     asked = (OffsetRange("t", 0, 50, 100), OffsetRange("t", 0, 0, 50))
     made = plan(Snapshot((), asked))
     assert [task.ranges for task in made.tasks] == [(OffsetRange("t", 0, 0, 100),)]
 
 
-def test_a_slot_that_is_no_longer_there_falls_to_one_that_is():
+def test_partitions_of_a_removed_slot_move_to_another_slot():
     made = plan(batch([100] * 8, executors(4)))
     again = plan(batch([100] * 8, executors(2), made.state, start=100))
     assert again.metrics["movedPartitions"] == 0

@@ -1,4 +1,4 @@
-"""Reads of a few milliseconds tell little: their noise must not move or cut anything."""
+"""The noise of reads of a few milliseconds must not move or cut anything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from assignor_bridge.model import Executor
 from assignor_bridge.options import parse_options
-from assignor_bridge.planner.batch import Observed, coded, lay_out
+from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.costs import Weights
 from assignor_bridge.planner.flagship import is_short
 from assignor_bridge.planner.racks import Replicas
@@ -41,7 +41,7 @@ def plan(
 
 
 def reports(answer: Any, seconds: Callable[[Any], float]) -> list[dict[str, Any]]:
-    """Report that each range of a plan was read, in so many seconds."""
+    """Return reports of all ranges of a plan with the given seconds."""
     return [
         {
             "topic": "t",
@@ -58,7 +58,7 @@ def reports(answer: Any, seconds: Callable[[Any], float]) -> list[dict[str, Any]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_noise_of_short_reads_is_not_chased(seed: int) -> None:
+def test_noise_of_short_reads_moves_nothing(seed: int) -> None:
     dice = random.Random(seed)
     state, observed, cuts = None, [], 0
     for batch in range(12):
@@ -77,8 +77,8 @@ def test_noise_of_short_reads_is_not_chased(seed: int) -> None:
     assert cuts <= 2, f"{cuts} cuts in eleven steady batches"
 
 
-def test_costs_of_short_reads_are_learned_all_the_same() -> None:
-    """Partition 0 costs fifty times as much as the others, two milliseconds a batch at first."""
+def test_costs_of_short_reads_are_learned() -> None:
+    """Partition 0 costs fifty times as much as the others, at first 2 ms per batch."""
     state, observed = None, []
     for batch in range(40):
         first = batch * RECORDS
@@ -110,7 +110,7 @@ def test_costs_of_short_reads_are_learned_all_the_same() -> None:
 def test_batches_of_milliseconds_are_not_divided(
     sizes: list[int], options: dict[str, str], read: dict[str, list[int]]
 ) -> None:
-    """A record takes a millisecond; dividing 50 of them saves less than a further task costs."""
+    """A record takes 1 ms; dividing 50 records saves less than another task costs."""
     state, observed = None, []
     for first in (0, 1_000, 2_000, 3_000):
         counts = sizes if first == 3_000 else [1_000] * len(sizes)
@@ -138,16 +138,16 @@ def test_batches_of_milliseconds_are_not_divided(
         pytest.param({"options": {"minPartitions": "4"}}, False, id="minPartitions"),
     ],
 )
-def test_what_a_short_batch_is(change: dict[str, Any], short: bool) -> None:
+def test_is_short(change: dict[str, Any], short: bool) -> None:
     case = {"work": 0.04, "basis": "seconds", "slowness": 1.0, "backlog": 1.0, **change}
-    batch = lay_out(
-        coded(["t"]),
+    batch = build_batch(
+        encode_names(["t"]),
         np.zeros(1, np.int64),
         np.zeros(1, np.int64),
         np.full(1, 40),
         (Executor("0", "h", 2),),
         parse_options({"assignor": "lag-aware-sticky", **case.get("options", {})}),
-        Observed.none(),
+        ReadReports.empty(),
         1,
         replicas=Replicas.of([["a"]], np.zeros(1, np.int64)) if case.get("racks") else None,
     )

@@ -1,4 +1,4 @@
-"""The part of the slots that a query plans for, where several share the executors."""
+"""The slots that a query plans for if several queries share the executors."""
 
 from __future__ import annotations
 
@@ -41,32 +41,32 @@ def cluster(count: int, slots: int) -> tuple[Executor, ...]:
         ("1", [1]), ("1%", [1]), ("2", [1, 1]), ("8", [3, 3, 2]),
     ],
 )  # fmt: skip
-def test_each_executor_gives_its_part(wanted: str, slots: list[int]) -> None:
+def test_each_executor_gives_slots_in_proportion(wanted: str, slots: list[int]) -> None:
     assert list(given_by(cluster(3, 4), wanted).values()) == slots
 
 
-def test_any_number_of_a_stream_has_its_turn() -> None:
-    """It was an OverflowError of NumPy's, with a traceback in `assignor plan`."""
+def test_any_stream_number_is_accepted() -> None:
+    """It once raised NumPy's OverflowError, with a traceback in `assignor plan`."""
     stream = 2**62 + 1
     assert given_by(cluster(3, 4), "5", stream) == given_by(cluster(3, 4), "5", stream % 3)
 
 
 @pytest.mark.parametrize("wanted", ["0", "-1", "0%", "0.0", "101%", "1.5", "nan%", "half", "", "%"])
-def test_what_is_no_part_is_refused(wanted: str) -> None:
+def test_invalid_shares_are_refused(wanted: str) -> None:
     with pytest.raises(OptionError, match=r"a share such as 0\.5 or 50%, or a whole number from 1"):
         parse_options({"assignor.slots": wanted})
 
 
 @pytest.mark.parametrize("wanted", ["1", "2", "4", "0.5", "0.25"])
-def test_queries_that_start_one_after_the_other_begin_at_different_executors(wanted: str) -> None:
-    """Two halves of four executors with a slot each once could be the same two."""
+def test_queries_started_in_sequence_use_different_executors(wanted: str) -> None:
+    """Two halves of four executors with one slot each were once the same two."""
     there = cluster(8, 1)
     first, second = (given_by(there, wanted, stream=number) for number in (1, 2))
     assert not first.keys() & second.keys()
 
 
-def test_partitions_keep_the_executors_that_have_them() -> None:
-    """Whatever number the stream has after a restart of it, or of the driver."""
+def test_slots_are_taken_from_executors_that_own_partitions() -> None:
+    """Even if the stream has another number after a restart."""
     there = cluster(6, 1)
     before = plan(Snapshot(there, RANGES, {"assignor.slots": "0.5"}, stream=1))
     hosts = {task.executor for task in before.tasks}
@@ -97,7 +97,7 @@ def test_slots_are_spread_over_executors(
 @pytest.mark.parametrize(
     "assignor", ["lag-aware-sticky", "sticky", "range", "roundrobin", "lag-aware", "uniform"]
 )
-def test_a_plan_has_no_more_tasks_and_a_metric_says_so(assignor: str) -> None:
+def test_the_plan_and_its_metrics_use_only_the_selected_slots(assignor: str) -> None:
     options = {"assignor": assignor, "assignor.slots": "0.5"}
     found = plan(Snapshot(cluster(3, 4), RANGES, options))
     assert len(found.tasks) == 6
@@ -107,26 +107,26 @@ def test_a_plan_has_no_more_tasks_and_a_metric_says_so(assignor: str) -> None:
     assert found.metrics["slots"] == 6
 
 
-def test_in_local_mode_it_is_of_the_drivers_cores() -> None:
+def test_in_local_mode_the_share_is_of_the_drivers_cores() -> None:
     found = plan(Snapshot((), RANGES, {"assignor.slots": "25%"}, parallelism=8))
     assert len(found.tasks) == 2
 
 
-def test_executors_of_other_queries_are_not_asked_for_again() -> None:
-    """All are there that there may be, and half of them are another query's."""
+def test_executors_of_other_queries_count_as_present() -> None:
+    """The maximum of executors is present, and half of them are used by another query."""
     options = {"assignor.slots": "0.5"}
     snapshot = Snapshot(cluster(4, 1), RANGES, options, allocation=Allocation(0, 4, 1, 1.0))
     assert len(plan(snapshot).tasks) == 2
     assert len(plan(replace(snapshot, allocation=Allocation(0, 5, 1, 1.0))).tasks) > 2
 
 
-def test_a_number_of_slots_that_is_there_asks_for_no_further_executors() -> None:
-    """They would have stayed idle, up to the most that there may be."""
+def test_a_number_of_slots_that_is_available_requests_no_executors() -> None:
+    """Further executors would stay idle."""
     asked = Snapshot(cluster(4, 1), RANGES, {"assignor.slots": "2"})
     assert len(plan(replace(asked, allocation=Allocation(0, 100, 1, 1.0))).tasks) == 2
 
 
-def test_it_is_refused_beside_failover() -> None:
+def test_slots_cannot_be_combined_with_failover() -> None:
     options = {"assignor": "failover", "assignor.priorities": "a=1", "assignor.slots": "0.5"}
     with pytest.raises(OptionError, match="cannot be combined with the assignor 'failover'"):
         parse_options(options)

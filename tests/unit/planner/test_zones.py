@@ -1,4 +1,4 @@
-"""What a plan says about zones, when a move pays, and what is refused."""
+"""Metrics and reasons about zones, when a move pays, and invalid racks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.strategies_snapshots import head_and_tail, lags
 def snapshot(
     executors: dict[str, str | None], ranges: dict[int, tuple[int, str]], **options: object
 ) -> Snapshot:
-    """Executors and their racks; partitions, their sizes and racks of a letter each."""
+    """Return a snapshot of executors with racks, and partitions with sizes and racks (letters)."""
     return Snapshot(
         tuple(Executor(e, f"h-{e}", 1, rack=rack) for e, rack in executors.items()),
         tuple(OffsetRange("t", p, 0, size) for p, (size, _) in ranges.items()),
@@ -37,9 +37,9 @@ THREE = {"1": "a", "2": "b", "3": "c"}
     ("executors", "ranges", "share", "said"),
     [
         pytest.param(THREE, {0: (100, "a"), 1: (100, "b"), 2: (100, "c")}, 0.0,
-                     ["0.0% of what is read crosses zones (3 racks with executors)"], id="even"),
+                     ["0.0% of the data read crosses zones (3 racks with executors)"], id="even"),
         pytest.param(THREE, {0: (150, "ab"), 1: (100, "bc"), 2: (50, "c")}, 0.0,
-                     ["0.0% of what is read crosses zones"], id="even with cuts"),
+                     ["0.0% of the data read crosses zones"], id="even with cuts"),
         pytest.param(THREE, dict.fromkeys(range(3), (100, "a")), 0.65,
                      ["at least 65.0% must cross: 100% of the work has replicas only in rack a, "
                       "and executors there are 33% of all: more executors there, or replicas of "
@@ -51,19 +51,19 @@ THREE = {"1": "a", "2": "b", "3": "c"}
         pytest.param({"1": "a", "2": "B"}, {0: (100, "a"), 1: (100, "b")}, 0.5,
                      ["no partition has a replica in rack B, where executors are"], id="a typo"),
         pytest.param({"1": "a", "2": None}, {0: (100, "a"), 1: (100, "b")}, 0.0,
-                     ["executors without a rack count as near to all"], id="an unknown executor"),
+                     ["executors without a rack are treated as near to all"],
+                     id="an unknown executor"),
         pytest.param({"1": "a", "2": "b"}, {0: (100, "a"), 1: (100, "")}, 0.0,
-                     ["50% of the work has replicas in racks that nobody named"],
-                     id="an unknown partition"),
+                     ["50% of the work has replicas in unknown racks"], id="an unknown partition"),
         pytest.param({"1": None, "2": None}, {0: (100, "a"), 1: (100, "b")}, 0.0,
-                     ["no executor has a rack: all count as near to every partition"],
+                     ["no executor has a rack: all are treated as near to every partition"],
                      id="no executor is known"),
         pytest.param({str(i): f"z{i}" for i in range(9)}, dict.fromkeys(range(9), (90, "a")), 1.0,
-                     ["zones do not count: placement looks at 8 racks with executors at most"],
+                     ["zones are not used: placement supports at most 8 racks with executors"],
                      id="too many zones"),
     ],
 )  # fmt: skip
-def test_what_crosses_zones_and_why(executors, ranges, share, said):
+def test_cross_zone_share_and_reasons(executors, ranges, share, said):
     made = plan(snapshot(executors, ranges))
     assert made.metrics["predictedCrossZoneShare"] == pytest.approx(share, abs=0.005)
     assert made.metrics["imbalance"] <= 0.05 + 1e-6
@@ -82,8 +82,8 @@ def test_what_crosses_zones_and_why(executors, ranges, share, said):
         pytest.param(1000, 0, False, id="without a price nothing moves"),
     ],
 )
-def test_a_move_for_the_zone_must_pay(bytes_a_record, price, moves):
-    """Racks are known from the second batch on; until then each executor reads the other's."""
+def test_a_move_to_a_near_zone_must_pay(bytes_a_record, price, moves):
+    """Racks are known from the second batch on; before, each executor reads the far partition."""
     executors = {"1": None, "2": None}
     first = plan(snapshot(executors, {0: (100, ""), 1: (100, "")}))
     at = {p: head for (_, p), (head, _) in head_and_tail(first).items()}
@@ -97,8 +97,8 @@ def test_a_move_for_the_zone_must_pay(bytes_a_record, price, moves):
 
 
 @pytest.mark.parametrize("split", [True, False])
-def test_a_reassignment_moves_what_was_reassigned(split):
-    """A partition's replicas go to another zone: it follows, and one comes back for it."""
+def test_a_reassignment_moves_only_the_reassigned_partitions(split):
+    """A partition follows its replicas to another zone, and another one moves back in exchange."""
     sizes = {p: (1000, "ab"[p % 2]) for p in range(12)}
     first = plan(snapshot({"1": "a", "2": "b"}, sizes, split=split))
     assert first.metrics["crossZoneOffsets"] == 0
@@ -110,8 +110,8 @@ def test_a_reassignment_moves_what_was_reassigned(split):
     assert second.metrics["movedPartitions"] == 2
 
 
-def test_a_far_zone_reads_the_tail_and_the_near_one_keeps_the_range():
-    """Also in the batches after, and where the far executor had the range before."""
+def test_a_far_zone_reads_the_tail_and_the_near_zone_keeps_the_range():
+    """Also in later batches, and if the far executor owned the range before."""
     ranges = {0: (600, "a"), 1: (300, "a"), 2: (100, "ab")}
     before = plan(snapshot({"2": None}, ranges))
     state, seen = before.state, []
@@ -130,7 +130,7 @@ def test_a_far_zone_reads_the_tail_and_the_near_one_keeps_the_range():
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky", "uniform", "range", "lag-aware"])
-def test_other_assignors_say_what_crosses_zones(name):
+def test_other_assignors_report_what_crosses_zones(name):
     given = snapshot(THREE, {p: (100, "abc"[(p // 2) % 3]) for p in range(12)})
     made = plan(Snapshot(given.executors, given.ranges, {"assignor": name}, racks=given.racks))
     assert (made.metrics["crossZoneOffsets"] == 0) == (name != "lag-aware")
@@ -166,14 +166,14 @@ def test_a_request_with_racks():
         pytest.param({"sets": ["a"]}, InputError, r"`\$.racks.sets\[0\]`", id="a name"),
     ],
 )  # fmt: skip
-def test_racks_that_do_not_fit_are_refused(change, error, message):
+def test_inconsistent_racks_are_refused(change, error, message):
     columns = packed(ROWS)
     columns["racks"] |= change
     with pytest.raises(error, match=message):
         read_snapshot(columns)
 
 
-def test_racks_of_rows_stand_in_the_rows():
+def test_rows_contain_their_racks():
     with pytest.raises(InputError, match="unknown key 'racks'"):
         read_snapshot({**ROWS, "racks": {"sets": [], "range": ""}})
     halves = [ROWS["ranges"][0], {**ROWS["ranges"][0], "start": 9, "end": 12, "racks": ["b"]}]
@@ -196,8 +196,8 @@ def test_a_price_is_a_number_from_0():
         ("range", "7b86abe8719bb4a2"),
     ],
 )
-def test_without_racks_plans_are_those_of_before_there_were_zones(name, digest):
-    """Digests of tasks that main made before; executors' racks alone change nothing."""
+def test_without_racks_plans_have_not_changed(name, digest):
+    """Digests of earlier versions' tasks; racks of executors alone change nothing."""
     seen = hashlib.sha256()
     for seed, shape in enumerate(["zipf-0.8", "zipf-1.2", "lognormal", "uniform"]):
         state = None

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from assignor_bridge.planner.plan import Outcome, plan_batch
+from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from checkpoints.state_text import encode
 from streaming.human_json.snapshots import read_snapshot
@@ -25,7 +25,7 @@ class KeptQuery:
 
     checkpoint: Path
     plan_log: Path
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[PlannedBatch]
     #: Seconds that each partition took, by batch and number.
     took: Sequence[Mapping[int, float]]
 
@@ -86,7 +86,7 @@ def kept_query(
 
 
 def _read(
-    outcome: Outcome, cost: float, costly: Mapping[int, float]
+    outcome: PlannedBatch, cost: float, costly: Mapping[int, float]
 ) -> tuple[list[dict[str, Any]], dict[int, float]]:
     """Report what reading each piece of a plan took."""
     batch, pieces = outcome.batch, outcome.tasks.pieces

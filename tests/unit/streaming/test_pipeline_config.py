@@ -94,7 +94,10 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
     ("path", "value", "message"),
     [
         pytest.param(
-            "source/assignor", "sticky,none", "'none' leaves the stream to", id="none in a list"
+            "source/assignor",
+            "sticky,none",
+            "'none' keeps Spark's default assignment",
+            id="none in a list",
         ),
         pytest.param(
             "checkpont", "x", "unknown key 'checkpont'; did you mean 'checkpoint'?", id="key"
