@@ -31,15 +31,15 @@ class PlanError(AssignorError, ValueError):
     """A plan or an assignment that breaks the rules (an offset lost, repeated or invented)."""
 
 
-def one_line(text: str) -> str:
+def to_one_line(text: str) -> str:
     """Put somebody else's text on one line that UTF-8 can write (no halves of characters)."""
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-def visible(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     r"""Return a text that a terminal shows and does not obey: what is not printable as escapes.
 
-    >>> visible("t\x1b[2J"), visible("Größe")
+    >>> escape_unprintable("t\x1b[2J"), escape_unprintable("Größe")
     ('t\\x1b[2J', 'Größe')
     """
     if text.isprintable():
@@ -47,21 +47,21 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Put somebody else's error into one line: its kind and what it says, if it can say it."""
     try:
-        text = one_line(str(error))
+        text = to_one_line(str(error))
     except Exception:  # noqa: BLE001  (a user's error may fail to describe itself)
         text = "(its text cannot be read)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def unknown_name(what: str, name: str, known: Sequence[str], prefix: str = "") -> str:
+def describe_unknown_name(what: str, name: str, known: Sequence[str], prefix: str = "") -> str:
     """Complain about a name: with the nearest one that is known, else with all of them.
 
     The `prefix` that all have makes none of them nearer.
 
-    >>> unknown_name("key", "checkpont", ["name", "checkpoint"])
+    >>> describe_unknown_name("key", "checkpont", ["name", "checkpoint"])
     "unknown key 'checkpont'; did you mean 'checkpoint'?"
     """
     lowered = {each.lower().removeprefix(prefix): each for each in known}
@@ -71,27 +71,27 @@ def unknown_name(what: str, name: str, known: Sequence[str], prefix: str = "") -
     return f"unknown {what} {name!r}. Allowed are {', '.join(known)}"
 
 
-def elided(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
+def elide(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
     """List the first few names, and how many more there are.
 
-    >>> elided(["a", "b", "c", "d", "e"]), elided(["a", "b"])
+    >>> elide(["a", "b", "c", "d", "e"]), elide(["a", "b"])
     ('a, b, c and 2 more', 'a, b')
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return between.join(names[:most]) + more
 
 
-def counted(number: int, one: str, many: str = "") -> str:
+def pluralize(number: int, one: str, many: str = "") -> str:
     """Write a number of things.
 
-    >>> counted(1, "batch", "batches"), counted(1200, "slot")
+    >>> pluralize(1, "batch", "batches"), pluralize(1200, "slot")
     ('1 batch', '1,200 slots')
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 @contextlib.contextmanager
-def blaming(kind: type[AssignorError], text: str) -> Iterator[None]:
+def convert_errors(kind: type[AssignorError], text: str) -> Iterator[None]:
     """Turn whatever the user's code raises within, `SystemExit` included, into an error of ours.
 
     Parameters
@@ -106,4 +106,4 @@ def blaming(kind: type[AssignorError], text: str) -> Iterator[None]:
     except KeyboardInterrupt:  # Ctrl-C is not theirs
         raise
     except BaseException as error:
-        raise kind(text.replace("{}", words(error))) from error
+        raise kind(text.replace("{}", describe_error(error))) from error

@@ -40,7 +40,7 @@ def spark_version() -> str:
     )
 
 
-def difference() -> str | None:
+def describe_mismatch() -> str | None:
     """Return a sentence when SPARK_HOME's Spark is of another version than pip's pyspark."""
     version = spark_version()
     try:

@@ -77,7 +77,7 @@ def pyspark_home() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def java_tool(name: str) -> str:
+def find_tool(name: str) -> str:
     """Return the path of a JDK's tool: of `JAVA_HOME` if set, else of the PATH."""
     home = os.environ.get("JAVA_HOME")
     tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
@@ -90,7 +90,7 @@ def java_tool(name: str) -> str:
 
 
 @contextmanager
-def exclusive(name: str) -> Iterator[None]:
+def lock_cache(name: str) -> Iterator[None]:
     """Hold the cache's lock of this name, which also ends with the process.
 
     Raises CacheError when the cache cannot be written, JarError when another process holds the lock
@@ -115,7 +115,7 @@ def exclusive(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
+def create_folder(target: Path) -> Iterator[Path]:
     """Yield a scratch folder that becomes `target` at the end, so that it is whole or absent."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
@@ -170,7 +170,7 @@ def fetch(
     name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
     target = cache_folder() / "jars" / name
     if not target.is_dir():
-        with exclusive("ivy"):
+        with lock_cache("ivy"):
             if not target.is_dir():  # else another process fetched it while this one waited
                 retry(partial(_fetch_whole, coordinate, target, transitive, on_line))
     return sorted(target.glob("*.jar"))
@@ -181,7 +181,7 @@ def _fetch_whole(
 ) -> None:
     arguments = ["-dependency", *coordinate.split(":"), "-confs", "default"]
     arguments += [] if transitive else ["-notransitive"]
-    with new_folder(target) as folder:
+    with create_folder(target) as folder:
         pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
         run_ivy([*arguments, "-retrieve", pattern], coordinate, on_line)
         if not any(folder.glob("*.jar")):
@@ -189,7 +189,7 @@ def _fetch_whole(
 
 
 def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | None = None) -> None:
-    """Run the Ivy that pyspark carries on our cache; the caller holds `exclusive("ivy")`.
+    """Run the Ivy that pyspark carries on our cache; the caller holds `lock_cache("ivy")`.
 
     Raises JarError, with one line that says why `what` did not come.
     """
@@ -198,7 +198,7 @@ def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | No
         raise JarError(f"the installed pyspark ({pyspark_home()}) carries no ivy-*.jar")
     settings = os.environ.get("ASSIGNOR_BRIDGE_IVY_SETTINGS")
     command = [
-        java_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main",
+        find_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main",
         *(["-settings", settings] if settings else []),
         "-cache", str(cache_folder() / "ivy"), *arguments,
     ]  # fmt: skip

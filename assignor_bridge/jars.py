@@ -41,7 +41,7 @@ def connector_coordinate(spark: str | None = None) -> str:
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
-def built_jar() -> Path:
+def find_built_jar() -> Path:
     """Return the path of the jar that `make jar` built or the wheel carries."""
     jars = sorted(JARS_FOLDER.glob(f"{ARTIFACT}-*.jar"), key=lambda path: path.stat().st_mtime)
     if not jars:
@@ -52,7 +52,7 @@ def built_jar() -> Path:
     return jars[-1]
 
 
-def lay_out(repository: Path, jar: bytes, version: str) -> Path:
+def write_repository(repository: Path, jar: bytes, version: str) -> Path:
     """Write jar and POM where a Maven repository has them; return their folder."""
     folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
     pom = _POM.format(group=GROUP, artifact=ARTIFACT, version=version)
@@ -61,13 +61,13 @@ def lay_out(repository: Path, jar: bytes, version: str) -> Path:
     return folder
 
 
-def packages() -> Packages:
+def prepare_packages() -> Packages:
     """Lay our jar out as a Maven repository in the user's cache and name the packages."""
-    jar = built_jar()
+    jar = find_built_jar()
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"
     try:
-        lay_out(repository, jar.read_bytes(), version)
+        write_repository(repository, jar.read_bytes(), version)
     except OSError as error:
         raise ivy.CacheError.of(ivy.cache_folder(), error) from error
     return Packages(

@@ -12,7 +12,7 @@ from assignor_bridge.admission.deadline import seconds_left
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
 from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.columns import batch_of, pack_ranges, unpack_times
+from assignor_bridge.protocol.columns import pack_ranges, unpack_batch, unpack_times
 
 if TYPE_CHECKING:
     from assignor_bridge.admission.lag import Memory
@@ -38,7 +38,7 @@ def limit_batch(
 
     A look-up changes nothing: the same request comes again, with what Kafka answered.
     """
-    batch = batch_of(request, options)
+    batch = unpack_batch(request, options)
     costs = forecast(batch, state)
     times = unpack_times(request) if options.needs_times else None
     left = retention = np.full(batch.ranges, np.inf)

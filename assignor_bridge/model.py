@@ -11,10 +11,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 #: Kafka's limits: a partition is an INT32, and the most characters of a topic's name.
-MOST_PARTITION = 2**31 - 1
-LONGEST_TOPIC = 249
+MAX_PARTITION = 2**31 - 1
+MAX_TOPIC_LENGTH = 249
 #: Of offsets, and of all else that Java writes as a long.
-MOST_OFFSET = 2**63 - 1
+MAX_OFFSET = 2**63 - 1
 
 
 class Partition(NamedTuple):

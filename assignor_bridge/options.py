@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from assignor_bridge.errors import OptionError, elided, unknown_name
+from assignor_bridge.errors import OptionError, describe_unknown_name, elide
 from assignor_bridge.option_kinds import (
     AHEAD,
     BOOLEAN,
@@ -189,7 +189,7 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
     Names are compared without case. Those that are neither `assignor`, `assignor.*` nor one of
     Spark's two are somebody else's and left alone. Names of assignors are checked where they are
     looked up, because the user may bring their own; so are `assignor.<name>.<key>`, which go to
-    the own assignor of that name (`own.configured`).
+    the own assignor of that name (`own.configure_assignors`).
 
     Raises
     ------
@@ -222,7 +222,7 @@ def parse_options(given: Mapping[str, str]) -> PlannerOptions:
     for key in unknown:
         if not brings_own or "." not in key[len(PREFIX) :].strip("."):
             names = [option.name for option in (*OPTIONS, *PER_TOPIC)]
-            raise OptionError(unknown_name("option", key, names, PREFIX))
+            raise OptionError(describe_unknown_name("option", key, names, PREFIX))
     if unknown:
         own = tuple((key[len(PREFIX) :], str(given[key])) for key in unknown)
         options = replace(options, own=own)
@@ -293,7 +293,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
             if topics and topic not in topics:
                 raise OptionError(
                     f"option {option.name.replace('<topic>', topic)!r} names a topic that is not "
-                    f"read: topics are {elided(sorted(topics))}"
+                    f"read: topics are {elide(sorted(topics))}"
                 )
     floors = sum(floor for _, floor in options.floors)
     if most and most.strip().isdecimal() and 0 < int(most) <= floors:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge import spark_packages
 from assignor_bridge.errors import OptionError
 from assignor_bridge.installed_spark import spark_home, spark_version
-from assignor_bridge.jars import packages
+from assignor_bridge.jars import prepare_packages
 from assignor_bridge.tested_spark import describe_untested
 
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
             "connector, assignor-bridge) on its executors. Name those jars in spark.jars.packages, "
             "or give them to spark-submit with --jars"
         )
-    ours = packages()
+    ours = prepare_packages()
     # A value on the builder would replace that of spark-defaults.conf.
-    settings = spark_defaults() | {key: value for key, value in options.items() if value}
+    settings = read_spark_defaults() | {key: value for key, value in options.items() if value}
     coordinates = _listed(settings.get(_PACKAGES))
     # A user who named another version of the connector keeps it.
     named = {_module(coordinate) for coordinate in coordinates}
@@ -151,7 +151,7 @@ def _module(coordinate: str) -> str:
     return coordinate.rpartition(":")[0]
 
 
-def spark_defaults() -> dict[str, str]:
+def read_spark_defaults() -> dict[str, str]:
     """Read `spark-defaults.conf` of the Spark that will run."""
     folder = os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf"
     path = Path(folder, "spark-defaults.conf")

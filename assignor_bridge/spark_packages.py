@@ -43,7 +43,7 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     answered; also when there is no Java to start Spark with.
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV).is_file():
-        ivy.java_tool("java")  # else that file may name one; its absence is a better message here
+        ivy.find_tool("java")  # else that file may name one; its absence is a better message here
     chosen = {key: settings[key] for key in SETTINGS if settings.get(key)}
     spark = str(spark_home().resolve())
     key = hashlib.sha256(json.dumps([spark, sorted(chosen.items())]).encode()).hexdigest()[:24]
@@ -51,7 +51,7 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     if _is_resolved(note):
         return True
     try:
-        with ivy.exclusive("spark-packages"):
+        with ivy.lock_cache("spark-packages"):
             if not _is_resolved(note):
                 ivy.retry(partial(_resolve_now, chosen, note, advice))
     except ivy.CacheError:

@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
-from assignor_bridge.errors import OptionError, elided, visible
+from assignor_bridge.errors import OptionError, elide, escape_unprintable
 from assignor_bridge.limited_batches import limit_batch
 from assignor_bridge.options import effective, parse_options
 from assignor_bridge.planner.plan import check_names, plan_step
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.columns import batch_of, pack_tasks
+from assignor_bridge.protocol.columns import pack_tasks, unpack_batch
 from assignor_bridge.protocol.messages import (
     AdmitBatch,
     Answer,
@@ -65,7 +65,7 @@ class Worker:
         try:
             return self._answer(messages.read_request(line))
         except BaseException as error:  # noqa: BLE001
-            return messages.failed(error)
+            return messages.make_failed(error)
 
     def prepare(self, answer: Answer) -> None:
         """Do between batches what need not be done while Spark waits for a plan."""
@@ -100,7 +100,7 @@ class Worker:
         return self._options
 
     def _plan(self, request: PlanBatch) -> Planned:
-        batch = batch_of(request, self._validated())
+        batch = unpack_batch(request, self._validated())
         batch, self._backlog = replace(batch, backlog=self._backlog), 1.0
         state, warning = self._read(request.state)
         outcome = plan_step(batch, state, self._find, warning)
@@ -120,7 +120,7 @@ def _why_not(state: str, topics: list[str]) -> str | None:
     except StateError as error:
         return str(error)
     if known and topics and not set(known) & set(topics):
-        others, ours = (visible(elided(names)) for names in (known, sorted(topics)))
+        others, ours = (escape_unprintable(elide(names)) for names in (known, sorted(topics)))
         return f"the state is of other topics ({others}) than those read now ({ours})"
     return None
 

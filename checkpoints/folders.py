@@ -23,7 +23,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 #: Without a host, or this one.
 _LOCAL = re.compile(r"file:(//(localhost)?(?=/)|(?!//))(?P<path>.*)", re.DOTALL)
 #: No file of a checkpoint comes near; a foreign one must not fill the memory.
-MOST_BYTES = 256 * 1024 * 1024
+MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
 class CheckpointError(ValueError):
@@ -88,8 +88,8 @@ class LocalFolder:
 
 def check_size(path: str, size: int) -> None:
     """Raise OSError for a file that is larger than any of a checkpoint."""
-    if size > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"{path!r} has more than {MOST_BYTES:,} bytes")
+    if size > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"{path!r} has more than {MAX_FILE_BYTES:,} bytes")
 
 
 def open_folder(location: str) -> LocalFolder:
@@ -116,7 +116,7 @@ def local_path(location: str) -> Path | None:
     return Path("/" + local["path"].lstrip("/")) if local else None
 
 
-def checkpoints_below(folder: Folder) -> tuple[list[str], bool]:
+def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:
     """Return the sorted paths of the checkpoints in a folder, and whether these are all for sure.
 
     A job keeps one for each of its queries.
@@ -135,10 +135,10 @@ def checkpoints_below(folder: Folder) -> tuple[list[str], bool]:
     return sorted(checkpoints), True
 
 
-def not_a_checkpoint(folder: Folder) -> str:
+def describe_missing_checkpoint(folder: Folder) -> str:
     """Say that a folder is not a checkpoint, and which ones are in it."""
     problem = f"{folder.name!r} is not a streaming checkpoint"
-    paths, _ = checkpoints_below(folder)
+    paths, _ = find_checkpoints(folder)
     if not paths:
         return (
             f"{problem}: it has neither 'metadata' nor 'offsets'; give the query's "

@@ -55,7 +55,7 @@ def read_query_id(folder: Folder) -> str | None:
     return str(metadata["id"])
 
 
-def batch_numbers(folder: Folder, path: str) -> list[int]:
+def list_batches(folder: Folder, path: str) -> list[int]:
     """Batches of a log; temporary files, checksums and others have no plain number for a name."""
     return sorted(int(name) for name in folder.names(path) if is_number(name))
 
@@ -88,7 +88,7 @@ def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | No
     return LoggedBatch(number, ends, committed, _positive(metadata, "batchTimestampMs"))
 
 
-def read_begin(folder: Folder, source: str) -> KafkaOffsets | None:
+def read_source_start(folder: Folder, source: str) -> KafkaOffsets | None:
     """Where a source began; None when it is not a Kafka source.
 
     Empty when no topic matched its pattern yet; other sources may have an empty object, too.
@@ -123,7 +123,7 @@ def read_states(folder: Folder, source: str, warnings: list[str]) -> tuple[Stick
     return tuple(reversed(states))
 
 
-def kafka_offsets(value: Any) -> KafkaOffsets | None:
+def parse_kafka_offsets(value: Any) -> KafkaOffsets | None:
     """Recognise `{topic: {partition: offset}}`; None for the offset of another kind of source."""
     if not isinstance(value, dict) or not value:
         return None
@@ -138,7 +138,7 @@ def kafka_offsets(value: Any) -> KafkaOffsets | None:
 
 def _offsets(value: Any, damaged: str) -> KafkaOffsets | None:
     """Recognise a Kafka source's offsets, and refuse those that no broker ever gave."""
-    offsets = kafka_offsets(value)
+    offsets = parse_kafka_offsets(value)
     for topic, partitions in (offsets or {}).items():
         for number, offset in partitions.items():
             if number > _MOST_PARTITION or not 0 <= offset <= _MOST_OFFSET:

@@ -14,17 +14,17 @@ from checkpoints.folders import (
     CheckpointError,
     Folder,
     NoCheckpointError,
-    checkpoints_below,
-    not_a_checkpoint,
+    describe_missing_checkpoint,
+    find_checkpoints,
 )
 from checkpoints.log_files import (
     KafkaOffsets,
     LoggedBatch,
-    batch_numbers,
     is_number,
+    list_batches,
     read_batch,
-    read_begin,
     read_query_id,
+    read_source_start,
     read_states,
 )
 
@@ -119,11 +119,13 @@ def read_last_batches(folder: Folder) -> LastBatches:
     Raises CheckpointError when a file cannot be read, or is of a newer version.
     """
     with _errors_in_a_line(folder):
-        commits = batch_numbers(folder, "commits")
-        planned = batch_numbers(folder, "offsets")
+        commits = list_batches(folder, "commits")
+        planned = list_batches(folder, "offsets")
         batch = read_batch(folder, planned[-1], planned[-1] in commits) if planned else None
         without_end = set(folder.names("sources")) - set(batch.ends if batch else ())
-        begins = {s: begin for s in without_end if (begin := read_begin(folder, s)) is not None}
+        begins = {
+            s: begin for s in without_end if (begin := read_source_start(folder, s)) is not None
+        }
         done = commits[-1] if commits else None
         return LastBatches(read_query_id(folder), batch, done, begins)
 
@@ -138,7 +140,7 @@ def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, Ka
         return last.ends, last.ends
     with _errors_in_a_line(folder):
         done = None if last.completed is None else read_batch(folder, last.completed, True)
-        begins = {s: read_begin(folder, s) or {} for s in folder.names("sources")}
+        begins = {s: read_source_start(folder, s) or {} for s in folder.names("sources")}
     return {**begins, **(done.ends if done else {})}, last.ends
 
 
@@ -153,19 +155,19 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
         warnings: list[str] = []
         # Before the offsets: the query may run, and a state is of a batch that was planned.
         states = {s: read_states(folder, s, warnings) for s in folder.names("sources")}
-        planned = batch_numbers(folder, "offsets")
+        planned = list_batches(folder, "offsets")
         if query_id is None and not planned:
-            below, are_all = checkpoints_below(folder)
+            below, are_all = find_checkpoints(folder)
             sinks = [path for path in below if not path.split("/")[-1].startswith(DEAD_LETTER)]
             choices = sinks or below
             if len(choices) == 1 and are_all:
                 return read_checkpoint(folder.below(choices[0]))
-            raise NoCheckpointError(not_a_checkpoint(folder))
-        commits = frozenset(batch_numbers(folder, "commits"))
+            raise NoCheckpointError(describe_missing_checkpoint(folder))
+        commits = frozenset(list_batches(folder, "commits"))
         batches = [
             batch for n in planned if (batch := read_batch(folder, n, n in commits)) is not None
         ]
-        found = {source: read_begin(folder, source) for source in folder.names("sources")}
+        found = {source: read_source_start(folder, source) for source in folder.names("sources")}
         begins = {
             source: begin
             for source, begin in found.items()
@@ -180,7 +182,7 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
     return Checkpoint(folder.name, query_id, tuple(batches), begins, kept, tuple(warnings), commits)
 
 
-class RangesOfBatches:
+class BatchRangeReader:
     """What the batches of one run read; the ends of the last one are where the next one begins."""
 
     def __init__(self, folder: Folder) -> None:
@@ -201,7 +203,7 @@ class RangesOfBatches:
             if batch is None or (number and before is None):
                 return None
             starts = before.ends if number and before else {}
-            found = {s: read_begin(folder, s) for s in batch.ends.keys() - starts}
+            found = {s: read_source_start(folder, s) for s in batch.ends.keys() - starts}
             begins = {s: begin for s, begin in found.items() if begin is not None}
             known = {**begins, **starts}
             whole = known.keys() >= batch.ends.keys()

@@ -24,7 +24,7 @@ import orjson
 
 from checkpoints.state_claims import decode_claims, encode_claims
 from checkpoints.sticky_state import (
-    MOST_INT32,
+    MAX_INT32,
     Common,
     KnownExecutor,
     Pace,
@@ -224,7 +224,7 @@ def _numbers(header: dict[str, Any]) -> dict[str, int]:
     """Return what is counted over batches."""
     numbers = {name: int(header[name]) for name in ("generation", "batches", "calm", "hold")}
     for name, number in numbers.items():
-        if not (-MOST_INT32 if name == "calm" else 0) <= number <= MOST_INT32:
+        if not (-MAX_INT32 if name == "calm" else 0) <= number <= MAX_INT32:
             raise StateError(f"the state is corrupt: {name} is {number}, which is impossible")
     return numbers
 

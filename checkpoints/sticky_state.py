@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Generations and numbers of batches are 32 bits wide (KIP-341) and signed.
-MOST_INT32 = 2**31 - 1
+MAX_INT32 = 2**31 - 1
 #: A partition without data is remembered for so many batches at least.
-LEAST_HOLD = 16
+MIN_HOLD = 16
 
 
 class StateError(ValueError):
@@ -105,7 +105,7 @@ class StickyState:
     #: asked for more.
     calm: int = 0
     #: Batches without data after which a partition is forgotten.
-    hold: int = LEAST_HOLD
+    hold: int = MIN_HOLD
 
     @property
     def members(self) -> int:

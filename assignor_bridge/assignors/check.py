@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.partitions import Partitions
-from assignor_bridge.errors import AssignorError, PlanError, one_line, words
+from assignor_bridge.errors import AssignorError, PlanError, describe_error, to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,7 +44,7 @@ def assign_checked(assignor: Assignor, group: Group) -> Assignment:
     except AssignorError:
         raise
     except Exception as error:
-        raise PlanError(f"assignor {assignor.name!r} raised {words(error)}") from error
+        raise PlanError(f"assignor {assignor.name!r} raised {describe_error(error)}") from error
     return check_assignment(assignor.name, group, answer)
 
 
@@ -72,7 +72,7 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
         raise
     except Exception as error:  # an object of the user's may do anything when it is looked at
         raise PlanError(
-            f"assignor {name!r} gave an answer that cannot be read: {words(error)}. {_RULE}"
+            f"assignor {name!r} gave an answer that cannot be read: {describe_error(error)}. {_RULE}"
         ) from error
     check.subscriptions(checked.owner, "gave", "to")
     missing = (checked.owner < 0) & group.subscribed
@@ -125,7 +125,7 @@ class _Check:
             self.members("owner", answer.owner),
             withheld=None if withheld is None else self.members("withheld", withheld),
             standbys={m: self.standbys(m, copies) for m, copies in answer.standbys.items()},
-            notes=tuple(map(one_line, notes)),
+            notes=tuple(map(to_one_line, notes)),
         )
 
     def members(self, part: str, given: Any) -> NDArray[np.int32]:
@@ -207,7 +207,7 @@ class _Check:
             return
         self.fail_if(np.flatnonzero(waiting & (owner >= 0)), "gave and withheld", "partitions")
         self.subscriptions(withheld, "withheld", "for")
-        claims = weigh_claims(self.group)
+        claims = resolve_claims(self.group)
         held = np.zeros(len(owner), np.bool_)
         held[claims.ids[withheld[claims.ids] != claims.member]] = True
         lost = np.flatnonzero(waiting & ~held)

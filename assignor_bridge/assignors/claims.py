@@ -29,7 +29,7 @@ class Claims:
     owner: NDArray[np.int32]
 
 
-def weigh_claims(group: Group, *, newest_only: bool = False) -> Claims:
+def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
     """Weigh the claims of all members.
 
     A claim counts if no other member makes one at the same or a newer generation for the partition,
@@ -94,7 +94,7 @@ def _subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | slic
     return np.asarray(allowed[subscription[member], group.catalog.topic_of[ids]])
 
 
-def claim_bytes(member: Member) -> bytes | None:
+def write_claim(member: Member) -> bytes | None:
     """Return the user data of Kafka's sticky assignor; None before the first assignment."""
     if not member.owned and member.generation is None:
         return None
@@ -102,12 +102,12 @@ def claim_bytes(member: Member) -> bytes | None:
     return encode_claim(member.owned, generation)
 
 
-def generation_bytes(member: Member) -> bytes:
+def write_generation(member: Member) -> bytes:
     """Return those of Kafka's cooperative one: what the member owns is sent with them."""
     return encode_generation(member.generation)
 
 
-def with_claim_of(member: Member, data: bytes | None) -> Member:
+def read_claim(member: Member, data: bytes | None) -> Member:
     """Return the member with the claim in its user data: none for bytes that do not parse."""
     claim = decode_claim(data)
     generation = None if claim.generation == NO_GENERATION else claim.generation

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.racks import racks_of
-from assignor_bridge.assignors.sticky import even, spread
+from assignor_bridge.assignors.racks import find_racks
+from assignor_bridge.assignors.sticky import balance, divide_evenly
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def cooperative_sticky(group: Group) -> Assignment:
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    return _in_two_rounds(group, weigh_claims(group), lambda owner: spread(group, owner))
+    return _in_two_rounds(group, resolve_claims(group), lambda owner: balance(group, owner))
 
 
 def constrained_cooperative_sticky(group: Group) -> Assignment:
@@ -68,7 +68,7 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     t1p0, t2p0, t0p1, … to the members below the floor, by id, each its share in a row, then one
     each. With racks they are given as in `sticky`, in that order. The
     proposal's step of taking back from members at the ceiling never comes up here: no more than
-    P mod N members keep one above the floor, so free partitions suffice (see `even`).
+    P mod N members keep one above the floor, so free partitions suffice (see `divide_evenly`).
 
     Source: the constrained cooperative sticky proposal (KAFKA-9987). It was rejected, as Kafka took
     the algorithm into the sticky assignors that it had instead of adding one.
@@ -84,7 +84,7 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     C0: [t0p0, t1p0]
     C1: [t0p1, t1p1]
     """
-    reason = different_subscriptions(group)
+    reason = describe_different_subscriptions(group)
     if reason:
         raise OptionError(
             f"assignor 'constrained-cooperative-sticky' refused the group: {reason}. "
@@ -93,16 +93,16 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     ids = group.catalog.by_partition
     if not group.subscribed.all():
         ids = ids[group.subscribed[ids]]
-    members, racks = np.arange(len(group.members)), racks_of(group)
+    members, racks = np.arange(len(group.members)), find_racks(group)
 
     def fill(owner: NDArray[np.int32]) -> None:
         if len(ids):
-            even(group.catalog, owner, ids, members, "blocks", racks)
+            divide_evenly(group.catalog, owner, ids, members, "blocks", racks)
 
-    return _in_two_rounds(group, weigh_claims(group, newest_only=True), fill)
+    return _in_two_rounds(group, resolve_claims(group, newest_only=True), fill)
 
 
-def different_subscriptions(group: Group) -> str | None:
+def describe_different_subscriptions(group: Group) -> str | None:
     """Return which two members subscribe to different topics; None when all subscribe alike."""
     if len(group.subscriptions) <= 1:
         return None
@@ -125,7 +125,7 @@ def _in_two_rounds(group: Group, claims: Claims, spread_: Spread) -> Assignment:
     spread_(owner)
     answer = _withhold(group, claims, owner)
     for _ in range(_MOST_TRIES):
-        if answer.withheld is None or racks_of(group) is None:
+        if answer.withheld is None or find_racks(group) is None:
             break
         after = answer.owner.copy()
         spread_(after)

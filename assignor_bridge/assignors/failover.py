@@ -40,7 +40,7 @@ def failover(group: Group) -> Assignment:
     return Assignment(group, owner)
 
 
-def priority_bytes(member: Member) -> bytes | None:
+def write_priority(member: Member) -> bytes | None:
     """Return the user data of a member's subscription: its priority, None if it has none."""
     return None if member.priority is None else encode_priority(member.priority)
 

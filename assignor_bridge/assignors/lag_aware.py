@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.racks import give_free_in_racks, racks_of
+from assignor_bridge.assignors.racks import assign_unowned_by_rack, find_racks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assignor_bridge.assignors.group import Group
-    from assignor_bridge.assignors.racks import Racks
+    from assignor_bridge.assignors.racks import GroupRacks
 
 #: Share of a member's mean lag of a topic by which members may differ and count as alike, where
 #: one of them is in a rack with a replica.
@@ -44,7 +44,7 @@ def lag_aware(group: Group) -> Assignment:
     C1: [t0p1, t0p2]
     """
     owner = np.full(group.catalog.total, -1, np.int32)
-    lags, racks = group.lag_list(), racks_of(group)
+    lags, racks = group.lag_list(), find_racks(group)
     for topic, subscribers in group.subscribers.items():
         span, count = group.catalog.span(topic), group.catalog[topic]
         of_topic = lags[span]
@@ -53,7 +53,7 @@ def lag_aware(group: Group) -> Assignment:
                 owner[span] = np.resize(np.asarray(subscribers), count)
             elif count:
                 ids = np.arange(span.start, span.stop)
-                give_free_in_racks(racks, owner, owner.copy(), ids, np.asarray(subscribers))
+                assign_unowned_by_rack(racks, owner, owner.copy(), ids, np.asarray(subscribers))
             continue
         heaviest_first = sorted(range(count), key=lambda p: -of_topic[p])
         total: dict[int, float] = dict.fromkeys(subscribers, 0)
@@ -72,7 +72,7 @@ def lag_aware(group: Group) -> Assignment:
 
 
 def _near_first(
-    racks: Racks, kinds: Sequence[int], turn: Sequence[tuple[int, float]], alike: float
+    racks: GroupRacks, kinds: Sequence[int], turn: Sequence[tuple[int, float]], alike: float
 ) -> list[int]:
     """Return the member of each partition, which are sets of racks here: who has the least lag.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.registry import ASSIGNORS, lookup
-from assignor_bridge.errors import OptionError, blaming
+from assignor_bridge.errors import OptionError, convert_errors
 
 if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
@@ -50,20 +50,20 @@ def find(name: str) -> Assignor:
     if name in ASSIGNORS:
         return ASSIGNORS[name]
     if ":" in name:
-        return Own(name, _imported(name))
+        return CustomAssignor(name, _imported(name))
     points = metadata.entry_points(group=ENTRY_POINTS, name=name)
     for point in sorted(points, key=lambda p: p.value):
-        with blaming(
+        with convert_errors(
             OptionError, f"assignor {name!r} (entry point {point.value}) could not be loaded: {{}}"
         ):
             loaded = point.load()
-        return Own(name, loaded)
+        return CustomAssignor(name, loaded)
     return lookup(name)
 
 
 def _imported(name: str) -> Any:
     module, _, attribute = name.partition(":")
-    with blaming(
+    with convert_errors(
         OptionError,
         f"assignor {name!r} could not be loaded: {{}}. "
         "Write 'package.module:Class', and make the package importable for the planner",

@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import Racks
+    from assignor_bridge.assignors.racks import GroupRacks
 
 _NOBODY: frozenset[int] = frozenset()
 
 
-def mixed(
+def balance_mixed_subscriptions(
     catalog: Catalog,
     owner: NDArray[np.int32],
     classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-    racks: Racks | None = None,
+    racks: GroupRacks | None = None,
 ) -> None:
     """Complete and balance the partitions of connected subscriptions, in place.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from assignor_bridge.assignors.group import Assignment, Group, Member
 from assignor_bridge.assignors.registry import ASSIGNORS
-from assignor_bridge.errors import OptionError, PlanError, blaming, one_line
+from assignor_bridge.errors import OptionError, PlanError, convert_errors, to_one_line
 from assignor_bridge.options import NONE, PREFIX
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PROTOCOLS = ("EAGER", "COOPERATIVE")
 
 
-class Own:
+class CustomAssignor:
     """What the user gave, made into an object, asked with care.
 
     `written` is how the user named it: a path (`package.module:Class`) or an entry point. `given`
@@ -40,9 +40,9 @@ class Own:
         self._written = written
         self._given = given
         self._target = given
-        self._configured: dict[frozenset[tuple[str, str]], Own] = {}
+        self._configured: dict[frozenset[tuple[str, str]], CustomAssignor] = {}
         if inspect.isclass(given):
-            with blaming(
+            with convert_errors(
                 OptionError,
                 f"assignor {written!r} could not be made: {{}}. Its class is called without "
                 "arguments",
@@ -67,7 +67,7 @@ class Own:
 
     def assign(self, group: Group) -> Assignment:
         """See `Assignor.assign`; what it answers is checked by `check_assignment`."""
-        with blaming(PlanError, f"assignor {self.name!r} raised {{}}"):
+        with convert_errors(PlanError, f"assignor {self.name!r} raised {{}}"):
             return cast("Assignment", self._function(group))
 
     def user_data(self, member: Member) -> bytes | None:
@@ -90,16 +90,16 @@ class Own:
         """Whether it wants to know what members got."""
         return self._attribute("on_assignment") is not None
 
-    def configured(self, options: Mapping[str, str]) -> Own:
+    def configure_assignors(self, options: Mapping[str, str]) -> CustomAssignor:
         """Return it with its options, by key; each distinct set of them has an own object."""
         key = frozenset(options.items())
         if key in self._configured:
             return self._configured[key]
-        own = Own(self._written, self._given) if self._configured else self
+        own = CustomAssignor(self._written, self._given) if self._configured else self
         configure = own._attribute("configure")
         if configure is not None:
             keys = ", ".join(options) or "none are given"
-            with blaming(
+            with convert_errors(
                 OptionError, f"assignor {self.name!r} does not take its options ({keys}): {{}}"
             ):
                 configure(dict(options))
@@ -118,7 +118,9 @@ class Own:
 
     def _attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the user's object; to look at it may run code of the user's."""
-        with blaming(OptionError, f"assignor {self.name!r} raised {{}} when asked for its {name}"):
+        with convert_errors(
+            OptionError, f"assignor {self.name!r} raised {{}} when asked for its {name}"
+        ):
             return getattr(self._target, name, default)
 
     def _ask(self, method: str, kind: Any, expected: str, *values: Any) -> Any:
@@ -126,7 +128,7 @@ class Own:
         function = self._attribute(method)
         if function is None:
             return None
-        with blaming(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
+        with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
             answer = function(*values)
         if answer is not None and not isinstance(answer, kind):
             raise self._wrong(method, answer, expected)
@@ -134,7 +136,7 @@ class Own:
 
     def _ask_reason(self, method: str, group: Group) -> str | None:
         reason = self._ask(method, str, "a line of text or None", group)
-        return None if reason is None else one_line(reason)
+        return None if reason is None else to_one_line(reason)
 
     def _wrong(self, method: str, answer: Any, expected: str) -> PlanError:
         return PlanError(
@@ -172,7 +174,7 @@ class Own:
         return tuple(given)
 
 
-def configured(
+def configure_assignors(
     names: Iterable[str],
     options: Sequence[tuple[str, str]],
     find: Callable[[str], Assignor],
@@ -189,7 +191,7 @@ def configured(
         When one is not known or cannot be made or configured, or an option belongs to none.
     """
     assignors = {name: find(name) for name in names}
-    own = {a.name.lower(): a for a in assignors.values() if isinstance(a, Own)}
+    own = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
     options_of: dict[str, dict[str, str]] = {name: {} for name in own}
     for option, value in options:
         name = max((n for n in own if option.lower().startswith(f"{n}.")), key=len, default=None)
@@ -201,6 +203,6 @@ def configured(
             )
         options_of[name][option[len(name) + 1 :]] = value
     return {
-        written: a.configured(options_of[a.name.lower()]) if isinstance(a, Own) else a
+        written: a.configured(options_of[a.name.lower()]) if isinstance(a, CustomAssignor) else a
         for written, a in assignors.items()
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Racks:
+class GroupRacks:
     """The racks of a group's members and partitions, where they make a difference."""
 
     #: Rack of each member, -1 for none.
@@ -35,7 +35,7 @@ class Racks:
         return np.asarray(~self.near[self.kind[partition], self.of_member[member]])
 
 
-def racks_of(group: Group) -> Racks | None:
+def find_racks(group: Group) -> GroupRacks | None:
     """Return the racks of a group, None where they make no difference.
 
     Kafka's rule: members have racks, partitions have some of them, and not all have the same. A
@@ -64,15 +64,15 @@ def racks_of(group: Group) -> Racks | None:
     of_member = np.array([place[m.rack] if m.rack else -1 for m in group.members], np.int64)
     near = np.array([[*(name in held for name in names), True] for held in ranked], np.bool_)
     counts = np.bincount(of_member[of_member >= 0], minlength=len(names))
-    return Racks(of_member, kind, near, near[:, :-1] @ counts)
+    return GroupRacks(of_member, kind, near, near[:, :-1] @ counts)
 
 
-def racks_of_tasks(group: Group, tasks: int) -> Racks | None:
+def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     """Return racks where task p is partition p of each topic; None where they make no difference.
 
     A member is near to a task if no rack has replicas of more of its partitions.
     """
-    racks = racks_of(group)
+    racks = find_racks(group)
     if racks is None:
         return None
     held = np.zeros((tasks, racks.near.shape[1] - 1), np.int64)
@@ -84,11 +84,11 @@ def racks_of_tasks(group: Group, tasks: int) -> Racks | None:
     sets, kind = np.unique(most, axis=0, return_inverse=True)
     counts = np.bincount(racks.of_member[racks.of_member >= 0], minlength=sets.shape[1])
     near = np.column_stack((sets, np.ones(len(sets), np.bool_)))
-    return Racks(racks.of_member, kind.reshape(-1), near, sets @ counts)
+    return GroupRacks(racks.of_member, kind.reshape(-1), near, sets @ counts)
 
 
-def give_free_in_racks(
-    racks: Racks,
+def assign_unowned_by_rack(
+    racks: GroupRacks,
     owner: NDArray[np.int32],
     claimed: NDArray[np.int32],
     ids: Ids,
@@ -125,7 +125,7 @@ def give_free_in_racks(
 def divide_by_racks(
     catalog: Catalog,
     classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-    racks: Racks | None,
+    racks: GroupRacks | None,
 ) -> tuple[
     dict[int, Ids], Sequence[tuple[tuple[int, ...], tuple[int, ...]]], dict[int, frozenset[int]]
 ]:

@@ -8,21 +8,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.assignors.claims import claim_bytes, generation_bytes
+from assignor_bridge.assignors.claims import write_claim, write_generation
 from assignor_bridge.assignors.cooperative import (
     constrained_cooperative_sticky,
     cooperative_sticky,
-    different_subscriptions,
+    describe_different_subscriptions,
 )
-from assignor_bridge.assignors.failover import failover, priority_bytes
+from assignor_bridge.assignors.failover import failover, write_priority
 from assignor_bridge.assignors.lag_aware import lag_aware
 from assignor_bridge.assignors.protocol import Assignor, RebalanceProtocol, Strategy
 from assignor_bridge.assignors.range import range_
 from assignor_bridge.assignors.roundrobin import roundrobin
 from assignor_bridge.assignors.sticky import sticky, uniform
-from assignor_bridge.assignors.streams import not_co_partitioned, streams
+from assignor_bridge.assignors.streams import describe_short_topics, streams
 from assignor_bridge.assignors.whole import lag_aware_sticky
-from assignor_bridge.errors import OptionError, unknown_name
+from assignor_bridge.errors import OptionError, describe_unknown_name
 from assignor_bridge.options import NONE
 
 if TYPE_CHECKING:
@@ -38,27 +38,30 @@ ASSIGNORS: dict[str, Assignor] = {
     for strategy in (
         Strategy("range", range_),
         Strategy("roundrobin", roundrobin),
-        Strategy("sticky", sticky, user_data=claim_bytes),
+        Strategy("sticky", sticky, user_data=write_claim),
         Strategy(
-            "cooperative-sticky", cooperative_sticky, _IN_TWO_ROUNDS, user_data=generation_bytes
+            "cooperative-sticky",
+            cooperative_sticky,
+            _IN_TWO_ROUNDS,
+            user_data=write_generation,
         ),
         Strategy(
             "constrained-cooperative-sticky",
             constrained_cooperative_sticky,
             _IN_TWO_ROUNDS,
-            refusal=different_subscriptions,
-            user_data=generation_bytes,
+            refusal=describe_different_subscriptions,
+            user_data=write_generation,
         ),
-        Strategy("uniform", uniform, user_data=claim_bytes),
+        Strategy("uniform", uniform, user_data=write_claim),
         Strategy("lag-aware", lag_aware),
-        Strategy("lag-aware-sticky", lag_aware_sticky, user_data=claim_bytes),
-        Strategy("failover", failover, user_data=priority_bytes),
+        Strategy("lag-aware-sticky", lag_aware_sticky, user_data=write_claim),
+        Strategy("failover", failover, user_data=write_priority),
         Strategy(
             "streams",
             streams,
-            refusal=different_subscriptions,
-            reservation=not_co_partitioned,
-            user_data=claim_bytes,
+            refusal=describe_different_subscriptions,
+            reservation=describe_short_topics,
+            user_data=write_claim,
         ),
     )
 }
@@ -80,7 +83,7 @@ def lookup(name: str) -> Assignor:
             f"{name!r} is not an assignor: alone, it leaves a stream to Spark's own "
             f"mapping. Here, choose one of {names}"
         )
-    raise OptionError(unknown_name("assignor", name, [*sorted(ASSIGNORS), *_OWN]))
+    raise OptionError(describe_unknown_name("assignor", name, [*sorted(ASSIGNORS), *_OWN]))
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Choice:
     refusals: tuple[str, ...] = ()
 
 
-def names_in(preference: str | Iterable[str]) -> tuple[str, ...]:
+def split_names(preference: str | Iterable[str]) -> tuple[str, ...]:
     """Split a comma-separated list into names, in order of preference."""
     listed = preference.split(",") if isinstance(preference, str) else list(preference)
     names = tuple(name.strip() for name in listed if name.strip())
@@ -122,7 +125,7 @@ def choose(
     """
     passed_over: list[tuple[Assignor, str]] = []
     reluctant: Assignor | None = None
-    for assignor in [find(name) for name in names_in(preference)]:
+    for assignor in [find(name) for name in split_names(preference)]:
         reason = assignor.refusal(group)
         if reason is None:
             reason = assignor.reservation(group)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.mixed import mixed
-from assignor_bridge.assignors.racks import give_free_in_racks, racks_of
+from assignor_bridge.assignors.mixed import balance_mixed_subscriptions
+from assignor_bridge.assignors.racks import assign_unowned_by_rack, find_racks
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import Racks
+    from assignor_bridge.assignors.racks import GroupRacks
 
 #: How free partitions meet members with room: one each in turn, or each member's share in a row.
 Fill = Literal["deal", "blocks"]
@@ -51,8 +51,8 @@ def sticky(group: Group) -> Assignment:
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    owner = weigh_claims(group).owner
-    spread(group, owner)
+    owner = resolve_claims(group).owner
+    balance(group, owner)
     return Assignment(group, owner)
 
 
@@ -74,24 +74,24 @@ def uniform(group: Group) -> Assignment:
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    owner = weigh_claims(group).owner
-    spread(group, owner, "blocks")
+    owner = resolve_claims(group).owner
+    balance(group, owner, "blocks")
     return Assignment(group, owner)
 
 
-def spread(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
+def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
     """Complete and balance `owner`, in place, with the promises of `sticky`.
 
     Subscriptions that share no topic, directly or through others, do not see each other. Those
-    that are alike are divided by `even`, the rest by `mixed`.
+    that are alike are divided by `divide_evenly`, the rest by `balance_mixed_subscriptions`.
     """
-    catalog, racks = group.catalog, racks_of(group)
+    catalog, racks = group.catalog, find_racks(group)
     for classes in _components(group):
         if len(classes) == 1 and (racks is None or len(group.subscriptions) == 1):
             topics, members = classes[0]
-            even(catalog, owner, catalog.all_of(topics), np.asarray(members), fill, racks)
+            divide_evenly(catalog, owner, catalog.all_of(topics), np.asarray(members), fill, racks)
         else:
-            mixed(catalog, owner, classes, racks)
+            balance_mixed_subscriptions(catalog, owner, classes, racks)
 
 
 def _components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
@@ -119,13 +119,13 @@ def _components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...
     return list(components.values())
 
 
-def even(  # noqa: PLR0917
+def divide_evenly(  # noqa: PLR0917
     catalog: Catalog,
     owner: NDArray[np.int32],
     ids: Ids,
     members: Ids,
     fill: Fill = "deal",
-    racks: Racks | None = None,
+    racks: GroupRacks | None = None,
 ) -> None:
     """Divide `ids` evenly over `members`, who subscribe alike, in place, with the fewest moves.
 
@@ -138,21 +138,21 @@ def even(  # noqa: PLR0917
     partitions are given in the order of `ids`, members looked at in that of `members`.
     """
     if racks is None:
-        give_up(catalog, owner, ids, members)
-        give_free(owner, ids, members, fill)
+        release_surplus(catalog, owner, ids, members)
+        assign_unowned(owner, ids, members, fill)
     else:
-        even_in_racks(catalog, owner, ids, members, racks)
+        divide_by_rack(catalog, owner, ids, members, racks)
 
 
-def even_in_racks(  # noqa: PLR0917
+def divide_by_rack(  # noqa: PLR0917
     catalog: Catalog,
     owner: NDArray[np.int32],
     ids: Ids,
     members: Ids,
-    racks: Racks,
+    racks: GroupRacks,
     prefer: Callable[[NDArray[np.int32]], None] | None = None,
 ) -> None:
-    """Divide as `even` does, with few partitions across racks; `prefer` gives free ones first.
+    """Divide as `divide_evenly` does, with few partitions across racks; `prefer` gives free ones first.
 
     As often as a further time would find a better swap; but what nobody held once, as Kafka's.
     """
@@ -162,10 +162,10 @@ def even_in_racks(  # noqa: PLR0917
         kept = owner.copy()
         owner[ids_held[racks.far(ids_held, owner[ids_held])]] = -1
         for one in (owner, kept):
-            give_up(catalog, one, ids, members)
+            release_surplus(catalog, one, ids, members)
             if prefer is not None:
                 prefer(one)
-            give_free_in_racks(racks, one, claimed, ids, members)
+            assign_unowned_by_rack(racks, one, claimed, ids, members)
             if not len(ids_held):
                 return
         # Giving up what is misplaced is of use only if less is afterwards.
@@ -174,8 +174,8 @@ def even_in_racks(  # noqa: PLR0917
         changed, prefer = bool((owner[ids] != claimed[ids]).any()), None
 
 
-def give_up(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:
-    """First half of `even`: take from each member what is beyond its share."""
+def release_surplus(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:
+    """First half of `divide_evenly`: take from each member what is beyond its share."""
     floor, extra = divmod(len(ids), len(members))
     held = _held(owner, ids, members)
     keep = np.minimum(held, floor)
@@ -196,8 +196,8 @@ def give_up(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) 
     owner[theirs[place >= limit[holder]]] = -1
 
 
-def give_free(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill = "deal") -> None:
-    """Second half of `even`: give what nobody holds to members with room."""
+def assign_unowned(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill = "deal") -> None:
+    """Second half of `divide_evenly`: give what nobody holds to members with room."""
     free = ids[owner[ids] < 0]
     if not len(free):
         return

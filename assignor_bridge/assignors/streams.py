@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
-from assignor_bridge.assignors.cooperative import different_subscriptions
+from assignor_bridge.assignors.claims import resolve_claims
+from assignor_bridge.assignors.cooperative import describe_different_subscriptions
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.partitions import Catalog, Partitions
-from assignor_bridge.assignors.racks import racks_of_tasks
+from assignor_bridge.assignors.racks import find_task_racks
 from assignor_bridge.assignors.standbys import place_standbys
-from assignor_bridge.assignors.sticky import even_in_racks, give_free, give_up
+from assignor_bridge.assignors.sticky import assign_unowned, divide_by_rack, release_surplus
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
 
 
-def not_co_partitioned(group: Group) -> str | None:
+def describe_short_topics(group: Group) -> str | None:
     """Return which topics are short of partitions; None when all subscribed ones have as many."""
     return "; ".join(_short_topics(group)) or None
 
@@ -58,7 +58,7 @@ def streams(group: Group) -> Assignment:
     >>> answer.standbys["C0"]
     {'t0': (1,), 't1': (1,)}
     """
-    reason = different_subscriptions(group)
+    reason = describe_different_subscriptions(group)
     if reason:
         raise OptionError(
             f"assignor 'streams' refused the group: {reason}. Use 'sticky' for such groups."
@@ -102,7 +102,7 @@ def _short_topics(group: Group) -> list[str]:
 
 def _task_owners(group: Group, tasks: int) -> NDArray[np.int32]:
     """Return who owns most of each task's partitions; -1 for nobody, ties to the first by id."""
-    owner = weigh_claims(group).owner
+    owner = resolve_claims(group).owner
     votes: list[Counter[int]] = [Counter() for _ in range(tasks)]
     for topic in group.subscribers:
         for task, member in enumerate(owner[group.catalog.span(topic)].tolist()):
@@ -126,20 +126,20 @@ def _warm_members(group: Group, tasks: int) -> list[list[int]]:
 def _assign_active(group: Group, active: NDArray[np.int32], warm: list[list[int]]) -> None:
     """Complete and balance the owners of tasks, in place."""
     numbers, members = np.arange(len(active)), np.arange(len(group.members))
-    catalog, racks = Catalog({"tasks": len(active)}), racks_of_tasks(group, len(active))
+    catalog, racks = Catalog({"tasks": len(active)}), find_task_racks(group, len(active))
     if racks is None:
-        give_up(catalog, active, numbers, members)
+        release_surplus(catalog, active, numbers, members)
         _give_to_warm(active, warm, len(members))
-        give_free(active, numbers, members)
+        assign_unowned(active, numbers, members)
         return
     near = [  # of tasks without owner
         [m for m in of if racks.near[kind, racks.of_member[m]]] if held < 0 else []
         for of, kind, held in zip(warm, racks.kind.tolist(), active.tolist(), strict=True)
     ]
-    even_in_racks(
+    divide_by_rack(
         catalog, active, numbers, members, racks, lambda a: _give_to_warm(a, near, len(members))
     )
-    even_in_racks(catalog, active, numbers, members, racks)  # until nothing moves any more
+    divide_by_rack(catalog, active, numbers, members, racks)  # until nothing moves any more
 
 
 def _give_to_warm(active: NDArray[np.int32], warm: list[list[int]], members: int) -> None:

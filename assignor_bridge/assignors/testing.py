@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.check import assign_checked
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.errors import AssignorError, PlanError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
     last = max((generation, *(m.generation or 0 for m in group.members)))
     for number in range(last + 1, last + 1 + _MOST_ROUNDS):
         group = _with_user_data(assignor, group)
-        before = weigh_claims(group).owner
+        before = resolve_claims(group).owner
         assignment = assign_checked(assignor, group)
         left = (before >= 0) & (before != assignment.owner)
         taken = np.flatnonzero(left & (assignment.owner >= 0))

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def lag_aware_sticky(group: Group) -> Assignment:
     # A partition without lag weighs a little, so that those are spread as well.
     lags = np.array(group.lag_list(), np.float64)
     weights = lags + max(float(lags.sum()), 1.0) * 1e-9 / max(1, len(lags))
-    owner = weigh_claims(group).owner.astype(np.int64)
+    owner = resolve_claims(group).owner.astype(np.int64)
     executor = np.unique([m.id.rpartition("/")[0] or m.id for m in members], return_inverse=True)[1]
     result = np.full(catalog.total, -1, np.int64)
     load = np.zeros(len(members))

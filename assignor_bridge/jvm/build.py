@@ -122,7 +122,7 @@ def _compile(folder: Path) -> None:
     """Compile the sources into a folder, and note there what they use of Spark."""
     jars = [jar for name in _CLASS_PATH for jar in ivy.fetch(name, transitive=False)]
     command = [
-        ivy.java_tool("javac"), "--release", "17",
+        ivy.find_tool("javac"), "--release", "17",
         "-Xlint:all,-processing,-classfile,-serial,-path", "-Werror",
         "-encoding", "UTF-8", "-cp", ":".join(map(str, jars)), "-d", str(folder),
         *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
@@ -149,7 +149,7 @@ def _spark_members(classes: Path) -> list[str]:
     And, as owners, our own classes that extend one of Spark. Those that only jobs need are left
     out: no stream depends on them.
     """
-    command = [ivy.java_tool("javap"), "-v", "-p", *map(str, sorted(classes.rglob("*.class")))]
+    command = [ivy.find_tool("javap"), "-v", "-p", *map(str, sorted(classes.rglob("*.class")))]
     javap = subprocess.run(command, capture_output=True, text=True, check=True)
     found: set[str] = set()
     for text in javap.stdout.split("\nClassfile "):

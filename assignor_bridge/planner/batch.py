@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
+from assignor_bridge.model import MAX_PARTITION, MAX_TOPIC_LENGTH, Executor
 from assignor_bridge.planner.racks import Zones, zones_of
 from checkpoints.sorting import stable_order
 
@@ -199,22 +199,22 @@ def lay_out(  # noqa: PLR0917
     """
     topics, topic = names
     longest = max(topics, key=len, default="")
-    if len(longest) > LONGEST_TOPIC:
+    if len(longest) > MAX_TOPIC_LENGTH:
         raise OptionError(
             f"topic {longest[:20]!r}… has a name of {len(longest)} characters: "
-            f"Kafka's have at most {LONGEST_TOPIC}"
+            f"Kafka's have at most {MAX_TOPIC_LENGTH}"
         )
-    wrong = (start < 0) | (end < start) | (partition < 0) | (partition > MOST_PARTITION)
+    wrong = (start < 0) | (end < start) | (partition < 0) | (partition > MAX_PARTITION)
     for i in np.flatnonzero(wrong)[:1].tolist():
         raise OptionError(
             f"range {topics[topic[i]]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
-            f"a partition from 0 to {MOST_PARTITION} and 0 <= start <= end are expected"
+            f"a partition from 0 to {MAX_PARTITION} and 0 <= start <= end are expected"
         )
     for name, count in (partitions or {}).items():
-        if not 0 <= count <= MOST_PARTITION + 1:
+        if not 0 <= count <= MAX_PARTITION + 1:
             raise OptionError(
-                f"partitions of topic {name[:LONGEST_TOPIC]!r} are {count}: "
-                f"0 to {MOST_PARTITION + 1} are expected"
+                f"partitions of topic {name[:MAX_TOPIC_LENGTH]!r} are {count}: "
+                f"0 to {MAX_PARTITION + 1} are expected"
             )
     order = sorting((end, start), partition, topic)
     order = order[(end > start)[order]]

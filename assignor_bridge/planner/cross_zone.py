@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from assignor_bridge.planner.zones import MOST_ZONES
 
 if TYPE_CHECKING:
@@ -114,4 +114,4 @@ def _full_zones(work: Floats, near: Flags, most: Floats) -> tuple[Flags, float]:
 
 
 def _listed(racks: list[str]) -> str:
-    return f"{'rack' if len(racks) == 1 else 'racks'} {elided(racks, _LISTED)}"
+    return f"{'rack' if len(racks) == 1 else 'racks'} {elide(racks, _LISTED)}"

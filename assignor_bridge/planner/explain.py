@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 from assignor_bridge.planner.cross_zone import cross_zone
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def explain(  # noqa: PLR0917
         whole = "; partitions cannot be cut: assignor.split=false"
     reasons = [
         f"{placement.assignor}: {batch.total:,.0f} offsets of "
-        f"{counted(batch.ranges, 'partition')} in {counted(len(tasks), 'task')} on "
-        f"{counted(executors, 'executor')}; busiest slot {_amount(busiest, weights)}, ideal "
+        f"{pluralize(batch.ranges, 'partition')} in {pluralize(len(tasks), 'task')} on "
+        f"{pluralize(executors, 'executor')}; busiest slot {_amount(busiest, weights)}, ideal "
         f"{_amount(bound, weights)}, {imbalance:.1%} over{whole}",
         *placement.refusals,
         *demand.asking,
@@ -178,7 +178,7 @@ def _named(batch: Batch, ranges: Flags) -> str:
     rows: Ints = np.flatnonzero(ranges)
     listed = ", ".join(batch.name(row) for row in rows[:_LISTED].tolist())
     more = f" and {len(rows) - _LISTED} more" if len(rows) > _LISTED else ""
-    return f"{counted(len(rows), 'partition')} ({listed}{more})"
+    return f"{pluralize(len(rows), 'partition')} ({listed}{more})"
 
 
 def _amount(value: float, weights: Weights) -> str:

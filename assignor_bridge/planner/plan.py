@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.assignors.own import configured
+from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.check import check
@@ -121,7 +121,7 @@ def _place(
     if settings.assignors[0] in _OURS:
         choice = Choice(lookup(settings.assignors[0]))
     else:
-        candidates = configured(settings.assignors, settings.own, find)
+        candidates = configure_assignors(settings.assignors, settings.own, find)
         group = slot_group(batch, table, weights)
         choice = choose(settings.assignors, group, candidates.__getitem__)
         if choice.assignor.name not in _OURS:
@@ -131,4 +131,4 @@ def _place(
 
 def check_names(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
     """Refuse assignors that nobody knows, and what they refuse, before the first batch."""
-    configured(options.assignors, options.own, find)
+    configure_assignors(options.assignors, options.own, find)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.planner.zones import last_near
-from checkpoints.sticky_state import LEAST_HOLD, MOST_INT32, StickyState
+from checkpoints.sticky_state import MAX_INT32, MIN_HOLD, StickyState
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Batch
@@ -42,8 +42,8 @@ def remember(  # noqa: PLR0917
     seen[line] = learned.batches + 1
     return replace(
         learned,
-        generation=min(learned.generation + table.changed, MOST_INT32),
-        batches=min(learned.batches + 1, MOST_INT32),
+        generation=min(learned.generation + table.changed, MAX_INT32),
+        batches=min(learned.batches + 1, MAX_INT32),
         paces=dict(sorted(learned.paces.items())),
         member=member,
         position=position,
@@ -68,4 +68,4 @@ def _hold(table: PartitionTable, batch: Batch) -> int:
         higher = old[np.minimum(np.searchsorted(old, key), len(old) - 1)]
         if ((higher > key) & (higher >> 32 == key >> 32)).any():
             away = max(away, min(before.hold + 1, before.batches))
-    return min(max(2 * away, before.hold - 1, LEAST_HOLD), HOLD_PLACE_BATCHES)
+    return min(max(2 * away, before.hold - 1, MIN_HOLD), HOLD_PLACE_BATCHES)

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from assignor_bridge.protocol.messages import AdmitBatch, BatchFacts
 
 
-def batch_of(facts: BatchFacts, options: PlannerOptions) -> Batch:
+def unpack_batch(facts: BatchFacts, options: PlannerOptions) -> Batch:
     """Return the batch of a request; raises `OptionError` for facts that cannot be."""
     to_plan = facts if isinstance(facts, PlanBatch) else None
     return lay_out(
         *unpack_ranges(facts.ranges),
-        messages.executors(facts.executors),
+        messages.to_model_executors(facts.executors),
         options,
         unpack_reports(facts.observed),
         facts.parallelism,
-        messages.allocation(to_plan.allocation) if to_plan else None,
+        messages.to_model_allocation(to_plan.allocation) if to_plan else None,
         unpack_racks(facts.racks, facts.ranges),
         facts.stream,
         to_plan.partitions if to_plan else None,

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from assignor_bridge import model
-from assignor_bridge.errors import AssignorError, OptionError, one_line, words
+from assignor_bridge.errors import AssignorError, OptionError, describe_error, to_one_line
 from assignor_bridge.version import read_jar_version
 
 #: Base64 of numbers.
@@ -87,7 +87,7 @@ class Tasks(Message, frozen=True):
 
     executors: list[str]
     topics: list[str]
-    #: One cell a task: place in `executors` (-1: anywhere), slot, and how many ranges it reads.
+    #: One cell a task: index in `executors` (-1: anywhere), slot, and how many ranges it reads.
     executor: Column
     slot: Column
     ranges: Column
@@ -244,7 +244,7 @@ def read_request(line: bytes) -> Request:
         return _request.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise OptionError(
-            f"the request is not one of this version: {one_line(str(error))} "
+            f"the request is not one of this version: {to_one_line(str(error))} "
             "(are the jar and the Python package of the same version?)"
         ) from None
 
@@ -254,25 +254,25 @@ def write_answer(answer: Answer) -> bytes:
     try:
         return _answer.encode(answer) + b"\n"
     except (UnicodeEncodeError, TypeError, AttributeError) as error:
-        return _answer.encode(failed(error)) + b"\n"
+        return _answer.encode(make_failed(error)) + b"\n"
 
 
-def failed(error: BaseException) -> Failed:
+def make_failed(error: BaseException) -> Failed:
     """Return the answer that an error is."""
     if isinstance(error, OptionError):
-        return Failed(one_line(str(error)), misuse=True)
+        return Failed(to_one_line(str(error)), misuse=True)
     trace = "".join(traceback.format_exception(error))
     return Failed(
-        one_line(str(error)) if isinstance(error, AssignorError) else words(error),
+        to_one_line(str(error)) if isinstance(error, AssignorError) else describe_error(error),
         traceback=trace.encode("utf-8", "replace").decode(),
     )
 
 
-def executors(given: list[Executor]) -> list[model.Executor]:
+def to_model_executors(given: list[Executor]) -> list[model.Executor]:
     """Return executors as the planner takes them."""
     return [model.Executor(*msgspec.structs.astuple(executor)) for executor in given]
 
 
-def allocation(given: Allocation | None) -> model.Allocation | None:
+def to_model_allocation(given: Allocation | None) -> model.Allocation | None:
     """Return Spark's limits as the planner takes them."""
     return None if given is None else model.Allocation(*msgspec.structs.astuple(given))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.testing import rebalance
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.testing.groups import disturbed, random_group
+from assignor_bridge.testing.groups import disturb, random_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
             told = last.assignment
             copies = {m: dict(part) for m, part in sorted(told.standbys.items())}
             yield f"{group.ids} of {dict(group.topics)}: {told.as_dict()} {copies} {told.notes}"
-            group = disturbed(rng, last.after, same=alike)
+            group = disturb(rng, last.after, same=alike)
 
 
 def _loaded(rng: random.Random, group: Group) -> Group:
@@ -59,7 +59,7 @@ def _loaded(rng: random.Random, group: Group) -> Group:
 
 
 @lru_cache(maxsize=8)
-def by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
+def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
     """Return what the conformance classes of a module were answered, by name: one for each seed.
 
     Raises OSError when a process fails, with what it printed.

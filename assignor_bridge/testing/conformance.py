@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.group import Group, Member
 from assignor_bridge.assignors.loading import find
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.protocol import Strategy
 from assignor_bridge.assignors.testing import rebalance
-from assignor_bridge.testing.answers import SEEDS, answers, by_seed
-from assignor_bridge.testing.groups import disturbed, groups, random_group
+from assignor_bridge.testing.answers import SEEDS, answers, answers_by_seed
+from assignor_bridge.testing.groups import disturb, groups, random_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -190,7 +190,7 @@ class AssignorConformance:
         file = getattr(sys.modules.get(case.__module__), "__file__", None)
         if file is None or "." in case.__qualname__:
             pytest.skip("a new process finds classes at the top of a module only")
-        one, other = (found[case.__qualname__] for found in by_seed(case.__module__, file))
+        one, other = (found[case.__qualname__] for found in answers_by_seed(case.__module__, file))
         for first, second in zip(one, other, strict=False):
             if first != second:
                 raise AssertionError(
@@ -240,7 +240,7 @@ class AssignorConformance:
                 rounds = rebalance(assignor, group)
                 _hold(len(rounds) <= most, f"{len(rounds)} rounds, {most} are promised")
                 same = self.same_subscriptions
-                group = disturbed(rng, rounds[-1].after, same=same)
+                group = disturb(rng, rounds[-1].after, same=same)
 
         self._for_any(assignor, check)
 
@@ -268,11 +268,11 @@ class AssignorConformance:
             raise AssertionError(f"{type(self).__name__}.assignor is missing: name your assignor")
         if isinstance(given, str):
             made = find(given)
-        elif isinstance(given, (Own, Strategy)):
+        elif isinstance(given, (CustomAssignor, Strategy)):
             made = given
         else:
-            made = Own(getattr(given, "__name__", type(given).__name__), given)
-        return made.configured(self.options) if isinstance(made, Own) else made
+            made = CustomAssignor(getattr(given, "__name__", type(given).__name__), given)
+        return made.configured(self.options) if isinstance(made, CustomAssignor) else made
 
     def _with_least_moves(self) -> Assignor:
         if not self.least_moves:

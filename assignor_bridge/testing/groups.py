@@ -93,7 +93,7 @@ def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Grou
     return Group(tuple(members), topics, partition_racks=known if racks else {})
 
 
-def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
+def disturb(rng: random.Random, group: Group, *, same: bool) -> Group:
     """Let something happen: a join, a leave, new partitions, another subscription, a zombie."""
     racks = group.partition_racks
     members = {m.id: m for m in group.members}

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assignor_bridge import configure_spark, session, spark_packages
-from assignor_bridge.installed_spark import difference, spark_home, spark_version
+from assignor_bridge.installed_spark import describe_mismatch, spark_home, spark_version
 from assignor_bridge.ivy import JarError, pyspark_home
 from assignor_bridge.jars import connector_coordinate
 from streaming.cli import main
@@ -38,12 +38,12 @@ def test_without_spark_home_it_is_pips(value: str | None, monkeypatch: pytest.Mo
         monkeypatch.delenv("SPARK_HOME", raising=False)
     else:
         monkeypatch.setenv("SPARK_HOME", value)
-    assert (spark_home(), spark_version(), difference()) == (pyspark_home(), PIP, None)
+    assert (spark_home(), spark_version(), describe_mismatch()) == (pyspark_home(), PIP, None)
 
 
 def test_pips_own_folder_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
-    assert (spark_version(), difference()) == (PIP, None)
+    assert (spark_version(), describe_mismatch()) == (PIP, None)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,10 @@ def test_another_spark_decides(home: Path, version: str, scala: str, found: str)
     hold(home, version, scala)
     (home / "jars" / "spark-core_2.13-tests.jar").touch()
     assert spark_version() == found
-    assert difference() == f"SPARK_HOME ({home}) holds Spark {found}, and pip's pyspark is {PIP}"
+    assert (
+        describe_mismatch()
+        == f"SPARK_HOME ({home}) holds Spark {found}, and pip's pyspark is {PIP}"
+    )
 
 
 def test_the_packages_of_a_session_are_of_that_spark(
@@ -100,7 +103,7 @@ def test_the_command_prints_flags_for_it_and_says_so(
     assert main.run(["jars", "--json"]) == 0
     assert "4.1.1" in orjson.loads(capsys.readouterr().out)["packages"][0]
     check = machine._spark()
-    assert (check.holds, check.details) == (True, difference())
+    assert (check.holds, check.details) == (True, describe_mismatch())
 
 
 def test_a_spark_without_pip_is_enough(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +112,7 @@ def test_a_spark_without_pip_is_enough(home: Path, monkeypatch: pytest.MonkeyPat
 
     hold(home, "4.1.1")
     monkeypatch.setattr(importlib.metadata, "version", absent)
-    assert (spark_version(), difference()) == ("4.1.1", None)
+    assert (spark_version(), describe_mismatch()) == ("4.1.1", None)
 
 
 @pytest.mark.parametrize("exists", [True, False])

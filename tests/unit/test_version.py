@@ -138,8 +138,8 @@ def test_a_jar_of_the_same_sources_is_stamped_and_not_compiled_again(
 
 
 def test_the_planner_reports_the_version_of_the_jar_of_its_package() -> None:
-    from assignor_bridge.jars import built_jar
+    from assignor_bridge.jars import find_built_jar
     from assignor_bridge.protocol.messages import Validated
 
     assert Validated({}, 1).package_version == read_jar_version()
-    assert built_jar().stem == f"assignor-bridge-{read_jar_version()}"
+    assert find_built_jar().stem == f"assignor-bridge-{read_jar_version()}"

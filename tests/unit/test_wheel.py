@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge.jars import built_jar
+from assignor_bridge.jars import find_built_jar
 from assignor_bridge.jvm import build as jar_build
 from assignor_bridge.version import read_jar_version
 from tests.lab.release.sbom import sha256
@@ -61,7 +61,7 @@ def test_the_sdist_carries_the_jar_too(tree: Path) -> None:
     [sdist] = (tree / "out").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert f"assignor_bridge/jars/{built_jar().name}" in names
+    assert f"assignor_bridge/jars/{find_built_jar().name}" in names
     assert {"pyproject.toml", "PKG-INFO", "LICENSE"} <= names
 
 
@@ -95,8 +95,9 @@ def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: P
     """In an environment that has what it depends on, and nothing of this checkout."""
     commands = installed(wheel, tmp_path / "environment")
     program = (
-        "import assignor_bridge, streaming, checkpoints; from assignor_bridge.jars import built_jar"
-        "; print(*(m.__file__ for m in (assignor_bridge, streaming, checkpoints)), built_jar())"
+        "import assignor_bridge, streaming, checkpoints;"
+        "from assignor_bridge.jars import find_built_jar;"
+        "print(*(m.__file__ for m in (assignor_bridge, streaming, checkpoints)), find_built_jar())"
     )
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     for words in ([commands / "python", "-c", program], [commands / "assignor", "--version"]):
@@ -129,7 +130,7 @@ def test_with_the_jar_of_another_version_none_is_built(tmp_path: Path) -> None:
 
 def test_the_jar_names_what_it_uses_of_spark() -> None:
     """SparkMembers.java looks these up; no stream needs those of Delta and of record checks."""
-    with zipfile.ZipFile(built_jar()) as jar:
+    with zipfile.ZipFile(find_built_jar()) as jar:
         members = jar.read("io/assignorbridge/spark-members.txt").decode().splitlines()
         version = jar.read("io/assignorbridge/version.txt").decode()
     kafka010 = "org/apache/spark/sql/kafka010"
@@ -148,4 +149,4 @@ def test_the_jar_names_what_it_uses_of_spark() -> None:
         f"io/assignorbridge/{name}" for name in extending
     }
     assert not [member for member in members if "/delta/" in member or "JSONOptions" in member]
-    assert built_jar().stem == f"assignor-bridge-{version}"
+    assert find_built_jar().stem == f"assignor-bridge-{version}"

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import Phase, settings
 
 from assignor_bridge.assignors import ASSIGNORS, Assignment
-from assignor_bridge.assignors.claims import weigh_claims
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.claims import resolve_claims
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.errors import OptionError
 from assignor_bridge.testing import AssignorConformance
 
@@ -61,7 +61,7 @@ def to_the_first(group: Group) -> dict[str, dict[str, list[int]]]:
 
 def turned(group: Group) -> Any:
     """Whatever a member owns goes to the next one: nothing ever stays."""
-    held = weigh_claims(group).owner
+    held = resolve_claims(group).owner
     owner = np.array(ASSIGNORS["sticky"].assign(group).owner)
     owner[held >= 0] = (held[held >= 0] + 1) % len(group.ids)
     return Assignment(group, owner)
@@ -212,7 +212,7 @@ def test_options_reach_it_and_wrong_ones_are_named() -> None:
     run("valid_and_complete", Configured, {"options": {"most": "5"}})
     assert told == [{"most": "5"}]
     with pytest.raises(OptionError, match="has no `configure"):
-        run("valid_and_complete", Own("dealt", dealt), {"options": {"most": "5"}})
+        run("valid_and_complete", CustomAssignor("dealt", dealt), {"options": {"most": "5"}})
 
 
 def test_the_example_of_the_docs_passes(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import assignor_bridge
 from assignor_bridge.assignors import ASSIGNORS, Group, Member, choose
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.loading import Finder, find
-from assignor_bridge.assignors.own import Own, configured
+from assignor_bridge.assignors.own import CustomAssignor, configure_assignors
 from assignor_bridge.errors import AssignorError, OptionError, PlanError
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import BUILT_IN
@@ -105,7 +105,7 @@ def test_whatever_it_raises_names_it(method: str, error: BaseException, words: s
         name = "mine"
 
     setattr(Mine, method, raising(error))
-    own = Own("theirs:Mine", Mine)
+    own = CustomAssignor("theirs:Mine", Mine)
     with pytest.raises(PlanError) as raised:
         assign_checked(choose("mine", GROUP, lambda _: own).assignor, GROUP)
     assert str(raised.value).startswith(f"assignor 'mine' raised {words}")
@@ -123,7 +123,7 @@ def test_whatever_it_raises_names_it(method: str, error: BaseException, words: s
 )
 def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> None:
     mine = type("Mine", (Base,), {"name": "mine", method: lambda *_: answer})
-    own = Own("theirs:Mine", mine)
+    own = CustomAssignor("theirs:Mine", mine)
     group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: own)
     for member in members_of("AB", "t"):
         group.join(member)
@@ -189,13 +189,15 @@ def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.Monk
     ],
 )
 def test_it_cannot_change_what_its_answer_is_checked_against(tamper: Any) -> None:
-    own = Own("theirs:Mine", lambda group: tamper(group) or {})
+    own = CustomAssignor("theirs:Mine", lambda group: tamper(group) or {})
     with pytest.raises(PlanError, match=r"'theirs:Mine' raised ValueError: .*read-only"):
         assign_checked(own, GROUP)
 
 
 def test_ctrl_c_is_not_its_error() -> None:
-    own = Own("theirs:Mine", type("Mine", (Base,), {"assign": raising(KeyboardInterrupt())}))
+    own = CustomAssignor(
+        "theirs:Mine", type("Mine", (Base,), {"assign": raising(KeyboardInterrupt())})
+    )
     with pytest.raises(KeyboardInterrupt):
         assign_checked(own, GROUP)
 
@@ -225,9 +227,9 @@ def test_an_assignor_that_has_no_name_has_options_by_what_was_written() -> None:
         configure = Diary.configure
         options = None
 
-    own = Own("theirs:Plain", Plain)
-    [assignor] = configured(["x"], [("theirs:plain.age", "5")], lambda _: own).values()
-    assert isinstance(assignor, Own)
+    own = CustomAssignor("theirs:Plain", Plain)
+    [assignor] = configure_assignors(["x"], [("theirs:plain.age", "5")], lambda _: own).values()
+    assert isinstance(assignor, CustomAssignor)
     assert assignor._target.options == {"age": "5"}
 
 
@@ -278,7 +280,7 @@ def test_it_is_told_in_spark_what_each_slot_got() -> None:
 
 def test_what_it_makes_of_a_member_is_how_the_member_joins_next() -> None:
     finder = Finder()
-    diary = configured(["theirs:Diary"], [("diary.mark", "1")], finder)["theirs:Diary"]
+    diary = configure_assignors(["theirs:Diary"], [("diary.mark", "1")], finder)["theirs:Diary"]
     group = InMemoryGroup({"t": 4}, ["diary"], find=lambda _: diary)
     for member in members_of("AB", "t"):
         group.join(member)
@@ -298,7 +300,7 @@ def test_settling_tells_it_too() -> None:
             return ASSIGNORS["cooperative-sticky"].assign(group)
 
     group = Group((Member("A", T, {"t": range(4)}, 1), Member("B", T)), {"t": 4})
-    assert settle(Own("theirs:Mine", Mine), group).counts.tolist() == [2, 2]
+    assert settle(CustomAssignor("theirs:Mine", Mine), group).counts.tolist() == [2, 2]
     assert Diary.made[0].told == [
         ("A", {"t": [0, 1]}, 2), ("B", {}, 2), ("A", {"t": [0, 1]}, 3), ("B", {"t": [2, 3]}, 3),
     ]  # fmt: skip
@@ -316,7 +318,7 @@ def test_its_user_data_are_in_the_members_subscription() -> None:
             assert self.refusal(group) is None
             return super().assign(group)
 
-    group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: Own("theirs:Mine", Mine))
+    group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: CustomAssignor("theirs:Mine", Mine))
     for member in members_of("AB", "t"):
         group.join(member)
     assert group.rebalance()[0].assignment["A"].count == 4
@@ -330,4 +332,4 @@ def test_errors_are_all_expected_ones() -> None:
             raise SystemExit(name)
 
     with pytest.raises(AssignorError, match="assignor 'x:y' raised SystemExit: assign"):
-        Own("x:y", Explosive())
+        CustomAssignor("x:y", Explosive())

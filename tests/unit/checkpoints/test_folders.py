@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.folders import LocalFolder, checkpoints_below
+from checkpoints.folders import LocalFolder, find_checkpoints
 from streaming.cli import main
 from tests.unit.lag.checkpoint_files import write_query
 
@@ -37,16 +37,16 @@ def test_checkpoints_below_a_folder(queries, files, expected, tmp_path):
     for path in files:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
-    assert checkpoints_below(LocalFolder(tmp_path / "job")) == (expected, True)
+    assert find_checkpoints(LocalFolder(tmp_path / "job")) == (expected, True)
 
 
 def test_a_folder_of_thousands_is_not_searched_to_its_end(tmp_path):
     for number in range(600):
         (tmp_path / f"part-{number:03}").touch()
     write_query(tmp_path / "z", ENDS)
-    assert checkpoints_below(LocalFolder(tmp_path)) == ([], False)
+    assert find_checkpoints(LocalFolder(tmp_path)) == ([], False)
     write_query(tmp_path / "a", ENDS)
-    assert checkpoints_below(LocalFolder(tmp_path)) == (["a"], False)
+    assert find_checkpoints(LocalFolder(tmp_path)) == (["a"], False)
 
 
 @pytest.mark.parametrize(

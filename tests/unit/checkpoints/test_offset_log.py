@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from checkpoints.folders import CheckpointError, LocalFolder, open_folder
-from checkpoints.log_files import kafka_offsets
-from checkpoints.offset_log import RangesOfBatches, read_checkpoint
+from checkpoints.log_files import parse_kafka_offsets
+from checkpoints.offset_log import BatchRangeReader, read_checkpoint
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import KnownExecutor, StickyState
 
@@ -91,7 +91,7 @@ def test_a_source_that_began_without_a_topic_is_one(tmp_path):
     found = read_checkpoint(folder)
     assert (found.sources, found.begins) == (("0",), {"0": {}})
     assert found.ranges == {0: {"0": {"t": {0: (0, 7)}}}}
-    assert RangesOfBatches(folder).read(0) == found.ranges[0]
+    assert BatchRangeReader(folder).read(0) == found.ranges[0]
     assert [state.generation for state in found.kept_states["0"]] == [3]
 
 
@@ -198,7 +198,7 @@ def test_a_folder_that_is_not_there_or_not_ours_to_read(tmp_path):
      {"t": {"0": True}}, {"t": {"0": 1.5}}, {"t": [1]}],
 )  # fmt: skip
 def test_offsets_of_other_sources_are_told_apart(value):
-    assert kafka_offsets(json.loads(json.dumps(value))) is None
+    assert parse_kafka_offsets(json.loads(json.dumps(value))) is None
 
 
 def test_a_batch_beyond_64_bits_is_none(tmp_path):

@@ -224,7 +224,7 @@ def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(jars, "packages", fail)
+    monkeypatch.setattr(jars, "prepare_packages", fail)
     assert main.run(["jars"]) == code
     assert capsys.readouterr().err == line
 
