@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class LimitedBatch(NamedTuple):
     """The answer to a request, and what it leaves."""
 
-    answer: messages.Admitted | messages.LookUp
+    answer: messages.AdmittedBatch | messages.LookUp
     #: For the next request.
     memory: Memory
     #: For the plan of the batch: offsets that wait over those that it reads.
@@ -90,4 +90,6 @@ def limit_batch(
     if aligned is not None:
         metrics["eventTimeSpreadSeconds"] = apart
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admitted.end)
-    return LimitedBatch(messages.Admitted(ranges, metrics), admitted.memory, 1.0 + held / records)
+    return LimitedBatch(
+        messages.AdmittedBatch(ranges, metrics), admitted.memory, 1.0 + held / records
+    )

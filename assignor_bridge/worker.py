@@ -35,7 +35,7 @@ from assignor_bridge.protocol.messages import (
     Ended,
     PlanBatch,
     Planned,
-    Restore,
+    RestoreState,
     Validate,
 )
 from checkpoints.state_text import VERSION, decode, decode_or_empty, encode
@@ -82,7 +82,7 @@ class Worker:
                 self._begin(find)
                 limits, times = options.limits_batches, options.needs_times
                 return messages.Validated(effective(options), VERSION, limits, times)
-            case Restore(state=state, topics=topics):
+            case RestoreState(state=state, topics=topics):
                 return messages.Restored(_why_not(state, topics))
             case End():
                 return Ended()

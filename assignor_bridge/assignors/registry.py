@@ -1,6 +1,6 @@
-"""The one table of assignors, and the choice among several by preference.
+"""The built-in assignors, and the choice among several by preference.
 
-The user's own (entry points, `package.module:Class`) are found by `loading`, an edge.
+`loading` finds custom ones (entry points, `package.module:Class`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
 
-_OWN = ("an entry point of group 'assignor_bridge.assignors'", "'package.module:Class'")
-_IN_TWO_ROUNDS: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
+_CUSTOM = ("an entry point of group 'assignor_bridge.assignors'", "'package.module:Class'")
+_COOPERATIVE: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
 
 ASSIGNORS: dict[str, Assignor] = {
     strategy.name: strategy
@@ -42,13 +42,13 @@ ASSIGNORS: dict[str, Assignor] = {
         Strategy(
             "cooperative-sticky",
             cooperative_sticky,
-            _IN_TWO_ROUNDS,
+            _COOPERATIVE,
             user_data=write_generation,
         ),
         Strategy(
             "constrained-cooperative-sticky",
             constrained_cooperative_sticky,
-            _IN_TWO_ROUNDS,
+            _COOPERATIVE,
             refusal=describe_different_subscriptions,
             user_data=write_generation,
         ),
@@ -68,55 +68,54 @@ ASSIGNORS: dict[str, Assignor] = {
 
 
 def lookup(name: str) -> Assignor:
-    """Return the assignor of that name in the table.
+    """Return the built-in assignor of this name.
 
     Raises
     ------
     OptionError
-        For any other name; the message lists the table.
+        For any other name; the message lists the built-in ones.
     """
     if name in ASSIGNORS:
         return ASSIGNORS[name]
     names = ", ".join(sorted(ASSIGNORS))
     if name.lower() == NONE:
         raise OptionError(
-            f"{name!r} is not an assignor: alone, it leaves a stream to Spark's own "
-            f"mapping. Here, choose one of {names}"
+            f"{name!r} is not an assignor: alone, it selects Spark's default "
+            f"assignment for a stream. Here, choose one of {names}"
         )
-    raise OptionError(describe_unknown_name("assignor", name, [*sorted(ASSIGNORS), *_OWN]))
+    raise OptionError(describe_unknown_name("assignor", name, [*sorted(ASSIGNORS), *_CUSTOM]))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The assignor that will be used, and why the ones before it in the list are not."""
+    """The chosen assignor, and the reasons against those before it in the list."""
 
     assignor: Assignor
-    #: One line for each assignor of the list that was passed over.
+    #: One line for each assignor that was passed over.
     refusals: tuple[str, ...] = ()
 
 
 def split_names(preference: str | Iterable[str]) -> tuple[str, ...]:
-    """Split a comma-separated list into names, in order of preference."""
+    """Return the names in a comma-separated list, in order of preference."""
     listed = preference.split(",") if isinstance(preference, str) else list(preference)
     names = tuple(name.strip() for name in listed if name.strip())
     if not names:
-        raise OptionError(f"no assignor is named in {preference!r}: name one, such as 'sticky'")
+        raise OptionError(f"{preference!r} names no assignor: name one, such as 'sticky'")
     return names
 
 
 def choose(
     preference: str | Iterable[str], group: Group, find: Callable[[str], Assignor] = lookup
 ) -> Choice:
-    """Choose the first assignor in `preference` whose preconditions hold for `group`.
+    """Return the first assignor in `preference` that can assign `group`.
 
-    A reservation (`streams` on topics of different sizes) passes an assignor over like a refusal,
-    but when nobody else is left the first with no more than a reservation is used. `loading.Finder`
-    also finds the user's own.
+    An assignor with a reservation (`streams` on topics of different sizes) is passed over too, but
+    is used if no other assignor accepts the group. `loading.Finder` also finds custom assignors.
 
     Raises
     ------
     OptionError
-        For an unknown name (any in the list), or when all refuse; the message gives each reason.
+        For an unknown name, or if all assignors refuse; the message has each reason.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> group = Group((Member("C0", {"a"}), Member("C1", {"a", "b"})), {"a": 1, "b": 1})
@@ -124,18 +123,20 @@ def choose(
     'sticky'
     """
     passed_over: list[tuple[Assignor, str]] = []
-    reluctant: Assignor | None = None
+    with_reservation: Assignor | None = None
     for assignor in [find(name) for name in split_names(preference)]:
         reason = assignor.refusal(group)
         if reason is None:
             reason = assignor.reservation(group)
             if reason is None:
                 return Choice(assignor, tuple(line for _, line in passed_over))
-            reluctant = reluctant or assignor
+            with_reservation = with_reservation or assignor
         passed_over.append((assignor, f"{assignor.name!r} was passed over: {reason}"))
-    if reluctant:
-        return Choice(reluctant, tuple(line for a, line in passed_over if a is not reluctant))
+    if with_reservation:
+        return Choice(
+            with_reservation, tuple(line for a, line in passed_over if a is not with_reservation)
+        )
     raise OptionError(
-        f"no assignor fits the group: {'; '.join(line for _, line in passed_over)}. "
+        f"no assignor in the list accepts the group: {'; '.join(line for _, line in passed_over)}. "
         "Add one without such a condition, such as 'sticky', to the list"
     )

@@ -83,4 +83,4 @@ def _find(name: Any) -> Assignor:
     else:
         written = name.__qualname__ if inspect.isroutine(name) or inspect.isclass(name) else None
         strategy = CustomAssignor(written or type(name).__qualname__, name)
-    return strategy.configured({}) if isinstance(strategy, CustomAssignor) else strategy
+    return strategy.with_options({}) if isinstance(strategy, CustomAssignor) else strategy

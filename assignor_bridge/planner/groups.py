@@ -126,7 +126,7 @@ def place_group(
 
 
 def _listener(assignor: Assignor, group: Group, final: Assignment) -> Callable[[int], None] | None:
-    if not (isinstance(assignor, CustomAssignor) and assignor.listens):
+    if not (isinstance(assignor, CustomAssignor) and assignor.has_on_assignment):
         return None
 
     def tell(generation: int) -> None:

@@ -11,16 +11,22 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import Observed, coded, lay_out
 from assignor_bridge.planner.racks import Replicas
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.messages import PlanBatch, Racks, Ranges, Reports, Tasks
+from assignor_bridge.protocol.messages import (
+    PackedRacks,
+    PackedRanges,
+    PackedReports,
+    PackedTasks,
+    PlanBatch,
+)
 
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Batch, Floats, Ints, Names
     from assignor_bridge.planner.plan import Outcome
-    from assignor_bridge.protocol.messages import AdmitBatch, BatchFacts
+    from assignor_bridge.protocol.messages import AdmitBatch, BatchRequest
 
 
-def unpack_batch(facts: BatchFacts, options: PlannerOptions) -> Batch:
+def unpack_batch(facts: BatchRequest, options: PlannerOptions) -> Batch:
     """Return the batch of a request; raises `OptionError` for facts that cannot be."""
     to_plan = facts if isinstance(facts, PlanBatch) else None
     return lay_out(
@@ -36,7 +42,7 @@ def unpack_batch(facts: BatchFacts, options: PlannerOptions) -> Batch:
     )
 
 
-def unpack_ranges(ranges: Ranges) -> tuple[Names, Ints, Ints, Ints]:
+def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
     """Return topics, partitions, first offsets and end offsets.
 
     Raises OptionError when the columns do not fit together.
@@ -50,7 +56,7 @@ def unpack_ranges(ranges: Ranges) -> tuple[Names, Ints, Ints, Ints]:
     )
 
 
-def unpack_racks(racks: Racks | None, ranges: Ranges) -> Replicas | None:
+def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | None:
     """Return the racks of ranges; raises `OptionError` as `unpack_ranges` does."""
     if racks is None:
         return None
@@ -63,7 +69,7 @@ def unpack_racks(racks: Racks | None, ranges: Ranges) -> Replicas | None:
     return Replicas.of(racks.sets, code)
 
 
-def unpack_reports(reports: Reports) -> Observed:
+def unpack_reports(reports: PackedReports) -> Observed:
     """Return what readers observed; raises `OptionError` as `unpack_ranges` does."""
     columns = _Columns(reports, "observed")
     return Observed.of(
@@ -92,11 +98,11 @@ def unpack_times(request: AdmitBatch) -> Times:
     return Times(given.now_ms, stamp, given.look_ups, given.asked_ms, at)
 
 
-def pack_tasks(outcome: Outcome) -> Tasks:
+def pack_tasks(outcome: Outcome) -> PackedTasks:
     """Return the tasks of a plan."""
     batch, tasks = outcome.batch, outcome.tasks
     pieces = tasks.pieces
-    return Tasks(
+    return PackedTasks(
         executors=[e.id for e in batch.executors],
         topics=list(batch.topics),
         executor=_packed(tasks.executor, "<i4"),
@@ -112,9 +118,9 @@ def pack_tasks(outcome: Outcome) -> Tasks:
 
 def pack_ranges(
     topics: tuple[str, ...], topic: Ints, partition: Ints, start: Ints, end: Ints
-) -> Ranges:
+) -> PackedRanges:
     """Return ranges."""
-    return Ranges(
+    return PackedRanges(
         [*topics],
         _packed(topic, "<i4"),
         _packed(partition, "<i4"),
@@ -132,7 +138,7 @@ class _Columns:
 
     def __init__(
         self,
-        columns: Ranges | Reports | Racks | messages.Times,
+        columns: PackedRanges | PackedReports | PackedRacks | messages.PackedTimes,
         where: str,
         rows: int | None = None,
     ) -> None:

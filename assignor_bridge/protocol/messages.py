@@ -29,7 +29,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="c
     """Base of all messages and their parts."""
 
 
-class Executor(Message, frozen=True):
+class ExecutorFacts(Message, frozen=True):
     """An executor of the application and what Spark's scheduler says about it."""
 
     id: str
@@ -42,7 +42,7 @@ class Executor(Message, frozen=True):
     resource_profile: Int64 = 0
 
 
-class Allocation(Message, frozen=True):
+class AllocationLimits(Message, frozen=True):
     """Spark's limits where executors come and go (`model.Allocation`)."""
 
     min_executors: Natural
@@ -51,7 +51,7 @@ class Allocation(Message, frozen=True):
     seconds_since_last_plan: float | None = None
 
 
-class Ranges(Message, frozen=True):
+class PackedRanges(Message, frozen=True):
     """Offset ranges as packed columns; `topic` holds places in `topics`."""
 
     topics: list[str]
@@ -61,14 +61,14 @@ class Ranges(Message, frozen=True):
     end: Column
 
 
-class Racks(Message, frozen=True):
+class PackedRacks(Message, frozen=True):
     """The racks that hold replicas; `range` holds places in `sets`, a cell a range, -1: unknown."""
 
     sets: list[list[str]]
     range: Column
 
 
-class Reports(Message, frozen=True):
+class PackedReports(Message, frozen=True):
     """What readers observed, as packed columns."""
 
     topics: list[str]
@@ -82,7 +82,7 @@ class Reports(Message, frozen=True):
     offsets: Column
 
 
-class Tasks(Message, frozen=True):
+class PackedTasks(Message, frozen=True):
     """The tasks of a plan as packed columns, and the ranges of all tasks one after the other."""
 
     executors: list[str]
@@ -106,7 +106,7 @@ class Validate(Message, frozen=True, tag="validate"):
     options: dict[str, str]
 
 
-class Restore(Message, frozen=True, tag="restore"):
+class RestoreState(Message, frozen=True, tag="restore"):
     """Whether a stored state can be used for a stream of these topics."""
 
     state: str
@@ -117,23 +117,23 @@ class End(Message, frozen=True, tag="end"):
     """The stream has ended: forget it."""
 
 
-class BatchFacts(Message, frozen=True):
+class BatchRequest(Message, frozen=True):
     """What is known of a micro-batch that is to be limited or planned, but for the options."""
 
-    executors: list[Executor]
-    ranges: Ranges
-    observed: Reports
+    executors: list[ExecutorFacts]
+    ranges: PackedRanges
+    observed: PackedReports
     state: str | None = None
     parallelism: Int64 = 1
-    racks: Racks | None = None
+    racks: PackedRacks | None = None
     #: Number of the stream in its driver.
     stream: Natural = 0
 
 
-class PlanBatch(BatchFacts, frozen=True, tag="plan"):
+class PlanBatch(BatchRequest, frozen=True, tag="plan"):
     """Ask who reads what."""
 
-    allocation: Allocation | None = None
+    allocation: AllocationLimits | None = None
     #: One more than the highest partition of each topic that the query reads, without data too.
     partitions: dict[str, Natural] | None = None
 
@@ -145,7 +145,7 @@ class CompletedBatch(Message, frozen=True):
     seconds: float
 
 
-class Times(Message, frozen=True):
+class PackedTimes(Message, frozen=True):
     """When the records of the ranges were written, by Kafka's timestamps in milliseconds."""
 
     #: The driver's clock.
@@ -160,7 +160,7 @@ class Times(Message, frozen=True):
     at: Column | None = None
 
 
-class AdmitBatch(BatchFacts, frozen=True, tag="admit"):
+class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
     """Ask how far the next batch may go; `ranges` end where the records do that Spark may read."""
 
     #: Spark's limit; None for none.
@@ -169,7 +169,7 @@ class AdmitBatch(BatchFacts, frozen=True, tag="admit"):
     fixed_end: bool = False
     last: CompletedBatch | None = None
     #: Only where the planner needs them (`Validated.needs_times`).
-    times: Times | None = None
+    times: PackedTimes | None = None
     #: By topic, for how long Kafka keeps records, where it deletes them and that is known.
     retention_ms: dict[str, Natural] | None = None
 
@@ -201,16 +201,16 @@ class Planned(Message, frozen=True, tag="planned"):
     """A plan."""
 
     assignor: str
-    tasks: Tasks
+    tasks: PackedTasks
     state: str
     metrics: dict[str, str | int | float]
     reasons: tuple[str, ...]
 
 
-class Admitted(Message, frozen=True, tag="admitted"):
+class AdmittedBatch(Message, frozen=True, tag="admitted"):
     """How far the batch goes: the ranges that were asked for, some of them cut."""
 
-    ranges: Ranges
+    ranges: PackedRanges
     metrics: dict[str, str | int | float]
 
 
@@ -228,8 +228,8 @@ class Failed(Message, frozen=True, tag="failed"):
     traceback: str = ""
 
 
-Request = Validate | Restore | End | PlanBatch | AdmitBatch
-Answer = Validated | Restored | Ended | Planned | Admitted | LookUp | Failed
+Request = Validate | RestoreState | End | PlanBatch | AdmitBatch
+Answer = Validated | Restored | Ended | Planned | AdmittedBatch | LookUp | Failed
 
 _request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _answer = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # numpy's
@@ -268,11 +268,11 @@ def make_failed(error: BaseException) -> Failed:
     )
 
 
-def to_model_executors(given: list[Executor]) -> list[model.Executor]:
+def to_model_executors(given: list[ExecutorFacts]) -> list[model.Executor]:
     """Return executors as the planner takes them."""
     return [model.Executor(*msgspec.structs.astuple(executor)) for executor in given]
 
 
-def to_model_allocation(given: Allocation | None) -> model.Allocation | None:
+def to_model_allocation(given: AllocationLimits | None) -> model.Allocation | None:
     """Return Spark's limits as the planner takes them."""
     return None if given is None else model.Allocation(*msgspec.structs.astuple(given))

@@ -272,7 +272,7 @@ class AssignorConformance:
             made = given
         else:
             made = CustomAssignor(getattr(given, "__name__", type(given).__name__), given)
-        return made.configured(self.options) if isinstance(made, CustomAssignor) else made
+        return made.with_options(self.options) if isinstance(made, CustomAssignor) else made
 
     def _with_least_moves(self) -> Assignor:
         if not self.least_moves:

@@ -102,7 +102,7 @@ class InMemoryGroup:
         if name not in self._assignors:
             assignor = self._find(name)
             if isinstance(assignor, CustomAssignor) and not assignor.is_configured:
-                assignor = assignor.configured({})
+                assignor = assignor.with_options({})
             self._assignors[name] = assignor
         return self._assignors[name]
 
