@@ -169,8 +169,8 @@ class CustomAssignor:
             or any(each not in _PROTOCOLS for each in protocols)
         ):
             raise OptionError(
-                f"assignor {self._reference!r} has protocols that cannot be used "
-                f"(a {type(protocols).__name__}): a tuple of {' and '.join(_PROTOCOLS)} is expected"
+                f"assignor {self._reference!r} has invalid protocols "
+                f"(a {type(protocols).__name__}): expected a tuple of {' and '.join(_PROTOCOLS)}"
             )
         return tuple(protocols)
 

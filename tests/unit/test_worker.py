@@ -367,7 +367,7 @@ def test_the_process(users_assignors):
         assert [t["executor"] for t in configured["tasks"]] == ["2"]
         lacks = planned("mine:Configured")
         assert lacks["misuse"] is True
-        assert "'configured' does not take its options (none are given): Key" in lacks["error"]
+        assert "'configured' does not accept its options (none are given): Key" in lacks["error"]
         raises = planned("mine:Raises")
         assert raises["error"] == "assignor 'mine:Raises' raised RuntimeError: out of ideas"
         assert "\n" not in raises["error"]

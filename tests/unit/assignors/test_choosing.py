@@ -61,8 +61,10 @@ def test_the_reason_is_given() -> None:
     [
         pytest.param("stiky", "unknown assignor 'stiky'; did you mean 'sticky'", id="a typo"),
         pytest.param("sticky,stiky", "unknown assignor 'stiky'", id="a typo behind"),
-        pytest.param(" , ", "no assignor is named", id="nothing"),
-        pytest.param("streams", "no assignor fits the group: 'streams' was passed", id="none"),
+        pytest.param(" , ", "names no assignor", id="nothing"),
+        pytest.param(
+            "streams", "no assignor in the list accepts the group: 'streams' was passed", id="none"
+        ),
     ],
 )
 def test_a_choice_that_cannot_be_made(names: str, text: str) -> None:
@@ -190,7 +192,9 @@ def test_the_users_own(name: str, counts: list[int]) -> None:
         pytest.param("not_there:X", "could not be loaded: ModuleNotFoundError", id="module"),
         pytest.param("their_assignors:number", r"is a int without `assign\(group\)`", id="number"),
         pytest.param("not-there", "unknown assignor 'not-there'", id="no such entry point"),
-        pytest.param("assignor_bridge.assignors:Group", "could not be made: TypeError", id="args"),
+        pytest.param(
+            "assignor_bridge.assignors:Group", "could not be created: TypeError", id="args"
+        ),
     ],
 )
 def test_what_cannot_be_loaded(name: str, text: str) -> None:
@@ -220,12 +224,12 @@ def test_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
             id="left out",
         ),
         pytest.param({"A": {"t": [0]}, "B": {"t": [0]}}, "twice, to 'A' and 'B': t-0", id="twice"),
-        pytest.param({"C": {}}, "the member 'C', who is not in the group: A, B", id="stranger"),
+        pytest.param({"C": {}}, "the member 'C', which is not in the group: A, B", id="stranger"),
         pytest.param({"A": {"t": [12]}}, r"does not exist: t-12 \(12 partitions", id="too high"),
         pytest.param({"A": {"u": [0]}}, r"does not exist: u-0 \(0 partitions", id="no topic"),
         pytest.param({"A": {"t": ["0"]}}, "a partition that does not exist: t-0", id="a string"),
         pytest.param({"A": [0]}, "gave 'A' a list, not topics", id="no topics"),
-        pytest.param(None, "answered a NoneType, not members", id="nothing"),
+        pytest.param(None, "returned a NoneType, not members", id="nothing"),
         pytest.param({"A": {"t": 3}}, "gave 'A' a int of 't', not a list", id="a number"),
         pytest.param({"A": {"t": None}}, "gave 'A' a NoneType of 't', not a list", id="none"),
         pytest.param({"A": {"t": "01"}}, "gave 'A' a str of 't', not a list", id="digits"),
@@ -256,14 +260,20 @@ class Explosive:
 @pytest.mark.parametrize(
     ("parts", "text"),
     [
-        pytest.param({"owner": [0.5] * 12}, "'owner' as 1 dimensions of float64", id="floats"),
-        pytest.param({"owner": [[0] * 12]}, "'owner' as 2 dimensions of int64", id="2-D"),
-        pytest.param({"owner": None}, "'owner' as 0 dimensions of object", id="none"),
-        pytest.param({"owner": [0] * 11}, "answered 11 of 12 partitions in 'owner'", id="short"),
-        pytest.param({"owner": [0] * 11 + [2]}, "named member 2 in 'owner', of the 2", id="beyond"),
-        pytest.param({"owner": [0] * 11 + [-2]}, "named member -2 in 'owner'", id="before"),
-        pytest.param({"owner": [0] * 12, "notes": 3}, "cannot be read: TypeError", id="notes"),
-        pytest.param({"owner": [0] * 12, "notes": "abc"}, "not a list of lines", id="a note"),
+        pytest.param({"owner": [0.5] * 12}, "'owner' with 1 dimensions of float64", id="floats"),
+        pytest.param({"owner": [[0] * 12]}, "'owner' with 2 dimensions of int64", id="2-D"),
+        pytest.param({"owner": None}, "'owner' with 0 dimensions of object", id="none"),
+        pytest.param(
+            {"owner": [0] * 11},
+            "returned 11 member indices in 'owner' for 12 partitions",
+            id="short",
+        ),
+        pytest.param(
+            {"owner": [0] * 11 + [2]}, "member index 2 in 'owner': the group has 2", id="beyond"
+        ),
+        pytest.param({"owner": [0] * 11 + [-2]}, "member index -2 in 'owner'", id="before"),
+        pytest.param({"owner": [0] * 12, "notes": 3}, "unreadable answer: TypeError", id="notes"),
+        pytest.param({"owner": [0] * 12, "notes": "abc"}, "not a list of strings", id="a note"),
         pytest.param({"owner": [0] * 12, "standbys": [1]}, "standbys as a list", id="standbys"),
         pytest.param(
             {"owner": [0] * 12, "standbys": {"B": 1}}, "gave 'B' standbys as a int", id="standby"
@@ -292,13 +302,17 @@ HELD = Group((Member("A", T, {"t": [0, 1]}, 1), Member("B", T), Member("C", froz
 @pytest.mark.parametrize(
     ("owner", "withheld", "text"),
     [
-        pytest.param((-1, -1), (99, 99), "named member 99 in 'withheld', of the 3", id="range"),
-        pytest.param((-1, -1), (-7, 1), "named member -7 in 'withheld'", id="below"),
+        pytest.param(
+            (-1, -1), (99, 99), "member index 99 in 'withheld': the group has 3", id="range"
+        ),
+        pytest.param((-1, -1), (-7, 1), "member index -7 in 'withheld'", id="below"),
         pytest.param((0, 0), (-1, 1), "gave and withheld 1 partitions: t-1", id="both"),
         pytest.param((0, -1), (-1, 2), "withheld 1 partitions for members that do not", id="topic"),
         pytest.param((0, -1), (-1, 0), "that no other member holds: t-1", id="its own"),
         pytest.param((-1, -1), (-1, 1), "left 1 of 2 partitions without a member: t-0", id="lost"),
-        pytest.param((0, -1), (1,), "answered 1 of 2 partitions in 'withheld'", id="short"),
+        pytest.param(
+            (0, -1), (1,), "returned 1 member indices in 'withheld' for 2 partitions", id="short"
+        ),
     ],
 )
 def test_what_is_withheld_is_checked_too(

@@ -173,7 +173,7 @@ def run(case: str, assignor: Any, promises: dict[str, Any]) -> None:
         ),
         pytest.param("the_order_of_the_input_does_not_matter", Moody, {}, "answered", id="mood"),
         pytest.param("racks", dealt, {"racks": True}, "read across racks", id="racks"),
-        pytest.param("rounds", Hasty, {}, "while their owner held them", id="not cooperative"),
+        pytest.param("rounds", Hasty, {}, "gave away owned partitions", id="not cooperative"),
         pytest.param("rounds", "cooperative-sticky", {"rounds": 1}, "2 rounds", id="rounds"),
         pytest.param("speed", Slow, {}, "times as many for each partition", id="quadratic"),
         pytest.param("balance", "streams", {"balance": "counts", "assignor": None}, "missing",

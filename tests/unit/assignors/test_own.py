@@ -114,11 +114,17 @@ def test_whatever_it_raises_names_it(method: str, error: BaseException, words: s
 @pytest.mark.parametrize(
     ("method", "answer", "words"),
     [
-        pytest.param("refusal", 3, "returned int from refusal: a line of text", id="refusal"),
+        pytest.param(
+            "refusal", 3, "returned int from refusal: expected a line of text", id="refusal"
+        ),
         pytest.param("reservation", b"", "returned bytes from reservation", id="reservation"),
-        pytest.param("user_data", "x", "returned str from user_data: bytes or None", id="bytes"),
-        pytest.param("on_assignment", 3, "returned int from on_assignment: the member", id="told"),
-        pytest.param("assign", 3, "answered a int, not members", id="assign"),
+        pytest.param(
+            "user_data", "x", "returned str from user_data: expected bytes or None", id="bytes"
+        ),
+        pytest.param(
+            "on_assignment", 3, "returned int from on_assignment: expected the member", id="told"
+        ),
+        pytest.param("assign", 3, "returned a int, not members", id="assign"),
     ],
 )
 def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> None:
@@ -142,18 +148,16 @@ def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> N
         pytest.param(
             {"name": property(raising(RuntimeError("no")))}, "RuntimeError: no", id="name"
         ),
-        pytest.param({"name": 3}, r"name that cannot be used \(a int\)", id="a number"),
-        pytest.param({"name": ""}, "name that cannot be used", id="empty"),
-        pytest.param({"name": "a,b"}, "name that cannot be used", id="comma"),
-        pytest.param(
-            {"name": "sticky"}, "calls itself 'sticky', which is one of our names", id="ours"
-        ),
-        pytest.param({"name": "None"}, "calls itself 'None'", id="none"),
-        pytest.param({"protocols": None}, r"protocols that cannot be used \(a NoneType\)", id="no"),
+        pytest.param({"name": 3}, r"invalid name \(a int\)", id="a number"),
+        pytest.param({"name": ""}, "invalid name", id="empty"),
+        pytest.param({"name": "a,b"}, "invalid name", id="comma"),
+        pytest.param({"name": "sticky"}, "has the name of a built-in one, 'sticky'", id="ours"),
+        pytest.param({"name": "None"}, "has the name of a built-in one, 'None'", id="none"),
+        pytest.param({"protocols": None}, r"invalid protocols \(a NoneType\)", id="no"),
         pytest.param({"protocols": ("LAZY",)}, "a tuple of EAGER and COOPERATIVE", id="unknown"),
         pytest.param({"assign": 3}, r"without `assign\(group\)`", id="assign"),
         pytest.param(
-            {"__init__": raising(SystemExit())}, "could not be made: SystemExit", id="make"
+            {"__init__": raising(SystemExit())}, "could not be created: SystemExit", id="make"
         ),
     ],
 )
@@ -258,7 +262,7 @@ def test_an_assignor_that_has_no_name_has_options_by_what_was_written() -> None:
         ),
         pytest.param(
             {"assignor": "theirs:Diary", "assignor.diary.bad": "1"},
-            r"'diary' does not take its options \(bad\): ValueError: bad is not taken",
+            r"'diary' does not accept its options \(bad\): ValueError: bad is not taken",
             id="it refuses",
         ),
     ],
