@@ -67,7 +67,7 @@ def describe_problems(error: ValidationError, data: Any, *, show_values: bool = 
         if show_values and kind not in ("missing", "value_error"):
             place = f"{place or 'it'} is {shorten(problem['input'])}"
         lines.append(f"{place}: {words}" if place else words)
-    return elide(lines, between="; ")
+    return elide(lines, separator="; ")
 
 
 def _place(data: Any, location: Iterable[str | int]) -> str:

@@ -22,7 +22,7 @@ PIP = importlib.metadata.version("pyspark")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that SPARK_HOME names; it holds no Spark yet."""
+    """A folder that SPARK_HOME names; it has no Spark yet."""
     (tmp_path / "jars").mkdir()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     return tmp_path
@@ -61,7 +61,7 @@ def test_another_spark_decides(home: Path, version: str, scala: str, found: str)
     assert spark_version() == found
     assert (
         describe_mismatch()
-        == f"SPARK_HOME ({home}) holds Spark {found}, and pip's pyspark is {PIP}"
+        == f"SPARK_HOME ({home}) has Spark {found}, but pip's pyspark is {PIP}"
     )
 
 
@@ -97,7 +97,7 @@ def test_the_command_prints_flags_for_it_and_says_so(
     assert out.startswith("--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1,")
     assert out.count("\n") == 1
     assert told == (
-        f"assignor: SPARK_HOME ({home}) holds Spark 4.1.1, and pip's pyspark is {PIP}: "
+        f"assignor: SPARK_HOME ({home}) has Spark 4.1.1, but pip's pyspark is {PIP}: "
         "what is printed is for Spark 4.1.1\n"
     )
     assert main.run(["jars", "--json"]) == 0
@@ -124,7 +124,7 @@ def test_a_folder_that_is_no_spark_is_one_line(
     assert main.run(["jars"]) == 1
     out, told = capsys.readouterr()
     assert (out, told.count("\n")) == ("", 1)
-    assert "holds no Spark (no jars/spark-core_2.13-*.jar): correct it, or unset it" in told
-    with pytest.raises(JarError, match="holds no Spark"):
+    assert "has no Spark (no jars/spark-core_2.13-*.jar): correct it, or unset it" in told
+    with pytest.raises(JarError, match="has no Spark"):
         connector_coordinate()
-    assert "holds no Spark" in machine._spark().details
+    assert "has no Spark" in machine._spark().details

@@ -232,7 +232,7 @@ def test_without_java_that_is_told_whatever_is_in_the_cache(
     settings = {"spark.jars.packages": "a:b:1"}
     resolve(settings, "")
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
-    with pytest.raises(ivy.JarError, match="JAVA_HOME names no folder: /nonexistent"):
+    with pytest.raises(ivy.JarError, match="JAVA_HOME is not a folder: /nonexistent"):
         resolve(settings, "")
     (conf := submitted.parent / "spark" / "conf").mkdir()
     (conf / "spark-env.sh").touch()
