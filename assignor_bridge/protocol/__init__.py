@@ -1,4 +1,4 @@
-"""The contract between the Java layer and the planner process.
+"""The protocol between the Java layer and the planner process.
 
-`messages` are the lines on the planner's standard input and output, `columns` the arrays in them.
+`messages` has the lines on the planner's standard input and output, `columns` the arrays in them.
 """

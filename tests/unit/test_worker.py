@@ -246,7 +246,7 @@ def test_bytes_that_are_no_request_are_answered_and_the_next_request_too(line):
     failed = json.loads(answer)
     assert failed["misuse"]
     assert not failed["traceback"]
-    assert "the request is not one of this version" in failed["error"]
+    assert "the request is invalid: " in failed["error"]
     assert second == b'5 {"type":"ended"}'
 
 
@@ -468,8 +468,8 @@ def test_a_time_is_asked_for_before_a_batch_is_aligned(turned: bool):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "the request has no times of records"),
-        (times(1, [1]), "times.stamp holds 1 numbers: as many as in the other columns, 2"),
+        (None, "the request has no record times"),
+        (times(1, [1]), "times.stamp has 1 numbers: expected 2, as in the other columns"),
         (times(1, [1, 2], lookUps=1, askedMs=3, at=""), "times.at holds 0 numbers"),
     ],
 )
