@@ -49,7 +49,10 @@ def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
             last = rebalance(assignor, group)[-1]
             answer = last.assignment
             standbys = {m: dict(part) for m, part in sorted(answer.standbys.items())}
-            yield f"{group.ids} of {dict(group.topics)}: {answer.as_dict()} {standbys} {answer.notes}"
+            yield (
+                f"{group.ids} of {dict(group.topics)}: "
+                f"{answer.as_dict()} {standbys} {answer.notes}"
+            )
             group = disturb(rng, last.after, same=same_topics)
 
 

@@ -120,7 +120,7 @@ def test_a_generation_is_never_too_large_to_be_written():
 def test_an_older_version_is_refused():
     raw = bytearray(base64.b64decode(some_state()))
     raw[3] = 1
-    with pytest.raises(StateError, match="version 1, older than the 2 that is read"):
+    with pytest.raises(StateError, match="version 1, older than version 2"):
         decode(base64.b64encode(bytes(raw)).decode())
 
 

@@ -53,9 +53,9 @@ def test_a_folder_of_thousands_is_not_searched_to_its_end(tmp_path):
     ("names", "message"),
     [
         pytest.param(
-            ["b", "a"], "but holds those of 2 queries: give one of them: job/a, job/b", id="two"
+            ["b", "a"], "but contains those of 2 queries: give one of job/a, job/b", id="two"
         ),
-        pytest.param(list("abcdef"), "of 6 queries: give one of them: job/a, job/b, job/c, job/d, "
+        pytest.param(list("abcdef"), "of 6 queries: give one of job/a, job/b, job/c, job/d, "
                      "job/e, …", id="many"),
         pytest.param([], "it has neither 'metadata' nor 'offsets'", id="none"),
     ],
@@ -118,4 +118,4 @@ def test_one_checkpoint_among_more_than_is_looked_at_is_not_taken(tmp_path, caps
         (tmp_path / f"part-{number:03}").touch()
     write_query(tmp_path / "a", ENDS)
     assert main.run(["offsets", "--checkpoint", str(tmp_path)]) == 2
-    assert f"that of a query, among much else: give {tmp_path}/a" in capsys.readouterr().err
+    assert f"the checkpoint of a query: give {tmp_path}/a" in capsys.readouterr().err
