@@ -94,14 +94,9 @@ def pluralize(number: int, one: str, many: str = "") -> str:
 
 @contextlib.contextmanager
 def convert_errors(error_type: type[AssignorError], message: str) -> Iterator[None]:
-    """Convert all errors of a user's code, `SystemExit` included, to one of this package.
+    """Convert all errors of a user's code, `SystemExit` included, to `error_type`.
 
-    Parameters
-    ----------
-    error_type
-        Class of the new error.
-    message
-        Message of the new error; `{}` is replaced by the type and message of the cause.
+    `{}` in `message` is replaced by the type and message of the cause.
     """
     try:
         yield

@@ -24,10 +24,7 @@ def spark_home() -> Path:
 
 
 def spark_version() -> str:
-    """Return the version of the Spark that will run.
-
-    Raises JarError if SPARK_HOME has no Spark, and PackageNotFoundError without it and pyspark.
-    """
+    """Return the version of the Spark that will run; raise JarError if SPARK_HOME has none."""
     if not os.environ.get("SPARK_HOME"):
         return importlib.metadata.version("pyspark")
     home = spark_home()

@@ -34,9 +34,7 @@ _LOCK_TIMEOUT_S = 1200
 #: Pauses before the second and the third attempt to fetch.
 _RETRY_PAUSES_S = (1, 2)
 
-_MISSING_MODULE = re.compile(
-    r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE
-)
+_MISSING = re.compile(r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE)
 _TRIED_URL = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
 _UNKNOWN_HOST = re.compile(r"^\s*Host \S+ not found\. url=(\S+)", re.MULTILINE)
 _NO_ACCESS = re.compile(r"Server access error at url (\S+) \((.*)\)")
@@ -67,12 +65,8 @@ class RepositoryTroubleError(JarError):
 
 def cache_folder() -> Path:
     """Return the folder for fetched jars: `ASSIGNOR_BRIDGE_CACHE`, or the user cache."""
-    configured_path = os.environ.get("ASSIGNOR_BRIDGE_CACHE")
-    return (
-        Path(configured_path)
-        if configured_path
-        else platformdirs.user_cache_path("assignor-bridge")
-    )
+    folder = os.environ.get("ASSIGNOR_BRIDGE_CACHE")
+    return Path(folder) if folder else platformdirs.user_cache_path("assignor-bridge")
 
 
 def pyspark_home() -> Path:
@@ -148,10 +142,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def retry(fetch_once: Callable[[], None]) -> None:
-    """Call a function up to three times if a repository fails temporarily.
-
-    Raises the third `RepositoryTroubleError`, and any other error immediately.
-    """
+    """Call a function up to three times while it raises RepositoryTroubleError."""
     for pause_s in _RETRY_PAUSES_S:
         try:
             fetch_once()
@@ -193,13 +184,8 @@ def _fetch_into_folder(
             raise JarError(f"{coordinate} could not be fetched: it has no jar")
 
 
-def run_ivy(
-    arguments: list[str], package: str, on_line: Callable[[str], None] | None = None
-) -> None:
-    """Run pyspark's Ivy on this package's cache; the caller holds `lock_cache("ivy")`.
-
-    Raises JarError with one line about `package` if it cannot be fetched.
-    """
+def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | None = None) -> None:
+    """Run pyspark's Ivy under `lock_cache("ivy")`; raise JarError if `name` is missing."""
     ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy is None:
         raise JarError(f"the installed pyspark ({pyspark_home()}) has no ivy-*.jar: {INSTALL}")
@@ -220,7 +206,7 @@ def run_ivy(
                 on_line(line.rstrip())
     if process.returncode != 0:
         advice = "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror"
-        raise resolution_error("\n".join(output), package, advice)
+        raise resolution_error("\n".join(output), name, advice)
 
 
 def resolution_error(output: str, package: str, advice: str) -> JarError:
@@ -236,7 +222,7 @@ def resolution_error(output: str, package: str, advice: str) -> JarError:
     ... ''', "org.foo:bar:1.0", "Name a mirror.").args[0].partition(". ")[0])
     org.foo:bar:1.0 could not be fetched (one.example: not there; two.example: host not found)
     """
-    missing = dict.fromkeys(":".join(match) for match in _MISSING_MODULE.findall(output))
+    missing = dict.fromkeys(":".join(match) for match in _MISSING.findall(output))
     # Errors by host, other than "not there"; failed downloads have the key "".
     error_by_host = {_host(url): _NO_HOST for url in _UNKNOWN_HOST.findall(output)}
     error_by_host |= {_host(url): reason for url, reason in _NO_ACCESS.findall(output)}

@@ -93,10 +93,7 @@ def check_size(path: str, size: int) -> None:
 
 
 def open_folder(location: str) -> LocalFolder:
-    """Return the folder at a path or at a `file:` URL, which may be percent-encoded.
-
-    Raises CheckpointError for other schemes, which only a Spark session can read.
-    """
+    """Return the folder at a path or `file:` URL; raise CheckpointError for other schemes."""
     folder = local_path(location)
     if folder is None:
         raise NoCheckpointError(
@@ -117,10 +114,7 @@ def local_path(location: str) -> Path | None:
 
 
 def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:
-    """Return the sorted paths of the checkpoints in a folder, and whether the search was complete.
-
-    A job has a checkpoint for each of its queries.
-    """
+    """Return the paths of the checkpoints in a folder, and whether the search was complete."""
     checkpoints: list[str] = []
     folders_left = _MAX_FOLDERS
     parents = [""]

@@ -1,7 +1,4 @@
-"""Read Spark's streaming checkpoint without Spark: the planned and the completed batches.
-
-It combines the files that `checkpoints.log_files` reads.
-"""
+"""Read the planned and the completed batches of a streaming checkpoint without Spark."""
 
 from __future__ import annotations
 
@@ -114,10 +111,7 @@ class LastBatches:
 
 
 def read_last_batches(folder: Folder) -> LastBatches:
-    """Return the progress of a query; the cost does not depend on the number of batches.
-
-    Raises CheckpointError if a file is unreadable or of a newer version.
-    """
+    """Return the progress of a query; raise CheckpointError if a file is not readable."""
     with _convert_os_errors(folder):
         commits = list_batches(folder, "commits")
         planned = list_batches(folder, "offsets")
@@ -131,19 +125,14 @@ def read_last_batches(folder: Folder) -> LastBatches:
 
 
 def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, KafkaOffsets]]:
-    """Return each Kafka source's offsets after the completed batches, and after the planned one.
-
-    Raises CheckpointError if a file is unreadable or of a newer version.
-    """
+    """Return each Kafka source's offsets after the completed batches and after the planned one."""
     last = read_last_batches(folder)
     if last.planned is None or last.planned.committed:
         return last.ends, last.ends
     with _convert_os_errors(folder):
-        completed_batch = (
-            None if last.completed is None else read_batch(folder, last.completed, True)
-        )
+        completed = None if last.completed is None else read_batch(folder, last.completed, True)
         begins = {s: read_source_start(folder, s) or {} for s in folder.names("sources")}
-    return {**begins, **(completed_batch.ends if completed_batch else {})}, last.ends
+    return {**begins, **(completed.ends if completed else {})}, last.ends
 
 
 def read_checkpoint(folder: Folder) -> Checkpoint:
@@ -169,27 +158,19 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
         batches = [
             batch for n in planned if (batch := read_batch(folder, n, n in commits)) is not None
         ]
-        begin_of_source = {
-            source: read_source_start(folder, source) for source in folder.names("sources")
-        }
+        starts = {source: read_source_start(folder, source) for source in folder.names("sources")}
         begins = {
             source: begin
-            for source, begin in begin_of_source.items()
+            for source, begin in starts.items()
             if begin or (begin is not None and any(source in batch.ends for batch in batches))
         }
-        kept_states = {
-            source: source_states
-            for source, source_states in states.items()
-            if source_states and source in begins
-        }
+        kept = {s: history for s, history in states.items() if history and s in begins}
     if not begins and not any(batch.ends for batch in batches):
         raise NoCheckpointError(
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads other sources"
         )
-    return Checkpoint(
-        folder.name, query_id, tuple(batches), begins, kept_states, tuple(warnings), commits
-    )
+    return Checkpoint(folder.name, query_id, tuple(batches), begins, kept, tuple(warnings), commits)
 
 
 class BatchRangeReader:
@@ -225,8 +206,7 @@ def ranges_between(
 ) -> KafkaRanges:
     """Return the ranges between two sets of offsets, by source, without empty ranges.
 
-    A new partition starts at 0. (If its first records are deleted already, Spark starts after them
-    and logs that.)
+    A new partition starts at 0, even if Spark starts later because its first records are deleted.
 
     >>> ranges_between({"0": {"t": {0: 5}}}, {"0": {"t": {0: 7, 1: 3}}})
     {'0': {'t': {0: (5, 7), 1: (0, 3)}}}

@@ -31,16 +31,11 @@ def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     names = [_kafka_string(name) for name in state.topics]
     blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # one for each topic of a member
     owners, topics = member[begins].tolist(), topic[begins].tolist()
-    for member_index, topic_index, begin, end in zip(owners, topics, begins, ends, strict=False):
+    for owner, code, begin, end in zip(owners, topics, begins, ends, strict=False):
         count = (end - begin).to_bytes(4, "big")
-        blocks[member_index].append(
-            b"".join((names[topic_index], count, numbers[4 * begin : 4 * end]))
-        )
+        blocks[owner].append(b"".join((names[code], count, numbers[4 * begin : 4 * end])))
     generation = state.generation.to_bytes(4, "big")
-    claims = [
-        b"".join((len(blocks_of_member).to_bytes(4, "big"), *blocks_of_member, generation))
-        for blocks_of_member in blocks
-    ]
+    claims = [b"".join((len(parts).to_bytes(4, "big"), *parts, generation)) for parts in blocks]
     return [*map(len, claims)], b"".join(claims)
 
 

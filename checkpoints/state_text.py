@@ -116,13 +116,7 @@ def _round_common(common: Common) -> list[Any]:
 
 @lru_cache(maxsize=2)  # the next batch starts from the last decoded state
 def decode(text: str) -> StickyState:
-    """Return the state in a text from `encode`; its arrays are read-only.
-
-    Raises
-    ------
-    StateError
-        If the text is invalid or of an unsupported version, in one line.
-    """
+    """Return the state, with read-only arrays; raise StateError if the text is invalid."""
     try:
         return _parse_body(_unwrap(text))
     except StateError:

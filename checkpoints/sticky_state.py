@@ -112,10 +112,7 @@ class StickyState:
         return sum(reader.slots for reader in self.readers)
 
     def last_executors(self) -> dict[tuple[str, int], KnownExecutor]:
-        """Return the last reader of each partition, or the last near one if zones share it.
-
-        It is empty in local mode, where executors have no id.
-        """
+        """Return the last (near) reader of each partition; empty in local mode."""
         of_member = [executor for executor in self.readers for _ in range(executor.slots)]
         columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())
         return {

@@ -3,8 +3,7 @@
 All integers are big-endian. Version 0 is an array of topics (INT32 count; each an INT16 length,
 UTF-8 bytes and an array of INT32 partitions); version 1 adds the generation, an INT32. The bytes
 come from other processes and are not trusted: each count is checked against the remaining bytes
-before an allocation, the time to read is linear in the bytes (plus a sort), and invalid bytes are
-no claim, never an error.
+before an allocation, reading takes linear time (plus a sort), and invalid bytes are no claim.
 """
 
 from __future__ import annotations
@@ -125,7 +124,7 @@ def _pack_int32(what: str, value: int) -> bytes:
 
 def _read_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
     topics, position = _read_count(data, 0, _SMALLEST_TOPIC_BYTES)
-    partitions_of_topic: dict[str, list[tuple[int, ...]]] = {}  # a topic may occur twice
+    by_topic: dict[str, list[tuple[int, ...]]] = {}  # a topic may occur twice
     for _ in range(topics):
         if len(data) - position < 2:
             raise _Malformed
@@ -142,10 +141,8 @@ def _read_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
         position += 4 * count
         if min(partitions, default=0) < 0:
             raise _Malformed
-        partitions_of_topic.setdefault(topic, []).append(partitions)
-    owned = {
-        t: tuple(sorted(set(itertools.chain(*lists)))) for t, lists in partitions_of_topic.items()
-    }
+        by_topic.setdefault(topic, []).append(partitions)
+    owned = {t: tuple(sorted(set(itertools.chain(*lists)))) for t, lists in by_topic.items()}
     return owned, position
 
 

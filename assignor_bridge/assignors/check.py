@@ -32,13 +32,7 @@ _RULE = (
 
 
 def assign_checked(assignor: Assignor, group: Group) -> Assignment:
-    """Return the checked answer of an assignor.
-
-    Raises
-    ------
-    PlanError
-        If it raises an error, or its answer is not valid and complete.
-    """
+    """Return the checked answer of an assignor; raise PlanError if it fails or is invalid."""
     try:
         answer = assignor.assign(group)
     except AssignorError:
@@ -54,10 +48,7 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     The answer is an `Assignment` of any array and mapping types, or plain data: a mapping of member
     id to a mapping of topic to partitions.
 
-    Raises
-    ------
-    PlanError
-        If it is not valid; the message names the assignor and the problem.
+    Raises PlanError if it is not valid; the message names the assignor and the problem.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> group = Group((Member("C0", {"t0"}),), {"t0": 2})

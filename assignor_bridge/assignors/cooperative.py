@@ -73,10 +73,7 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     Source: the constrained cooperative sticky proposal (KAFKA-9987). Kafka did not add this
     assignor, but used the algorithm in its existing sticky assignors.
 
-    Raises
-    ------
-    OptionError
-        If members subscribe to different topics; use `cooperative-sticky` for them.
+    Raises OptionError if members subscribe to different topics; use `cooperative-sticky` for them.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))

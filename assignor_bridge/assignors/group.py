@@ -149,13 +149,7 @@ class Group:
         return flags
 
     def lag_list(self) -> list[float]:
-        """Return the lag of each partition by its number; negative lags become 0.
-
-        Raises
-        ------
-        OptionError
-            If a lag is infinite or not a number.
-        """
+        """Return each partition's lag, at least 0; raise OptionError if one is not finite."""
         catalog = self.catalog
         lags: list[float] = [0] * catalog.total
         for topic in self.lags.keys() & catalog.index.keys():
@@ -177,10 +171,7 @@ class Group:
         generation: int,
         on_assignment: Callable[[Member, Partitions, int], Member] = Member.owning,
     ) -> Group:
-        """Return the group as it joins next time, with members that own their new partitions.
-
-        `on_assignment` makes each of these members, as in `Assignor`.
-        """
+        """Return the group after a rebalance; `on_assignment` makes members, as in `Assignor`."""
         return replace(
             self,
             members=tuple(

@@ -23,9 +23,7 @@ _ALIKE_SHARE = 0.05
 
 
 def lag_aware(group: Group) -> Assignment:
-    """Assign each topic's partitions, largest lag first, in rounds of one partition per member.
-
-    In each round, the member with the least total lag of the topic gets the largest lag.
+    """Assign each topic's partitions in rounds: the largest lag to the member with the least lag.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
     differ by at most one; (3) per topic, no member's total lag exceeds another's by more than the
@@ -35,7 +33,7 @@ def lag_aware(group: Group) -> Assignment:
     that much. Negative lags become 0. Lags are not balanced over topics, and owners are ignored:
     use `lag-aware-sticky` for that.
 
-    Source: the lag-aware proposal (KAFKA-5337), without its racks.
+    Source: the lag-aware proposal (KAFKA-5337), extended by racks.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0"}), Member("C1", {"t0"}))
@@ -75,26 +73,26 @@ def lag_aware(group: Group) -> Assignment:
 def _prefer_near_members(
     racks: GroupRacks,
     rack_sets: Sequence[int],
-    members_by_lag: Sequence[tuple[int, float]],
-    alike_lag: float,
+    ranked: Sequence[tuple[int, float]],
+    alike: float,
 ) -> list[int]:
     """Return the member for each partition, given the partitions' rack sets.
 
-    It is the first member in a rack with a replica if its lag is within `alike_lag` of the least,
-    and else the member with the least lag.
+    It is the first of `ranked` in a rack with a replica if its lag is within `alike` of the least
+    lag, and otherwise the first of all.
     """
-    queues: dict[int, deque[int]] = {}  # indices in `members_by_lag`, by rack
+    queues: dict[int, deque[int]] = {}  # indices in `ranked`, by rack
     rack_of_member = racks.of_member.tolist()
-    for index, (member, _) in enumerate(members_by_lag):
+    for index, (member, _) in enumerate(ranked):
         queues.setdefault(rack_of_member[member], deque()).append(index)
     chosen = []
     for rack_set in rack_sets:
         least_lag_index = min(queue[0] for queue in queues.values())
         near_indices = [q[0] for rack, q in queues.items() if racks.near[rack_set, rack]]
         index = min(near_indices, default=least_lag_index)
-        if members_by_lag[index][1] > members_by_lag[least_lag_index][1] + alike_lag:
+        if ranked[index][1] > ranked[least_lag_index][1] + alike:
             index = least_lag_index
-        member = members_by_lag[index][0]
+        member = ranked[index][0]
         queue = queues[rack_of_member[member]]
         queue.popleft()
         if not queue:
@@ -122,9 +120,8 @@ class Offsets:
         """Return the number of offsets still to be read, at least 0.
 
         Without a commit it is 0 if the group starts at the end (`auto.offset.reset=latest`), and
-        the size of the log otherwise. It is 0 for a commit beyond the end of a truncated or
-        recreated log. As in Kafka's tools, it counts from the commit even if those records are
-        deleted.
+        the size of the log otherwise. It is 0 if the commit is beyond the end (of a truncated or
+        recreated log). As in Kafka's tools, it includes deleted records after the commit.
 
         >>> Offsets(latest=100, beginning=10, committed=40).lag()
         60

@@ -41,10 +41,8 @@ def find(name: str) -> Assignor:
     or a function of a group. It may also have `name`, `protocols`, `refusal`, `reservation`,
     `user_data`, `configure` and `on_assignment`.
 
-    Raises
-    ------
-    OptionError
-        If there is no such assignor, or it cannot be loaded; the message has the reason.
+    Raises OptionError if there is no such assignor, or it cannot be loaded; the message has the
+    reason.
     """
     if name in ASSIGNORS:
         return ASSIGNORS[name]

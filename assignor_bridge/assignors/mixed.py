@@ -1,18 +1,15 @@
-"""Balance members with different subscriptions, as a minimum-cost flow.
-
-Spark's slots all subscribe to the same topics; `assign` and the library need this.
+"""Balance members with different subscriptions, as a minimum-cost flow (not needed in Spark).
 
 Promises, in order: counts are balanced; the fewest partitions are read across racks; the fewest
 partitions move. Partitions of a topic differ only in their owners, so the search runs on counts by
-topic and member, and the partitions are chosen once at the end:
+topic and member.
 
 1. Assign the unowned partitions greedily, as Kafka does.
 2. Move partitions along *chains* (augmenting paths), from a member to another with at least two
    fewer, perhaps over others. Without such a chain, counts are balanced: loads over subscriptions
    form a base polyhedron, in which every local optimum is the least in sorted order.
-3. Move partitions along *cycles*, which leave the sorted counts as they are, while one saves moves.
-   Without such a cycle, the number of moves is minimal. A partition read across racks costs more
-   than all moves of a cycle.
+3. Move partitions along *cycles*, which keep the sorted counts, until none saves moves. Then the
+   number of moves is minimal. A read across racks costs more than all moves of a cycle.
 4. Choose the partitions.
 """
 
@@ -113,11 +110,9 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
     )
     quotas = np.maximum(level - loads, 0)
     quotas[np.flatnonzero(loads <= level)[:remaining_members_to_get_an_extra_partition]] += 1
-    receivers = np.repeat(np.arange(len(members)), quotas)
-    load_before = (
-        loads[receivers] + np.arange(len(receivers)) - np.repeat(np.cumsum(quotas) - quotas, quotas)
-    )
-    return np.asarray(members[receivers[np.lexsort((receivers, load_before))]])
+    index = np.repeat(np.arange(len(members)), quotas)
+    height = loads[index] + np.arange(len(index)) - np.repeat(np.cumsum(quotas) - quotas, quotas)
+    return np.asarray(members[index[np.lexsort((index, height))]])
 
 
 def _choose_partitions(
@@ -189,10 +184,7 @@ def _move_along_chains(flow: _Flow) -> bool:
 
 
 def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return the members with a chain to `receiver`, each with its next step, and the most loaded.
-
-    A step is the topic of a partition and the member that takes it.
-    """
+    """Return the next step (topic, taker) of each member with a chain, and the most loaded one."""
     next_step: dict[int, tuple[int, int]] = {receiver: (-1, -1)}
     seen_topics: set[int] = set()
     seen_classes: set[int] = set()
@@ -249,9 +241,9 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     ):
         return []
     members = sorted(flow.class_of)
-    member_node = {m: i for i, m in enumerate(members)}
-    topic_node = {t: len(member_node) + i for i, t in enumerate(flow.count)}
-    class_nodes = len(member_node) + len(topic_node)
+    node = {m: i for i, m in enumerate(members)}
+    topic_node = {t: len(node) + i for i, t in enumerate(flow.count)}
+    class_nodes = len(node) + len(topic_node)
     level_nodes = class_nodes + len(flow.topics)
     crossing = 2 * level_nodes + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
@@ -259,10 +251,10 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
         claimed, far = flow.owned[topic], flow.far.get(topic, _NO_MEMBERS)
         for m, count in holders.items():  # giving an unclaimed one away saves a move
             saving = int(count > claimed.get(m, 0)) + crossing * (m in far)
-            edges.append((member_node[m], topic_node[topic], -saving))
+            edges.append((node[m], topic_node[topic], -saving))
     for topic, m in lost_claims:  # a claimed partition comes back
         edges.append(
-            (topic_node[topic], member_node[m], crossing * (m in flow.far.get(topic, _NO_MEMBERS)))
+            (topic_node[topic], node[m], crossing * (m in flow.far.get(topic, _NO_MEMBERS)))
         )
     # All members of a class are in one rack.
     one_of = {class_index: m for m, class_index in flow.class_of.items()}
@@ -272,9 +264,9 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
             edges.append((topic_node[t], class_nodes + class_index, cost))
     lowest = min(flow.load[m] for m in members)
     for m in members:
-        edges.append((class_nodes + flow.class_of[m], member_node[m], 0))
+        edges.append((class_nodes + flow.class_of[m], node[m], 0))
         height = level_nodes + flow.load[m] - lowest
-        edges.extend(((member_node[m], height + 1, 0), (height, member_node[m], 0)))
+        edges.extend(((node[m], height + 1, 0), (height, node[m], 0)))
     cycle = negative_cycle(*np.asarray(edges, dtype=np.int64).T)
     if not cycle:
         return []

@@ -30,10 +30,8 @@ class CustomAssignor:
     `user_object` is a class (called without arguments), an object with `assign(group)`, or a
     function of a group.
 
-    Raises
-    ------
-    OptionError
-        If the class raises an error, has no `assign`, or has an invalid name or protocols.
+    Raises OptionError if the class raises an error, has no `assign`, or has an invalid name or
+    protocols.
     """
 
     def __init__(self, reference: str, user_object: Any) -> None:
@@ -186,10 +184,8 @@ def configure_assignors(
     belongs to the custom assignor whose name it begins with, in any case: `mine.age` is the option
     `age` of the assignor `mine`.
 
-    Raises
-    ------
-    OptionError
-        If an assignor is unknown, or cannot be created or configured, or an option belongs to none.
+    Raises OptionError if an assignor is unknown, or cannot be created or configured, or an option
+    belongs to none.
     """
     assignors = {name: find(name) for name in names}
     custom = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}

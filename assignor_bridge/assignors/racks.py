@@ -76,12 +76,10 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     racks = find_racks(group)
     if racks is None:
         return None
-    replicas = np.zeros((tasks, racks.near.shape[1] - 1), np.int64)
+    count = np.zeros((tasks, racks.near.shape[1] - 1), np.int64)
     for topic in group.subscribers:
-        replicas[: group.catalog[topic]] += racks.near[
-            racks.rack_set[group.catalog.span(topic)], :-1
-        ]
-    has_most = replicas == replicas.max(axis=1, keepdims=True)
+        count[: group.catalog[topic]] += racks.near[racks.rack_set[group.catalog.span(topic)], :-1]
+    has_most = count == count.max(axis=1, keepdims=True)
     if has_most.all():
         return None
     sets, rack_set = np.unique(has_most, axis=0, return_inverse=True)
@@ -100,11 +98,9 @@ def assign_unowned_by_rack(
     """Assign unowned partitions to members below their quota, near ones first, in place.
 
     Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor,
-    members reach the minimum quota before any gets an extra partition.
-
-    1. Each partition, those with the fewest near members first, goes to the next near member.
-    2. Each other one stays with the far member that claims it, if that has room (not in Kafka).
-    3. The others go to the next member.
+    members reach the minimum quota before any gets an extra partition. (1) Each partition, those
+    with the fewest near members first, goes to the next near member. (2) Each other one stays with
+    the far member that claims it, if that has room (not in Kafka). (3) The others go to the next.
     """
     unowned = ids[owner[ids] < 0]
     quotas = _MemberQuotas(owner, ids, members, racks.of_member.tolist())
@@ -140,11 +136,7 @@ def divide_by_racks(
 ) -> tuple[
     dict[int, Ids], Sequence[tuple[tuple[int, ...], tuple[int, ...]]], dict[int, frozenset[int]]
 ]:
-    """Divide topics and distinct subscriptions by racks.
-
-    Return the partitions of each divided topic, the divided subscriptions, and the members far from
-    each topic (no empty sets).
-    """
+    """Return partitions by topic and rack set, the subscriptions, and the members far from each."""
     topics = sorted({topic for topics_of_class, _ in classes for topic in topics_of_class})
     if racks is None:
         return {t: catalog.all_of([t]) for t in topics}, classes, {}
@@ -180,18 +172,16 @@ class _MemberQuotas:
         self, owner: NDArray[np.int32], ids: Ids, members: Ids, rack: Sequence[int]
     ) -> None:
         self.rack = rack
-        self.min_quota, members_with_extra = divmod(len(ids), len(members))
+        self.min_quota, extra = divmod(len(ids), len(members))
         current_owner = owner[ids]
-        count = np.bincount(current_owner[current_owner >= 0], minlength=int(members.max()) + 1)
-        self.counts: dict[int, int] = dict(
-            zip(members.tolist(), count[members].tolist(), strict=True)
-        )
+        size = np.bincount(current_owner[current_owner >= 0], minlength=int(members.max()) + 1)
+        self.size: dict[int, int] = dict(zip(members.tolist(), size[members].tolist(), strict=True))
         #: Kafka's term: members that may still exceed the minimum quota by one.
-        self.remaining_members_to_get_an_extra_partition = members_with_extra - sum(
-            count > self.min_quota for count in self.counts.values()
+        self.remaining_members_to_get_an_extra_partition = extra - sum(
+            size > self.min_quota for size in self.size.values()
         )
-        self.below = [m for m, count in self.counts.items() if count < self.min_quota]
-        self.at_min_quota = [m for m, count in self.counts.items() if count == self.min_quota]
+        self.below = [m for m, size in self.size.items() if size < self.min_quota]
+        self.at_min_quota = [m for m, size in self.size.items() if size == self.min_quota]
         #: Number of these members in each rack.
         self.racks_below = Counter(rack[m] for m in self.below)
         self.racks_at_min_quota = Counter(rack[m] for m in self.at_min_quota)
@@ -213,11 +203,10 @@ class _MemberQuotas:
 
     def take(self, member: int) -> bool:
         """Add a partition to this member; return whether it had room."""
-        if self.counts[member] < self.min_quota:
+        if self.size[member] < self.min_quota:
             self._take_below(self.below.index(member))
         elif (
-            self.remaining_members_to_get_an_extra_partition
-            and self.counts[member] == self.min_quota
+            self.remaining_members_to_get_an_extra_partition and self.size[member] == self.min_quota
         ):
             self._take_extra(member)
         else:
@@ -234,8 +223,8 @@ class _MemberQuotas:
 
     def _take_below(self, index: int) -> int:
         member = self.below[index]
-        self.counts[member] += 1
-        if self.counts[member] == self.min_quota:
+        self.size[member] += 1
+        if self.size[member] == self.min_quota:
             del self.below[index]
             self.at_min_quota.append(member)
             self.racks_below[self.rack[member]] -= 1
@@ -246,7 +235,7 @@ class _MemberQuotas:
         return member
 
     def _take_extra(self, member: int) -> int:
-        self.counts[member] += 1
+        self.size[member] += 1
         self.at_min_quota.remove(member)
         self.racks_at_min_quota[self.rack[member]] -= 1
         self.remaining_members_to_get_an_extra_partition -= 1

@@ -1,7 +1,4 @@
-"""The built-in assignors, and the choice among several by preference.
-
-`loading` finds custom ones (entry points, `package.module:Class`).
-"""
+"""The built-in assignors, and the choice among several; `loading` finds custom ones."""
 
 from __future__ import annotations
 
@@ -68,13 +65,7 @@ ASSIGNORS: dict[str, Assignor] = {
 
 
 def lookup(name: str) -> Assignor:
-    """Return the built-in assignor of this name.
-
-    Raises
-    ------
-    OptionError
-        For any other name; the message lists the built-in ones.
-    """
+    """Return the built-in assignor of this name; raise OptionError for any other name."""
     if name in ASSIGNORS:
         return ASSIGNORS[name]
     names = ", ".join(sorted(ASSIGNORS))
@@ -112,10 +103,7 @@ def choose(
     An assignor with a reservation (`streams` on topics of different sizes) is passed over too, but
     is used if no other assignor accepts the group. `loading.Finder` also finds custom assignors.
 
-    Raises
-    ------
-    OptionError
-        For an unknown name, or if all assignors refuse; the message has each reason.
+    Raises OptionError for an unknown name, or if all assignors refuse; the message has each reason.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> group = Group((Member("C0", {"a"}), Member("C1", {"a", "b"})), {"a": 1, "b": 1})

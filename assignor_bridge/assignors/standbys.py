@@ -23,11 +23,8 @@ def place_standbys(
     """Return the tasks of which each member keeps a standby copy.
 
     `active` has the member of each task, `warm_members` the members that had a copy of it. Each
-    task gets `copies` copies, fewer than there are members.
-
-    1. Keep copies where they were, while there is room.
-    2. Add the missing copies, each to the farthest member from the others.
-    3. Move copies to farther members until nothing moves.
+    task gets `copies` copies, fewer than there are members. Steps: (1) keep copies where there is
+    room; (2) add missing copies to the farthest members; (3) move copies to farther members.
     """
     # 1.
     standbys = _StandbyPlacement(group, active, copies)

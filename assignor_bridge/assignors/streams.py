@@ -44,10 +44,7 @@ def streams(group: Group) -> Assignment:
     Source: Kafka Streams' tasks (KIP-441, KIP-924) and its order of rack traffic before stickiness
     (KIP-925); the article on assignment strategies.
 
-    Raises
-    ------
-    OptionError
-        If members subscribe to different topics.
+    Raises OptionError if members subscribe to different topics.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))

@@ -45,10 +45,7 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
     Every answer is checked. A cooperative assignor must not give a partition away while its owner
     holds it. `generation` is the last one of the group, if no member has it.
 
-    Raises
-    ------
-    PlanError
-        For an answer that breaks a rule, or a rebalance that does not end.
+    Raises PlanError for an answer that breaks a rule, or a rebalance that does not end.
 
     >>> from assignor_bridge.assignors import Group, Member, lookup
     >>> owner = Member("C0", {"t0"}, {"t0": [0, 1, 2, 3]}, generation=4)
@@ -98,10 +95,7 @@ def elect(supported: Mapping[str, Sequence[str]]) -> str:
     the first member by id votes for. To upgrade a group, list both the new and the old strategy
     until every member lists the new one.
 
-    Raises
-    ------
-    InconsistentStrategyError
-        If the lists share no name; the message has each member's list.
+    Raises InconsistentStrategyError if the lists share no name; the message has each member's list.
 
     >>> elect({"C0": ["cooperative-sticky", "sticky"], "C1": ["sticky"]})
     'sticky'

@@ -74,16 +74,16 @@ def lag_aware_sticky(group: Group) -> Assignment:
     for subscribers in sorted(topics_of, key=lambda members: (len(members), members)):
         ids = catalog.all_of(topics_of[subscribers])
         slots = np.array(subscribers, np.int64)
-        slot_of_member = np.full(len(members) + 1, -1, np.int64)
-        slot_of_member[slots] = np.arange(len(slots))
-        slot_of_id = place_whole(
+        local = np.full(len(members) + 1, -1, np.int64)
+        local[slots] = np.arange(len(slots))
+        placed = place_whole(
             weights[ids],
-            slot_of_member[owner[ids]],
+            local[owner[ids]],
             capacity[slots],
             executor[slots],
-            initial_load=load[slots],
+            base_load=load[slots],
         )
-        assigned[ids] = slots[slot_of_id]
+        assigned[ids] = slots[placed]
         load += np.bincount(assigned[ids], weights[ids], len(members))
     return Assignment(group, assigned)
 
@@ -94,35 +94,34 @@ def place_whole(  # noqa: PLR0917
     capacity: Floats,
     executor: Ints,
     max_imbalance: float = 0.05,
-    initial_load: Floats | None = None,
+    base_load: Floats | None = None,
 ) -> Ints:
     """Return the slot of each weight, with the promises of this module.
 
     `owner` is the previous slot of each weight, -1 for none. Each slot has a `capacity` (relative
-    speed), an `executor`, and an `initial_load`. `max_imbalance` is the share of the ideal time by
+    speed), an `executor`, and an `base_load`. `max_imbalance` is the share of the ideal time by
     which a slot may exceed it before it releases anything.
 
-    1. Compute the limit from the greedy answer and the ideal time.
-    2. Release weights of the slots above the limit.
-    3. Assign weights without a slot: on the same executor if there is room, then longest first.
-    4. Move and swap until no slot is above the limit, or use the greedy answer.
+    Steps: (1) compute the limit; (2) release weights of slots above it; (3) assign weights without
+    a slot, on the same executor if there is room, and then longest first; (4) move and swap until
+    no slot is above the limit, or use the greedy answer.
 
     >>> weights, capacity = np.array([5.0, 4.0, 3.0, 2.0]), np.ones(2)
     >>> place_whole(weights, np.array([0, 0, 0, 1]), capacity, np.array([0, 1])).tolist()
     [1, 0, 0, 1]
     """
-    load_before = np.zeros(len(capacity)) if initial_load is None else initial_load
+    base = np.zeros(len(capacity)) if base_load is None else base_load
 
     def load_of(slots: Ints) -> Floats:
         is_placed = slots >= 0
-        return load_before + np.bincount(slots[is_placed], weights[is_placed], len(capacity))
+        return base + np.bincount(slots[is_placed], weights[is_placed], len(capacity))
 
     # 1.
     rows = np.argsort(-weights, kind="stable")
     greedy = np.empty_like(owner)
-    greedy[rows] = assign_longest_first(weights[rows], load_before, capacity)
+    greedy[rows] = assign_longest_first(weights[rows], base, capacity)
     greedy_time = float((load_of(greedy) / capacity).max(initial=0.0))
-    ideal_time = float((load_before.sum() + weights.sum()) / capacity.sum())
+    ideal_time = float((base.sum() + weights.sum()) / capacity.sum())
     max_time = max(greedy_time, ideal_time * (1 + max_imbalance)) * (1 + _ROUNDING_ERROR)
     max_load = max_time * capacity
     # 2.
@@ -139,7 +138,7 @@ def place_whole(  # noqa: PLR0917
     placed = _repair(placed, weights, load_of(placed), max_load)
     tolerated_load = max(max_time, greedy_time * (1 + _SLACK)) * capacity * (1 + _ROUNDING_ERROR)
     if (load_of(placed) > tolerated_load).any():
-        return greedy if load_before.any() else _relabel(greedy, owner, weights, capacity)
+        return greedy if base.any() else _relabel(greedy, owner, weights, capacity)
     return placed
 
 
@@ -162,38 +161,27 @@ def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
     return np.array(slots, np.int64)
 
 
-def _choose_released(
-    rows: Ints, weights: Floats, owner: Ints, load: Floats, max_load: Floats
-) -> Ints:
-    """Return the rows to release from slots above the limit.
+def _choose_released(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Floats) -> Ints:
+    """Return the rows to release from slots above the limit; `rows` has all, heaviest first.
 
-    Another slot has room for them, or they exceed the limit of their own. `rows` has all rows,
-    heaviest first.
+    Another slot has room for each of them, or it exceeds the limit of its own slot.
     """
-    overloaded = np.flatnonzero(load > max_load)
-    if not len(overloaded):
-        return overloaded
-    rows_by_owner = rows[np.argsort(owner[rows], kind="stable")]
-    spans = (
-        np.searchsorted(owner[rows_by_owner], np.append(overloaded, overloaded + 1))
-        .reshape(2, -1)
-        .T
-    )
-    max_room = float((max_load - load).max())
+    over = np.flatnonzero(load > limit)
+    if not len(over):
+        return over
+    order = rows[np.argsort(owner[rows], kind="stable")]
+    spans = np.searchsorted(owner[order], np.append(over, over + 1)).reshape(2, -1).T
+    max_room = float((limit - load).max())
     released: list[Ints] = []
-    for slot, (start, end) in zip(overloaded.tolist(), spans.tolist(), strict=True):
-        candidates = rows_by_owner[start:end]
-        candidates = candidates[
-            (weights[candidates] <= max_room) | (weights[candidates] > max_load[slot])
-        ]
-        excess = float(load[slot] - max_load[slot])
-        sufficient = np.flatnonzero(weights[candidates] >= excess)
+    for slot, (start, end) in zip(over.tolist(), spans.tolist(), strict=True):
+        owned = order[start:end]
+        owned = owned[(weights[owned] <= max_room) | (weights[owned] > limit[slot])]
+        excess = float(load[slot] - limit[slot])
+        sufficient = np.flatnonzero(weights[owned] >= excess)
         if len(sufficient):
-            released.append(candidates[sufficient[-1:]])
+            released.append(owned[sufficient[-1:]])
         else:
-            released.append(
-                candidates[: int(np.searchsorted(np.cumsum(weights[candidates]), excess)) + 1]
-            )
+            released.append(owned[: int(np.searchsorted(np.cumsum(weights[owned]), excess)) + 1])
     return np.concatenate(released)
 
 
@@ -215,14 +203,14 @@ def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor:
     return np.array(assigned, np.int64)
 
 
-def _repair(placed: Ints, weights: Floats, load: Floats, max_load: Floats) -> Ints:
+def _repair(placed: Ints, weights: Floats, load: Floats, limit: Floats) -> Ints:
     """Move and swap rows of slots above the limit, one change at a time, the worst slot first."""
-    room = max_load - load
+    room = limit - load
     if (room >= 0).all():
         return placed
     placed, is_stuck = placed.copy(), np.zeros(len(room), np.bool_)
     for _ in range(4 * len(room) + 20):
-        slot = int(np.where(is_stuck, np.inf, room / max_load).argmin())
+        slot = int(np.where(is_stuck, np.inf, room / limit).argmin())
         if room[slot] >= 0 or is_stuck[slot]:
             break
         change = _find_move(slot, placed, weights, room) or _find_swap(slot, placed, weights, room)
@@ -266,25 +254,22 @@ def _find_swap(
         # A move is a swap for a row of weight 0.
         returned = np.append(0.0, weights[target_rows])
         # Index of the lightest row in return that keeps the target slot within its limit.
-        return_index = np.searchsorted(returned, weights[rows] - target_room)
-        gains = weights[rows] - returned[np.minimum(return_index, len(returned) - 1)]
-        gains[return_index == len(returned)] = 0.0
-        i = int(gains.argmax())
-        if gains[i] > (best[0] if best else 0.0):
+        index = np.searchsorted(returned, weights[rows] - target_room)
+        gain = weights[rows] - returned[np.minimum(index, len(returned) - 1)]
+        gain[index == len(returned)] = 0.0
+        i = int(gain.argmax())
+        if gain[i] > (best[0] if best else 0.0):
             change = [(int(rows[i]), target)]
-            if return_index[i]:
-                change.append((int(target_rows[return_index[i] - 1]), slot))
-            best = float(gains[i]), change
+            if index[i]:
+                change.append((int(target_rows[index[i] - 1]), slot))
+            best = float(gain[i]), change
         if best and best[0] >= excess:
             break
     return best[1] if best else None
 
 
 def _relabel(greedy: Ints, owner: Ints, weights: Floats, capacity: Floats) -> Ints:
-    """Return the answer with each slot's share given to the slot that owns most of it.
-
-    Both slots have the same capacity.
-    """
+    """Return the answer with each share on the slot of equal capacity that owns most of it."""
     owned_rows = np.flatnonzero(owner >= 0)
     pair_codes = greedy[owned_rows] * len(capacity) + owner[owned_rows]
     pairs, pair_index = np.unique(pair_codes, return_inverse=True)

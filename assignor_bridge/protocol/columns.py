@@ -43,10 +43,7 @@ def unpack_batch(facts: BatchRequest, options: PlannerOptions) -> Batch:
 
 
 def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
-    """Return topics, partitions, first offsets and end offsets.
-
-    Raises OptionError if the columns are inconsistent.
-    """
+    """Return topics, partitions and offsets; raise OptionError if the columns do not match."""
     reader = _ColumnReader(ranges, "ranges")
     return (
         reader.read_names("topics", "topic"),
@@ -81,10 +78,7 @@ def unpack_reports(reports: PackedReports) -> Observed:
 
 
 def unpack_times(request: AdmitBatch) -> Times:
-    """Return the times of a request's ranges, sorted by topic and partition as in its batch.
-
-    Raises OptionError if they are missing or do not match the ranges.
-    """
+    """Return the times of the ranges in batch order; raise OptionError if they do not match."""
     times = request.times
     if times is None:
         raise OptionError("the request has no record times, but the options require them")

@@ -236,10 +236,7 @@ _ANSWER_ENCODER = msgspec.json.Encoder(enc_hook=lambda number: number.item())  #
 
 
 def read_request(line: bytes) -> Request:
-    """Return the request in one line.
-
-    Raises OptionError if it is invalid; the message has the path of the invalid field.
-    """
+    """Return the request in one line; raise OptionError with the path of an invalid field."""
     try:
         return _REQUEST_DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -50,8 +50,7 @@ def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
             answer = last.assignment
             standbys = {m: dict(part) for m, part in sorted(answer.standbys.items())}
             yield (
-                f"{group.ids} of {dict(group.topics)}: "
-                f"{answer.as_dict()} {standbys} {answer.notes}"
+                f"{group.ids} of {dict(group.topics)}: {answer.as_dict()} {standbys} {answer.notes}"
             )
             group = disturb(rng, last.after, same=same_topics)
 
@@ -63,10 +62,7 @@ def _add_random_load(rng: random.Random, group: Group) -> Group:
 
 @lru_cache(maxsize=8)
 def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
-    """Return the answers of a module's conformance classes, by class name, for each seed.
-
-    Raises OSError with a process's output if it fails.
-    """
+    """Return the conformance classes' answers by name, for each seed; raise OSError on failure."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", _CALL, module, file],

@@ -46,10 +46,7 @@ _EVENTS = 4
 
 
 class AssignorConformance:
-    """Test cases; a subclass sets the assignor and its promises.
-
-    A case is skipped if its promise is not made.
-    """
+    """Test cases; a subclass sets the assignor and its promises, and other cases are skipped."""
 
     #: A class, an object with `assign(group)`, a function, or a name as in the option `assignor`.
     assignor: ClassVar[Any] = None
@@ -108,13 +105,13 @@ class AssignorConformance:
             if kind == "lags":
                 _check_lags(group, answer, self.imbalance)
                 return
-            counts_of_members = [[part.count for part in answer.values()]]
+            count_lists = [[part.count for part in answer.values()]]
             if kind == "topics":
-                counts_of_members = [
+                count_lists = [
                     [len(answer[group.ids[i]].get(topic, ())) for i in subscribers]
                     for topic, subscribers in group.subscribers.items()
                 ]
-            for counts in counts_of_members:
+            for counts in count_lists:
                 is_balanced = max(counts) - min(counts) <= 1
                 _require(is_balanced, f"counts of {kind} differ by more than one: {counts}")
 
@@ -234,14 +231,12 @@ class AssignorConformance:
         A cooperative assignor gives no partition away while its owner holds it.
         """
         assignor = self._make_assignor()
-        max_rounds = self.rounds if "COOPERATIVE" in assignor.protocols else 1
+        limit = self.rounds if "COOPERATIVE" in assignor.protocols else 1
 
         def check(group: Group, rng: random.Random) -> None:
             for _ in range(_EVENTS):
                 rounds = rebalance(assignor, group)
-                _require(
-                    len(rounds) <= max_rounds, f"{len(rounds)} rounds, {max_rounds} are promised"
-                )
+                _require(len(rounds) <= limit, f"{len(rounds)} rounds, {limit} are promised")
                 same = self.same_subscriptions
                 group = disturb(rng, rounds[-1].after, same=same)
 
@@ -252,14 +247,12 @@ class AssignorConformance:
         if self.growth is None:
             pytest.skip("`growth` is not promised")
         assignor = self._make_assignor()
-        few_lines, many_lines = (
-            _count_lines(assignor, n) for n in (_PARTITIONS, _SIZE_FACTOR * _PARTITIONS)
-        )
-        ratio = many_lines / few_lines / _SIZE_FACTOR
+        few, many = (_count_lines(assignor, n) for n in (_PARTITIONS, _SIZE_FACTOR * _PARTITIONS))
+        ratio = many / few / _SIZE_FACTOR
         if ratio > self.growth:
             raise AssertionError(
-                f"{_PARTITIONS} partitions take {few_lines:,} lines of Python, {_SIZE_FACTOR} "
-                f"times as many take {many_lines:,}: {ratio:.1f} times as many for each partition, "
+                f"{_PARTITIONS} partitions take {few:,} lines of Python, {_SIZE_FACTOR} "
+                f"times as many take {many:,}: {ratio:.1f} times as many for each partition, "
                 f"but {self.growth:g} is promised"
             )
 
@@ -268,19 +261,17 @@ class AssignorConformance:
         return answers(self._make_assignor(), same=self.same_subscriptions)
 
     def _make_assignor(self) -> Assignor:
-        configured = type(
+        chosen = type(
             self
         ).assignor  # read from the class: on the object, a function would become a method
-        if configured is None:
+        if chosen is None:
             raise AssertionError(f"{type(self).__name__}.assignor is missing: name your assignor")
-        if isinstance(configured, str):
-            assignor = find(configured)
-        elif isinstance(configured, (CustomAssignor, Strategy)):
-            assignor = configured
+        if isinstance(chosen, str):
+            assignor = find(chosen)
+        elif isinstance(chosen, (CustomAssignor, Strategy)):
+            assignor = chosen
         else:
-            assignor = CustomAssignor(
-                getattr(configured, "__name__", type(configured).__name__), configured
-            )
+            assignor = CustomAssignor(getattr(chosen, "__name__", type(chosen).__name__), chosen)
         return (
             assignor.with_options(self.options)
             if isinstance(assignor, CustomAssignor)
@@ -301,9 +292,9 @@ class AssignorConformance:
         **shape: Any,
     ) -> None:
         """Run the check on groups that the assignor does not refuse."""
-        has_same_subscriptions = same or self.same_subscriptions
+        alike = same or self.same_subscriptions
         reasons = [
-            assignor.refusal(random_group(random.Random(n), same=has_same_subscriptions))
+            assignor.refusal(random_group(random.Random(n), same=alike))
             for n in range(_TRIED_GROUPS)
         ]
         if None not in reasons:
@@ -313,7 +304,7 @@ class AssignorConformance:
             )
 
         @self.trials
-        @given(group=groups(same=has_same_subscriptions, **shape), seed=st.integers(0, 9))
+        @given(group=groups(same=alike, **shape), seed=st.integers(0, 9))
         def trial(group: Group, seed: int) -> None:
             assume(assignor.refusal(group) is None)
             check(group, random.Random(seed))

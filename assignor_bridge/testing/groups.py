@@ -72,10 +72,7 @@ def groups(
 
 
 def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Group:
-    """Return a random group without claims and lags.
-
-    Each member subscribes to a topic, because Kafka 4.1 mishandles members without topics.
-    """
+    """Return a random group without claims; each member has a topic, as Kafka 4.1 requires."""
     topics = {f"t{i}": rng.randint(1, 12) for i in range(rng.randint(1, 5))}
     names = sorted(topics)
     all_topics = frozenset(names)
