@@ -54,7 +54,7 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     try:
         with ivy.lock_cache("spark-packages"):
             if not _is_resolved(note):
-                ivy.retry(partial(_resolve_now, relevant_settings, note, advice))
+                ivy.retry(partial(_run_spark_submit, relevant_settings, note, advice))
     except ivy.CacheError:
         pass  # read-only, as in a container; Spark then resolves the packages itself
     return False
@@ -69,7 +69,7 @@ def _is_resolved(note: Path) -> bool:
         return False
 
 
-def _resolve_now(chosen: Mapping[str, str], note: Path, advice: str) -> None:
+def _run_spark_submit(chosen: Mapping[str, str], note: Path, advice: str) -> None:
     home = spark_home()
     # Spark's own script applies the same proxies and other settings as a normal start.
     command = [str(home / "bin" / "spark-submit"), "--master", "local"]

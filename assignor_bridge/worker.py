@@ -89,17 +89,17 @@ class Worker:
                 return self._plan(request)
             case AdmitBatch():
                 state, _ = self._decode_state(request.state)  # empty if it is unusable
-                limited = limit_batch(request, self._validated(), self._memory, state)
+                limited = limit_batch(request, self._require_options(), self._memory, state)
                 self._memory, self._backlog = limited.memory, limited.backlog
                 return limited.answer
 
-    def _validated(self) -> PlannerOptions:
+    def _require_options(self) -> PlannerOptions:
         if self._options is None:
             raise OptionError("a plan was requested before the options were validated")
         return self._options
 
     def _plan(self, request: PlanBatch) -> Planned:
-        batch = unpack_batch(request, self._validated())
+        batch = unpack_batch(request, self._require_options())
         batch, self._backlog = replace(batch, backlog=self._backlog), 1.0
         state, warning = self._decode_state(request.state)
         outcome = plan_step(batch, state, self._find, warning)

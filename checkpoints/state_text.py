@@ -118,7 +118,7 @@ def _round_common(common: Common) -> list[Any]:
 def decode(text: str) -> StickyState:
     """Return the state, with read-only arrays; raise StateError if the text is invalid."""
     try:
-        return _parse_body(_unwrap(text))
+        return _parse_body(_decompress(text))
     except StateError:
         raise
     except _SIGNS_OF_CORRUPTION as exc:
@@ -133,7 +133,7 @@ def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
         return StickyState.empty(), str(error)
 
 
-def _unwrap(text: str) -> bytes:
+def _decompress(text: str) -> bytes:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:

@@ -81,7 +81,7 @@ class CustomAssignor:
         expected = f"the member {member.id!r} or None"
         after = self._call("on_assignment", Member, expected, member, owned, generation)
         if after is not None and after.id != member.id:
-            raise self._wrong_type("on_assignment", after, expected)
+            raise self._make_type_error("on_assignment", after, expected)
         return cast("Member", after) if after is not None else member.owning(owned, generation)
 
     @property
@@ -130,14 +130,14 @@ class CustomAssignor:
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
             answer = function(*arguments)
         if answer is not None and not isinstance(answer, expected_type):
-            raise self._wrong_type(method, answer, expected)
+            raise self._make_type_error(method, answer, expected)
         return answer
 
     def _call_for_reason(self, method: str, group: Group) -> str | None:
         reason = self._call(method, str, "a line of text or None", group)
         return None if reason is None else to_one_line(reason)
 
-    def _wrong_type(self, method: str, answer: Any, expected: str) -> PlanError:
+    def _make_type_error(self, method: str, answer: Any, expected: str) -> PlanError:
         return PlanError(
             f"assignor {self.name!r} returned {type(answer).__name__} from {method}: "
             f"expected {expected}"

@@ -30,7 +30,7 @@ class GroupRacks:
     #: Number of members in the racks of each set.
     near_members: Ids
 
-    def far(self, partition: Ids, member: NDArray[np.integer]) -> NDArray[np.bool_]:
+    def is_far(self, partition: Ids, member: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Return whether each partition lacks a replica in the rack of its member."""
         return np.asarray(~self.near[self.rack_set[partition], self.of_member[member]])
 

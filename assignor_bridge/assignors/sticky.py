@@ -167,7 +167,7 @@ def divide_by_rack(  # noqa: PLR0917
     while may_improve:
         claimed, owned_ids = owner.copy(), ids[owner[ids] >= 0]
         kept = owner.copy()
-        owner[owned_ids[racks.far(owned_ids, owner[owned_ids])]] = -1
+        owner[owned_ids[racks.is_far(owned_ids, owner[owned_ids])]] = -1
         for candidate in (owner, kept):
             release_surplus(catalog, candidate, ids, members)
             if prefer is not None:
@@ -176,7 +176,7 @@ def divide_by_rack(  # noqa: PLR0917
             if not len(owned_ids):
                 return
         # Releasing partitions without a near replica must reduce their number.
-        if racks.far(ids, kept[ids]).sum() <= racks.far(ids, owner[ids]).sum():
+        if racks.is_far(ids, kept[ids]).sum() <= racks.is_far(ids, owner[ids]).sum():
             owner[ids] = kept[ids]
         may_improve, prefer = bool((owner[ids] != claimed[ids]).any()), None
 

@@ -261,9 +261,7 @@ class AssignorConformance:
         return answers(self._make_assignor(), same=self.same_subscriptions)
 
     def _make_assignor(self) -> Assignor:
-        chosen = type(
-            self
-        ).assignor  # read from the class: on the object, a function would become a method
+        chosen = type(self).assignor  # on `self`, a function would become a method
         if chosen is None:
             raise AssertionError(f"{type(self).__name__}.assignor is missing: name your assignor")
         if isinstance(chosen, str):

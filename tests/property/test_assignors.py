@@ -129,7 +129,7 @@ def crossed(group: Group, owner: np.ndarray) -> int:
     """Partitions whose owner is in another rack than their replicas."""
     racks = find_racks(group)
     ids = np.flatnonzero(owner >= 0)
-    return int(racks.far(ids, owner[ids]).sum()) if racks else 0
+    return int(racks.is_far(ids, owner[ids]).sum()) if racks else 0
 
 
 @trials(35)
