@@ -102,7 +102,7 @@ def test_packed_columns_become_a_plan():
         ),
     ],
 )
-def test_malformed_columns_are_answered_with_one_line(request_, message):
+def test_malformed_columns_give_a_one_line_error(request_, message):
     answer = plan(request_)
     assert answer["misuse"] is True
     assert message in answer["error"]

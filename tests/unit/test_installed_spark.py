@@ -33,7 +33,9 @@ def hold(home: Path, version: str, scala: str = "2.13") -> None:
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_spark_home_it_is_pips(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_home_pips_pyspark_runs(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if value is None:
         monkeypatch.delenv("SPARK_HOME", raising=False)
     else:
@@ -41,7 +43,7 @@ def test_without_spark_home_it_is_pips(value: str | None, monkeypatch: pytest.Mo
     assert (spark_home(), spark_version(), describe_mismatch()) == (pyspark_home(), PIP, None)
 
 
-def test_pips_own_folder_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_home_may_be_pips_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
     assert (spark_version(), describe_mismatch()) == (PIP, None)
 
@@ -55,13 +57,12 @@ def test_pips_own_folder_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> No
         ("3.5.1", "2.12", "3.5.1"),
     ],
 )
-def test_another_spark_decides(home: Path, version: str, scala: str, found: str) -> None:
+def test_spark_home_takes_precedence(home: Path, version: str, scala: str, found: str) -> None:
     hold(home, version, scala)
     (home / "jars" / "spark-core_2.13-tests.jar").touch()
     assert spark_version() == found
     assert (
-        describe_mismatch()
-        == f"SPARK_HOME ({home}) has Spark {found}, but pip's pyspark is {PIP}"
+        describe_mismatch() == f"SPARK_HOME ({home}) has Spark {found}, but pip's pyspark is {PIP}"
     )
 
 
@@ -78,7 +79,7 @@ def test_the_packages_of_a_session_are_of_that_spark(
     assert connector_coordinate("4.0.5").endswith(":4.0.5")
 
 
-def test_flags_for_a_spark_that_nothing_was_run_on_say_so(
+def test_flags_for_an_untested_spark_have_a_note(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Those for Spark 3, where our jar cannot be loaded, were printed as any others."""
@@ -88,7 +89,7 @@ def test_flags_for_a_spark_that_nothing_was_run_on_say_so(
     assert "assignor-bridge was not tested on Spark 3.5.1 (tested: 4.0.4, " in told
 
 
-def test_the_command_prints_flags_for_it_and_says_so(
+def test_the_command_prints_flags_for_spark_home_with_a_note(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hold(home, "4.1.1")
@@ -106,7 +107,7 @@ def test_the_command_prints_flags_for_it_and_says_so(
     assert (check.holds, check.details) == (True, describe_mismatch())
 
 
-def test_a_spark_without_pip_is_enough(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_home_works_without_pips_pyspark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
@@ -116,7 +117,7 @@ def test_a_spark_without_pip_is_enough(home: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_folder_that_is_no_spark_is_one_line(
+def test_a_spark_home_without_spark_gives_a_one_line_error(
     home: Path, exists: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not exists:

@@ -31,7 +31,7 @@ def restore(text: str, topics: tuple[str, ...] = ("t",)) -> str | None:
     return ask({"type": "restore", "state": text, "topics": list(topics)})["why"]
 
 
-def test_a_good_state_is_taken_whatever_else_is_read_now() -> None:
+def test_a_valid_state_is_restored_for_any_common_topic() -> None:
     assert restore(stored()) is None
     assert restore(stored(), ("a", "t")) is None
 

@@ -47,7 +47,7 @@ def test_round_trip():
     assert state.density[np.isfinite(state.density)] == pytest.approx(100 / 120, rel=0.01)
 
 
-def test_what_was_read_once_is_kept_and_cannot_be_changed():
+def test_decoded_states_are_cached_and_read_only():
     text = some_state()
     state = decode(text)
     assert decode("".join(text)) is state
@@ -102,7 +102,7 @@ def test_flipped_bits_are_noticed(data):
 
 
 @pytest.mark.parametrize("bit", range(32))
-def test_each_bit_of_the_checksum_counts(bit):
+def test_each_bit_of_the_checksum_is_checked(bit):
     raw = bytearray(base64.b64decode(some_state()))
     raw[_ENVELOPE.size - 4 + bit // 8] ^= 1 << bit % 8
     with pytest.raises(StateError, match="its checksum does not match"):
@@ -126,7 +126,7 @@ def test_an_older_version_is_refused():
 
 @trials(100)
 @given(st.data())
-def test_forged_bodies_raise_nothing_else(data):
+def test_forged_bodies_raise_only_state_error(data):
     """Even with a right checksum: whatever is inside, it is a state or a StateError."""
     raw = base64.b64decode(some_state())
     body = bytearray(zlib.decompress(raw[8:]))
@@ -161,14 +161,14 @@ def test_what_is_wrong_is_said(text, message):
     assert any("planned without memory" in reason for reason in made.reasons)
 
 
-def test_what_is_counted_over_batches_is_kept():
+def test_counters_round_trip():
     """How calm it was, and for how long quiet partitions are remembered."""
     state = replace(StickyState.empty(), calm=-3, hold=77)
     after = decode(encode(state))
     assert (after.calm, after.hold) == (-3, 77)
 
 
-def test_a_bomb_does_not_go_off(monkeypatch):
+def test_a_compression_bomb_is_refused(monkeypatch):
     monkeypatch.setattr(state_text, "_MAX_BYTES", 1000)
     packed = zlib.compress(bytes(100_000))
     text = base64.b64encode(struct.pack(">3sBI", b"ABs", VERSION, zlib.crc32(packed)) + packed)
@@ -176,7 +176,7 @@ def test_a_bomb_does_not_go_off(monkeypatch):
         decode(text.decode())
 
 
-def test_a_header_that_lies_is_noticed():
+def test_a_false_header_is_refused():
     raw = base64.b64decode(some_state())
     body = zlib.decompress(raw[8:])
     size = int.from_bytes(body[:4], "big")
@@ -206,7 +206,7 @@ def forged(changes: dict[str, object]) -> str:
     return base64.b64encode(envelope + packed).decode()
 
 
-def test_a_count_that_lies_makes_nothing_of_its_size():
+def test_a_false_count_allocates_nothing():
     text = forged({"partitions": 5 * 10**6})
     tracemalloc.start()
     try:
@@ -246,7 +246,7 @@ _HEADERS = st.one_of(
 @trials(35)
 @example({"paces": _TINY})
 @given(st.lists(_HEADERS, min_size=1, max_size=3).map(dict))
-def test_any_state_that_is_taken_can_be_planned_with(changes):
+def test_every_accepted_state_can_be_planned_with(changes):
     """Else a file in a checkpoint would have each batch of a query planned by Spark."""
     try:
         text = forged(changes)

@@ -76,7 +76,7 @@ def test_uncommitted_changes_of_the_packages_are_visible(tree: Path) -> None:
     assert version_in(tree) == f"{RELEASE}.dev1+{first}.dirty"
 
 
-def test_an_archive_names_the_commit(tree: Path, tmp_path: Path) -> None:
+def test_the_version_of_an_archive_has_the_commit(tree: Path, tmp_path: Path) -> None:
     git(tree, "init")
     first = commit(tree)
     archive = tmp_path / "archive.zip"
@@ -97,9 +97,7 @@ def test_a_tree_without_git_has_the_version_of_its_jar(tree: Path, tmp_path: Pat
     assert version_in(Path(packed)) == "0.2.0.dev7+g0123456789.dirty"
 
 
-def test_without_an_answer_of_git_the_version_is_unknown(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_is_unknown_if_git_fails(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / ".git").mkdir()
     assert version_in(tree) == f"{RELEASE}.dev0+unknown"
     monkeypatch.setenv("PATH", os.devnull)

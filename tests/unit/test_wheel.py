@@ -39,7 +39,7 @@ def wheel(tree: Path) -> Path:
     return wheel
 
 
-def test_the_wheel_carries_the_jar_and_the_files_of_reports(wheel: Path) -> None:
+def test_the_wheel_has_the_jar_and_the_files_of_reports(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     jars = [name for name in names if name.endswith(".jar")]
     assert len(jars) == 1
@@ -57,7 +57,7 @@ def test_the_wheel_carries_the_jar_and_the_files_of_reports(wheel: Path) -> None
     }
 
 
-def test_the_sdist_carries_the_jar_too(tree: Path) -> None:
+def test_the_sdist_has_the_jar_too(tree: Path) -> None:
     [sdist] = (tree / "out").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
@@ -112,7 +112,7 @@ def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["--wheel", "--sdist"])
-def test_without_the_jar_none_is_built(tmp_path: Path, kind: str) -> None:
+def test_no_wheel_is_built_without_the_jar(tmp_path: Path, kind: str) -> None:
     tree = copy_of_the_project(tmp_path)
     shutil.rmtree(tree / "assignor_bridge" / "jars")
     done = build(tree, kind)
@@ -120,7 +120,7 @@ def test_without_the_jar_none_is_built(tmp_path: Path, kind: str) -> None:
     assert "(none): run `make jar` first" in done.stderr + done.stdout
 
 
-def test_with_the_jar_of_another_version_none_is_built(tmp_path: Path) -> None:
+def test_no_wheel_is_built_with_the_jar_of_another_version(tmp_path: Path) -> None:
     tree = copy_of_the_project(tmp_path)
     (tree / "assignor_bridge" / "jars" / "version.txt").write_text("0.0.9-f00")
     done = build(tree, "--wheel")
@@ -128,7 +128,7 @@ def test_with_the_jar_of_another_version_none_is_built(tmp_path: Path) -> None:
     assert "has no jar of version 0.0.9 (assignor-bridge-" in done.stderr + done.stdout
 
 
-def test_the_jar_names_what_it_uses_of_spark() -> None:
+def test_the_jar_lists_the_spark_members_that_it_uses() -> None:
     """SparkMembers.java looks these up; no stream needs those of Delta and of record checks."""
     with zipfile.ZipFile(find_built_jar()) as jar:
         members = jar.read("io/assignorbridge/spark-members.txt").decode().splitlines()

@@ -47,7 +47,7 @@ def test_choice_by_preference(names: str, group: Group, chosen: str | None) -> N
     assert choice.assignor.name == (chosen or "constrained-cooperative-sticky")
 
 
-def test_the_reason_is_given() -> None:
+def test_the_choice_has_the_reasons() -> None:
     choice = choose("constrained-cooperative-sticky,sticky", MIXED)
     assert choice.refusals == (
         "'constrained-cooperative-sticky' was passed over: its members must all subscribe to the "
@@ -67,7 +67,7 @@ def test_the_reason_is_given() -> None:
         ),
     ],
 )
-def test_a_choice_that_cannot_be_made(names: str, text: str) -> None:
+def test_an_invalid_preference_is_refused(names: str, text: str) -> None:
     with pytest.raises(OptionError, match=text):
         choose(names, MIXED)
 
@@ -83,11 +83,11 @@ def test_a_choice_that_cannot_be_made(names: str, text: str) -> None:
         pytest.param([["x", "a", "b"], ["b", "a"], ["a", "b"]], "a", id="x is not common"),
     ],
 )
-def test_votes(lists: list[list[str]], winner: str) -> None:
+def test_elect_counts_votes(lists: list[list[str]], winner: str) -> None:
     assert elect({f"m{i}": names for i, names in enumerate(lists)}) == winner
 
 
-def test_nothing_in_common_names_each_list() -> None:
+def test_without_a_common_strategy_the_error_has_each_list() -> None:
     with pytest.raises(
         InconsistentStrategyError,
         match=r"'A' supports range; 'B' supports sticky, uniform\. Add a common one",
@@ -123,7 +123,7 @@ def test_a_cooperative_join_takes_two_rounds() -> None:
 
 
 @pytest.mark.parametrize("what", ["join", "leave", "crash", "come_back", "upgrade"])
-def test_misplayed_groups(what: str) -> None:
+def test_invalid_groups_are_refused(what: str) -> None:
     group = InMemoryGroup({"t": 1})
     group.join(Member("A", T))
     call = {
@@ -138,14 +138,14 @@ def test_misplayed_groups(what: str) -> None:
 
 
 @pytest.mark.parametrize("capacity", [0, -1, float("inf"), float("nan")])
-def test_a_capacity_that_divides_nothing_is_refused(capacity: float) -> None:
+def test_an_invalid_capacity_is_refused(capacity: float) -> None:
     """0 was a ZeroDivisionError, and -1 gave that member everything."""
     with pytest.raises(OptionError, match=r"member 'A' has the capacity .* above 0 is expected"):
         Member("A", T, capacity=capacity)
 
 
 @pytest.mark.parametrize("lag", [float("inf"), float("nan")])
-def test_a_lag_that_is_no_number_is_refused(lag: float) -> None:
+def test_a_lag_that_is_not_finite_is_refused(lag: float) -> None:
     group = Group((Member("A", T), Member("B", T)), {"t": 2}, lags={"t": {1: lag}})
     with pytest.raises(OptionError, match=f"the lag of t-1 is {lag}: it must be finite"):
         choose("lag-aware-sticky", group).assignor.assign(group)
@@ -178,7 +178,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         pytest.param("their_assignors:a_function", [6, 6], id="a function"),
     ],
 )
-def test_the_users_own(name: str, counts: list[int]) -> None:
+def test_a_custom_assignor_is_loaded(name: str, counts: list[int]) -> None:
     assignor = choose(f"{name},sticky", SAME, find).assignor
     assert assignor.name == name
     assert [part.count for part in assign_checked(assignor, SAME).values()] == counts
@@ -197,7 +197,7 @@ def test_the_users_own(name: str, counts: list[int]) -> None:
         ),
     ],
 )
-def test_what_cannot_be_loaded(name: str, text: str) -> None:
+def test_loading_errors_have_a_reason(name: str, text: str) -> None:
     with pytest.raises(OptionError, match=text):
         find(name)
 
@@ -281,7 +281,7 @@ class Explosive:
         pytest.param({"owner": Explosive()}, "RuntimeError: look away", id="explosive"),
     ],
 )
-def test_assignments_of_odd_parts_are_refused_with_the_name(
+def test_invalid_parts_of_an_assignment_are_refused_with_the_name(
     parts: dict[str, Any], text: str
 ) -> None:
     """Each of these was a bare TypeError, AttributeError or IndexError, or passed."""
@@ -290,7 +290,7 @@ def test_assignments_of_odd_parts_are_refused_with_the_name(
     assert str(raised.value).startswith("assignor 'mine' ")
 
 
-def test_a_list_of_owners_is_as_good_as_an_array() -> None:
+def test_a_list_of_owners_is_accepted_like_an_array() -> None:
     answer = Assignment(SAME, [0, 1] * 6, notes=["a\nb"])  # type: ignore[arg-type]
     checked = check_assignment("mine", SAME, answer)
     assert (checked.counts.tolist(), checked.notes) == ([6, 6], ("a b",))
@@ -315,7 +315,7 @@ HELD = Group((Member("A", T, {"t": [0, 1]}, 1), Member("B", T), Member("C", froz
         ),
     ],
 )
-def test_what_is_withheld_is_checked_too(
+def test_withheld_partitions_are_checked_too(
     owner: tuple[int, ...], withheld: tuple[int, ...], text: str
 ) -> None:
     """An owner of -1 with anything in `withheld` passed once: partitions were lost."""
@@ -323,12 +323,12 @@ def test_what_is_withheld_is_checked_too(
         check_assignment("mine", HELD, Assignment(HELD, owners(*owner), withheld=owners(*withheld)))
 
 
-def test_what_another_member_holds_may_be_withheld() -> None:
+def test_partitions_of_another_member_may_be_withheld() -> None:
     answer = Assignment(HELD, owners(0, -1), withheld=owners(-1, 1))
     assert check_assignment("mine", HELD, answer).transferring == {"t": (1,)}
 
 
-def test_withholding_what_nobody_holds_is_refused() -> None:
+def test_withholding_an_unowned_partition_is_refused() -> None:
     answer = Assignment(SAME, np.full(12, -1), withheld=np.zeros(12, np.int64))
     with pytest.raises(PlanError, match="withheld 12 partitions that no other member holds"):
         check_assignment("mine", SAME, answer)
@@ -352,6 +352,6 @@ def test_an_assignor_that_raises_is_named() -> None:
         assign_checked(Strategy("mine", broken), SAME)
 
 
-def test_settling_a_cooperative_assignor_reads_everything() -> None:
+def test_a_settled_cooperative_assignor_assigns_all_partitions() -> None:
     group = Group((Member("A", T, {"t": range(12)}, 1), Member("B", T)), {"t": 12})
     assert settle(ASSIGNORS["cooperative-sticky"], group).counts.tolist() == [6, 6]

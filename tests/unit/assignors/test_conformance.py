@@ -180,26 +180,26 @@ def run(case: str, assignor: Any, promises: dict[str, Any]) -> None:
                      id="no assignor"),
     ],
 )  # fmt: skip
-def test_a_broken_assignor_is_found(
+def test_the_suite_detects_a_broken_assignor(
     case: str, assignor: Any, promises: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises((AssertionError, ValueError), match=problem):
         run(case, assignor, promises)
 
 
-def test_one_that_looks_at_the_order_of_a_set_is_found() -> None:
+def test_the_suite_detects_a_dependence_on_set_order() -> None:
     with pytest.raises(AssertionError, match="depends on PYTHONHASHSEED"):
         HashedConformance().test_the_hash_seed_does_not_matter()
     DealtConformance().test_the_hash_seed_does_not_matter()
 
 
-def test_one_that_refuses_everything_is_told_what_to_declare() -> None:
+def test_refusing_all_groups_names_the_missing_setting() -> None:
     refusing = type("Picky", (), {"assign": dealt, "refusal": lambda *_: "no"})
     with pytest.raises(AssertionError, match="same_subscriptions = True"):
         run("valid_and_complete", refusing, {})
 
 
-def test_options_reach_it_and_wrong_ones_are_named() -> None:
+def test_options_are_passed_and_wrong_ones_are_reported() -> None:
     told: list[dict[str, str]] = []
 
     class Configured:
@@ -236,7 +236,7 @@ def test_the_example_of_the_docs_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["hypothesis", "pytest"])
-def test_without_the_extra_it_is_one_line_that_says_what_to_install(
+def test_without_the_extra_the_error_names_the_packages_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [n for n in sys.modules if n.startswith("assignor_bridge.testing")]:

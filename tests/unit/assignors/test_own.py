@@ -68,7 +68,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_the_list_of_built_in_names_is_that_of_the_table() -> None:
+def test_the_list_of_built_in_names_matches_the_table() -> None:
     assert frozenset(ASSIGNORS) == BUILT_IN
     sources = Path(assignor_bridge.__file__).parent / "jvm/src/io/assignorbridge"
     java = (sources / "settings/AssignorOptions.java").read_text("utf-8")
@@ -100,7 +100,7 @@ def raising(error: BaseException) -> Any:
     ],
 )
 @pytest.mark.parametrize("method", ["assign", "refusal", "reservation"])
-def test_whatever_it_raises_names_it(method: str, error: BaseException, words: str) -> None:
+def test_errors_name_the_assignor(method: str, error: BaseException, words: str) -> None:
     class Mine(Base):
         name = "mine"
 
@@ -127,7 +127,7 @@ def test_whatever_it_raises_names_it(method: str, error: BaseException, words: s
         pytest.param("assign", 3, "returned a int, not members", id="assign"),
     ],
 )
-def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> None:
+def test_wrong_results_name_the_assignor(method: str, answer: Any, words: str) -> None:
     mine = type("Mine", (Base,), {"name": "mine", method: lambda *_: answer})
     own = CustomAssignor("theirs:Mine", mine)
     group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: own)
@@ -161,7 +161,7 @@ def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> N
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused_when_it_is_loaded(
+def test_invalid_attributes_are_refused_on_loading(
     module: ModuleType, attributes: dict[str, Any], words: str
 ) -> None:
     module.Odd = type("Odd", (Base,), attributes)  # type: ignore[attr-defined]
@@ -170,14 +170,16 @@ def test_what_cannot_be_used_is_refused_when_it_is_loaded(
     assert "'theirs:Odd'" in str(raised.value)
 
 
-def test_a_name_of_a_subclass_of_str_is_its_text(module: ModuleType) -> None:
+def test_a_name_of_a_str_subclass_becomes_a_plain_str(module: ModuleType) -> None:
     """What Java is answered can be written for plain text alone."""
     module.Odd = type("Odd", (Base,), {"name": type("Name", (str,), {})("odd")})  # type: ignore[attr-defined]
     found = find("theirs:Odd")
     assert (found.name, type(found.name)) == ("odd", str)
 
 
-def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_exits_gives_a_one_line_error(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "leaves.py").write_text("import sys\nsys.exit('bye')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(OptionError, match="'leaves:X' could not be loaded: SystemExit: bye"):
@@ -192,13 +194,13 @@ def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.Monk
         pytest.param(lambda group: group.catalog.starts.fill(0), id="no numbers"),
     ],
 )
-def test_it_cannot_change_what_its_answer_is_checked_against(tamper: Any) -> None:
+def test_an_assignor_cannot_change_the_checked_group(tamper: Any) -> None:
     own = CustomAssignor("theirs:Mine", lambda group: tamper(group) or {})
     with pytest.raises(PlanError, match=r"'theirs:Mine' raised ValueError: .*read-only"):
         assign_checked(own, GROUP)
 
 
-def test_ctrl_c_is_not_its_error() -> None:
+def test_ctrl_c_is_not_converted() -> None:
     own = CustomAssignor(
         "theirs:Mine", type("Mine", (Base,), {"assign": raising(KeyboardInterrupt())})
     )
@@ -211,7 +213,7 @@ def planned(find: Finder, **options: str) -> Any:
     return plan(Snapshot(EXECUTORS, RANGES, given), find)
 
 
-def test_options_reach_it_once_without_their_prefix() -> None:
+def test_options_are_passed_once_without_their_prefix() -> None:
     finder = Finder()
     for _ in range(2):
         planned(finder, assignor="theirs:Diary", assignor__diary__maxAge="5", ASSIGNOR__DIARY__x="")
@@ -221,12 +223,12 @@ def test_options_reach_it_once_without_their_prefix() -> None:
     assert [diary.options for diary in Diary.made][1:] == [{"maxAge": "6"}]
 
 
-def test_one_without_options_is_configured_with_none() -> None:
+def test_an_assignor_without_options_is_configured_with_an_empty_dict() -> None:
     planned(Finder(), assignor="theirs:Diary")
     assert Diary.made[0].options == {}
 
 
-def test_an_assignor_that_has_no_name_has_options_by_what_was_written() -> None:
+def test_an_assignor_without_a_name_gets_options_by_its_reference() -> None:
     class Plain(Base):
         configure = Diary.configure
         options = None
@@ -267,12 +269,12 @@ def test_an_assignor_that_has_no_name_has_options_by_what_was_written() -> None:
         ),
     ],
 )
-def test_options_that_nobody_takes_are_refused(options: dict[str, str], words: str) -> None:
+def test_options_of_no_assignor_are_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         plan(Snapshot(EXECUTORS, RANGES, options), Finder())
 
 
-def test_it_is_told_in_spark_what_each_slot_got() -> None:
+def test_on_assignment_is_called_in_spark_for_each_slot() -> None:
     """`on_assignment` was promised and never called."""
     first = planned(finder := Finder(), assignor="theirs:Diary")
     [diary] = Diary.made
@@ -282,7 +284,7 @@ def test_it_is_told_in_spark_what_each_slot_got() -> None:
     assert len(Diary.made) == 1
 
 
-def test_what_it_makes_of_a_member_is_how_the_member_joins_next() -> None:
+def test_on_assignment_returns_the_member_that_joins_next() -> None:
     finder = Finder()
     diary = configure_assignors(["theirs:Diary"], [("diary.mark", "1")], finder)["theirs:Diary"]
     group = InMemoryGroup({"t": 4}, ["diary"], find=lambda _: diary)
@@ -294,7 +296,7 @@ def test_what_it_makes_of_a_member_is_how_the_member_joins_next() -> None:
     assert group.group.members[0].generation == 1
 
 
-def test_settling_tells_it_too() -> None:
+def test_rebalance_calls_on_assignment() -> None:
     """A cooperative one of two rounds is told after each."""
 
     class Mine(Diary):
@@ -310,7 +312,7 @@ def test_settling_tells_it_too() -> None:
     ]  # fmt: skip
 
 
-def test_its_user_data_are_in_the_members_subscription() -> None:
+def test_user_data_are_in_the_members_subscription() -> None:
     class Mine(Base):
         def user_data(self, member: Member) -> bytes:
             return member.id.encode()
@@ -328,7 +330,7 @@ def test_its_user_data_are_in_the_members_subscription() -> None:
     assert group.rebalance()[0].assignment["A"].count == 4
 
 
-def test_errors_are_all_expected_ones() -> None:
+def test_all_errors_are_assignor_errors() -> None:
     """Whatever attribute explodes, the error is one that the command line prints as a line."""
 
     class Explosive:

@@ -27,7 +27,7 @@ V0 = bytes.fromhex("00000001 0002 7431 00000002 00000000 00000003")
 V1 = V0 + bytes.fromhex("00000005")
 
 
-def test_exact_bytes() -> None:
+def test_encoded_bytes_match_kafkas() -> None:
     assert encode_claim({"t1": [3, 0]}, None) == V0
     assert encode_claim({"t1": [0, 3]}, 5) == V1
     assert encode_priority(2**31 - 1) == bytes.fromhex("7fffffff")
@@ -52,7 +52,7 @@ def test_exact_bytes() -> None:
         pytest.param(V0[:-4] + b"\xff\xff\xff\xff", Claim(), id="negative partition"),
     ],
 )
-def test_reading(data: bytes | None, claim: Claim) -> None:
+def test_claims_are_decoded(data: bytes | None, claim: Claim) -> None:
     assert decode_claim(data) == claim
 
 
@@ -77,7 +77,7 @@ def test_round_trip(owned: dict[str, set[int]], generation: int | None) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_do_harm(data: bytes) -> None:
+def test_arbitrary_bytes_never_raise(data: bytes) -> None:
     claim = decode_claim(data)
     assert all(p >= 0 for ps in claim.owned.values() for p in ps)
     decode_priority(data)
@@ -92,7 +92,7 @@ def test_absurd_counts_allocate_nothing() -> None:
     assert peak < 100_000
 
 
-def test_a_topic_named_again_and_again_is_read_in_linear_time() -> None:
+def test_a_repeated_topic_is_read_in_linear_time() -> None:
     """20,000 blocks of one topic took 6.9 s once, and the square of that for more."""
 
     def steps_of(blocks: int) -> int:
@@ -129,14 +129,14 @@ def test_a_topic_named_again_and_again_is_read_in_linear_time() -> None:
         pytest.param({"t": [0]}, 2**31, "generation is 2147483648", id="large generation"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_values_that_do_not_fit_are_refused(
     owned: dict[str, list[int]], generation: int, text: str
 ) -> None:
     with pytest.raises(UserDataError, match=text):
         encode_claim(owned, generation)
 
 
-def test_a_hostile_claim_costs_stickiness_only() -> None:
+def test_a_hostile_claim_costs_only_stickiness() -> None:
     """A claim to partition 2,147,483,647 of a topic with two."""
     data = encode_claim({"t": [1, 2**31 - 1], "gone": [0]}, 3)
     member = read_claim(Member("C1", frozenset({"t"})), data)
@@ -161,7 +161,7 @@ def test_strategies_add_their_user_data() -> None:
         pytest.param([None, None, None], "A", id="nobody has one"),
     ],
 )
-def test_failover_ranks(priorities: list[int | None], best: str) -> None:
+def test_failover_ranks_priorities(priorities: list[int | None], best: str) -> None:
     members = tuple(
         Member(name, frozenset({"t"}), priority=p)
         for name, p in zip("ABC", priorities, strict=True)

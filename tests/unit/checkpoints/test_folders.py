@@ -40,7 +40,7 @@ def test_checkpoints_below_a_folder(queries, files, expected, tmp_path):
     assert find_checkpoints(LocalFolder(tmp_path / "job")) == (expected, True)
 
 
-def test_a_folder_of_thousands_is_not_searched_to_its_end(tmp_path):
+def test_the_search_of_a_large_folder_is_limited(tmp_path):
     for number in range(600):
         (tmp_path / f"part-{number:03}").touch()
     write_query(tmp_path / "z", ENDS)
@@ -94,7 +94,7 @@ def test_each_command_takes_the_one_checkpoint_of_a_job(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_sinks_checkpoint_is_taken_from_beside_those_of_bad_records(
+def test_the_sinks_checkpoint_is_preferred_over_that_of_bad_records(
     command, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
@@ -113,7 +113,7 @@ def test_the_sinks_checkpoint_is_taken_from_beside_those_of_bad_records(
         assert words in answers[0].err
 
 
-def test_one_checkpoint_among_more_than_is_looked_at_is_not_taken(tmp_path, capsys):
+def test_a_single_checkpoint_is_not_used_after_an_incomplete_search(tmp_path, capsys):
     for number in range(600):
         (tmp_path / f"part-{number:03}").touch()
     write_query(tmp_path / "a", ENDS)
