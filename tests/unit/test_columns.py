@@ -1,4 +1,4 @@
-"""Packed columns that do not hold together: one line that names the place."""
+"""Inconsistent packed columns give a one-line error with the path."""
 
 from __future__ import annotations
 

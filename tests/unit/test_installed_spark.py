@@ -1,4 +1,4 @@
-"""The Spark that runs, not pip's pyspark, says which packages it needs."""
+"""The Spark that runs, not pip's pyspark, determines the packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PIP = importlib.metadata.version("pyspark")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that SPARK_HOME names; it has no Spark yet."""
+    """Return a folder named by SPARK_HOME, without a Spark yet."""
     (tmp_path / "jars").mkdir()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     return tmp_path
@@ -82,7 +82,7 @@ def test_the_packages_of_a_session_are_of_that_spark(
 def test_flags_for_an_untested_spark_have_a_note(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those for Spark 3, where our jar cannot be loaded, were printed as any others."""
+    """Flags for Spark 3, which cannot load the jar, were once printed without a note."""
     hold(home, "3.5.1")
     assert main.run(["jars"]) == 0
     told = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What Ivy prints in sixty lines is told in one."""
+"""Ivy's sixty lines become one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_error_has_the_missing_module_the_repositories_and_their_answers(
 def test_only_temporary_failures_are_repository_trouble(
     more: str, troubles: dict[str, str]
 ) -> None:
-    """Without a network `assignor doctor` took three attempts for each of two packages."""
+    """Without a network `assignor doctor` once made three attempts for each of two packages."""
     error = resolution_error(NOT_THERE + more, "org.foo:top:1.0", "Ask.")
     passes = [t for t in troubles.values() if "host not found" not in t and "timed out" not in t]
     assert type(error) is (RepositoryTroubleError if passes else JarError)

@@ -1,4 +1,4 @@
-"""`configure_spark` adds ours and keeps what the user put on the builder."""
+"""`configure_spark` adds the bridge and keeps the user's settings on the builder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ resolve = spark_packages.resolve
 
 @pytest.fixture(autouse=True)
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that this process has started no JVM, whatever other tests did."""
+    """Pretend that this process has started no JVM, whatever other tests have done."""
     monkeypatch.setattr(session, "_jvm_is_running", lambda: False)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setattr(spark_packages, "resolve", lambda *_: None)
@@ -84,7 +84,7 @@ def test_packages_of_spark_defaults_are_kept(
 def test_packages_of_the_defaults_in_pips_pyspark_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without SPARK_HOME nobody looked there, and the value on the builder replaced them."""
+    """Without SPARK_HOME they were ignored, and the value on the builder replaced them."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.jars.packages a:b:1\n")
     monkeypatch.setattr(ivy, "pyspark_home", lambda: tmp_path)
@@ -94,7 +94,7 @@ def test_packages_of_the_defaults_in_pips_pyspark_are_kept(
 def test_spark_defaults_may_have_another_encoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark itself reads on; a word of Latin-1 in a comment was a UnicodeDecodeError."""
+    """Spark accepts it; a Latin-1 character in a comment was a UnicodeDecodeError."""
     (tmp_path / "spark-defaults.conf").write_bytes(
         "# für alle\nspark.jars.packages a:b:1\n".encode("latin-1")
     )
@@ -143,7 +143,7 @@ def test_a_client_of_spark_connect_resolves_nothing(monkeypatch: pytest.MonkeyPa
 def test_a_late_call_under_spark_submit_gives_a_warning(
     has_bridge: bool, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """The packages of the builder were dropped without a word, and the option did nothing."""
+    """The builder's packages were dropped silently, and the option had no effect."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setattr(session, "_has_bridge", lambda: has_bridge)
     warnings.simplefilter("always")
@@ -177,7 +177,7 @@ def test_pip_keeps_any_spark_from_4_0_1_and_the_tests_run_on_a_tested_one() -> N
 
 @pytest.fixture
 def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Words that a `spark-submit` of another Spark was called with, one a line."""
+    """Return the arguments of a fake `spark-submit`, one per line."""
     script = tmp_path / "spark" / "bin" / "spark-submit"
     script.parent.mkdir(parents=True)
     words = tmp_path / "words"
@@ -192,7 +192,7 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_packages_are_resolved_by_the_script_that_starts_spark(submitted: Path) -> None:
-    """A JVM started without it knew no proxy of SPARK_SUBMIT_OPTS, spark-env.sh or the builder."""
+    """Another JVM ignored the proxies of SPARK_SUBMIT_OPTS, spark-env.sh and the builder."""
     proxy = "-Dhttps.proxyHost=proxy.example"
     settings = {"spark.jars.packages": "a:b:1", "spark.driver.extraJavaOptions": proxy}
     assert not resolve(settings, "")
@@ -203,7 +203,7 @@ def test_packages_are_resolved_by_the_script_that_starts_spark(submitted: Path) 
 def test_with_an_unwritable_cache_spark_resolves_the_packages(
     submitted: Path, tmp_path: Path
 ) -> None:
-    """In a container that is read-only they came from `spark.jars.ivy` before."""
+    """In a read-only container they came from `spark.jars.ivy` before."""
     (tmp_path / "cache").touch()
     resolve({"spark.jars.packages": "a:b:1"}, "")
     assert not submitted.exists()
@@ -230,7 +230,7 @@ def test_an_unwritable_cache_without_the_jar_is_reported(
 def test_a_missing_java_is_reported_before_the_cache_is_used(
     submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's script ended with "CMD: bad array subscript", unless its own file names a JDK."""
+    """Spark's script failed with "CMD: bad array subscript" unless spark-env.sh names a JDK."""
     settings = {"spark.jars.packages": "a:b:1"}
     resolve(settings, "")
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")

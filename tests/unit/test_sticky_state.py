@@ -1,4 +1,4 @@
-"""The planner's memory as bytes: round trip, Kafka's user data inside, hostile input."""
+"""The planner's state as bytes: round trip, Kafka's user data, and hostile input."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_decoded_states_are_cached_and_read_only():
 
 
 def test_claims_are_kafkas_user_data():
-    """Each member's bytes are those that `checkpoints.user_data` writes, and it reads them."""
+    """Each member's bytes are the same as those of `checkpoints.user_data`."""
     state = decode(some_state())
     lengths, data = state_claims.encode_claims(state)
     for member, length in enumerate(lengths):
@@ -110,7 +110,7 @@ def test_each_bit_of_the_checksum_is_checked(bit):
 
 
 def test_a_generation_is_never_too_large_to_be_written():
-    """It is 32 bits wide in Kafka's user data: beyond the last one it stays."""
+    """It is 32 bits wide in Kafka's user data, so it stays at the maximum."""
     last = replace(decode(some_state()), generation=2**31 - 1, batches=2**31 - 1)
     made = plan(Snapshot((Executor("9", "h"),), (OffsetRange("b", 0, 5, 9),), state=encode(last)))
     assert made.metrics["generation"] == 2**31 - 1
@@ -127,7 +127,7 @@ def test_an_older_version_is_refused():
 @trials(100)
 @given(st.data())
 def test_forged_bodies_raise_only_state_error(data):
-    """Even with a right checksum: whatever is inside, it is a state or a StateError."""
+    """With a valid checksum, any content is a state or raises StateError."""
     raw = base64.b64decode(some_state())
     body = bytearray(zlib.decompress(raw[8:]))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -162,7 +162,7 @@ def test_what_is_wrong_is_said(text, message):
 
 
 def test_counters_round_trip():
-    """How calm it was, and for how long quiet partitions are remembered."""
+    """The counters are `calm` and `hold`."""
     state = replace(StickyState.empty(), calm=-3, hold=77)
     after = decode(encode(state))
     assert (after.calm, after.hold) == (-3, 77)
@@ -197,7 +197,7 @@ def test_a_false_header_is_refused():
 
 
 def forged(changes: dict[str, object]) -> str:
-    """Give a state whose header says something else, with a right checksum."""
+    """Return a state with another header and a valid checksum."""
     body = zlib.decompress(base64.b64decode(some_state())[8:])
     size = int.from_bytes(body[:4], "big")
     header = json.dumps({**json.loads(body[4 : 4 + size]), **changes}).encode()
@@ -247,7 +247,7 @@ _HEADERS = st.one_of(
 @example({"paces": _TINY})
 @given(st.lists(_HEADERS, min_size=1, max_size=3).map(dict))
 def test_every_accepted_state_can_be_planned_with(changes):
-    """Else a file in a checkpoint would have each batch of a query planned by Spark."""
+    """Otherwise one file in a checkpoint would make Spark plan every batch of a query."""
     try:
         text = forged(changes)
     except (ValueError, OverflowError):  # no JSON

@@ -33,7 +33,7 @@ def commit(tree: Path) -> str:
 
 
 def version_in(path: Path) -> str:
-    """Read the version with the package of this folder or zip alone."""
+    """Return the version of the package in this folder or zip."""
     program = f"import sys; sys.path.insert(0, {str(path)!r}); {PRINT_VERSION}"
     command = [sys.executable, "-I", "-S", "-c", program]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -41,7 +41,7 @@ def version_in(path: Path) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A folder with the files that the version depends on, and no `.git` yet."""
+    """Return a folder with the files that determine the version, and no `.git` yet."""
     tree = tmp_path / "tree"
     (tree / "assignor_bridge").mkdir(parents=True)
     for name in ("assignor_bridge/__init__.py", "assignor_bridge/version.py", ".gitattributes"):
@@ -87,7 +87,7 @@ def test_the_version_of_an_archive_has_the_commit(tree: Path, tmp_path: Path) ->
 
 
 def test_a_tree_without_git_has_the_version_of_its_jar(tree: Path, tmp_path: Path) -> None:
-    git(tmp_path, "init")  # a user's own repository around the package is not asked
+    git(tmp_path, "init")  # a repository around the installed package is ignored
     assert version_in(tree) == f"{RELEASE}.dev0+unknown"
     jars = tree / "assignor_bridge" / "jars"
     jars.mkdir()

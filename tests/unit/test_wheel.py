@@ -1,4 +1,4 @@
-"""Wheel and sdist carry the jar, none is built without it, and two builds are the same bytes."""
+"""Wheel and sdist contain the jar, need the jar, and are reproducible."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tests.support.built_packages import build, copy_of_the_project, installed
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: A copy of the project has no `.git`, and so the version of its jar.
+#: A copy of the project has no `.git`, so its version is that of its jar.
 VERSION = read_jar_version().rpartition("-")[0]
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with an sdist, and a wheel from that, in `out/`."""
+    """Return a copy of the project with an sdist, and a wheel from it, in `out/`."""
     tree = copy_of_the_project(tmp_path_factory.mktemp("built") / "tree")
     done = build(tree)
     assert done.returncode == 0, done.stderr
@@ -68,7 +68,7 @@ def test_the_sdist_has_the_jar_too(tree: Path) -> None:
 def test_a_wheel_from_the_sdist_is_the_same_bytes_as_one_from_elsewhere(
     tree: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    """Another folder, other times and rights of the files: what differs is not the content."""
+    """Another folder, other times and other permissions do not change the content."""
     other = copy_of_the_project(tmp_path / "elsewhere")
     for path in other.rglob("*.py"):
         os.utime(path, (1, 1))
@@ -92,7 +92,7 @@ def test_the_jar_is_the_same_bytes_when_it_is_built_again(
 
 
 def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: Path) -> None:
-    """In an environment that has what it depends on, and nothing of this checkout."""
+    """Run it in an environment with its dependencies and without this checkout."""
     commands = installed(wheel, tmp_path / "environment")
     program = (
         "import assignor_bridge, streaming, checkpoints;"
@@ -129,7 +129,7 @@ def test_no_wheel_is_built_with_the_jar_of_another_version(tmp_path: Path) -> No
 
 
 def test_the_jar_lists_the_spark_members_that_it_uses() -> None:
-    """SparkMembers.java looks these up; no stream needs those of Delta and of record checks."""
+    """SparkMembers.java checks them; streams need none of Delta or of record checks."""
     with zipfile.ZipFile(find_built_jar()) as jar:
         members = jar.read("io/assignorbridge/spark-members.txt").decode().splitlines()
         version = jar.read("io/assignorbridge/version.txt").decode()

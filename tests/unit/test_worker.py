@@ -1,4 +1,4 @@
-"""The planner process as Java sees it: lines in, lines out, and it survives."""
+"""The planner process as Java sees it: lines in, lines out, and it survives errors."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_plan_requests_executors_with_dynamic_allocation():
     assert len(plan({**SNAPSHOT, "executors": [], "allocation": None})["tasks"]) == 1
     request = {**SNAPSHOT, "executors": [], "observed": [], "allocation": ALLOCATION}
     asking = plan(request)
-    assert len(asking["tasks"]) == 2  # a task a partition
+    assert len(asking["tasks"]) == 2  # one task per partition
     assert "asks for executors with 2 tasks: 0 of 4 are there" in asking["reasons"]
 
 
@@ -263,9 +263,9 @@ def test_an_invalid_state_does_not_prevent_a_plan():
 
 
 def test_the_next_state_is_read_between_batches():
-    """What it does beforehand changes no answer, and a state that cannot be read ends nothing.
+    """Decoding it early changes no answer and tolerates invalid states.
 
-    Each stream has its own: another one's states do not push it out.
+    Each stream has its own cache.
     """
     worker, other = Worker(), Worker()
     for each in (worker, other):
@@ -313,7 +313,7 @@ def users_assignors(tmp_path):
 
 
 def test_the_process_ends_with_its_input_whatever_threads_an_assignor_has(users_assignors):
-    """A driver that was killed left it behind."""
+    """A killed driver once left it behind."""
     (users_assignors / "threads.py").write_text(
         "import threading\n"
         "from mine import First\n"
@@ -330,7 +330,7 @@ def test_the_process_ends_with_its_input_whatever_threads_an_assignor_has(users_
 
 
 def test_the_process_answers_requests(users_assignors):
-    """Answers in order, survives errors and SIGINT, keeps stdout clean, ends with its input."""
+    """It answers in order, survives errors and SIGINT, keeps stdout clean, and ends with stdin."""
     numbers = itertools.count(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "assignor_bridge.worker"],
@@ -373,7 +373,7 @@ def test_the_process_answers_requests(users_assignors):
         assert "\n" not in raises["error"]
         assert "mine.py" in raises["traceback"]
         assert planned("lag-aware-sticky")["assignor"] == "lag-aware-sticky"
-        # Other streams are other workers, and one that has ended is forgotten.
+        # Each stream has its own worker, which is dropped when the stream ends.
         assert "before the options were validated" in exchange(line_of(SNAPSHOT), stream=2)["error"]
         assert exchange(line_of(SNAPSHOT))["type"] == "planned"
         assert exchange(b'{"type": "end"}') == {"type": "ended"}
@@ -445,7 +445,7 @@ def aligned_worker() -> Worker:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_a_look_up_is_requested_before_a_batch_is_aligned(turned: bool):
-    """In whatever order the ranges come."""
+    """The ranges may come in any order."""
     order = -1 if turned else 1
     snapshot = {**SNAPSHOT, "ranges": SNAPSHOT["ranges"][::order]}
     worker = aligned_worker()
@@ -479,7 +479,7 @@ def test_times_that_do_not_match_the_ranges_are_refused(given: dict | None, said
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_deadlines_follow_their_partitions_in_any_order(turned):
-    """The second partition's record lives for 9 s yet, the first one's for an hour."""
+    """The second partition's record is kept for 9 s, the first one's for an hour."""
     worker = Worker()
     options = {"assignor.fairness": "deadline", "maxOffsetsPerTrigger": "60"}
     assert ask({"type": "validate", "options": options}, worker)["needsTimes"]
@@ -497,7 +497,7 @@ def test_deadlines_follow_their_partitions_in_any_order(turned):
 
 
 def test_a_busy_planner_ends_with_its_driver():
-    """The end of stdin is seen only between requests: a plan without end outlived its driver."""
+    """The end of stdin is noticed only between requests: an endless plan outlived its driver."""
     busy = (
         "import os, time\n"
         "from assignor_bridge import worker\n"

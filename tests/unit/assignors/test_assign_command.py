@@ -36,7 +36,7 @@ GROUP: dict[str, Any] = {
 def assigned(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
-    """Run the command on groups (or text) and give (exit code, lines of JSON or text, stderr)."""
+    """Run the command on groups (or text); return (exit code, lines of JSON or text, stderr)."""
     monkeypatch.setattr("sys.path", ["/", *__import__("sys").path])
 
     def call(*groups: Any, options: tuple[str, ...] = ("--json",)) -> tuple[int, Any, str]:
@@ -257,7 +257,7 @@ def test_a_bad_line_affects_only_its_own_answer(
     line: str | bytes,
     text: str,
 ) -> None:
-    """These ended the command with a traceback once, and the lines behind had no answer."""
+    """These once ended the command with a traceback, and later lines got no answer."""
     path = tmp_path / "groups.jsonl"
     bad = line if isinstance(line, bytes) else line.encode()
     path.write_bytes(bad + b"\n" + json.dumps({**GROUP, "steps": []}).encode())

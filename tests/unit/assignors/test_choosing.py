@@ -1,4 +1,4 @@
-"""Which assignor is used: by preference, by votes, and the user's own."""
+"""The choice of an assignor: by preference, by votes, and custom ones."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_invalid_groups_are_refused(what: str) -> None:
 
 @pytest.mark.parametrize("capacity", [0, -1, float("inf"), float("nan")])
 def test_an_invalid_capacity_is_refused(capacity: float) -> None:
-    """0 was a ZeroDivisionError, and -1 gave that member everything."""
+    """0 was a ZeroDivisionError, and with -1 the member got everything."""
     with pytest.raises(OptionError, match=r"member 'A' has the capacity .* above 0 is expected"):
         Member("A", T, capacity=capacity)
 
@@ -152,7 +152,7 @@ def test_a_lag_that_is_not_finite_is_refused(lag: float) -> None:
 
 
 class Backwards:
-    """Gives everything to the last member."""
+    """Assigns everything to the last member."""
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
         return {group.ids[-1]: {t: list(range(n)) for t, n in group.topics.items()}}
@@ -248,7 +248,7 @@ def owners(*owner: int) -> np.ndarray:
 
 
 class Explosive:
-    """What nobody can look at."""
+    """An object whose attributes raise errors."""
 
     def __len__(self) -> int:
         raise RuntimeError("look away")
@@ -284,7 +284,7 @@ class Explosive:
 def test_invalid_parts_of_an_assignment_are_refused_with_the_name(
     parts: dict[str, Any], text: str
 ) -> None:
-    """Each of these was a bare TypeError, AttributeError or IndexError, or passed."""
+    """Each of these was a bare TypeError, AttributeError or IndexError, or was accepted."""
     with pytest.raises(PlanError, match=text) as raised:
         check_assignment("mine", SAME, Assignment(SAME, **parts))
     assert str(raised.value).startswith("assignor 'mine' ")
@@ -318,7 +318,7 @@ HELD = Group((Member("A", T, {"t": [0, 1]}, 1), Member("B", T), Member("C", froz
 def test_withheld_partitions_are_checked_too(
     owner: tuple[int, ...], withheld: tuple[int, ...], text: str
 ) -> None:
-    """An owner of -1 with anything in `withheld` passed once: partitions were lost."""
+    """An owner of -1 with any value in `withheld` was accepted once: partitions were lost."""
     with pytest.raises(PlanError, match=text):
         check_assignment("mine", HELD, Assignment(HELD, owners(*owner), withheld=owners(*withheld)))
 

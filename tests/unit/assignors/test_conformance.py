@@ -1,4 +1,4 @@
-"""Each case of the conformance suite finds an assignor that is broken on purpose."""
+"""Each case of the conformance suite detects an assignor that is broken on purpose."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def dealt(group: Group) -> dict[str, dict[str, list[int]]]:
-    """Each topic in turn over its subscribers: right, even for each topic, and blind to racks."""
+    """Deal each topic to its subscribers: valid, balanced per topic, and blind to racks."""
     answer: dict[str, dict[str, list[int]]] = {m: {} for m in group.ids}
     for topic, subscribers in group.subscribers.items():
         for p in range(group.topics[topic]):
@@ -60,7 +60,7 @@ def to_the_first(group: Group) -> dict[str, dict[str, list[int]]]:
 
 
 def turned(group: Group) -> Any:
-    """Whatever a member owns goes to the next one: nothing ever stays."""
+    """Assign each member's partitions to the next member: nothing ever stays."""
     held = resolve_claims(group).owner
     owner = np.array(ASSIGNORS["sticky"].assign(group).owner)
     owner[held >= 0] = (held[held >= 0] + 1) % len(group.ids)
@@ -68,7 +68,7 @@ def turned(group: Group) -> Any:
 
 
 def as_written(group: Group) -> dict[str, dict[str, list[int]]]:
-    """Topics in the order in which their racks were written down."""
+    """Assign topics in the order of the mapping of racks."""
     count, answer = 0, {m: {} for m in group.ids}  # type: ignore[var-annotated]
     for topic in dict.fromkeys([*group.lags, *group.subscribers]):
         for p in range(group.topics.get(topic, 0)) if topic in group.subscribers else ():
@@ -80,7 +80,7 @@ def as_written(group: Group) -> dict[str, dict[str, list[int]]]:
 
 
 class Moody:
-    """Answers otherwise when it is asked again."""
+    """Gives another answer when called again."""
 
     asked = 0
 
@@ -90,7 +90,7 @@ class Moody:
 
 
 class Hasty:
-    """Calls itself cooperative, and takes from present owners."""
+    """Declares itself cooperative, but takes partitions from present owners."""
 
     protocols = ("COOPERATIVE",)
 
@@ -99,7 +99,7 @@ class Hasty:
 
 
 class Slow:
-    """Looks through all partitions for each one."""
+    """Iterates over all partitions for each partition."""
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
         answer: dict[str, dict[str, list[int]]] = {m: {} for m in group.ids}
@@ -115,7 +115,7 @@ class Slow:
 
 
 class ByHash:
-    """Begins with whichever topic a set has first."""
+    """Starts with the first topic of a set."""
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
         first = next(iter({f"a{t}" for t in group.subscribers}), "")
@@ -128,7 +128,7 @@ class ByHash:
         return answer
 
 
-#: The first failure will do here: looking for the smallest one takes long.
+#: Do not search for the smallest failure, which takes long.
 FOUND = settings(AssignorConformance.trials, phases=(Phase.explicit, Phase.generate))
 
 
@@ -216,7 +216,7 @@ def test_options_are_passed_and_wrong_ones_are_reported() -> None:
 
 
 def test_the_example_of_the_docs_passes(tmp_path: Path) -> None:
-    """Three lines, in a folder of somebody's, with nothing else."""
+    """Run the three lines of the docs in an otherwise empty folder."""
     text = (ROOT / "docs" / "writing-an-assignor.md").read_text(encoding="utf-8")
     programs = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     [rules] = [program for program in programs if "class LargestFirst:" in program]

@@ -1,4 +1,4 @@
-"""Assignors of the user's own: named in every error, given their options, told what they gave."""
+"""Custom assignors: named in every error, given their options, informed of assignments."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ EXECUTORS = (Executor("1", "h"), Executor("2", "h"))
 
 
 class Base:
-    """Gives everything to the first member."""
+    """Assigns everything to the first member."""
 
     def assign(self, group: Group) -> Any:
         return {group.ids[0]: {t: list(range(n)) for t, n in group.topics.items()}}
 
 
 class Diary(Base):
-    """Takes options, and writes down what it is told."""
+    """Takes options, and records its calls."""
 
     name = "diary"
     made: list[Diary]
@@ -171,7 +171,7 @@ def test_invalid_attributes_are_refused_on_loading(
 
 
 def test_a_name_of_a_str_subclass_becomes_a_plain_str(module: ModuleType) -> None:
-    """What Java is answered can be written for plain text alone."""
+    """Answers to Java can be encoded only for plain str."""
     module.Odd = type("Odd", (Base,), {"name": type("Name", (str,), {})("odd")})  # type: ignore[attr-defined]
     found = find("theirs:Odd")
     assert (found.name, type(found.name)) == ("odd", str)
@@ -275,7 +275,7 @@ def test_options_of_no_assignor_are_refused(options: dict[str, str], words: str)
 
 
 def test_on_assignment_is_called_in_spark_for_each_slot() -> None:
-    """`on_assignment` was promised and never called."""
+    """`on_assignment` was documented, but never called."""
     first = planned(finder := Finder(), assignor="theirs:Diary")
     [diary] = Diary.made
     generation = first.metrics["generation"]
@@ -297,7 +297,7 @@ def test_on_assignment_returns_the_member_that_joins_next() -> None:
 
 
 def test_rebalance_calls_on_assignment() -> None:
-    """A cooperative one of two rounds is told after each."""
+    """A cooperative assignor is informed after each of two rounds."""
 
     class Mine(Diary):
         protocols = ("COOPERATIVE", "EAGER")
@@ -331,7 +331,7 @@ def test_user_data_are_in_the_members_subscription() -> None:
 
 
 def test_all_errors_are_assignor_errors() -> None:
-    """Whatever attribute explodes, the error is one that the command line prints as a line."""
+    """If any attribute raises, the command line prints the error on one line."""
 
     class Explosive:
         def __getattr__(self, name: str) -> Any:

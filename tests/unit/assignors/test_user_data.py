@@ -1,4 +1,4 @@
-"""KIP-341's bytes, both versions, both directions, and bytes that mean harm."""
+"""The bytes of KIP-341: both versions, both directions, and hostile input."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_claims_are_decoded(data: bytes | None, claim: Claim) -> None:
 
 
 def test_a_reader_of_version_0_ignores_the_generation() -> None:
-    """Version 1 begins with all of version 0: who reads just the array finds the same claim."""
+    """Version 1 begins with all of version 0: a reader of only the array gets the same claim."""
     assert V1.startswith(encode_claim({"t1": [0, 3]}, None))
 
 
@@ -93,7 +93,7 @@ def test_absurd_counts_allocate_nothing() -> None:
 
 
 def test_a_repeated_topic_is_read_in_linear_time() -> None:
-    """20,000 blocks of one topic took 6.9 s once, and the square of that for more."""
+    """20,000 blocks of one topic once took 6.9 s, with quadratic growth."""
 
     def steps_of(blocks: int) -> int:
         block = struct.pack(">h1si", 1, b"t", 1)
@@ -137,7 +137,7 @@ def test_values_that_do_not_fit_are_refused(
 
 
 def test_a_hostile_claim_costs_only_stickiness() -> None:
-    """A claim to partition 2,147,483,647 of a topic with two."""
+    """A member claims partition 2,147,483,647 of a topic with two partitions."""
     data = encode_claim({"t": [1, 2**31 - 1], "gone": [0]}, 3)
     member = read_claim(Member("C1", frozenset({"t"})), data)
     group = Group((Member("C0", frozenset({"t"})), member), {"t": 2})

@@ -94,7 +94,7 @@ def test_lag_from_offsets(offsets: Offsets, reset: str, lag: int) -> None:
 
 
 def test_partitions_without_lag_are_balanced() -> None:
-    """Lag-aware proposal: then it balances like range."""
+    """Lag-aware proposal: without lags it balances like range."""
     answer = assign("lag-aware", group_of("C0", "C1", topics={"t": 5}))
     assert {m: len(topics["t"]) for m, topics in answer.items()} == {"C0": 3, "C1": 2}
 
@@ -115,7 +115,7 @@ def test_a_chain_of_moves_balances_overlapping_subscriptions() -> None:
 
 
 def test_unnecessary_moves_are_undone() -> None:
-    """The greedy start gives t1-0 to m0, which owns t2-0; a cycle of moves lets it keep that."""
+    """The greedy start assigns t1-0 to m0, which owns t2-0; a cycle of moves restores t2-0."""
     members = (
         Member("m0", frozenset({"t1", "t2"}), {"t2": [0]}, 1),
         Member("m1", frozenset({"t0", "t1"})),
@@ -147,7 +147,7 @@ def test_constrained_drops_claims_of_an_older_generation() -> None:
     old = Member("C0", frozenset({"t"}), {"t": [2, 3]}, 1)
     new = Member("C1", frozenset({"t"}), {"t": [1]}, 2)
     answer = assign("constrained-cooperative-sticky", Group((old, new), {"t": 4}))
-    assert answer == {"C0": {"t": [0, 2]}, "C1": {"t": [1]}}  # 3 goes to C1 once C0 gave it up
+    assert answer == {"C0": {"t": [0, 2]}, "C1": {"t": [1]}}  # 3 goes to C1 after C0 has revoked it
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_constrained_drops_claims_of_an_older_generation() -> None:
 def test_the_newest_of_two_claims_is_valid(
     one: int | None, other: int | None, expected: dict[str, list[int]]
 ) -> None:
-    """KIP-341: C0 and C1 both say that they own 0 and 1."""
+    """KIP-341: C0 and C1 both claim partitions 0 and 1."""
     topics = frozenset({"t"})
     members = (Member("C0", topics, {"t": [0, 1]}, one), Member("C1", topics, {"t": [0, 1]}, other))
     answer = assign("sticky", Group(members, {"t": 4}))

@@ -1,4 +1,4 @@
-"""A folder that is no checkpoint but holds some: the only one is taken, several are named."""
+"""A folder that contains checkpoints: a single one is used, several are listed."""
 
 from __future__ import annotations
 

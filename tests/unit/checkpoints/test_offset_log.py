@@ -1,4 +1,4 @@
-"""Spark's checkpoint folders, as Spark 4.0 and 4.2 write them, become plain data or one line."""
+"""Checkpoints of Spark 4.0 and 4.2 are read as plain data or give a one-line error."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_source_without_new_data_keeps_its_last_end(tmp_path):
 
 
 def test_a_source_that_started_without_a_topic_is_a_kafka_source(tmp_path):
-    """With `subscribePattern`: its states were passed over, its first batch had no ranges."""
+    """With `subscribePattern`, its states were skipped and its first batch had no ranges."""
     files = {
         "metadata": '{"id":"q-1"}',
         "sources/0/0": "\0v1\n{}",
@@ -107,7 +107,7 @@ def test_a_file_url_is_a_local_folder(tmp_path):
     place = a_checkpoint(tmp_path / "with space")
     assert read_checkpoint(open_folder(place.as_uri())).query_id == "q-1"
     assert read_checkpoint(open_folder(f"file:{place}")).query_id == "q-1"
-    for name in ("run#1", "100%25"):  # Hadoop takes them as they are
+    for name in ("run#1", "100%25"):  # Hadoop does not decode them
         exact = a_checkpoint(tmp_path / name)
         assert read_checkpoint(open_folder(f"file:{exact}")).query_id == "q-1"
         assert read_checkpoint(open_folder(f"file://localhost{exact}")).query_id == "q-1"
