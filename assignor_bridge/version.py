@@ -69,7 +69,7 @@ def format_version(release: str, tag: str, count: int, commit: str, *, is_dirty:
 
 
 def _version_of_checkout(root: Path) -> str | None:
-    """Return the version of the checked-out commit; None if git does not answer."""
+    """Return the version of the checked-out commit; None if git fails."""
 
     def git(*words: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(root), *words]

@@ -56,7 +56,7 @@ class Worker:
     def _start_stream(self, find: Finder) -> None:
         self._find = find  # custom assignors are kept for one run of the stream
         self._memory = Memory()
-        self._backlog = 1.0  # of the batch that was admitted last, until it is planned
+        self._backlog = 1.0  # of the last admitted batch, until its plan
         self._decode_state = lru_cache(maxsize=1)(decode_or_empty)
 
     def answer(self, line: bytes) -> Answer:

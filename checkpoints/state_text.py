@@ -156,7 +156,7 @@ def _decompress(text: str) -> bytes:
     except zlib.error as exc:
         raise StateError(f"the state is corrupt: {exc}") from exc
     if stream.unconsumed_tail or not stream.eof:
-        raise StateError("the state is corrupt: it does not end where it should")
+        raise StateError("the state is corrupt: it has the wrong length")
     return body
 
 
@@ -172,7 +172,7 @@ def _parse_body(body: bytes) -> StickyState:
     count = int(header["partitions"])
     row_size = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
     if count < 0 or offset + count * row_size != len(body):  # before such an allocation
-        raise StateError("the state is corrupt: it does not end where it should")
+        raise StateError("the state is corrupt: it has the wrong length")
     columns: dict[str, Any] = {}
     for name, kind, unit in _COLUMNS:
         columns[name] = _unpack_column(body, offset, count, kind, unit)

@@ -145,7 +145,7 @@ class Group:
         """For each partition, whether any member subscribes to its topic."""
         topics = [topic in self.subscribers for topic in self.catalog]
         flags: NDArray[np.bool_] = np.repeat(np.array(topics, np.bool_), self.catalog.counts)
-        flags.setflags(write=False)  # answers are checked against it
+        flags.setflags(write=False)  # custom assignors must not change it
         return flags
 
     def lag_list(self) -> list[float]:

@@ -184,7 +184,7 @@ def _move_along_chains(flow: _Flow) -> bool:
 
 
 def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return the next step (topic, taker) of each member with a chain, and the most loaded one."""
+    """Return each member's next step (topic, taker) towards `receiver`, and the most loaded one."""
     next_step: dict[int, tuple[int, int]] = {receiver: (-1, -1)}
     seen_topics: set[int] = set()
     seen_classes: set[int] = set()

@@ -74,7 +74,7 @@ def streams(group: Group) -> Assignment:
     copies = min(group.standby_replicas, len(group.members) - 1)
     if copies < group.standby_replicas:
         notes.append(
-            f"{copies} standbys a task instead of {group.standby_replicas}: "
+            f"{copies} standbys per task instead of {group.standby_replicas}: "
             f"there are {len(group.members)} members"
         )
     standbys: dict[str, Partitions] = {}

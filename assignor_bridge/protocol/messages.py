@@ -232,7 +232,7 @@ Request = Validate | RestoreState | End | PlanBatch | AdmitBatch
 Answer = Validated | Restored | Ended | Planned | AdmittedBatch | LookUp | Failed
 
 _REQUEST_DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-_ANSWER_ENCODER = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # numpy's
+_ANSWER_ENCODER = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # NumPy numbers
 
 
 def read_request(line: bytes) -> Request:
