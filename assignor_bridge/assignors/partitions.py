@@ -119,10 +119,7 @@ class Catalog(Mapping[str, int]):
 
 
 class Partitions(Mapping[str, tuple[int, ...]]):
-    """A set of partitions, as a lazy mapping of topic to sorted partition numbers.
-
-    It equals a plain dict of the same content. `ids` are sorted numbers of `catalog`.
-    """
+    """A set of partitions: a lazy mapping of topic to sorted numbers, equal to a plain dict."""
 
     def __init__(self, catalog: Catalog, ids: Ids) -> None:
         self.catalog = catalog

@@ -226,10 +226,7 @@ class AssignorConformance:
         trial()
 
     def test_rounds(self) -> None:
-        """A rebalance ends within the promised rounds after any change to the group.
-
-        A cooperative assignor gives no partition away while its owner holds it.
-        """
+        """A rebalance ends in the promised rounds, without taking partitions from present owners."""
         assignor = self._make_assignor()
         limit = self.rounds if "COOPERATIVE" in assignor.protocols else 1
 
