@@ -226,7 +226,7 @@ class AssignorConformance:
         trial()
 
     def test_rounds(self) -> None:
-        """A rebalance ends in the promised rounds, without taking partitions from present owners."""
+        """A rebalance ends in the promised rounds, without taking partitions from owners."""
         assignor = self._make_assignor()
         limit = self.rounds if "COOPERATIVE" in assignor.protocols else 1
 
