@@ -1,7 +1,7 @@
-"""Decides who reads which Kafka offsets in a Spark micro-batch, and carries the decision to Spark.
+"""Decide which Spark task reads which Kafka offsets of a micro-batch.
 
-`configure_spark` adds the bridge to a `SparkSession.builder`; the rest is plain data: see `model`,
-`assignors` and `planner`.
+`configure_spark` adds the bridge to a `SparkSession.builder`. The planner works on plain data
+without Spark: see `model`, `assignors` and `planner`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["__version__", "configure_spark"]
 
 
 def __getattr__(name: str) -> Any:
-    """Look up `configure_spark` and `__version__` on first use: the planner needs neither."""
+    """Import `configure_spark` and `__version__` on first use; the planner needs neither."""
     if name == "configure_spark":
         from assignor_bridge.session import configure_spark
 

@@ -1,7 +1,7 @@
-"""The errors that this package raises on purpose.
+"""The errors that this package raises on purpose, and helpers for their messages.
 
-Each message says who, what exactly and what to do; the CLI prints it as its one line and exits
-with the class's `exit_code` (2 for misuse, 1 for a failure).
+Each message names the cause and the remedy. The CLI prints it on one line and exits with the
+class's `exit_code` (2 for misuse, 1 for a failure).
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ if TYPE_CHECKING:
 class AssignorError(Exception):
     """Base of every error that assignor_bridge and streaming raise on purpose."""
 
-    #: Exit code of the command line when this error ends it.
+    #: Exit code of a command that fails with this error.
     exit_code = 1
 
 
 class OptionError(AssignorError, ValueError):
-    """An option, a name or an input that the user must change."""
+    """The user must change an option, a name or an input."""
 
     exit_code = 2
 
 
 class PlanError(AssignorError, ValueError):
-    """A plan or an assignment that breaks the rules (an offset lost, repeated or invented)."""
+    """A plan or an assignment is invalid: it loses, repeats or invents an offset."""
 
 
-def one_line(text: str) -> str:
-    """Put somebody else's text on one line that UTF-8 can write (no halves of characters)."""
+def to_one_line(text: str) -> str:
+    """Return a text on one line, without the lone surrogates that UTF-8 cannot encode."""
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
-def visible(text: str) -> str:
-    r"""Return a text that a terminal shows and does not obey: what is not printable as escapes.
+def escape_unprintable(text: str) -> str:
+    r"""Return a text with unprintable characters escaped, so that it cannot control a terminal.
 
-    >>> visible("t\x1b[2J"), visible("Größe")
+    >>> escape_unprintable("t\x1b[2J"), escape_unprintable("Größe")
     ('t\\x1b[2J', 'Größe')
     """
     if text.isprintable():
@@ -47,63 +47,60 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
-def words(error: BaseException) -> str:
-    """Put somebody else's error into one line: its kind and what it says, if it can say it."""
+def describe_error(error: BaseException) -> str:
+    """Return the type and the message of any error on one line."""
     try:
-        text = one_line(str(error))
-    except Exception:  # noqa: BLE001  (a user's error may fail to describe itself)
+        text = to_one_line(str(error))
+    except Exception:  # noqa: BLE001  (a user's __str__ may raise anything)
         text = "(its text cannot be read)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def unknown_name(what: str, name: str, known: Sequence[str], prefix: str = "") -> str:
-    """Complain about a name: with the nearest one that is known, else with all of them.
+def describe_unknown_name(kind: str, name: str, names: Sequence[str], prefix: str = "") -> str:
+    """Return the message for an unknown name: the closest of `names`, or all of them.
 
-    The `prefix` that all have makes none of them nearer.
+    The comparison ignores a `prefix` that all names share.
 
-    >>> unknown_name("key", "checkpont", ["name", "checkpoint"])
+    >>> describe_unknown_name("key", "checkpont", ["name", "checkpoint"])
     "unknown key 'checkpont'; did you mean 'checkpoint'?"
     """
-    lowered = {each.lower().removeprefix(prefix): each for each in known}
-    near = difflib.get_close_matches(name.lower().removeprefix(prefix), lowered, n=1, cutoff=0.6)
-    if near:
-        return f"unknown {what} {name!r}; did you mean {lowered[near[0]]!r}?"
-    return f"unknown {what} {name!r}. Allowed are {', '.join(known)}"
+    names_by_key = {candidate.lower().removeprefix(prefix): candidate for candidate in names}
+    close_matches = difflib.get_close_matches(
+        name.lower().removeprefix(prefix), names_by_key, n=1, cutoff=0.6
+    )
+    if close_matches:
+        return f"unknown {kind} {name!r}; did you mean {names_by_key[close_matches[0]]!r}?"
+    return f"unknown {kind} {name!r}. Allowed are {', '.join(names)}"
 
 
-def elided(names: Sequence[str], most: int = 3, between: str = ", ") -> str:
-    """List the first few names, and how many more there are.
+def elide(names: Sequence[str], max_names: int = 3, separator: str = ", ") -> str:
+    """Return the first few names and the number of the others.
 
-    >>> elided(["a", "b", "c", "d", "e"]), elided(["a", "b"])
+    >>> elide(["a", "b", "c", "d", "e"]), elide(["a", "b"])
     ('a, b, c and 2 more', 'a, b')
     """
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return between.join(names[:most]) + more
+    suffix = f" and {len(names) - max_names:,} more" if len(names) > max_names else ""
+    return separator.join(names[:max_names]) + suffix
 
 
-def counted(number: int, one: str, many: str = "") -> str:
-    """Write a number of things.
+def pluralize(number: int, one: str, many: str = "") -> str:
+    """Return a number with its noun in the singular or plural.
 
-    >>> counted(1, "batch", "batches"), counted(1200, "slot")
+    >>> pluralize(1, "batch", "batches"), pluralize(1200, "slot")
     ('1 batch', '1,200 slots')
     """
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 @contextlib.contextmanager
-def blaming(kind: type[AssignorError], text: str) -> Iterator[None]:
-    """Turn whatever the user's code raises within, `SystemExit` included, into an error of ours.
+def convert_errors(error_type: type[AssignorError], message: str) -> Iterator[None]:
+    """Convert all errors of a user's code, `SystemExit` included, to `error_type`.
 
-    Parameters
-    ----------
-    kind
-        The error that is raised in its place.
-    text
-        Its message, with `{}` where the words of the cause stand.
+    `{}` in `message` is replaced by the type and message of the cause.
     """
     try:
         yield
-    except KeyboardInterrupt:  # Ctrl-C is not theirs
+    except KeyboardInterrupt:  # Ctrl-C does not come from the user's code
         raise
     except BaseException as error:
-        raise kind(text.replace("{}", words(error))) from error
+        raise error_type(message.replace("{}", describe_error(error))) from error

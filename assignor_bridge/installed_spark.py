@@ -1,7 +1,7 @@
-"""Which Spark will run: the one that SPARK_HOME names, else pip's pyspark.
+"""Find the Spark that will run: that of SPARK_HOME, or else pip's pyspark.
 
-pyspark starts the JVM from SPARK_HOME, of whatever version it is itself. What goes into that JVM
-(the connector, Delta) must be of the JVM's version.
+pyspark starts the JVM from SPARK_HOME, even if the versions differ. The jars in that JVM (the
+connector, Delta) must match the version in SPARK_HOME.
 """
 
 from __future__ import annotations
@@ -13,40 +13,37 @@ from pathlib import Path
 
 from assignor_bridge import ivy
 
-#: The jar that every Spark has. Vendors add a word of their own behind the version.
-_CORE = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+).*\.jar")
+#: A jar that every Spark has. Vendors append a suffix to the version.
+_CORE_JAR = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+).*\.jar")
 
 
 def spark_home() -> Path:
-    """Return the Spark whose `spark-submit` pyspark will run."""
+    """Return the folder of the Spark whose `spark-submit` pyspark will run."""
     home = os.environ.get("SPARK_HOME")
     return Path(home) if home else ivy.pyspark_home()
 
 
 def spark_version() -> str:
-    """Return the version of the Spark that will run.
-
-    Raises JarError when SPARK_HOME names no Spark, PackageNotFoundError without Spark and pyspark.
-    """
+    """Return the version of the Spark that will run; raise JarError if SPARK_HOME has none."""
     if not os.environ.get("SPARK_HOME"):
         return importlib.metadata.version("pyspark")
     home = spark_home()
     for jar in (home / "jars").glob("spark-core_*.jar"):
-        if named := _CORE.fullmatch(jar.name):
-            return named[1]
+        if jar_name := _CORE_JAR.fullmatch(jar.name):
+            return jar_name[1]
     raise ivy.JarError(
-        f"SPARK_HOME ({home}) holds no Spark (no jars/spark-core_2.13-*.jar): "
+        f"SPARK_HOME ({home}) has no Spark (no jars/spark-core_2.13-*.jar): "
         "correct it, or unset it to use pip's pyspark"
     )
 
 
-def difference() -> str | None:
-    """Return a sentence when SPARK_HOME's Spark is of another version than pip's pyspark."""
+def describe_mismatch() -> str | None:
+    """Return a sentence if SPARK_HOME and pip's pyspark have different versions, or else None."""
     version = spark_version()
     try:
-        pip = importlib.metadata.version("pyspark")
+        pip_version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
         return None
-    if pip == version:
+    if pip_version == version:
         return None
-    return f"SPARK_HOME ({spark_home()}) holds Spark {version}, and pip's pyspark is {pip}"
+    return f"SPARK_HOME ({spark_home()}) has Spark {version}, but pip's pyspark is {pip_version}"

@@ -1,8 +1,8 @@
-"""Fetch jars by Maven coordinate with the Ivy that pyspark carries, once, into the user's cache.
+"""Fetch jars by Maven coordinate into the user's cache, with the Ivy that pyspark contains.
 
-The jar build needs Spark's Kafka connector to compile against and the embedded broker needs Kafka
-itself; neither is on PyPI. Ivy resolves from the repositories it is set up for by default, or as
-the file in `ASSIGNOR_BRIDGE_IVY_SETTINGS` says. Ivy does not lock its cache, so we do.
+The jar is compiled against Spark's Kafka connector, and the embedded broker runs Kafka; neither is
+on PyPI. Ivy uses its default repositories, or those of the settings file that
+`ASSIGNOR_BRIDGE_IVY_SETTINGS` names. Ivy does not lock its cache, so this module does.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from assignor_bridge.tested_spark import INSTALL
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: How long one process waits for another that is fetching into the same cache.
+#: Seconds to wait for another process that is fetching into the same cache.
 _LOCK_TIMEOUT_S = 1200
-#: Seconds before the second attempt to fetch and before the third.
+#: Pauses before the second and the third attempt to fetch.
 _RETRY_PAUSES_S = (1, 2)
 
 _MISSING = re.compile(r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE)
-_TRIED = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
+_TRIED_URL = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
 _UNKNOWN_HOST = re.compile(r"^\s*Host \S+ not found\. url=(\S+)", re.MULTILINE)
 _NO_ACCESS = re.compile(r"Server access error at url (\S+) \((.*)\)")
-_REFUSED = re.compile(r"((?:SERVER|CLIENT) ERROR: .*) url=(\S+)")
+_HTTP_ERROR = re.compile(r"((?:SERVER|CLIENT) ERROR: .*) url=(\S+)")
 _NO_HOST = "host not found"
-_BROKEN = re.compile(r"\[FAILED\s*\] .*: (.*?) \(\d+ms\)")
+_FAILED_DOWNLOAD = re.compile(r"\[FAILED\s*\] .*: (.*?) \(\d+ms\)")
 
 
 class JarError(AssignorError):
-    """A jar that is needed could not be found, fetched or built."""
+    """A required jar could not be found, fetched or built."""
 
 
 class CacheError(JarError):
@@ -52,7 +52,7 @@ class CacheError(JarError):
 
     @classmethod
     def of(cls, folder: Path, error: OSError) -> CacheError:
-        """Return the error for a folder that fails so."""
+        """Return the error for a folder and the cause."""
         return cls(
             f"the cache {folder} cannot be written ({error.strerror or error}): "
             "set ASSIGNOR_BRIDGE_CACHE to another folder"
@@ -60,29 +60,29 @@ class CacheError(JarError):
 
 
 class RepositoryTroubleError(JarError):
-    """A repository did not answer properly: another attempt may succeed."""
+    """A repository failed temporarily; another attempt may succeed."""
 
 
 def cache_folder() -> Path:
-    """Return where fetched jars are kept: `ASSIGNOR_BRIDGE_CACHE`, or the platform's user cache."""
-    chosen = os.environ.get("ASSIGNOR_BRIDGE_CACHE")
-    return Path(chosen) if chosen else platformdirs.user_cache_path("assignor-bridge")
+    """Return the folder for fetched jars: `ASSIGNOR_BRIDGE_CACHE`, or the user cache."""
+    folder = os.environ.get("ASSIGNOR_BRIDGE_CACHE")
+    return Path(folder) if folder else platformdirs.user_cache_path("assignor-bridge")
 
 
 def pyspark_home() -> Path:
-    """Return the folder of the installed pyspark (found without importing it)."""
+    """Return the folder of the installed pyspark, without importing it."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise JarError(f"pyspark is not installed here: {INSTALL}")
     return Path(spec.submodule_search_locations[0])
 
 
-def java_tool(name: str) -> str:
-    """Return the path of a JDK's tool: of `JAVA_HOME` if set, else of the PATH."""
+def find_tool(name: str) -> str:
+    """Return the path of a tool of the JDK in `JAVA_HOME`, or on the PATH if that is not set."""
     home = os.environ.get("JAVA_HOME")
     tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
     if home and not Path(home).is_dir():
-        raise JarError(f"JAVA_HOME names no folder: {home}; set it to that of a JDK, or unset it")
+        raise JarError(f"JAVA_HOME is not a folder: {home}; set it to that of a JDK, or unset it")
     if tool is None:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
         raise JarError(f"{name!r} was not found in {where}: install a JDK 17 or 21")
@@ -90,10 +90,10 @@ def java_tool(name: str) -> str:
 
 
 @contextmanager
-def exclusive(name: str) -> Iterator[None]:
-    """Hold the cache's lock of this name, which also ends with the process.
+def lock_cache(name: str) -> Iterator[None]:
+    """Hold the cache's lock of this name; the lock also ends with the process.
 
-    Raises CacheError when the cache cannot be written, JarError when another process holds the lock
+    Raises CacheError if the cache cannot be written, and JarError if another process holds the lock
     for 20 minutes.
     """
     path = cache_folder() / f"{name}.lock"
@@ -115,22 +115,22 @@ def exclusive(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """Yield a scratch folder that becomes `target` at the end, so that it is whole or absent."""
+def create_folder(target: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `target` at the end, so that it is never incomplete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
-        made = Path(scratch, target.name)
-        made.mkdir()
-        yield made
+        new_folder = Path(scratch, target.name)
+        new_folder.mkdir()
+        yield new_folder
         try:
-            made.rename(target)
+            new_folder.rename(target)
         except OSError:
-            if not target.is_dir():  # else another process was faster
+            if not target.is_dir():  # otherwise another process created it first
                 raise
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file that other processes may read or write: whole, and only if it differs."""
+    """Write a shared file atomically, if its content differs."""
     if path.is_file() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,11 +142,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def retry(fetch_once: Callable[[], None]) -> None:
-    """Call a function until it succeeds, at most three times, while a repository is in trouble.
-
-    The pauses are one second, then two. Raises the third `RepositoryTroubleError`, and at once
-    every other error.
-    """
+    """Call a function up to three times while it raises RepositoryTroubleError."""
     for pause_s in _RETRY_PAUSES_S:
         try:
             fetch_once()
@@ -160,45 +156,42 @@ def retry(fetch_once: Callable[[], None]) -> None:
 def fetch(
     coordinate: str, *, transitive: bool = True, on_line: Callable[[str], None] | None = None
 ) -> list[Path]:
-    """Fetch `group:artifact:version` with its dependencies; return the jars' paths, sorted.
+    """Fetch `group:artifact:version` with its dependencies and return the sorted paths of the jars.
 
-    Any number of processes may call it at once; one fetches, the others wait. `on_line` is called
-    with each line that Ivy prints. Raises JarError when Ivy cannot resolve the coordinate, after
-    three attempts if a repository was in trouble; it names the repositories and their answers.
+    Concurrent processes wait for the first one. `on_line` receives each line that Ivy prints.
+    Raises JarError with the repositories' answers if Ivy cannot resolve the coordinate, after three
+    attempts if a repository failed temporarily.
     """
     group, artifact, version = coordinate.split(":")
     name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
     target = cache_folder() / "jars" / name
     if not target.is_dir():
-        with exclusive("ivy"):
-            if not target.is_dir():  # else another process fetched it while this one waited
-                retry(partial(_fetch_whole, coordinate, target, transitive, on_line))
+        with lock_cache("ivy"):
+            if not target.is_dir():  # otherwise another process fetched it meanwhile
+                retry(partial(_fetch_into_folder, coordinate, target, transitive, on_line))
     return sorted(target.glob("*.jar"))
 
 
-def _fetch_whole(
+def _fetch_into_folder(
     coordinate: str, target: Path, transitive: bool, on_line: Callable[[str], None] | None
 ) -> None:
     arguments = ["-dependency", *coordinate.split(":"), "-confs", "default"]
     arguments += [] if transitive else ["-notransitive"]
-    with new_folder(target) as folder:
+    with create_folder(target) as folder:
         pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"
         run_ivy([*arguments, "-retrieve", pattern], coordinate, on_line)
         if not any(folder.glob("*.jar")):
             raise JarError(f"{coordinate} could not be fetched: it has no jar")
 
 
-def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | None = None) -> None:
-    """Run the Ivy that pyspark carries on our cache; the caller holds `exclusive("ivy")`.
-
-    Raises JarError, with one line that says why `what` did not come.
-    """
+def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | None = None) -> None:
+    """Run pyspark's Ivy under `lock_cache("ivy")`; raise JarError if `name` is missing."""
     ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy is None:
-        raise JarError(f"the installed pyspark ({pyspark_home()}) carries no ivy-*.jar")
+        raise JarError(f"the installed pyspark ({pyspark_home()}) has no ivy-*.jar: {INSTALL}")
     settings = os.environ.get("ASSIGNOR_BRIDGE_IVY_SETTINGS")
     command = [
-        java_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main",
+        find_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main",
         *(["-settings", settings] if settings else []),
         "-cache", str(cache_folder() / "ivy"), *arguments,
     ]  # fmt: skip
@@ -206,20 +199,20 @@ def run_ivy(arguments: list[str], what: str, on_line: Callable[[str], None] | No
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        assert process.stdout is not None  # noqa: S101  (PIPE was asked for)
+        assert process.stdout is not None  # noqa: S101  (because of PIPE)
         for line in process.stdout:
             output.append(line.rstrip())
             if on_line:
                 on_line(line.rstrip())
     if process.returncode != 0:
         advice = "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror"
-        raise resolution_error("\n".join(output), what, advice)
+        raise resolution_error("\n".join(output), name, advice)
 
 
-def resolution_error(output: str, what: str, advice: str) -> JarError:
-    """Return the one-line error of a failed resolution, from the sixty lines that Ivy printed.
+def resolution_error(output: str, package: str, advice: str) -> JarError:
+    """Return a one-line error for a failed resolution, from the sixty lines that Ivy printed.
 
-    Ivy alone and Spark's `spark.jars.packages` print the same text.
+    Spark prints the same text for `spark.jars.packages`.
 
     >>> print(resolution_error('''
     ...   :: org.foo#bar;1.0: not found
@@ -230,29 +223,31 @@ def resolution_error(output: str, what: str, advice: str) -> JarError:
     org.foo:bar:1.0 could not be fetched (one.example: not there; two.example: host not found)
     """
     missing = dict.fromkeys(":".join(match) for match in _MISSING.findall(output))
-    # By host, what it answered other than "not there"; downloads that broke off are under "".
-    troubles = {_host(url): _NO_HOST for url in _UNKNOWN_HOST.findall(output)}
-    troubles |= {_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
-    troubles |= {_host(url): reason for reason, url in _REFUSED.findall(output)}
-    if broken := _BROKEN.search(output):
-        troubles[""] = f"a download failed: {broken[1]}"
-    if not missing and not troubles:
-        last = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
-        return JarError(f"{what} could not be fetched: {last or 'Ivy gave no reason'}")
-    hosts = [_host(url) for url in _TRIED.findall(output) if not url.startswith("file:")]
-    places = dict.fromkeys(hosts, "not there") | troubles
-    answers = [f"{host}: {answer}" if host else answer for host, answer in places.items()]
-    needed_by = "" if what in missing else f" (needed for {what})"
-    # Another attempt may help, but a machine without a network should hear so at once.
-    may_pass = any(t != _NO_HOST and "timed out" not in t.lower() for t in troubles.values())
-    return (RepositoryTroubleError if may_pass else JarError)(
+    # Errors by host, other than "not there"; failed downloads have the key "".
+    error_by_host = {_host(url): _NO_HOST for url in _UNKNOWN_HOST.findall(output)}
+    error_by_host |= {_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
+    error_by_host |= {_host(url): reason for reason, url in _HTTP_ERROR.findall(output)}
+    if failed_download := _FAILED_DOWNLOAD.search(output):
+        error_by_host[""] = f"a download failed: {failed_download[1]}"
+    if not missing and not error_by_host:
+        last_lines = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
+        return JarError(f"{package} could not be fetched: {last_lines or 'Ivy gave no reason'}")
+    hosts = [_host(url) for url in _TRIED_URL.findall(output) if not url.startswith("file:")]
+    answer_by_host = dict.fromkeys(hosts, "not there") | error_by_host
+    answers = [f"{host}: {answer}" if host else answer for host, answer in answer_by_host.items()]
+    needed_by = "" if package in missing else f" (needed for {package})"
+    # Do not try again on a machine without a network.
+    may_succeed_later = any(
+        error != _NO_HOST and "timed out" not in error.lower() for error in error_by_host.values()
+    )
+    return (RepositoryTroubleError if may_succeed_later else JarError)(
         f"{', '.join(missing) or 'a package'} could not be fetched "
-        f"({'; '.join(answers) or 'no repository was asked'}){needed_by}. "
-        f"Is the repository reachable and the version there? {advice}"
+        f"({'; '.join(answers) or 'no repository was tried'}){needed_by}. "
+        f"Is the repository reachable, and does the version exist? {advice}"
     )
 
 
 def _host(url: str) -> str:
-    """Return the host of an address, without the login that it may hold."""
+    """Return the host and port of a URL, without its credentials."""
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or url

@@ -1,7 +1,7 @@
-"""Find the built jar and offer it to Spark as a Maven package from a local folder.
+"""Find the built jar and offer it to Spark as a Maven package in a local folder.
 
-A package, because Spark ships packages to executors in every deploy mode, whereas a builder that
-sets both `spark.jars` and `spark.jars.packages` loses the latter on the executors.
+Spark ships packages to executors in every deploy mode. `spark.jars` would not do: if a builder sets
+it together with `spark.jars.packages`, the packages are missing on the executors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POM = """<?xml version="1.0" encoding="UTF-8"?>
 <project><modelVersion>4.0.0</modelVersion>
 <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
 <name>{artifact}</name>
-<description>Plans what Spark's Kafka source reads; needs that source beside it</description>
+<description>Plans what Spark's Kafka source reads; requires that source</description>
 <licenses><license><name>Apache-2.0</name></license></licenses>
 </project>
 """
@@ -29,31 +29,31 @@ _POM = """<?xml version="1.0" encoding="UTF-8"?>
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """The coordinates that Spark needs, and the repository that holds ours."""
+    """The coordinates for `spark.jars.packages`, and the URL of the repository with the jar."""
 
     coordinates: tuple[str, ...]
     repository: str
 
 
 def connector_coordinate(spark: str | None = None) -> str:
-    """Return the coordinate of the Kafka connector for a Spark, by default the one that runs."""
+    """Return the coordinate of the Kafka connector for a Spark version (default: the installed)."""
     version = connector_version(spark or spark_version())
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
 
-def built_jar() -> Path:
-    """Return the path of the jar that `make jar` built or the wheel carries."""
+def find_built_jar() -> Path:
+    """Return the path of the jar built by `make jar` or included in the wheel."""
     jars = sorted(JARS_FOLDER.glob(f"{ARTIFACT}-*.jar"), key=lambda path: path.stat().st_mtime)
     if not jars:
         raise ivy.JarError(
             f"the jar is not built: no {ARTIFACT}-*.jar in {JARS_FOLDER}. "
-            "In a checkout run `make jar`; an installed wheel carries it"
+            "In a checkout run `make jar`; an installed wheel includes it"
         )
     return jars[-1]
 
 
-def lay_out(repository: Path, jar: bytes, version: str) -> Path:
-    """Write jar and POM where a Maven repository has them; return their folder."""
+def write_repository(repository: Path, jar: bytes, version: str) -> Path:
+    """Write the jar and its POM into a Maven repository and return their folder."""
     folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
     pom = _POM.format(group=GROUP, artifact=ARTIFACT, version=version)
     ivy.write_file(folder / f"{ARTIFACT}-{version}.jar", jar)
@@ -61,13 +61,13 @@ def lay_out(repository: Path, jar: bytes, version: str) -> Path:
     return folder
 
 
-def packages() -> Packages:
-    """Lay our jar out as a Maven repository in the user's cache and name the packages."""
-    jar = built_jar()
+def prepare_packages() -> Packages:
+    """Write a Maven repository with the jar into the user's cache and return the packages."""
+    jar = find_built_jar()
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"
     try:
-        lay_out(repository, jar.read_bytes(), version)
+        write_repository(repository, jar.read_bytes(), version)
     except OSError as error:
         raise ivy.CacheError.of(ivy.cache_folder(), error) from error
     return Packages(

@@ -12,7 +12,7 @@ from assignor_bridge.admission.deadline import compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
 from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.columns import batch_of, pack_ranges, unpack_times
+from assignor_bridge.protocol.columns import pack_ranges, unpack_batch, unpack_times
 
 if TYPE_CHECKING:
     from assignor_bridge.admission.lag import Memory
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class LimitedBatch(NamedTuple):
     """The answer to a request, and what later requests need."""
 
-    answer: messages.Admitted | messages.LookUp
+    answer: messages.AdmittedBatch | messages.LookUp
     #: For the next admission.
     memory: Memory
     #: For the plan of this batch: unread offsets over those that it reads.
@@ -38,7 +38,7 @@ def limit_batch(
 
     After a look-up the same request is sent again with Kafka's answer, so the memory stays as is.
     """
-    batch = batch_of(request, options)
+    batch = unpack_batch(request, options)
     cost = forecast(batch, state)
     times = unpack_times(request) if options.needs_times else None
     seconds_left = retention_s = np.full(batch.ranges, np.inf)
@@ -89,5 +89,6 @@ def limit_batch(
     if aligned is not None:
         metrics["eventTimeSpreadSeconds"] = spread_s
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admitted.end)
-    answer = messages.Admitted(ranges, metrics)
-    return LimitedBatch(answer, admitted.memory, 1.0 + held_back / records)
+    answer = messages.AdmittedBatch(ranges, metrics)
+    return LimitedBatch(answer, admitted.memory, 1.0 + held_back / records
+    )

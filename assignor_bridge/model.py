@@ -1,7 +1,7 @@
-"""The nouns that every layer shares: partitions, offset ranges and executors as plain data.
+"""The values that all layers share: partitions, offset ranges and executors.
 
-Everything here is a frozen value with units in its names; nothing knows Spark, Kafka clients or IO.
-Offset ranges are half open, as in Spark: `start` is read, `end` is not.
+They are immutable and independent of Spark and Kafka clients. Offset ranges are half open, as in
+Spark: `start` is read, `end` is not.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-#: Kafka's limits: a partition is an INT32, and the most characters of a topic's name.
-MOST_PARTITION = 2**31 - 1
-LONGEST_TOPIC = 249
-#: Of offsets, and of all else that Java writes as a long.
-MOST_OFFSET = 2**63 - 1
+#: Kafka's limits: a partition is an INT32, and a topic name has at most 249 characters.
+MAX_PARTITION = 2**31 - 1
+MAX_TOPIC_LENGTH = 249
+#: Largest Java long: the type of offsets and other numbers in messages.
+MAX_OFFSET = 2**63 - 1
 
 
 class Partition(NamedTuple):
@@ -41,16 +41,16 @@ class OffsetRange:
 
     @property
     def tp(self) -> Partition:
-        """The partition that the range lies in."""
+        """The partition of the range."""
         return Partition(self.topic, self.partition)
 
     @property
     def size(self) -> int:
-        """Number of offsets, an upper bound of the number of records."""
+        """Number of offsets, an upper bound on the number of records."""
         return self.end - self.start
 
     def split(self, parts: int) -> tuple[OffsetRange, ...]:
-        """Cut into at most `parts` touching ranges whose sizes differ by at most one."""
+        """Return at most `parts` consecutive ranges whose sizes differ by at most one."""
         parts = max(1, min(parts, self.size))
         cuts = [self.start + self.size * i // parts for i in range(parts + 1)]
         return tuple(
@@ -70,30 +70,30 @@ class Executor:
     slots: int = 1
     rack: str | None = None
     priority: int | None = None
-    #: What Spark's scheduler says: excluded for the application; gone or being decommissioned; its
-    #: resource profile, of which a stream's tasks have the default one.
+    #: Scheduler state: excluded for the application; removed or being decommissioned; id of the
+    #: resource profile (streams use the default one, 0).
     excluded: bool = False
     leaving: bool = False
     resource_profile: int = 0
 
     @property
     def takes_tasks(self) -> bool:
-        """Whether Spark gives it tasks of a stream."""
+        """Whether Spark runs a stream's tasks on it."""
         return not (self.excluded or self.leaving or self.resource_profile)
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Spark's dynamic allocation, where it is on: executors come and go as tasks ask for them."""
+    """The settings of Spark's dynamic allocation, which adds and removes executors."""
 
     min_executors: int
     max_executors: int
-    #: Tasks that an executor runs at once, as Spark counts them when it asks for executors.
+    #: Concurrent tasks of an executor, as Spark counts them when it requests executors.
     slots_per_executor: int
-    #: Seconds between the previous plan of this run and this one; None before the second.
+    #: Seconds between the previous plan of this run and this one; None for the first.
     seconds_since_last_plan: float | None = None
 
     @property
     def unlimited(self) -> bool:
-        """Whether nobody set a limit: Spark's default is the largest of its integers."""
+        """Whether `max_executors` is Spark's default, the largest Java int."""
         return self.max_executors >= 2**31 - 1

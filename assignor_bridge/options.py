@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from assignor_bridge import option_kinds as kinds
-from assignor_bridge.errors import OptionError, elided, unknown_name
+from assignor_bridge.errors import OptionError, describe_unknown_name, elide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,7 +168,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
 
     Options other than `assignor`, `assignor.*`, and Spark's two are ignored. Names of assignors
     and options of a user's own assignor (`assignor.<name>.<key>`) are checked later, by
-    `own.configured`. Raises `OptionError` for unknown names, invalid values, or contradictions.
+    `own.configure_assignors`. Raises `OptionError` for unknown names, invalid values, or contradictions.
     """
     values: dict[str, object] = {}
     per_topic: dict[str, dict[str, object]] = {name: {} for name in _BY_TOPIC}
@@ -196,7 +196,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     for key in unknown:
         if not has_own_assignor or "." not in key[len(PREFIX) :].strip("."):
             names = [option.name for option in (*OPTIONS, *PER_TOPIC)]
-            raise OptionError(unknown_name("option", key, names, PREFIX))
+            raise OptionError(describe_unknown_name("option", key, names, PREFIX))
     if unknown:
         own = tuple((key[len(PREFIX) :], str(source[key])) for key in unknown)
         options = replace(options, own=own)
@@ -267,7 +267,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
             if topics and topic not in topics:
                 raise OptionError(
                     f"option {option.name.replace('<topic>', topic)!r} names a topic that is not "
-                    f"read: topics are {elided(sorted(topics))}"
+                    f"read: topics are {elide(sorted(topics))}"
                 )
     floors = sum(floor for _, floor in options.floors)
     if max_offsets and max_offsets.strip().isdecimal() and 0 < int(max_offsets) <= floors:

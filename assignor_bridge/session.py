@@ -1,8 +1,8 @@
-"""`configure_spark`: add the bridge to a `SparkSession.builder`, next to what the user set there.
+"""`configure_spark`: add the bridge to a `SparkSession.builder` and keep the user's settings.
 
 Spark fetches packages when its JVM starts, so this must happen before the first session. Under
-`spark-submit` the JVM is there already: the flags that `assignor jars` prints do it then. Here
-they are fetched before the JVM starts, so that a package that cannot be had is one line.
+`spark-submit` the JVM is already running; pass it the flags that `assignor jars` prints. Packages
+are fetched before the JVM starts, so that a missing one results in a one-line error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge import spark_packages
 from assignor_bridge.errors import OptionError
 from assignor_bridge.installed_spark import spark_home, spark_version
-from assignor_bridge.jars import packages
+from assignor_bridge.jars import prepare_packages
 from assignor_bridge.tested_spark import describe_untested
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _ADVICE = (
     "spark.jars.repositories can name a mirror, "
     "and spark.jars.packages another version of the connector"
 )
-#: What is set on the builder of a JVM that runs has no effect.
+#: The builder's settings have no effect on a running JVM.
 _TOO_LATE = (
     "configure_spark cannot add assignor-bridge to the JVM that spark-submit has started: "
     "give it the flags that `assignor jars` prints, `spark-submit $(assignor jars) job.py`"
@@ -41,14 +41,14 @@ _TOO_LATE = (
 def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add the bridge's jar, Spark's Kafka connector and the planner's interpreter to a builder.
 
-    The user's own packages, repositories and extensions stay (those of `spark-defaults.conf` too).
-    Call it after other helpers that set packages, such as `configure_spark_with_delta_pip`, which
-    replace what is there. The bridge does nothing until a stream or the session names an assignor.
+    Your packages, repositories and extensions are kept, also those in `spark-defaults.conf`. Call
+    it after helpers that replace the packages, such as `configure_spark_with_delta_pip`. The bridge
+    does nothing until a stream or the session names an assignor.
 
     Parameters
     ----------
     builder
-        A `SparkSession.builder` on which `getOrCreate` was not called yet.
+        A `SparkSession.builder`, before the call of `getOrCreate`.
 
     Returns
     -------
@@ -58,20 +58,20 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     Raises
     ------
     OptionError
-        When `spark.jars` is set on the builder too (Spark would then lose all packages on the
-        executors), or when a session of this process has started a JVM without the bridge.
+        If the builder also sets `spark.jars` (all packages would then be missing on the executors),
+        or if this process has started a JVM without the bridge.
     JarError
-        When the jar is not built, or a package cannot be fetched.
+        If the jar is not built, or a package cannot be fetched.
 
     Warns
     -----
     UserWarning
-        When the bridge was not tested on the Spark that will run; under spark-submit, when its JVM
-        does not have the bridge.
+        If the bridge was not tested on the Spark version that will run, or if spark-submit has
+        started a JVM without the bridge.
 
     Examples
     --------
-    With Delta, and packages of one's own::
+    With Delta and another package::
 
         builder = SparkSession.builder.config("spark.jars.packages", "org.example:udfs:1.0")
         spark = configure_spark(configure_spark_with_delta_pip(builder)).getOrCreate()
@@ -92,28 +92,28 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
             "connector, assignor-bridge) on its executors. Name those jars in spark.jars.packages, "
             "or give them to spark-submit with --jars"
         )
-    ours = packages()
-    # A value on the builder would replace that of spark-defaults.conf.
-    settings = spark_defaults() | {key: value for key, value in options.items() if value}
-    coordinates = _listed(settings.get(_PACKAGES))
-    # A user who named another version of the connector keeps it.
-    named = {_module(coordinate) for coordinate in coordinates}
-    coordinates += [c for c in ours.coordinates if _module(c) not in named]
-    repositories = _listed(settings.get(_REPOSITORIES))
-    if ours.repository not in repositories:
-        repositories.append(ours.repository)
-    added = {_PACKAGES: ",".join(coordinates), _REPOSITORIES: ",".join(repositories)}
-    if untested := describe_untested(spark_version()):
-        warnings.warn(untested, UserWarning, stacklevel=2)
+    bridge_packages = prepare_packages()
+    # A value on the builder replaces the one in spark-defaults.conf, so merge them.
+    settings = read_spark_defaults() | {key: value for key, value in options.items() if value}
+    coordinates = _split_list(settings.get(_PACKAGES))
+    # Keep the user's version of the connector.
+    named_modules = {_module_of(coordinate) for coordinate in coordinates}
+    coordinates += [c for c in bridge_packages.coordinates if _module_of(c) not in named_modules]
+    repositories = _split_list(settings.get(_REPOSITORIES))
+    if bridge_packages.repository not in repositories:
+        repositories.append(bridge_packages.repository)
+    added_settings = {_PACKAGES: ",".join(coordinates), _REPOSITORIES: ",".join(repositories)}
+    if warning := describe_untested(spark_version()):
+        warnings.warn(warning, UserWarning, stacklevel=2)
     if not is_client:
-        spark_packages.resolve(settings | added, _ADVICE)
-    for key, value in added.items():
+        spark_packages.resolve(settings | added_settings, _ADVICE)
+    for key, value in added_settings.items():
         builder = builder.config(key, value)
     return builder
 
 
 def _jvm_is_running() -> bool:
-    """Return whether this process has a JVM already; raise when it lacks the bridge."""
+    """Return whether this process has a JVM; raise OptionError if that lacks the bridge."""
     from pyspark import SparkContext
 
     if SparkContext._gateway is None:
@@ -127,15 +127,15 @@ def _jvm_is_running() -> bool:
 
 
 def _is_submitted() -> bool:
-    """Return whether spark-submit has started this process, and before it a JVM by its flags."""
+    """Return whether spark-submit has started this process and its JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _has_bridge() -> bool:
-    """Return whether the JVM of this process sees our jar."""
+    """Return whether the bridge's jar is on the class path of this process's JVM."""
     from pyspark import SparkContext
 
-    SparkContext._ensure_initialized()  # under spark-submit: connect to it
+    SparkContext._ensure_initialized()  # connects to the JVM of spark-submit
     gateway = SparkContext._gateway
     if gateway is None:
         return False
@@ -143,16 +143,16 @@ def _has_bridge() -> bool:
     return loader.getResource(_ENTRY_POINT.replace(".", "/") + ".class") is not None
 
 
-def _listed(text: str | None) -> list[str]:
+def _split_list(text: str | None) -> list[str]:
     return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
-def _module(coordinate: str) -> str:
+def _module_of(coordinate: str) -> str:
     return coordinate.rpartition(":")[0]
 
 
-def spark_defaults() -> dict[str, str]:
-    """Read `spark-defaults.conf` of the Spark that will run."""
+def read_spark_defaults() -> dict[str, str]:
+    """Return the settings in `spark-defaults.conf` of the Spark that will run."""
     folder = os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf"
     path = Path(folder, "spark-defaults.conf")
     if not path.is_file():

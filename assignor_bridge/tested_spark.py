@@ -1,9 +1,9 @@
-"""The versions of Spark that the tests ran on: the one list of them."""
+"""The only list of the Spark versions on which the tests have run."""
 
 from __future__ import annotations
 
-#: Oldest first, each with the version of Spark's Kafka connector that ran there. `make compat` runs
-#: on all of them, so a line here adds a version to the tests, the messages, and the checks.
+#: Spark versions, oldest first, each with the tested version of its Kafka connector. `make compat`
+#: runs on all of them, so a new line adds a version to the tests, messages, and checks.
 TESTED_SPARKS = {
     "4.0.4": "4.0.0",
     "4.1.1": "4.1.1",
@@ -14,9 +14,9 @@ INSTALL = f"pip install 'pyspark=={next(reversed(TESTED_SPARKS))}'"
 
 
 def connector_version(spark: str) -> str:
-    """Return the version of the Kafka connector for a Spark.
+    """Return the version of the Kafka connector for a Spark version.
 
-    It is the one that was tested with that Spark; an untested Spark takes its own version.
+    It is the tested one, or Spark's own version if that Spark was not tested.
 
     >>> connector_version("4.0.4"), connector_version("4.9.1")
     ('4.0.0', '4.9.1')
@@ -25,7 +25,7 @@ def connector_version(spark: str) -> str:
 
 
 def describe_untested(spark: str) -> str | None:
-    """Return a sentence about a Spark that the tests did not run on; None for a tested one."""
+    """Return a warning about an untested Spark version, or None for a tested one."""
     if spark in TESTED_SPARKS:
         return None
     return f"assignor-bridge was not tested on Spark {spark} (tested: {', '.join(TESTED_SPARKS)})"

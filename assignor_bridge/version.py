@@ -1,8 +1,8 @@
-"""The version of this build: that of a release, or one that names a commit (PEP 440).
+"""The version of this build: a release, or a version that names a commit (PEP 440).
 
-In a checkout git is asked each time, so an editable installation never reports an older commit. A
-wheel, an sdist, and any tree without `.git` have the version of the jar that they carry.
-pyproject.toml runs this file on its own, so it imports the standard library only.
+In a checkout the version comes from git each time, so an editable installation never reports an
+older commit. A wheel, an sdist, and any tree without `.git` have the version of their jar.
+pyproject.toml runs this file alone, so it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from importlib.abc import SourceLoader
 
-#: The release that this source leads to. A commit with the tag `v<RELEASE>` is that release.
+#: The next release, or the current one on a commit with the tag `v<RELEASE>`.
 RELEASE = "0.2.0"
-#: Files that a wheel is made of: only changes to these make a build dirty.
+#: Files in a wheel: only changes to these make a build dirty.
 _PACKED = ("assignor_bridge", "checkpoints", "streaming", "pyproject.toml", "README.md", "LICENSE")
-#: `git archive` replaces this by the hash of the commit (.gitattributes).
+#: `git archive` replaces this with the hash of the commit (.gitattributes).
 _ARCHIVED_COMMIT = "$Format:%H$"
 
 
 @cache
 def read_version() -> str:
-    """Return the version of this build; it ends with `+unknown` if nothing names the commit."""
+    """Return the version of this build; it ends with `+unknown` if the commit is unknown."""
     root = Path(__file__).parents[1]
     if (root / ".git").exists():
         return _version_of_checkout(root) or f"{RELEASE}.dev0+unknown"
@@ -37,10 +37,10 @@ def read_version() -> str:
 
 
 def read_jar_version() -> str:
-    """Return the version of the jar that was built for this package; empty if there is none.
+    """Return the version of the jar built for this package, or an empty string.
 
-    It is `<version>-<hash of the Java sources>`. The package may lie in a zip, as it does after
-    `spark-submit --py-files`, so the file is read by the module's loader.
+    It is `<version>-<hash of the Java sources>`. The module's loader reads the file, because the
+    package may be in a zip (`spark-submit --py-files`).
     """
     path = Path(__file__).with_name("jars") / "version.txt"
     try:
@@ -64,12 +64,12 @@ def format_version(release: str, tag: str, count: int, commit: str, *, is_dirty:
     is_released = tag == f"v{release}"
     if is_released and not count and not is_dirty:
         return release
-    kind = "post" if is_released else "dev"  # pip must take it for newer than the release
+    kind = "post" if is_released else "dev"  # pip must sort it after the release
     return f"{release}.{kind}{count}+g{commit[:10]}{'.dirty' if is_dirty else ''}"
 
 
 def _version_of_checkout(root: Path) -> str | None:
-    """Return the version of the checked-out commit; None if git does not answer."""
+    """Return the version of the checked-out commit; None if git fails."""
 
     def git(*words: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(root), *words]

@@ -1,9 +1,8 @@
 """The planner process, `python -m assignor_bridge.worker`: one for all streams of a driver.
 
-One request a line on stdin, one answer a line on stdout, nothing else on stdout (what a user's
-assignor prints goes to stderr); it ends when stdin does. Before a request (`protocol.messages`) are
-its number, which begins the answer, too, and the number of its stream. It survives errors: each
-becomes an answer.
+It reads one request per line from stdin and writes one answer per line to stdout, until stdin ends.
+Output of custom assignors goes to stderr. A request (`protocol.messages`) follows its number and
+the number of its stream; the answer follows the request's number. Errors become answers.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.admission.lag import Memory
 from assignor_bridge.assignors.loading import Finder
-from assignor_bridge.errors import OptionError, elided, visible
+from assignor_bridge.errors import OptionError, elide, escape_unprintable
 from assignor_bridge.limited_batches import limit_batch
 from assignor_bridge.options import list_effective_options, parse_options
 from assignor_bridge.planner.plan import check_assignors, plan_step
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.columns import batch_of, pack_tasks
+from assignor_bridge.protocol.columns import pack_tasks, unpack_batch
 from assignor_bridge.protocol.messages import (
     AdmitBatch,
     Answer,
@@ -35,7 +34,7 @@ from assignor_bridge.protocol.messages import (
     Ended,
     PlanBatch,
     Planned,
-    Restore,
+    RestoreState,
     Validate,
 )
 from checkpoints.state_text import VERSION, decode, decode_or_empty, encode
@@ -48,61 +47,61 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Answers the requests of one stream, which begins anew when its options are validated."""
+    """Answers the requests of one stream; validating its options resets the state."""
 
     def __init__(self) -> None:
         self._options: PlannerOptions | None = None
-        self._begin(Finder())
+        self._start_stream(Finder())
 
-    def _begin(self, find: Finder) -> None:
-        self._find = find  # the user's own assignors live as long as a run of the stream
+    def _start_stream(self, find: Finder) -> None:
+        self._find = find  # custom assignors are kept for one run of the stream
         self._memory = Memory()
-        self._backlog = 1.0  # of the batch that was admitted last, until it is planned
-        self._read = lru_cache(maxsize=1)(decode_or_empty)
+        self._backlog = 1.0  # of the last admitted batch, until its plan
+        self._decode_state = lru_cache(maxsize=1)(decode_or_empty)
 
     def answer(self, line: bytes) -> Answer:
-        """Answer one request, whatever happens."""
+        """Return the answer to one request; never raise an error."""
         try:
             return self._answer(messages.read_request(line))
         except BaseException as error:  # noqa: BLE001
-            return messages.failed(error)
+            return messages.make_failed(error)
 
     def prepare(self, answer: Answer) -> None:
-        """Do between batches what need not be done while Spark waits for a plan."""
+        """Decode the next state and collect garbage between batches, while no plan is awaited."""
         if isinstance(answer, Planned):
-            self._read(answer.state)  # the next batch begins with it
+            self._decode_state(answer.state)  # caches it for the next batch
         gc.collect()
 
     def _answer(self, request: messages.Request) -> Answer:
         match request:
-            case Validate(options=given):
-                options = parse_options(given)
+            case Validate(options=option_texts):
+                options = parse_options(option_texts)
                 check_assignors(options, find := Finder())
                 self._options = options
-                self._begin(find)
+                self._start_stream(find)
                 limits, times = options.limits_batches, options.needs_times
                 return messages.Validated(list_effective_options(options), VERSION, limits, times)
-            case Restore(state=state, topics=topics):
-                return messages.Restored(_why_not(state, topics))
+            case RestoreState(state=state, topics=topics):
+                return messages.Restored(_explain_unusable_state(state, topics))
             case End():
                 return Ended()
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                known, _ = self._read(request.state)  # what cannot be used knows nothing
-                limited = limit_batch(request, self._validated(), self._memory, known)
+                state, _ = self._decode_state(request.state)  # empty if it is unusable
+                limited = limit_batch(request, self._require_options(), self._memory, state)
                 self._memory, self._backlog = limited.memory, limited.backlog
                 return limited.answer
 
-    def _validated(self) -> PlannerOptions:
+    def _require_options(self) -> PlannerOptions:
         if self._options is None:
-            raise OptionError("a plan was asked for before the options were validated")
+            raise OptionError("a plan was requested before the options were validated")
         return self._options
 
     def _plan(self, request: PlanBatch) -> Planned:
-        batch = batch_of(request, self._validated())
+        batch = unpack_batch(request, self._require_options())
         batch, self._backlog = replace(batch, backlog=self._backlog), 1.0
-        state, warning = self._read(request.state)
+        state, warning = self._decode_state(request.state)
         outcome = plan_step(batch, state, self._find, warning)
         return Planned(
             outcome.assignor,
@@ -113,24 +112,26 @@ class Worker:
         )
 
 
-def _why_not(state: str, topics: list[str]) -> str | None:
-    """Return why a stored state cannot be used for a stream of these topics; None if it can."""
+def _explain_unusable_state(state: str, topics: list[str]) -> str | None:
+    """Return why a stored state is unusable for a stream of these topics, or None."""
     try:
-        known = decode(state).topics
+        state_topics = decode(state).topics
     except StateError as error:
         return str(error)
-    if known and topics and not set(known) & set(topics):
-        others, ours = (visible(elided(names)) for names in (known, sorted(topics)))
-        return f"the state is of other topics ({others}) than those read now ({ours})"
+    if state_topics and topics and not set(state_topics) & set(topics):
+        old_topics, current_topics = (
+            escape_unprintable(elide(names)) for names in (state_topics, sorted(topics))
+        )
+        return f"the state is of other topics ({old_topics}) than those read now ({current_topics})"
     return None
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Answer until there are no more requests."""
+    """Answer all requests until the input ends."""
     workers: defaultdict[bytes, Worker] = defaultdict(Worker)
     for line in requests:
-        number, _, rest = line.partition(b" ")
-        stream, _, request = rest.partition(b" ")
+        number, _, stream_and_request = line.partition(b" ")
+        stream, _, request = stream_and_request.partition(b" ")
         worker = workers[stream]
         answer = worker.answer(request)
         answers.write(number.strip() + b" " + messages.write_answer(answer))
@@ -140,26 +141,26 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         worker.prepare(answer)
 
 
-def _end_with_the_driver(driver: int) -> None:
-    """End when the driver was killed: the end of stdin is not seen while a plan is made."""
+def _exit_with_driver(driver: int) -> None:
+    """Exit when the driver has been killed: the end of stdin goes unnoticed during a plan."""
     while os.getppid() == driver:
         time.sleep(1)
     os._exit(1)
 
 
 def main() -> None:
-    """Serve on stdin and stdout; prints by anybody else go to stderr."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the driver, which ends us
+    """Serve on stdin and stdout; redirect all other output to stderr."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the driver, and then this process
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     sys.stdout = sys.stderr
-    gc.freeze()  # imports live for ever: the collector need not look at them
+    gc.freeze()  # imported objects are permanent: the collector can skip them
     gc.disable()  # see `Worker.prepare`
-    threading.Thread(target=_end_with_the_driver, args=(os.getppid(),), daemon=True).start()
-    with contextlib.suppress(BrokenPipeError):  # the driver is gone
+    threading.Thread(target=_exit_with_driver, args=(os.getppid(),), daemon=True).start()
+    with contextlib.suppress(BrokenPipeError):  # the driver has ended
         serve(sys.stdin.buffer, answers)
     sys.stderr.flush()
-    os._exit(0)  # threads of a user's assignor must not keep the process
+    os._exit(0)  # threads of custom assignors must not delay the exit
 
 
 if __name__ == "__main__":

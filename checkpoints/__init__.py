@@ -1,4 +1,4 @@
-"""Remembers: sticky state, Kafka's user-data bytes, Spark's offset log. Imports nothing of ours.
+"""Read and write stored state: sticky state, Kafka's user data, Spark's offset log.
 
-`checkpoints` is code: nothing here may default to writing into a folder of this name.
+This package imports no other one of the project. No path may default to a folder of its name.
 """

@@ -1,4 +1,4 @@
-"""Folders that may hold a checkpoint: of this machine, or anything that lists and reads alike."""
+"""Folders that may contain a checkpoint: local, or any implementation of `Folder`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-#: Checkpoints are looked for in a job's folder, or the one above it, next to its tables.
-_DEPTH = 2
-#: So many folders are looked into: a table beside the checkpoints may have many.
-_MOST_FOLDERS = 500
-_SHOWN = 5
-#: What the folder of the query that writes a job's bad records begins with.
+#: Levels searched for checkpoints, so that a job's folder or its parent folder may be given.
+_MAX_DEPTH = 2
+#: Maximum number of folders searched, because a table next to the checkpoints may have many.
+_MAX_FOLDERS = 500
+_MAX_NAMES = 5
+#: Prefix of the checkpoint folder of the query that writes a job's bad records.
 DEAD_LETTER = "dead_letter_"
-#: Of a URL; a name with a colon in it may be a path's.
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
-#: Without a host, or this one.
-_LOCAL = re.compile(r"file:(//(localhost)?(?=/)|(?!//))(?P<path>.*)", re.DOTALL)
-#: No file of a checkpoint comes near; a foreign one must not fill the memory.
-MOST_BYTES = 256 * 1024 * 1024
+#: Scheme of a URL; at least two characters, because a path may contain a colon.
+_URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+#: A `file:` URL without a host, or with the host `localhost`.
+_LOCAL_URL = re.compile(r"file:(//(localhost)?(?=/)|(?!//))(?P<path>.*)", re.DOTALL)
+#: Larger than any file of a checkpoint, so that another file cannot fill the memory.
+MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
 class CheckpointError(ValueError):
-    """A folder that is not a checkpoint, or one that cannot be read; in one line."""
+    """A folder is not a valid or readable checkpoint."""
 
 
 class NoCheckpointError(CheckpointError):
-    """A folder that is not the checkpoint of a query with a Kafka source, or is out of reach."""
+    """A folder is not the checkpoint of a query with a Kafka source, or is inaccessible."""
 
 
 class Folder(Protocol):
@@ -39,64 +39,61 @@ class Folder(Protocol):
 
     @property
     def name(self) -> str:
-        """What an error calls it."""
+        """Name for error messages."""
 
     def names(self, path: str) -> list[str]:
-        """Names of the entries of a folder below; empty when it is not there."""
+        """Return the names in a subfolder; empty if it does not exist."""
 
     def read(self, path: str) -> bytes | None:
-        """Content of a file below; None when it is not there."""
+        """Return the content of a file in the folder, or None if it does not exist."""
 
     def below(self, path: str) -> Folder:
-        """Return a folder below."""
+        """Return a subfolder."""
 
 
 @dataclass(frozen=True)
 class LocalFolder:
-    """A folder of this machine."""
+    """A local folder."""
 
     root: Path
 
     @property
     def name(self) -> str:
-        """Its path."""
+        """Path of the folder."""
         return str(self.root)
 
     def names(self, path: str) -> list[str]:
-        """Names of the entries, sorted."""
+        """Return the sorted names in a subfolder; empty if it does not exist."""
         try:
             return sorted(entry.name for entry in (self.root / path).iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def read(self, path: str) -> bytes | None:
-        """Content of a file; one that is none, such as a pipe, could be waited for for ever."""
-        place = self.root / path
+        """Return the content of a regular file; reading others, such as a pipe, may never end."""
+        file = self.root / path
         try:
-            found = place.stat()
-            if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            status = file.stat()
+            if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
                 raise OSError(errno.EINVAL, f"{path!r} is not a file")
-            check_size(path, found.st_size)
-            return place.read_bytes()
+            check_size(path, status.st_size)
+            return file.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def below(self, path: str) -> LocalFolder:
-        """Return a folder below."""
+        """Return a subfolder."""
         return LocalFolder(self.root / path)
 
 
 def check_size(path: str, size: int) -> None:
-    """Raise OSError for a file that is larger than any of a checkpoint."""
-    if size > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"{path!r} has more than {MOST_BYTES:,} bytes")
+    """Raise OSError if a file is too large for a checkpoint."""
+    if size > MAX_FILE_BYTES:
+        raise OSError(errno.EFBIG, f"{path!r} has more than {MAX_FILE_BYTES:,} bytes")
 
 
 def open_folder(location: str) -> LocalFolder:
-    """Return the folder at a path or a `file:` URL, which may be quoted.
-
-    Raises CheckpointError for another scheme: those are read through a Spark session.
-    """
+    """Return the folder at a path or `file:` URL; raise CheckpointError for other schemes."""
     folder = local_path(location)
     if folder is None:
         raise NoCheckpointError(
@@ -105,54 +102,51 @@ def open_folder(location: str) -> LocalFolder:
         )
     unquoted = unquote(str(folder))
     is_quoted = not os.path.exists(folder) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
-    return LocalFolder(Path(unquoted) if is_quoted and _SCHEME.match(location) else folder)
+    return LocalFolder(Path(unquoted) if is_quoted and _URL_SCHEME.match(location) else folder)
 
 
 def local_path(location: str) -> Path | None:
-    """Return the folder as Hadoop reads its name, nothing quoted; None on another file system."""
-    if not _SCHEME.match(location):
+    """Return the path in a location as Hadoop parses it, undecoded; None if it is not local."""
+    if not _URL_SCHEME.match(location):
         return Path(location)
-    local = _LOCAL.match(location)
+    local = _LOCAL_URL.match(location)
     return Path("/" + local["path"].lstrip("/")) if local else None
 
 
-def checkpoints_below(folder: Folder) -> tuple[list[str], bool]:
-    """Return the sorted paths of the checkpoints in a folder, and whether these are all for sure.
-
-    A job keeps one for each of its queries.
-    """
+def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:
+    """Return the paths of the checkpoints in a folder, and whether the search was complete."""
     checkpoints: list[str] = []
-    budget = _MOST_FOLDERS
-    level = [""]
-    for _ in range(_DEPTH):
-        others: list[str] = []
-        for path in (path for above in level for path in _entries(folder, above)):
-            if budget == 0:
+    folders_left = _MAX_FOLDERS
+    parents = [""]
+    for _ in range(_MAX_DEPTH):
+        other_folders: list[str] = []
+        for path in (path for parent in parents for path in _list_entries(folder, parent)):
+            if folders_left == 0:
                 return sorted(checkpoints), False
-            budget -= 1
-            (checkpoints if _is_checkpoint(folder, path) else others).append(path)
-        level = others
+            folders_left -= 1
+            (checkpoints if _is_checkpoint(folder, path) else other_folders).append(path)
+        parents = other_folders
     return sorted(checkpoints), True
 
 
-def not_a_checkpoint(folder: Folder) -> str:
-    """Say that a folder is not a checkpoint, and which ones are in it."""
+def describe_missing_checkpoint(folder: Folder) -> str:
+    """Return an error message that lists the checkpoints in a folder that is not one itself."""
     problem = f"{folder.name!r} is not a streaming checkpoint"
-    paths, _ = checkpoints_below(folder)
+    paths, _ = find_checkpoints(folder)
     if not paths:
         return (
             f"{problem}: it has neither 'metadata' nor 'offsets'; give the query's "
             "checkpointLocation"
         )
     root = folder.name.rstrip("/")
-    named = ", ".join(f"{root}/{path}" for path in paths[:_SHOWN])
+    listed = ", ".join(f"{root}/{path}" for path in paths[:_MAX_NAMES])
     if len(paths) == 1:
-        return f"{problem}, but holds that of a query, among much else: give {named}"
-    more = ", …" if len(paths) > _SHOWN else ""
-    return f"{problem}, but holds those of {len(paths)} queries: give one of them: {named}{more}"
+        return f"{problem}, but contains the checkpoint of a query: give {listed}"
+    suffix = ", …" if len(paths) > _MAX_NAMES else ""
+    return f"{problem}, but contains those of {len(paths)} queries: give one of {listed}{suffix}"
 
 
-def _entries(folder: Folder, path: str) -> list[str]:
+def _list_entries(folder: Folder, path: str) -> list[str]:
     try:
         names = folder.names(path)
     except OSError:

@@ -1,7 +1,7 @@
-"""The files of Spark's streaming checkpoint, one by one, read without Spark.
+"""Read single files of Spark's streaming checkpoint without Spark.
 
-Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, both kept for the
-last 100 batches; `sources/<n>/0` holds where a source began, `metadata` the query's id. All are
+Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, and keeps the last 100
+batches. `sources/<n>/0` has the start offsets of a source, and `metadata` the query's id. All are
 small text files that begin with their version.
 """
 
@@ -19,15 +19,15 @@ from checkpoints.sticky_state import StateError, StickyState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Newest versions that are known: of `offsets` (2 since Spark 4.2) and of `sources/<n>/0`.
+#: Newest supported versions of `offsets` (2 since Spark 4.2) and of `sources/<n>/0`.
 OFFSETS_VERSION = 2
 SOURCE_VERSION = 1
-#: What Kafka's largest offset and largest partition are.
-_MOST_OFFSET, _MOST_PARTITION = 2**63 - 1, 2**31 - 1
-#: Digits of the largest number that any of these files has.
-_DIGITS = 19
+#: Kafka's largest offset and partition.
+_MAX_OFFSET, _MAX_PARTITION = 2**63 - 1, 2**31 - 1
+#: Digits of the largest number in these files.
+_MAX_DIGITS = 19
 
-#: `{topic: {partition: offset}}`, as Spark writes a Kafka source's offset.
+#: `{topic: {partition: offset}}`, Spark's format for the offset of a Kafka source.
 KafkaOffsets = dict[str, dict[int, int]]
 
 
@@ -36,78 +36,78 @@ class LoggedBatch:
     """One batch of the offset log."""
 
     batch_id: int
-    #: Where the batch ends, by source; Kafka sources with an offset only.
+    #: End offsets of each Kafka source that has an offset.
     ends: dict[str, KafkaOffsets]
-    #: Whether the batch is done: Spark wrote its commit.
+    #: Whether Spark has written the commit of the batch.
     committed: bool
-    #: When the batch was planned, in milliseconds since 1970; None when not written.
+    #: Time of planning in milliseconds since 1970; None if the file has none.
     timestamp_ms: int | None
 
 
 def read_query_id(folder: Folder) -> str | None:
-    """Read the id of the query; None where none has begun."""
+    """Return the id of the query, or None if no query has started."""
     raw = folder.read("metadata")
     if raw is None:
         return None
-    metadata = _json(raw)
+    metadata = _parse_json(raw)
     if not isinstance(metadata, dict) or not isinstance(metadata.get("id"), str):
         raise CheckpointError(f"checkpoint {folder.name!r}: 'metadata' has no query id")
     return str(metadata["id"])
 
 
-def batch_numbers(folder: Folder, path: str) -> list[int]:
-    """Batches of a log; temporary files, checksums and others have no plain number for a name."""
+def list_batches(folder: Folder, path: str) -> list[int]:
+    """Return the sorted batch numbers of a log; skip other files, such as checksums."""
     return sorted(int(name) for name in folder.names(path) if is_number(name))
 
 
 def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
-    """Read one batch; None when Spark has just purged it."""
+    """Return one batch, or None if Spark has just deleted it."""
     raw = folder.read(f"offsets/{number}")
     if raw is None:
         return None
-    where = f"checkpoint {folder.name!r}: 'offsets/{number}'"
+    log_name = f"checkpoint {folder.name!r}: 'offsets/{number}'"
     lines = raw.decode("utf-8", "replace").splitlines()
-    version = _version(lines[0] if lines else "", OFFSETS_VERSION, where)
+    version = _parse_version(lines[0] if lines else "", OFFSETS_VERSION, log_name)
     if len(lines) < 2:
-        raise CheckpointError(f"{where} is truncated: restore it from a copy of the checkpoint")
-    metadata = _json(lines[1]) if lines[1].strip() else {}
+        raise CheckpointError(f"{log_name} is truncated: restore it from a copy of the checkpoint")
+    metadata = _parse_json(lines[1]) if lines[1].strip() else {}
     if not isinstance(metadata, dict):
-        raise CheckpointError(f"{where} has no JSON in its second line")
+        raise CheckpointError(f"{log_name} has no JSON in its second line")
     ends: dict[str, KafkaOffsets] = {}
     for index, line in enumerate(lines[2:]):
         source, colon, text = line.partition(":") if version > 1 else (str(index), ":", line)
         if not colon:
-            raise CheckpointError(f"{where} has a source without an offset in line {index + 3}")
-        damaged = f"{where} is damaged in line {index + 3}"
-        value = _json(text)  # "-" stands for a source without an offset
+            raise CheckpointError(f"{log_name} has a source without an offset in line {index + 3}")
+        problem = f"{log_name} is damaged in line {index + 3}"
+        value = _parse_json(text)  # "-": a source without an offset
         if value is None and text.startswith("{"):
-            raise CheckpointError(f"{damaged}: it is truncated")
-        offsets = _offsets(value, damaged)
+            raise CheckpointError(f"{problem}: it is truncated")
+        offsets = _parse_valid_offsets(value, problem)
         if offsets is not None:
             ends[source] = offsets
-    return LoggedBatch(number, ends, committed, _positive(metadata, "batchTimestampMs"))
+    return LoggedBatch(number, ends, committed, _read_positive(metadata, "batchTimestampMs"))
 
 
-def read_begin(folder: Folder, source: str) -> KafkaOffsets | None:
-    """Where a source began; None when it is not a Kafka source.
+def read_source_start(folder: Folder, source: str) -> KafkaOffsets | None:
+    """Return the start offsets of a Kafka source; None for another source.
 
-    Empty when no topic matched its pattern yet; other sources may have an empty object, too.
+    They are empty if no topic matched its pattern yet; other sources may have an empty object too.
     """
     raw = folder.read(f"sources/{source}/0")
     if raw is None:
         return None
-    where = f"checkpoint {folder.name!r}: 'sources/{source}/0'"
+    file_name = f"checkpoint {folder.name!r}: 'sources/{source}/0'"
     text = raw.removeprefix(b"\0").decode("utf-8", "replace")
-    version, newline, rest = text.partition("\n") if text.startswith("v") else ("", "", text)
-    value = _json(rest)
-    offsets = {} if value == {} else _offsets(value, f"{where} is damaged")
+    version, newline, json_text = text.partition("\n") if text.startswith("v") else ("", "", text)
+    value = _parse_json(json_text)
+    offsets = {} if value == {} else _parse_valid_offsets(value, f"{file_name} is damaged")
     if offsets is not None and newline:  # Spark 2.1 wrote no version
-        _version(version, SOURCE_VERSION, where)
+        _parse_version(version, SOURCE_VERSION, file_name)
     return offsets
 
 
 def read_states(folder: Folder, source: str, warnings: list[str]) -> tuple[StickyState, ...]:
-    """Read the good states that the planner left for a source, the oldest first."""
+    """Return the planner's valid states of a source, the oldest first; add errors to `warnings`."""
     path = f"sources/{source}/assignments"
     names = [name for name in folder.names(path) if is_number(name.partition(".")[0])]
     states = []
@@ -123,8 +123,8 @@ def read_states(folder: Folder, source: str, warnings: list[str]) -> tuple[Stick
     return tuple(reversed(states))
 
 
-def kafka_offsets(value: Any) -> KafkaOffsets | None:
-    """Recognise `{topic: {partition: offset}}`; None for the offset of another kind of source."""
+def parse_kafka_offsets(value: Any) -> KafkaOffsets | None:
+    """Return `{topic: {partition: offset}}`, or None for an offset of another kind of source."""
     if not isinstance(value, dict) or not value:
         return None
     for partitions in value.values():
@@ -136,35 +136,35 @@ def kafka_offsets(value: Any) -> KafkaOffsets | None:
     return {t: {int(p): offset for p, offset in of.items()} for t, of in value.items()}
 
 
-def _offsets(value: Any, damaged: str) -> KafkaOffsets | None:
-    """Recognise a Kafka source's offsets, and refuse those that no broker ever gave."""
-    offsets = kafka_offsets(value)
+def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
+    """Return a Kafka source's offsets; raise CheckpointError for values that Kafka cannot have."""
+    offsets = parse_kafka_offsets(value)
     for topic, partitions in (offsets or {}).items():
         for number, offset in partitions.items():
-            if number > _MOST_PARTITION or not 0 <= offset <= _MOST_OFFSET:
-                shown = f"{Decimal(offset):.3g}" if abs(offset) > _MOST_OFFSET else offset
-                raise CheckpointError(f"{damaged}: {topic}-{number} has offset {shown}")
+            if number > _MAX_PARTITION or not 0 <= offset <= _MAX_OFFSET:
+                shown = f"{Decimal(offset):.3g}" if abs(offset) > _MAX_OFFSET else offset
+                raise CheckpointError(f"{problem}: {topic}-{number} has offset {shown}")
     return offsets
 
 
-def _version(line: str, newest: int, where: str) -> int:
+def _parse_version(line: str, newest: int, where: str) -> int:
     digits = line.strip()[1:]
     if not (line.startswith("v") and digits.isascii() and digits.isdigit()):
         raise CheckpointError(f"{where} does not begin with a version: it is damaged")
-    if len(digits) > _DIGITS or not 1 <= int(digits) <= newest:
+    if len(digits) > _MAX_DIGITS or not 1 <= int(digits) <= newest:
         raise CheckpointError(
-            f"{where} has version {digits[:_DIGITS]}, {newest} is the newest known: "
-            "a newer Spark wrote it; look for a newer assignor-bridge"
+            f"{where} has version {digits[:_MAX_DIGITS]}, but {newest} is the newest supported: "
+            "a newer Spark wrote it; install a newer assignor-bridge"
         )
     return int(digits)
 
 
-def _positive(metadata: Mapping[str, Any], key: str) -> int | None:
+def _read_positive(metadata: Mapping[str, Any], key: str) -> int | None:
     value = metadata.get(key)
-    return value if isinstance(value, int) and 0 < value <= _MOST_OFFSET else None
+    return value if isinstance(value, int) and 0 < value <= _MAX_OFFSET else None
 
 
-def _json(text: str | bytes) -> Any:
+def _parse_json(text: str | bytes) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -172,6 +172,6 @@ def _json(text: str | bytes) -> Any:
 
 
 def is_number(name: str) -> bool:
-    """Whether a name is a plain number that fits 64 bits, as those of batches and sources are."""
-    is_short = name.isascii() and name.isdigit() and len(name) <= _DIGITS
-    return is_short and int(name) <= _MOST_OFFSET
+    """Return whether a name is a plain 64-bit number, like those of batches and sources."""
+    is_short = name.isascii() and name.isdigit() and len(name) <= _MAX_DIGITS
+    return is_short and int(name) <= _MAX_OFFSET

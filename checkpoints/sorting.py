@@ -1,4 +1,4 @@
-"""Stable sorts of small whole numbers, several times as fast as NumPy's own."""
+"""A stable sort of small integers, several times as fast as NumPy's."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def stable_order(numbers: NDArray[np.integer]) -> NDArray[np.intp]:
-    """Return the order of whole numbers from 0, as `np.argsort(numbers, kind="stable")` does.
+    """Return the sort order of non-negative integers: `np.argsort(numbers, kind="stable")`.
 
-    Sixteen bits at a time, from the low ones up: NumPy sorts those by counting.
+    It sorts by 16 bits at a time, from the lowest, because NumPy uses a radix sort for these.
     """
     largest = int(numbers.max(initial=0))
     order = np.argsort(numbers.astype(np.uint16), kind="stable")

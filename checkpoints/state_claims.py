@@ -1,7 +1,7 @@
-"""What each member reads, in the planner's state: Kafka's sticky user data (KIP-341, version 1).
+"""Encode the members' claims in the planner's state as Kafka's sticky user data (KIP-341, v1).
 
-The bytes are those of `checkpoints.user_data` (a test compares); here they are made and read for
-all members at once: 100,000 partitions within a fraction of a second.
+The bytes are the same as those of `checkpoints.user_data`; a test compares them. This code handles
+all members at once, because 100,000 partitions must take only a fraction of a second.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
 
 def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
-    """Write the members' user data: the length of each, and all of it in a row."""
-    owned = np.flatnonzero(state.member >= 0)
-    order = owned[stable_order(state.member[owned])]
+    """Return the lengths of the members' user data, and the concatenated data."""
+    owned_rows = np.flatnonzero(state.member >= 0)
+    order = owned_rows[stable_order(state.member[owned_rows])]
     member, topic = state.member[order], state.topic[order]
     numbers = state.partition[order].astype(">i4").tobytes()
     changes = np.flatnonzero((member[1:] != member[:-1]) | (topic[1:] != topic[:-1])) + 1
     begins = [0, *changes.tolist()] if len(order) else []
     ends = [*begins[1:], len(order)]
     names = [_kafka_string(name) for name in state.topics]
-    blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # one a topic of a member
+    blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # one for each topic of a member
     owners, topics = member[begins].tolist(), topic[begins].tolist()
-    for who, what, begin, end in zip(owners, topics, begins, ends, strict=False):
+    for owner, code, begin, end in zip(owners, topics, begins, ends, strict=False):
         count = (end - begin).to_bytes(4, "big")
-        blocks[who].append(b"".join((names[what], count, numbers[4 * begin : 4 * end])))
+        blocks[owner].append(b"".join((names[code], count, numbers[4 * begin : 4 * end])))
     generation = state.generation.to_bytes(4, "big")
-    claims = [b"".join((len(of).to_bytes(4, "big"), *of, generation)) for of in blocks]
+    claims = [b"".join((len(parts).to_bytes(4, "big"), *parts, generation)) for parts in blocks]
     return [*map(len, claims)], b"".join(claims)
 
 
@@ -46,8 +46,8 @@ def decode_claims(
     topic: NDArray[np.int64],
     partition: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Owner of each listed partition, from the members' user data."""
-    code = {_kafka_string(name): i << 32 for i, name in enumerate(topics)}
+    """Return the owner of each listed partition, from the members' user data."""
+    code_of_name = {_kafka_string(name): i << 32 for i, name in enumerate(topics)}
     integer = int.from_bytes
     blocks: list[bytes] = []  # the partitions of one topic of one member
     codes: list[int] = []
@@ -60,27 +60,27 @@ def decode_claims(
         offset += 4
         for _ in range(count):
             name_end = offset + 2 + integer(data[offset : offset + 2], "big")
-            many = integer(data[name_end : name_end + 4], "big")
-            codes.append(code[data[offset:name_end]])
+            partition_count = integer(data[name_end : name_end + 4], "big")
+            codes.append(code_of_name[data[offset:name_end]])
             owners.append(member)
-            counts.append(many)
-            offset = name_end + 4 + 4 * many
+            counts.append(partition_count)
+            offset = name_end + 4 + 4 * partition_count
             blocks.append(data[name_end + 4 : offset])
             if offset > end:
-                raise StateError("the state is corrupt: a claim is longer than it says")
+                raise StateError("the state is corrupt: a claim is longer than its length field")
         if offset != end:
-            raise StateError("the state is corrupt: a claim does not end where it should")
+            raise StateError("the state is corrupt: a claim has the wrong length")
         offset += 4
     owner = np.full(len(topic), -1, np.int64)
     if not len(topic) or not blocks:
         return owner
-    table = (topic << 32) + partition
-    if (np.diff(table) <= 0).any():
+    sorted_codes = (topic << 32) + partition
+    if (np.diff(sorted_codes) <= 0).any():
         raise StateError("the state is corrupt: its partitions are not in order")
     claimed = np.frombuffer(b"".join(blocks), ">i4") + np.repeat(codes, counts)
-    place = np.minimum(np.searchsorted(table, claimed), len(table) - 1)
-    known = table[place] == claimed
-    owner[place[known]] = np.repeat(owners, counts)[known]
+    row = np.minimum(np.searchsorted(sorted_codes, claimed), len(sorted_codes) - 1)
+    is_listed = sorted_codes[row] == claimed
+    owner[row[is_listed]] = np.repeat(owners, counts)[is_listed]
     return owner
 
 

@@ -1,12 +1,9 @@
-"""The text of the planner's state: what is written into the checkpoint, and read from it.
+"""Encode the planner's state as the text that is stored in the checkpoint.
 
-Whoever reads it gets `StateError` with one line for anything that is not a good state of a known
-version.
-
-Format (opaque to Java): base64 of magic, version, CRC-32 and a zlib stream; in it a JSON header
-(generation, topics, members with hosts and slowness, what reports have in common), the members'
-claims as Kafka's sticky user data (KIP-341, version 1), and one column a field for all partitions:
-100,000 of them must be read and written within a fraction of a second.
+Format (opaque to Java): base64 of magic, version, CRC-32 and a zlib stream. The stream has a JSON
+header (generation, topics, members with hosts and slowness, common costs), the members' claims as
+Kafka's sticky user data (KIP-341, version 1), and a column for each field of all partitions.
+Columns are fast: 100,000 partitions take only a fraction of a second.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ import orjson
 
 from checkpoints.state_claims import decode_claims, encode_claims
 from checkpoints.sticky_state import (
-    MOST_INT32,
+    MAX_INT32,
     Common,
     KnownExecutor,
     Pace,
@@ -37,25 +34,25 @@ if TYPE_CHECKING:
 
 MAGIC = b"ABs"
 VERSION = 2
-#: The oldest version that is read.
-_OLDEST = 2
+#: The oldest version that can be read.
+_OLDEST_VERSION = 2
 _ENVELOPE = struct.Struct(">3sBI")
-#: No state that we write comes near; a forged one must not fill the memory.
+#: Larger than any state that the planner writes, so that a forged one cannot fill the memory.
 _MAX_BYTES = 64 * 1024 * 1024
-#: Logarithms beyond this are no costs.
-_MOST_BELIEVABLE = 50.0
-#: Columns in the order of the file, with the type and the unit that is stored: a unit as coarse as
-#: what is known packs better.
+#: Largest plausible absolute value of a logarithm of a cost.
+_MAX_LOGARITHM = 50.0
+#: Columns in the order of the file, with their stored type and unit. A unit as coarse as the
+#: precision of the values compresses better.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("topic", "<i4", 1), ("partition", "<i4", 1), ("position", "<i8", 1), ("seen", "<i4", 1),
     ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 8),
     ("bytes", "<i2", 1 / 64), ("density", "<i2", 1 / 1024),
 )  # fmt: skip
-#: Stands for "not a number" in a column of whole units.
+#: Represents NaN in an integer column.
 _UNKNOWN = -(2**15)
-_IMPOSSIBLE = "the state is corrupt: it remembers impossible costs"
+_IMPOSSIBLE = "the state is corrupt: it has impossible costs"
 
-#: What reading nonsense may raise.
+#: Errors that reading corrupt data may raise.
 _SIGNS_OF_CORRUPTION = (
     ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
     RecursionError, struct.error,
@@ -63,7 +60,7 @@ _SIGNS_OF_CORRUPTION = (
 
 
 def encode(state: StickyState) -> str:
-    """Return the text that `decode` reads."""
+    """Return a state as text for `decode`."""
     lengths, claims = encode_claims(state)
     paces = np.round(np.array([*state.paces.values()], np.float64), 2)
     header = orjson.dumps(
@@ -73,7 +70,7 @@ def encode(state: StickyState) -> str:
             "topics": state.topics,
             "readers": [*map(list, state.readers)],
             "paces": dict(zip(state.paces, paces.tolist(), strict=True)),
-            "common": _rounded(state.common),
+            "common": _round_common(state.common),
             "partitions": len(state.topic),
             "claims": lengths,
             "calm": state.calm,
@@ -81,24 +78,24 @@ def encode(state: StickyState) -> str:
         },
         option=orjson.OPT_SORT_KEYS,
     )
-    columns = [_packed(getattr(state, name), kind, unit) for name, kind, unit in _COLUMNS]
+    columns = [_pack_column(getattr(state, name), kind, unit) for name, kind, unit in _COLUMNS]
     body = b"".join((len(header).to_bytes(4, "big"), header, claims, *columns))
     packed = zlib.compress(body, 1)
     envelope = _ENVELOPE.pack(MAGIC, VERSION, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
 
 
-def _packed(column: NDArray[Any], kind: str, unit: float) -> bytes:
-    """Write all first bytes of a column, then all second ones, and so on: they are alike."""
+def _pack_column(column: NDArray[Any], kind: str, unit: float) -> bytes:
+    """Return all first bytes of a column, then all second ones, and so on, to compress well."""
     if column.dtype.kind == "f":
-        known = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
-        column = np.where(np.isnan(column), _UNKNOWN, known)
+        units = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
+        column = np.where(np.isnan(column), _UNKNOWN, units)
     cells = np.ascontiguousarray(column, dtype=kind)
     planes: NDArray[np.uint8] = cells.view(np.uint8).reshape(len(cells), cells.itemsize).T
     return planes.tobytes()
 
 
-def _unpacked(body: bytes, offset: int, count: int, kind: str, unit: float) -> NDArray[Any]:
+def _unpack_column(body: bytes, offset: int, count: int, kind: str, unit: float) -> NDArray[Any]:
     size = np.dtype(kind).itemsize
     planes = np.frombuffer(body, np.uint8, count * size, offset).reshape(size, count)
     cells = np.ascontiguousarray(planes.T).view(kind)[:, 0]
@@ -107,7 +104,7 @@ def _unpacked(body: bytes, offset: int, count: int, kind: str, unit: float) -> N
     return np.where(cells == _UNKNOWN, np.nan, cells * unit)
 
 
-def _rounded(common: Common) -> list[Any]:
+def _round_common(common: Common) -> list[Any]:
     level = round(common.level, 4) if math.isfinite(common.level) else None
     return [
         level, common.fixed, common.own, round(common.noise, 4),
@@ -117,17 +114,11 @@ def _rounded(common: Common) -> list[Any]:
     ]  # fmt: skip
 
 
-@lru_cache(maxsize=2)  # what was read just now is what the next batch begins with
+@lru_cache(maxsize=2)  # the next batch starts from the last decoded state
 def decode(text: str) -> StickyState:
-    """Read what `encode` wrote; its arrays are read-only.
-
-    Raises
-    ------
-    StateError
-        For anything else; the message says what is wrong.
-    """
+    """Return the state, with read-only arrays; raise StateError if the text is invalid."""
     try:
-        return _read(_unwrap(text))
+        return _parse_body(_decompress(text))
     except StateError:
         raise
     except _SIGNS_OF_CORRUPTION as exc:
@@ -135,14 +126,14 @@ def decode(text: str) -> StickyState:
 
 
 def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
-    """Return a state, an empty one where there is none that can be used, and why not."""
+    """Return the state in a text, or an empty state and the reason why the text is unusable."""
     try:
         return (decode(text) if text else StickyState.empty()), None
     except StateError as error:
         return StickyState.empty(), str(error)
 
 
-def _unwrap(text: str) -> bytes:
+def _decompress(text: str) -> bytes:
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -152,10 +143,10 @@ def _unwrap(text: str) -> bytes:
     magic, version, checksum = _ENVELOPE.unpack_from(raw)
     if magic != MAGIC:
         raise StateError("the state was not written by the planner")
-    if version < _OLDEST:
-        raise StateError(f"the state has version {version}, older than the {_OLDEST} that is read")
+    if version < _OLDEST_VERSION:
+        raise StateError(f"the state has version {version}, older than version {_OLDEST_VERSION}")
     if version > VERSION:
-        raise StateError(f"the state has version {version}, newer than the {VERSION} known here")
+        raise StateError(f"the state has version {version}, newer than version {VERSION}")
     packed = raw[_ENVELOPE.size :]
     if zlib.crc32(packed) != checksum:
         raise StateError("the state is corrupt: its checksum does not match")
@@ -165,11 +156,11 @@ def _unwrap(text: str) -> bytes:
     except zlib.error as exc:
         raise StateError(f"the state is corrupt: {exc}") from exc
     if stream.unconsumed_tail or not stream.eof:
-        raise StateError("the state is corrupt: it does not end where it should")
+        raise StateError("the state is corrupt: it has the wrong length")
     return body
 
 
-def _read(body: bytes) -> StickyState:
+def _parse_body(body: bytes) -> StickyState:
     length = int.from_bytes(body[:4], "big")
     header = orjson.loads(body[4 : 4 + length])
     offset = 4 + length
@@ -179,77 +170,78 @@ def _read(body: bytes) -> StickyState:
     claims = body[offset : offset + sum(lengths)]
     offset += sum(lengths)
     count = int(header["partitions"])
-    row = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
-    if count < 0 or offset + count * row != len(body):  # before anything of that size is made
-        raise StateError("the state is corrupt: it does not end where it should")
+    row_size = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
+    if count < 0 or offset + count * row_size != len(body):  # before such an allocation
+        raise StateError("the state is corrupt: it has the wrong length")
     columns: dict[str, Any] = {}
     for name, kind, unit in _COLUMNS:
-        columns[name] = _unpacked(body, offset, count, kind, unit)
+        columns[name] = _unpack_column(body, offset, count, kind, unit)
         offset += np.dtype(kind).itemsize * count
     topics = tuple(str(t) for t in header["topics"])
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
-        raise StateError("the state is corrupt: it names a topic that it does not list")
+        raise StateError("the state is corrupt: it has a topic index that it does not list")
     readers = tuple(KnownExecutor(str(e), str(h), int(s)) for e, h, s in header["readers"])
     if len(lengths) != sum(reader.slots for reader in readers) or any(
         reader.slots < 1 for reader in readers
     ):
         raise StateError("the state is corrupt: claims and members differ in number")
     if count and (columns["partition"].min() < 0 or len(set(topics)) < len(topics)):
-        raise StateError("the state is corrupt: it names impossible partitions")
+        raise StateError("the state is corrupt: it has impossible partitions")
     for name in ("cost", "last_cost", "evidence", "bytes", "density"):
-        believable = np.abs(columns[name]) < _MOST_BELIEVABLE
+        is_valid = np.abs(columns[name]) < _MAX_LOGARITHM
         if name in {"evidence", "density"}:
-            believable &= columns[name] >= 0
-        columns[name] = np.where(believable, columns[name], np.nan)
+            is_valid &= columns[name] >= 0
+        columns[name] = np.where(is_valid, columns[name], np.nan)
     columns["member"] = decode_claims(
         lengths, claims, topics, columns["topic"], columns["partition"]
     )
     for column in columns.values():
-        column.setflags(write=False)  # one state may be given to many
-    numbers = _numbers(header)
+        column.setflags(write=False)  # a cached state is shared
+    counters = _parse_counters(header)
     return StickyState(
-        generation=numbers["generation"],
-        batches=numbers["batches"],
-        calm=numbers["calm"],
-        hold=numbers["hold"],
+        generation=counters["generation"],
+        batches=counters["batches"],
+        calm=counters["calm"],
+        hold=counters["hold"],
         readers=readers,
-        paces=_paces(header),
-        common=_common(header["common"]),
+        paces=_parse_paces(header),
+        common=_parse_common(header["common"]),
         topics=topics,
         **columns,
     )
 
 
-def _numbers(header: dict[str, Any]) -> dict[str, int]:
-    """Return what is counted over batches."""
-    numbers = {name: int(header[name]) for name in ("generation", "batches", "calm", "hold")}
-    for name, number in numbers.items():
-        if not (-MOST_INT32 if name == "calm" else 0) <= number <= MOST_INT32:
-            raise StateError(f"the state is corrupt: {name} is {number}, which is impossible")
-    return numbers
+def _parse_counters(header: dict[str, Any]) -> dict[str, int]:
+    """Return the counters in the header."""
+    counters = {name: int(header[name]) for name in ("generation", "batches", "calm", "hold")}
+    for name, value in counters.items():
+        if not (-MAX_INT32 if name == "calm" else 0) <= value <= MAX_INT32:
+            raise StateError(f"the state is corrupt: {name} is {value}, which is impossible")
+    return counters
 
 
-def _paces(header: dict[str, Any]) -> dict[str, Pace]:
-    paces = {e: Pace(*map(_believable, pace)) for e, pace in sorted(header["paces"].items())}
+def _parse_paces(header: dict[str, Any]) -> dict[str, Pace]:
+    paces = {e: Pace(*map(_check_logarithm, pace)) for e, pace in sorted(header["paces"].items())}
     if min((pace.evidence for pace in paces.values()), default=0) < 0:
         raise StateError(_IMPOSSIBLE)
     return paces
 
 
-def _common(header: list[Any]) -> Common:
+def _parse_common(header: list[Any]) -> Common:
     level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on = header
     common = Common(
-        math.nan if level is None else _believable(level), float(fixed), bool(own),
-        _believable(noise), tuple(map(_believable, errors)), float(reports),
-        _believable(missed), _believable(missed_alike), _believable(compared), bool(relied_on),
+        math.nan if level is None else _check_logarithm(level), float(fixed), bool(own),
+        _check_logarithm(noise), tuple(map(_check_logarithm, errors)), float(reports),
+        _check_logarithm(missed), _check_logarithm(missed_alike), _check_logarithm(compared),
+        bool(relied_on),
     )  # fmt: skip
-    least = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
-    if not (least >= 0 and fixed < 2**63 and math.isfinite(reports)):
+    smallest = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
+    if not (smallest >= 0 and fixed < 2**63 and math.isfinite(reports)):
         raise StateError(_IMPOSSIBLE)
     return common
 
 
-def _believable(logarithm: float) -> float:
-    if not abs(logarithm) < _MOST_BELIEVABLE:
+def _check_logarithm(logarithm: float) -> float:
+    if not abs(logarithm) < _MAX_LOGARITHM:
         raise StateError(_IMPOSSIBLE)
     return float(logarithm)

@@ -1,8 +1,7 @@
-"""The planner's memory between micro-batches.
+"""The planner's state between micro-batches.
 
-Where each partition's reading stopped and at which member, the generation of that assignment, and
-what was learned about costs. It costs stickiness when it is lost, never data.
-`checkpoints.state_text` writes and reads it.
+It has the position and the last reader of each partition, the generation of that assignment, and
+the learned costs. Losing it costs stickiness, but never data. `checkpoints.state_text` encodes it.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Generations and numbers of batches are 32 bits wide (KIP-341) and signed.
-MOST_INT32 = 2**31 - 1
-#: A partition without data is remembered for so many batches at least.
-LEAST_HOLD = 16
+#: Generations and batch numbers are signed 32-bit integers (KIP-341).
+MAX_INT32 = 2**31 - 1
+#: Minimum number of batches for which a partition without data is kept.
+MIN_HOLD = 16
 
 
 class StateError(ValueError):
-    """A state that cannot be used: corrupt, foreign or from a newer version."""
+    """A state is unusable: corrupt, of other topics, or of a newer version."""
 
 
 class KnownExecutor(NamedTuple):
@@ -35,33 +34,33 @@ class KnownExecutor(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How slow an executor is; the fields mean what a partition's columns of cost mean."""
+    """The slowness of an executor, with the same statistics as the cost of a partition."""
 
-    #: Logarithm of its seconds over those of a usual executor, smoothed; 0 is usual.
+    #: Smoothed logarithm of its seconds divided by those of a typical executor; 0 is typical.
     slowness: float = 0.0
-    #: The same, as observed last.
+    #: The last observed value of it.
     last: float = 0.0
-    #: How many good reports `slowness` rests on.
+    #: Number of valid reports behind `slowness`.
     evidence: float = 0.0
 
 
 class Common(NamedTuple):
-    """What the read reports of all partitions have in common."""
+    """The part of the cost model that all partitions share, learned from read reports."""
 
-    #: Logarithm of the seconds a record; not a number while no seconds were reported.
+    #: Logarithm of the seconds per record; NaN until seconds are reported.
     level: float = math.nan
-    #: What a range costs in addition to its records, expressed in records.
+    #: Fixed cost of a range, as a number of records.
     fixed: float = 0.0
-    #: Whether costs of their own foresaw the partitions' reports better than one cost for all did.
+    #: Whether a cost for each partition predicted the reports better than one cost for all.
     own: bool = False
-    #: Standard deviation of a long report, in logarithms, from what its partition's before said.
+    #: Standard deviation of log(cost) of a long report around its partition's mean.
     noise: float = 0.2
-    #: How far off the reports were, by the rule that foresaw them (see `planner.learn`).
+    #: Prediction error of each candidate model (see `planner.learn`).
     errors: tuple[float, ...] = ()
-    #: How many reports `errors` rests on.
+    #: Number of reports behind `errors`.
     reports: float = 0.0
-    #: Share of the reported time that all of this together expected elsewhere, and the same of
-    #: records alike, faded; how many batches they rest on, and whether the first is relied on.
+    #: Share of the reported time that was predicted for the wrong task, by the model and by record
+    #: counts; both fade. Number of batches compared, and whether the model is used.
     missed: float = 0.0
     missed_alike: float = 0.0
     compared: float = 0.0
@@ -70,42 +69,42 @@ class Common(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StickyState:
-    """What the planner knew when it had planned a batch; columns are sorted by topic, partition."""
+    """The planner's state after planning a batch; columns are sorted by topic and partition."""
 
-    #: Rises with each change of members or partitions.
+    #: Increases with each change of members or partitions.
     generation: int
     #: Batches planned so far.
     batches: int
-    #: Sorted by id. Members are numbered over all slots: the first executor's from 0, and so on.
+    #: Sorted by id. Members are numbered over all slots, starting with the first executor's.
     readers: tuple[KnownExecutor, ...]
     #: By executor id.
     paces: dict[str, Pace]
     common: Common
-    #: Sorted; `topic` holds indices into it.
+    #: Sorted; `topic` has indices into it.
     topics: tuple[str, ...]
     topic: NDArray[np.int64]
     partition: NDArray[np.int64]
     #: Number of the member that read the partition last; -1 for none.
     member: NDArray[np.int64]
-    #: Offset at which it stopped; -1 when unknown.
+    #: Offset at which it stopped; -1 if unknown.
     position: NDArray[np.int64]
-    #: Batch (as `batches`) in which the partition last had data.
+    #: Number of the batch (see `batches`) in which the partition last had data.
     seen: NDArray[np.int64]
-    #: Logarithm of the partition's cost over the common one, smoothed; not a number when unknown.
+    #: Smoothed logarithm of the partition's cost divided by the common cost; NaN if unknown.
     cost: NDArray[np.float64]
-    #: The same, as observed last: distinguishes an outlier from a change.
+    #: The last observed value of it, to distinguish an outlier from a change.
     last_cost: NDArray[np.float64]
-    #: How many good reports `cost` rests on.
+    #: Number of valid reports behind `cost`.
     evidence: NDArray[np.float64]
-    #: Logarithm of bytes a record, smoothed; not a number when unknown.
+    #: Smoothed logarithm of the bytes per record; NaN if unknown.
     bytes: NDArray[np.float64]
-    #: Records an offset, smoothed; not a number when unknown.
+    #: Smoothed number of records per offset; NaN if unknown.
     density: NDArray[np.float64]
-    #: Batches in a row for which there were far too many executors; below 0, so many in a row that
-    #: asked for more.
+    #: Consecutive batches with far too many executors; negative: consecutive batches that requested
+    #: more executors.
     calm: int = 0
-    #: Batches without data after which a partition is forgotten.
-    hold: int = LEAST_HOLD
+    #: Number of batches without data after which a partition is dropped.
+    hold: int = MIN_HOLD
 
     @property
     def members(self) -> int:
@@ -113,10 +112,7 @@ class StickyState:
         return sum(reader.slots for reader in self.readers)
 
     def last_executors(self) -> dict[tuple[str, int], KnownExecutor]:
-        """Return who read each partition last: of one that zones share, the last near reader.
-
-        Local mode has no executor with a name.
-        """
+        """Return the last (near) reader of each partition; empty in local mode."""
         of_member = [executor for executor in self.readers for _ in range(executor.slots)]
         columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())
         return {
@@ -127,7 +123,7 @@ class StickyState:
 
     @classmethod
     def empty(cls) -> StickyState:
-        """Nothing known: before the first batch."""
+        """Return the state before the first batch."""
         ints, floats = np.empty(0, np.int64), np.empty(0)
         return cls(
             0, 0, (), {}, Common(), (), ints, ints, ints, ints, ints,

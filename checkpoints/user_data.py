@@ -1,10 +1,9 @@
-"""Kafka's user data, byte for byte: the sticky assignor's (KIP-341), generations and priorities.
+"""Encode and decode Kafka's user data: sticky claims (KIP-341), generations and priorities.
 
-All integers are big-endian. Version 0 is an array of topics (INT32 count, each an INT16 length,
-UTF-8 bytes and an array of INT32 partitions); version 1 adds the generation, an INT32. Bytes come
-from other processes, so nothing in them is believed: a count is checked against the bytes that are
-left before anything is allocated, reading takes time in proportion to the bytes (and a sort), and
-what does not parse is not a claim, and never an error.
+All integers are big-endian. Version 0 is an array of topics (INT32 count; each an INT16 length,
+UTF-8 bytes and an array of INT32 partitions); version 1 adds the generation, an INT32. The bytes
+come from other processes and are not trusted: each count is checked against the remaining bytes
+before an allocation, reading takes linear time (plus a sort), and invalid bytes are no claim.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ _SMALLEST_TOPIC_BYTES = 6  # an empty name and no partitions
 
 
 class UserDataError(ValueError):
-    """A value that does not fit the format: raised when writing, never when reading."""
+    """A value does not fit the format; raised only by encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a member says that it owns, and since which generation."""
+    """The partitions that a member claims to own, and its generation."""
 
     owned: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     generation: int = NO_GENERATION
@@ -41,9 +40,9 @@ class _Malformed(Exception):  # noqa: N818  (never leaves this module)
 
 
 def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> bytes:
-    """Write user data of version 1, or of version 0 when `generation` is None.
+    """Return user data of version 1, or of version 0 if `generation` is None.
 
-    Topics and partitions are sorted: equal claims give equal bytes.
+    Topics and partitions are sorted, so that equal claims give equal bytes.
 
     Raises UserDataError for a topic name over 32,767 bytes or a number that is not an INT32.
     """
@@ -63,25 +62,25 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
             )
         parts.append(struct.pack(f">{len(partitions)}i", *partitions))
     if generation is not None:
-        parts.append(_int32("generation", generation))
+        parts.append(_pack_int32("generation", generation))
     return b"".join(parts)
 
 
 def decode_claim(data: bytes | None) -> Claim:
-    """Read version 1, else version 0 with generation -1, else no claim at all."""
+    """Return the claim in user data: generation -1 for version 0, and empty if it is invalid."""
     if not data:
         return Claim()
     try:
-        owned, at = _read_topics(data)
+        owned, position = _read_topics(data)
     except _Malformed:
         return Claim()
-    if len(data) - at < 4:
+    if len(data) - position < 4:
         return Claim(owned)
-    return Claim(owned, struct.unpack_from(">i", data, at)[0])
+    return Claim(owned, struct.unpack_from(">i", data, position)[0])
 
 
 def holds_claim(data: bytes) -> bool:
-    """Return whether the bytes are a claim, of any version.
+    """Return whether the bytes are a claim of any version.
 
     >>> holds_claim(encode_claim({}, 5)), holds_claim(b"another format")
     (True, False)
@@ -94,64 +93,64 @@ def holds_claim(data: bytes) -> bool:
 
 
 def encode_generation(generation: int | None) -> bytes:
-    """Write the user data of Kafka's cooperative sticky assignor: the generation alone."""
-    return _int32("generation", NO_GENERATION if generation is None else generation)
+    """Return the user data of Kafka's cooperative sticky assignor: only the generation."""
+    return _pack_int32("generation", NO_GENERATION if generation is None else generation)
 
 
 def decode_generation(data: bytes | None) -> int:
-    """Read the user data of Kafka's cooperative sticky assignor; -1 if there is no generation."""
+    """Return the generation in Kafka's cooperative sticky user data; -1 if there is none."""
     number = decode_priority(data)
     return NO_GENERATION if number is None else number
 
 
 def encode_priority(priority: int) -> bytes:
-    """Write the user data of the failover assignor: the priority, an INT32."""
-    return _int32("priority", priority)
+    """Return the user data of the failover assignor: the priority, an INT32."""
+    return _pack_int32("priority", priority)
 
 
 def decode_priority(data: bytes | None) -> int | None:
-    """Read the user data of the failover assignor; None when there is none."""
+    """Return the priority in the failover assignor's user data, or None."""
     if data is None or len(data) < 4:
         return None
     priority: int = struct.unpack_from(">i", data)[0]
     return priority
 
 
-def _int32(what: str, value: int) -> bytes:
+def _pack_int32(what: str, value: int) -> bytes:
     if not _INT32_MIN <= value <= _INT32_MAX:
         raise UserDataError(f"{what} is {value}: it must be from {_INT32_MIN} to {_INT32_MAX}")
     return struct.pack(">i", value)
 
 
 def _read_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
-    topics, at = _count(data, 0, _SMALLEST_TOPIC_BYTES)
-    blocks: dict[str, list[tuple[int, ...]]] = {}  # of a topic that is named twice, too
+    topics, position = _read_count(data, 0, _SMALLEST_TOPIC_BYTES)
+    by_topic: dict[str, list[tuple[int, ...]]] = {}  # a topic may occur twice
     for _ in range(topics):
-        if len(data) - at < 2:
+        if len(data) - position < 2:
             raise _Malformed
-        size = struct.unpack_from(">h", data, at)[0]
-        at += 2
-        if not 0 <= size <= len(data) - at:
+        size = struct.unpack_from(">h", data, position)[0]
+        position += 2
+        if not 0 <= size <= len(data) - position:
             raise _Malformed
         try:
-            topic = data[at : at + size].decode()
+            topic = data[position : position + size].decode()
         except UnicodeDecodeError as error:
             raise _Malformed from error
-        count, at = _count(data, at + size, 4)
-        partitions = struct.unpack_from(f">{count}i", data, at)
-        at += 4 * count
+        count, position = _read_count(data, position + size, 4)
+        partitions = struct.unpack_from(f">{count}i", data, position)
+        position += 4 * count
         if min(partitions, default=0) < 0:
             raise _Malformed
-        blocks.setdefault(topic, []).append(partitions)
-    owned = {t: tuple(sorted(set(itertools.chain(*parts)))) for t, parts in blocks.items()}
-    return owned, at
+        by_topic.setdefault(topic, []).append(partitions)
+    owned = {t: tuple(sorted(set(itertools.chain(*lists)))) for t, lists in by_topic.items()}
+    return owned, position
 
 
-def _count(data: bytes, at: int, smallest: int) -> tuple[int, int]:
-    if len(data) - at < 4:
+def _read_count(data: bytes, position: int, item_size: int) -> tuple[int, int]:
+    if len(data) - position < 4:
         raise _Malformed
-    count = struct.unpack_from(">i", data, at)[0]
-    at += 4
-    if not 0 <= count <= (len(data) - at) // smallest:
+    count = struct.unpack_from(">i", data, position)[0]
+    position += 4
+    if not 0 <= count <= (len(data) - position) // item_size:
         raise _Malformed
-    return count, at
+    return count, position

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,7 +67,7 @@ def describe_problems(error: ValidationError, data: Any, *, show_values: bool = 
         if show_values and kind not in ("missing", "value_error"):
             place = f"{place or 'it'} is {shorten(problem['input'])}"
         lines.append(f"{place}: {words}" if place else words)
-    return elided(lines, between="; ")
+    return elide(lines, separator="; ")
 
 
 def _place(data: Any, location: Iterable[str | int]) -> str:

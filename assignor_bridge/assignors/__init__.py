@@ -1,10 +1,10 @@
 """Assignors: pure functions from a `Group` to an `Assignment`.
 
-- `partitions`: how sets of partitions are laid out, and why
-- `group`: the nouns (`Member`, `Group`, `Assignment`)
-- `protocol`: what an assignor is; `registry`: the table of ours and the choice among several
-- `check`: the check that every answer must pass; `loading`: the user's own assignors (an edge)
-- `testing`: a group in memory, for tests of assignors
+- `partitions`: sets of partitions as arrays of numbers
+- `group`: the data (`Member`, `Group`, `Assignment`)
+- `protocol`: the interface of an assignor; `registry`: the built-in ones, and the choice of one
+- `check`: the check that every answer must pass; `loading`: imports custom assignors
+- `testing`: the rounds of a rebalance, for tests of assignors
 """
 
 from assignor_bridge.assignors.check import check_assignment

@@ -1,4 +1,4 @@
-"""Whose claim to a partition counts: generations, zombies and contested partitions (KIP-341)."""
+"""Decide which claims to partitions are valid: generations, zombies, conflicts (KIP-341)."""
 
 from __future__ import annotations
 
@@ -19,82 +19,82 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Claims:
-    """What the members of a group say that they own, and what of it counts."""
+    """The partitions that members claim to own, and the owners whose claims are valid."""
 
     #: Number of each claimed partition, member by member.
     ids: Ids
-    #: Index of the member that makes the claim.
+    #: Index of the member that claims it.
     member: Ids
-    #: For each partition the member whose claim counts, -1 for none.
+    #: Index of the member with the valid claim to each partition, -1 for none.
     owner: NDArray[np.int32]
 
 
-def weigh_claims(group: Group, *, newest_only: bool = False) -> Claims:
-    """Weigh the claims of all members.
+def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
+    """Return all claims and the valid owner of each partition.
 
-    A claim counts if no other member makes one at the same or a newer generation for the partition,
-    and if its member still subscribes to the topic. Claims without a generation are older than all
-    with one. Two members with the same newest generation: neither keeps the partition by right.
-    With `newest_only` all claims of members that are not of the newest generation in the group are
-    dropped, even those that nobody contests (the rule of constrained-cooperative-sticky).
+    A claim is valid if its member still subscribes to the topic and no other member claims the
+    partition at the same or a newer generation. A claim without a generation is older than all
+    others. If two members claim a partition at the same newest generation, neither owns it.
+    `newest_only` drops all claims of members below the newest generation of the group, even
+    uncontested ones (the rule of constrained-cooperative-sticky).
     """
-    ids, member = _collect(group)
+    ids, member = _collect_claims(group)
     owner = np.full(group.catalog.total, -1, np.int32)
     claims = Claims(ids, member, owner)
     if not len(ids):
         return claims
     if newest_only:
-        generation = _generations(group)
-        newest = generation[member] == generation.max()
-        ids, member = ids[newest], member[newest]
+        generation = _generations_by_member(group)
+        is_newest = generation[member] == generation.max()
+        ids, member = ids[is_newest], member[is_newest]
     if int(np.bincount(ids, minlength=1).max()) > 1:
-        generation = _generations(group)[member]
-        best = np.full(len(owner), -2, np.int64)
-        np.maximum.at(best, ids, generation)
-        newest = generation == best[ids]
-        ids, member = ids[newest], member[newest]
-        uncontested = np.bincount(ids, minlength=len(owner))[ids] == 1
-        ids, member = ids[uncontested], member[uncontested]
-    subscribed = _subscribed(group, ids, member)
+        generation = _generations_by_member(group)[member]
+        newest_generation = np.full(len(owner), -2, np.int64)
+        np.maximum.at(newest_generation, ids, generation)
+        is_newest = generation == newest_generation[ids]
+        ids, member = ids[is_newest], member[is_newest]
+        is_uncontested = np.bincount(ids, minlength=len(owner))[ids] == 1
+        ids, member = ids[is_uncontested], member[is_uncontested]
+    subscribed = _is_subscribed(group, ids, member)
     owner[ids[subscribed]] = member[subscribed]
     return claims
 
 
-def _collect(group: Group) -> tuple[Ids, Ids]:
-    """Return the number of each claimed partition and the index of who claims it."""
-    catalog, none = group.catalog, np.empty(0, np.int64)
-    parts = []
+def _collect_claims(group: Group) -> tuple[Ids, Ids]:
+    """Return the number of each claimed partition and the index of the member that claims it."""
+    catalog, no_ids = group.catalog, np.empty(0, np.int64)
+    claimed_ids = []
     for member in group.members:
         if isinstance(member.owned, Partitions):
-            parts.append(member.owned.ids_in(catalog))
+            claimed_ids.append(member.owned.ids_in(catalog))
         else:
-            parts.append(catalog.ids(member.owned) if member.owned else none)
-    sizes = np.fromiter(map(len, parts), np.int64, len(parts))
-    if not sizes.any():
-        return none, none
-    return np.concatenate(parts), np.repeat(np.arange(len(parts)), sizes)
+            claimed_ids.append(catalog.ids(member.owned) if member.owned else no_ids)
+    claim_sizes = np.fromiter(map(len, claimed_ids), np.int64, len(claimed_ids))
+    if not claim_sizes.any():
+        return no_ids, no_ids
+    return np.concatenate(claimed_ids), np.repeat(np.arange(len(claimed_ids)), claim_sizes)
 
 
-def _generations(group: Group) -> Ids:
+def _generations_by_member(group: Group) -> Ids:
     return np.fromiter(
         (-1 if m.generation is None else max(m.generation, -1) for m in group.members), np.int64
     )
 
 
-def _subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | slice:
-    """Return whether each claimant subscribes to what it claims; a whole slice when all do."""
+def _is_subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | slice:
+    """Return whether each member subscribes to the topic it claims; a full slice if all do."""
     names = group.catalog.names
     if len(group.subscriptions) == 1 and group.subscriptions[0][0].issuperset(names):
         return slice(None)
-    allowed = np.zeros((len(group.subscriptions), len(names)), np.bool_)
-    subscription = np.empty(len(group.members), np.int64)
+    subscribes = np.zeros((len(group.subscriptions), len(names)), np.bool_)
+    row_of_member = np.empty(len(group.members), np.int64)
     for row, (topics, indices) in enumerate(group.subscriptions):
-        subscription[list(indices)] = row
-        allowed[row, [group.catalog.index[t] for t in topics if t in group.catalog]] = True
-    return np.asarray(allowed[subscription[member], group.catalog.topic_of[ids]])
+        row_of_member[list(indices)] = row
+        subscribes[row, [group.catalog.index[t] for t in topics if t in group.catalog]] = True
+    return np.asarray(subscribes[row_of_member[member], group.catalog.topic_of[ids]])
 
 
-def claim_bytes(member: Member) -> bytes | None:
+def write_claim(member: Member) -> bytes | None:
     """Return the user data of Kafka's sticky assignor; None before the first assignment."""
     if not member.owned and member.generation is None:
         return None
@@ -102,13 +102,13 @@ def claim_bytes(member: Member) -> bytes | None:
     return encode_claim(member.owned, generation)
 
 
-def generation_bytes(member: Member) -> bytes:
-    """Return those of Kafka's cooperative one: what the member owns is sent with them."""
+def write_generation(member: Member) -> bytes:
+    """Return the user data of Kafka's cooperative assignor; owned partitions are sent apart."""
     return encode_generation(member.generation)
 
 
-def with_claim_of(member: Member, data: bytes | None) -> Member:
-    """Return the member with the claim in its user data: none for bytes that do not parse."""
+def read_claim(member: Member, data: bytes | None) -> Member:
+    """Return a copy of the member with the claim in its user data, empty if it does not parse."""
     claim = decode_claim(data)
     generation = None if claim.generation == NO_GENERATION else claim.generation
     return replace(member, owned=claim.owned, generation=generation, user_data=data)

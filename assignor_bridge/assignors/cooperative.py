@@ -1,6 +1,6 @@
 """`cooperative-sticky` and `constrained-cooperative-sticky`: sticky in two rounds (KIP-429).
 
-What changes owner is withheld in the first, so that only moving partitions stop.
+The first round withholds the partitions that change owner; all others are read without a pause.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.racks import racks_of
-from assignor_bridge.assignors.sticky import even, spread
+from assignor_bridge.assignors.racks import find_racks
+from assignor_bridge.assignors.sticky import balance, divide_evenly
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
 
     #: Completes and balances owners, in place.
-    Spread = Callable[[NDArray[np.int32]], None]
+    Balance = Callable[[NDArray[np.int32]], None]
 
-#: How often an answer is looked for that the second round leaves alone.
-_MOST_TRIES = 8
+#: Attempts to find an answer that the second round does not change.
+_MAX_TRIES = 8
 
 
 def cooperative_sticky(group: Group) -> Assignment:
-    """Assign as `sticky` does, but withhold what another living member still owns.
+    """Assign as `sticky` does, but withhold partitions that another present member still owns.
 
-    Promises, in order: (1) no partition is given to a member while another one says that it owns
-    it, unless the receiver's own claim is the newest; (2) each other subscribed partition goes to
-    one subscriber; (3) once the withheld partitions were given up, the next round gives them out
-    and moves nothing else: each to the member named in `withheld` if all subscribe alike, and
-    nearly always else, since that round is a new choice among assignments that are as good; (4)
-    over both rounds all of `sticky`. With racks a second round, which is bound by fewer claims,
-    may find a better swap: then it is made in the first one. (Kafka's needs a third round there,
-    or more.)
+    Promises, in order: (1) no partition goes to a member while another one claims it, unless the
+    receiver's own claim is the newest; (2) each other subscribed partition goes to one subscriber;
+    (3) after the owners have revoked the withheld partitions, the next round assigns them and moves
+    nothing else; each goes to the member named in `withheld` if all members subscribe to the same
+    topics, and nearly always otherwise (that round chooses again among equally good assignments);
+    (4) over both rounds, all promises of `sticky`, with its tie rule. With racks, the second round
+    has fewer claims and may find a better swap; such a swap is made in the first round already.
+    (Kafka's assignor needs a third round there, or more.)
 
     Source: KIP-429, Kafka 4.1.0 `CooperativeStickyAssignor`.
 
@@ -55,28 +55,25 @@ def cooperative_sticky(group: Group) -> Assignment:
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    return _in_two_rounds(group, weigh_claims(group), lambda owner: spread(group, owner))
+    return _assign_in_two_rounds(group, resolve_claims(group), lambda owner: balance(group, owner))
 
 
 def constrained_cooperative_sticky(group: Group) -> Assignment:
     """Divide the partitions evenly, in linear time, withholding those that change owner.
 
-    Promises, in order: (1) what another living member owns is withheld until it was given up, as
-    in `cooperative_sticky`; (2) counts differ by at most one; (3) racks as in `sticky`; (4) nothing
-    moves when nothing changed, and never more than balance and racks need. Claims of members that
-    are not of the newest generation are dropped whole. Free partitions are given in the order t0p0,
-    t1p0, t2p0, t0p1, … to the members below the floor, by id, each its share in a row, then one
-    each. With racks they are given as in `sticky`, in that order. The
-    proposal's step of taking back from members at the ceiling never comes up here: no more than
-    P mod N members keep one above the floor, so free partitions suffice (see `even`).
+    Assumption: all members subscribe to the same topics. Promises, in order: (1) partitions that
+    another present member owns are withheld until it has revoked them; (2) counts differ by at most
+    one; (3) racks as in `sticky`; (4) nothing moves if nothing changed, and never more than balance
+    and racks require. Only claims of the newest generation are used. Ties: unowned partitions are
+    assigned in the order t0p0, t1p0, t2p0, t0p1, … to the members below the minimum quota, by id,
+    each its share consecutively, then one each (with racks as in `sticky`). The proposal also takes
+    partitions back from members at the maximum quota; `divide_evenly` explains why that is never
+    needed here.
 
-    Source: the constrained cooperative sticky proposal (KAFKA-9987). It was rejected, as Kafka took
-    the algorithm into the sticky assignors that it had instead of adding one.
+    Source: the constrained cooperative sticky proposal (KAFKA-9987). Kafka did not add this
+    assignor, but used the algorithm in its existing sticky assignors.
 
-    Raises
-    ------
-    OptionError
-        When members subscribe to different topics: use `cooperative-sticky`.
+    Raises OptionError if members subscribe to different topics; use `cooperative-sticky` for them.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
@@ -84,7 +81,7 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     C0: [t0p0, t1p0]
     C1: [t0p1, t1p1]
     """
-    reason = different_subscriptions(group)
+    reason = describe_different_subscriptions(group)
     if reason:
         raise OptionError(
             f"assignor 'constrained-cooperative-sticky' refused the group: {reason}. "
@@ -93,17 +90,17 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     ids = group.catalog.by_partition
     if not group.subscribed.all():
         ids = ids[group.subscribed[ids]]
-    members, racks = np.arange(len(group.members)), racks_of(group)
+    members, racks = np.arange(len(group.members)), find_racks(group)
 
-    def fill(owner: NDArray[np.int32]) -> None:
+    def divide(owner: NDArray[np.int32]) -> None:
         if len(ids):
-            even(group.catalog, owner, ids, members, "blocks", racks)
+            divide_evenly(group.catalog, owner, ids, members, "blocks", racks)
 
-    return _in_two_rounds(group, weigh_claims(group, newest_only=True), fill)
+    return _assign_in_two_rounds(group, resolve_claims(group, newest_only=True), divide)
 
 
-def different_subscriptions(group: Group) -> str | None:
-    """Return which two members subscribe to different topics; None when all subscribe alike."""
+def describe_different_subscriptions(group: Group) -> str | None:
+    """Return two members that subscribe to different topics, as a sentence; None if none do."""
     if len(group.subscriptions) <= 1:
         return None
     (one, first), (other, second) = group.subscriptions[:2]
@@ -115,28 +112,28 @@ def different_subscriptions(group: Group) -> str | None:
     )
 
 
-def _in_two_rounds(group: Group, claims: Claims, spread_: Spread) -> Assignment:
-    """Return an answer after which the next round has nothing to move but what is withheld.
+def _assign_in_two_rounds(group: Group, claims: Claims, balance_owners: Balance) -> Assignment:
+    """Return an answer after which the next round moves only the withheld partitions.
 
-    Without racks any is. With them, partitions are given greedily, and so may be given better once
-    the withheld ones are free.
+    Without racks every answer is like that. With racks the greedy choice may improve once the
+    withheld partitions have no owner, so the balance is repeated.
     """
     owner = claims.owner.copy()
-    spread_(owner)
+    balance_owners(owner)
     answer = _withhold(group, claims, owner)
-    for _ in range(_MOST_TRIES):
-        if answer.withheld is None or racks_of(group) is None:
+    for _ in range(_MAX_TRIES):
+        if answer.withheld is None or find_racks(group) is None:
             break
-        after = answer.owner.copy()
-        spread_(after)
-        if (after == answer.owner)[answer.owner >= 0].all():
+        next_owner = answer.owner.copy()
+        balance_owners(next_owner)
+        if (next_owner == answer.owner)[answer.owner >= 0].all():
             break
-        answer = _withhold(group, claims, after)
+        answer = _withhold(group, claims, next_owner)
     return answer
 
 
 def _withhold(group: Group, claims: Claims, owner: NDArray[np.int32]) -> Assignment:
-    """Keep back the partitions that somebody else has to give up before their new owner starts."""
+    """Withhold the partitions that another member has to revoke first."""
     withheld = np.zeros(len(owner), np.bool_)
     withheld[claims.ids[owner[claims.ids] != claims.member]] = True
     withheld &= (claims.owner != owner) & (owner >= 0)

@@ -1,4 +1,4 @@
-"""`failover`: active/passive; all partitions to the member of the highest priority."""
+"""`failover`: active/passive; the member of the highest priority gets all partitions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 def failover(group: Group) -> Assignment:
     """Give all partitions of a topic to its subscriber of the highest priority.
 
-    Promises, in order: (1) each subscribed partition goes to one subscriber; (2) of a topic's
-    subscribers the one of the highest priority gets all of it, and when that one goes, the next.
-    Ties: members by id. Members without a priority, in `priority` or as user data, rank below all
-    others. (The article's default is the largest number: who lacks the setting takes everything.)
-    Balance, lags and owners are not looked at.
+    Promises, in order: (1) each subscribed partition goes to one subscriber; (2) the subscriber of
+    the highest priority gets all partitions of a topic; when it leaves, the next one does. Ties:
+    the first member by id. Members without a priority, in `priority` or in user data, rank below
+    all others (in the article they rank highest and would take everything). Balance, lags and
+    owners are ignored.
 
     Source: `FailoverAssignor` of "Understanding Kafka partition assignment strategies".
 
@@ -31,21 +31,21 @@ def failover(group: Group) -> Assignment:
     C1: [t0p0, t0p1, t0p2]
     """
     owner = np.full(group.catalog.total, -1, np.int32)
-    ranks = [_rank(member) for member in group.members]
-    best: dict[tuple[int, ...], int] = {}
+    ranks = [_priority_rank(member) for member in group.members]
+    preferred: dict[tuple[int, ...], int] = {}
     for topic, subscribers in group.subscribers.items():
-        if subscribers not in best:
-            best[subscribers] = max(subscribers, key=lambda m: (ranks[m], -m))
-        owner[group.catalog.span(topic)] = best[subscribers]
+        if subscribers not in preferred:
+            preferred[subscribers] = max(subscribers, key=lambda m: (ranks[m], -m))
+        owner[group.catalog.span(topic)] = preferred[subscribers]
     return Assignment(group, owner)
 
 
-def priority_bytes(member: Member) -> bytes | None:
-    """Return the user data of a member's subscription: its priority, None if it has none."""
+def write_priority(member: Member) -> bytes | None:
+    """Return the user data of a member: its priority, None if it has none."""
     return None if member.priority is None else encode_priority(member.priority)
 
 
-def _rank(member: Member) -> tuple[bool, int]:
+def _priority_rank(member: Member) -> tuple[bool, int]:
     priority = member.priority
     if priority is None:
         priority = decode_priority(member.user_data)

@@ -1,7 +1,7 @@
-"""The nouns of every assignor: members, the group they form, and the assignment they get.
+"""The input and output of every assignor: `Member`, `Group` and `Assignment`.
 
-All frozen: an assignor is a pure function from `Group` to `Assignment`, and memory is an argument
-(`Member.owned` with its `generation`). See `partitions` for how sets of partitions are laid out.
+An assignor is a pure function from `Group` to `Assignment`: the previous assignment is an argument
+(`Member.owned` with its `generation`). `partitions` explains how sets of partitions are stored.
 """
 
 from __future__ import annotations
@@ -34,22 +34,21 @@ class Member:
     id: str
     #: Subscribed topics. Members that share one frozenset object are grouped fastest.
     topics: frozenset[str]
-    #: The partitions it says that it owns: a plain mapping, or `Partitions`.
+    #: The partitions it claims to own: a plain mapping, or `Partitions`.
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    #: Generation at which it owned them; None when unknown, which ranks below all (KIP-341: -1).
+    #: Generation of that claim; None if unknown, which ranks below all others (KIP-341: -1).
     generation: int | None = None
     rack: str | None = None
     host: str | None = None
-    #: Static membership: where given, it names the member in orderings, as in Kafka.
+    #: Instance id of a static member; Kafka sorts static members by it.
     instance: str | None = None
-    #: For `failover`: the highest gets everything; None ranks lowest.
+    #: For `failover`: the highest priority gets everything; None ranks lowest.
     priority: int | None = None
-    #: For weighted assignors: how much of the load this member should carry, relative to others;
-    #: finite and above 0.
+    #: For weighted assignors: share of the load relative to other members; finite and above 0.
     capacity: float = 1.0
     #: For `streams`: the partitions of which it keeps a standby copy.
     standby: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    #: Raw bytes of its subscription, as it sent them.
+    #: User data of its subscription, as received.
     user_data: bytes | None = None
 
     def __post_init__(self) -> None:
@@ -62,21 +61,21 @@ class Member:
             )
 
     def owning(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
-        """Return the member as it joins next time, owning these partitions since `generation`."""
+        """Return the member as it joins next time, owning `owned` at `generation`."""
         return replace(self, owned=owned, generation=generation)
 
 
 @dataclass(frozen=True)
 class Group:
-    """All that an assignor may look at.
+    """The complete input of an assignor.
 
-    Members are kept sorted by id. `topics` are all topics that exist, with their partition counts;
-    what members subscribe to beyond them is ignored.
+    Members are kept sorted by id. `topics` has all existing topics with their partition counts;
+    subscriptions to other topics are ignored.
     """
 
     members: tuple[Member, ...]
     topics: Mapping[str, int]
-    #: Lag (or any load: records, seconds) by topic and partition, finite; missing ones are 0.
+    #: Lag (or another load: records, seconds) by topic and partition, finite; 0 if missing.
     lags: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     #: Racks that hold a replica, by topic and partition.
     partition_racks: Mapping[str, Mapping[int, frozenset[str]]] = field(default_factory=dict)
@@ -102,14 +101,14 @@ class Group:
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
-        """Member ids, sorted: a member's place here is its index in `Assignment.owner`."""
+        """Member ids, sorted; `Assignment.owner` has indices into them."""
         return tuple(m.id for m in self.members)
 
     @cached_property
     def kafka_order(self) -> tuple[int, ...]:
-        """Indices of members as Kafka's `AbstractPartitionAssignor.MemberInfo` orders them.
+        """Indices of members in the order of Kafka's `AbstractPartitionAssignor.MemberInfo`.
 
-        Static members come first, by instance id, so that they keep their place through restarts;
+        Static members come first, by instance id, so that they keep their position over restarts;
         then the others by id.
         """
         members = self.members
@@ -122,7 +121,7 @@ class Group:
 
     @cached_property
     def subscriptions(self) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
-        """Each distinct subscription with the indices of its members; the first member's first."""
+        """Each distinct subscription with its members' indices, in the order of first members."""
         by_object: dict[int, list[int]] = {}
         for index, member in enumerate(self.members):
             by_object.setdefault(id(member.topics), []).append(index)
@@ -133,7 +132,7 @@ class Group:
 
     @cached_property
     def subscribers(self) -> Mapping[str, tuple[int, ...]]:
-        """Indices of the members that subscribe to each existing topic; sorted by topic."""
+        """Indices of the members that subscribe to each existing topic, sorted by topic."""
         by_topic: dict[str, list[int]] = {}
         for topics, indices in self.subscriptions:
             for topic in topics:
@@ -143,20 +142,14 @@ class Group:
 
     @cached_property
     def subscribed(self) -> NDArray[np.bool_]:
-        """For each partition, whether anybody subscribes to its topic."""
+        """For each partition, whether any member subscribes to its topic."""
         topics = [topic in self.subscribers for topic in self.catalog]
         flags: NDArray[np.bool_] = np.repeat(np.array(topics, np.bool_), self.catalog.counts)
-        flags.setflags(write=False)  # answers are checked against it
+        flags.setflags(write=False)  # custom assignors must not change it
         return flags
 
     def lag_list(self) -> list[float]:
-        """Return the lag of each partition by its number; a negative one counts as 0.
-
-        Raises
-        ------
-        OptionError
-            When one is infinite or not a number.
-        """
+        """Return each partition's lag, at least 0; raise OptionError if one is not finite."""
         catalog = self.catalog
         lags: list[float] = [0] * catalog.total
         for topic in self.lags.keys() & catalog.index.keys():
@@ -178,10 +171,7 @@ class Group:
         generation: int,
         on_assignment: Callable[[Member, Partitions, int], Member] = Member.owning,
     ) -> Group:
-        """Return the group as it joins next time, each member owning what it was assigned.
-
-        `on_assignment` is what members make of it, as in `Assignor`.
-        """
+        """Return the group after a rebalance; `on_assignment` makes members, as in `Assignor`."""
         return replace(
             self,
             members=tuple(
@@ -195,7 +185,7 @@ class Group:
 
 
 class Assignment(Mapping[str, Partitions]):
-    """Which member got which partitions: a mapping of member id to `Partitions`, read lazily."""
+    """A lazy mapping of member id to the `Partitions` assigned to it."""
 
     def __init__(
         self,
@@ -213,9 +203,9 @@ class Assignment(Mapping[str, Partitions]):
         #: For `streams`: the partitions of which each member keeps a copy.
         self.standbys: Mapping[str, Partitions] = standbys or {}
         #: For cooperative assignors: index of the next owner of each partition that is withheld
-        #: until its present owner gave it up, -1 elsewhere.
+        #: until its present owner has revoked it; -1 for other partitions.
         self.withheld = withheld
-        #: One line a fact, for people: which topic was short, who was preferred.
+        #: Messages for users, one line each, such as a topic with too few partitions.
         self.notes = notes
 
     @cached_property
@@ -225,7 +215,7 @@ class Assignment(Mapping[str, Partitions]):
 
     @cached_property
     def arrays(self) -> list[Ids]:
-        """Numbers of each member's partitions, sorted, by the member's index."""
+        """Sorted partition numbers of each member, by the member's index."""
         order = stable_order(self.owner + 1)
         unassigned = len(order) - int(self.counts.sum())
         cuts = (unassigned + np.cumsum(self.counts)).tolist()
@@ -251,14 +241,14 @@ class Assignment(Mapping[str, Partitions]):
         return len(self.ids)
 
     def as_dict(self) -> dict[str, dict[str, list[int]]]:
-        """Return plain data, for JSON and for comparisons in tests."""
+        """Return the assignment as plain dicts and lists."""
         return {m: {t: list(ns) for t, ns in part.items()} for m, part in self.items()}
 
     def __repr__(self) -> str:
         return f"Assignment({self.as_dict()})"
 
     def __str__(self) -> str:
-        """Return one line a member, as Kafka's documentation writes them: `C0: [t0p0, t1p0]`."""
+        """Return one line per member in the style of Kafka's documentation: `C0: [t0p0, t1p0]`."""
         lines = (
             f"{member}: [{', '.join(f'{t}p{n}' for t, ns in part.items() for n in ns)}]"
             for member, part in self.items()

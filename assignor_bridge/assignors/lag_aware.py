@@ -1,4 +1,4 @@
-"""`lag-aware`: even counts first, then even lag, topic by topic; and what counts as lag."""
+"""`lag-aware`: balance counts, then lags, topic by topic; and the definition of lag."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.racks import give_free_in_racks, racks_of
+from assignor_bridge.assignors.racks import assign_unowned_by_rack, find_racks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assignor_bridge.assignors.group import Group
-    from assignor_bridge.assignors.racks import Racks
+    from assignor_bridge.assignors.racks import GroupRacks
 
-#: Share of a member's mean lag of a topic by which members may differ and count as alike, where
-#: one of them is in a rack with a replica.
-_ALIKE = 0.05
+#: A member in a rack with a replica is preferred if its lag is above the least by at most this
+#: share of the members' mean lag of the topic.
+_ALIKE_SHARE = 0.05
 
 
 def lag_aware(group: Group) -> Assignment:
-    """Deal each topic's partitions, largest lag first, to who has the fewest, then the least lag.
+    """Assign each topic's partitions in rounds: the largest lag to the member with the least lag.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
-    differ by at most one; (3) within that, per topic, total lags are as even as this greedy rule
-    makes them: no member's exceeds another's by more than the largest lag. Ties: partitions of
-    equal lag by number, members by id. With no lag at all it is as balanced as `range`. Where racks
-    make a difference (see `racks`), members of the same count whose lags differ by less than 5% of
-    the mean count as alike, and one that is near takes the partition; so the bound of (3) is wider
-    by that much. Negative lags count as 0. Lags over several topics are not evened out, and owners
-    are not looked at: for that see `lag-aware-sticky`.
+    differ by at most one; (3) per topic, no member's total lag exceeds another's by more than the
+    largest lag. Ties: partitions of equal lag by number, members by id. Without lags it is as
+    balanced as `range`. If racks matter (see `racks`), a member in a rack with a replica is
+    preferred if its lag is within 5% of the mean above the least, which widens the bound of (3) by
+    that much. Negative lags become 0. Lags are not balanced over topics, and owners are ignored:
+    use `lag-aware-sticky` for that.
 
-    Source: the lag-aware proposal (KAFKA-5337); racks are ours.
+    Source: the lag-aware proposal (KAFKA-5337), extended by racks.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0"}), Member("C1", {"t0"}))
@@ -44,82 +43,85 @@ def lag_aware(group: Group) -> Assignment:
     C1: [t0p1, t0p2]
     """
     owner = np.full(group.catalog.total, -1, np.int32)
-    lags, racks = group.lag_list(), racks_of(group)
+    lags, racks = group.lag_list(), find_racks(group)
     for topic, subscribers in group.subscribers.items():
         span, count = group.catalog.span(topic), group.catalog[topic]
-        of_topic = lags[span]
-        if not any(of_topic):
+        topic_lags = lags[span]
+        if not any(topic_lags):
             if racks is None:
                 owner[span] = np.resize(np.asarray(subscribers), count)
             elif count:
                 ids = np.arange(span.start, span.stop)
-                give_free_in_racks(racks, owner, owner.copy(), ids, np.asarray(subscribers))
+                assign_unowned_by_rack(racks, owner, owner.copy(), ids, np.asarray(subscribers))
             continue
-        heaviest_first = sorted(range(count), key=lambda p: -of_topic[p])
-        total: dict[int, float] = dict.fromkeys(subscribers, 0)
-        alike = _ALIKE * sum(of_topic) / len(total)
-        for dealt in range(0, count, len(total)):  # all have the same count when a round begins
-            turn = sorted(total.items(), key=_by_lag)
-            dealt_now = heaviest_first[dealt : dealt + len(total)]
-            members = [member for member, _ in turn]
+        heaviest_first = sorted(range(count), key=lambda p: -topic_lags[p])
+        total_lag: dict[int, float] = dict.fromkeys(subscribers, 0)
+        alike_lag = _ALIKE_SHARE * sum(topic_lags) / len(total_lag)
+        for first in range(0, count, len(total_lag)):  # counts are equal when a round begins
+            members_by_lag = sorted(total_lag.items(), key=_lag_then_index)
+            partitions = heaviest_first[first : first + len(total_lag)]
+            members = [member for member, _ in members_by_lag]
             if racks is not None:
-                kinds = racks.kind[span][dealt_now].tolist()
-                members = _near_first(racks, kinds, turn, alike)
-            for partition, member in zip(dealt_now, members, strict=False):
+                rack_sets = racks.rack_set[span][partitions].tolist()
+                members = _prefer_near_members(racks, rack_sets, members_by_lag, alike_lag)
+            for partition, member in zip(partitions, members, strict=False):
                 owner[span.start + partition] = member
-                total[member] += of_topic[partition]
+                total_lag[member] += topic_lags[partition]
     return Assignment(group, owner)
 
 
-def _near_first(
-    racks: Racks, kinds: Sequence[int], turn: Sequence[tuple[int, float]], alike: float
+def _prefer_near_members(
+    racks: GroupRacks,
+    rack_sets: Sequence[int],
+    ranked: Sequence[tuple[int, float]],
+    alike: float,
 ) -> list[int]:
-    """Return the member of each partition, which are sets of racks here: who has the least lag.
+    """Return the member for each partition, given the partitions' rack sets.
 
-    But if somebody who has hardly more is in a rack with a replica, the first of those.
+    It is the first of `ranked` in a rack with a replica if its lag is within `alike` of the least
+    lag, and otherwise the first of all.
     """
-    queues: dict[int, deque[int]] = {}  # places in `turn`, by rack
-    of_member = racks.of_member.tolist()
-    for place, (member, _) in enumerate(turn):
-        queues.setdefault(of_member[member], deque()).append(place)
+    queues: dict[int, deque[int]] = {}  # indices in `ranked`, by rack
+    rack_of_member = racks.of_member.tolist()
+    for index, (member, _) in enumerate(ranked):
+        queues.setdefault(rack_of_member[member], deque()).append(index)
     chosen = []
-    for kind in kinds:
-        first = min(queue[0] for queue in queues.values())
-        near = [q[0] for rack, q in queues.items() if racks.near[kind, rack]]
-        place = min(near, default=first)
-        if turn[place][1] > turn[first][1] + alike:
-            place = first
-        member = turn[place][0]
-        queue = queues[of_member[member]]
+    for rack_set in rack_sets:
+        least_lag_index = min(queue[0] for queue in queues.values())
+        near_indices = [q[0] for rack, q in queues.items() if racks.near[rack_set, rack]]
+        index = min(near_indices, default=least_lag_index)
+        if ranked[index][1] > ranked[least_lag_index][1] + alike:
+            index = least_lag_index
+        member = ranked[index][0]
+        queue = queues[rack_of_member[member]]
         queue.popleft()
         if not queue:
-            del queues[of_member[member]]
+            del queues[rack_of_member[member]]
         chosen.append(member)
     return chosen
 
 
-def _by_lag(item: tuple[int, float]) -> tuple[float, int]:
+def _lag_then_index(item: tuple[int, float]) -> tuple[float, int]:
     return item[1], item[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """The offsets of one partition that its lag follows from."""
+    """The offsets of one partition that determine its lag."""
 
     #: Offset after the last record.
     latest: int
-    #: Offset of the first record that is still there.
+    #: Offset of the first record that is not deleted.
     beginning: int = 0
-    #: Offset that the group committed; None when it never did.
+    #: Offset that the group committed; None if it never did.
     committed: int | None = None
 
     def lag(self, offset_reset: str = "latest") -> int:
-        """Return how many offsets are still to be read; never negative.
+        """Return the number of offsets still to be read, at least 0.
 
-        Without a commit that is none if the group starts at the end (`auto.offset.reset=latest`)
-        and everything there is otherwise. A commit beyond the end, of a log that was cut or
-        recreated, counts as no lag; one before the first record that is still there counts from the
-        commit, as Kafka's tools count: more than can be read.
+        Without a commit it is 0 if the group starts at the end (`auto.offset.reset=latest`), and
+        the size of the log otherwise. It is 0 if the commit is beyond the end (of a truncated or
+        recreated log). As in Kafka's tools, it includes deleted records after the commit.
 
         >>> Offsets(latest=100, beginning=10, committed=40).lag()
         60

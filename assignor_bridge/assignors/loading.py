@@ -1,7 +1,6 @@
-"""Assignors of the user's own: by entry point, or as `package.module:Class`.
+"""Import custom assignors: by entry point, or as `package.module:Class`.
 
-This is an edge: it imports code. What is found is wrapped by `own.Own`, whose methods are those of
-`protocol.Assignor`.
+The imported object is wrapped in `own.CustomAssignor`, an implementation of `protocol.Assignor`.
 """
 
 from __future__ import annotations
@@ -9,9 +8,9 @@ from __future__ import annotations
 from importlib import import_module, metadata
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.registry import ASSIGNORS, lookup
-from assignor_bridge.errors import OptionError, blaming
+from assignor_bridge.errors import OptionError, convert_errors
 
 if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
@@ -21,49 +20,47 @@ ENTRY_POINTS = "assignor_bridge.assignors"
 
 
 class Finder:
-    """Finds assignors, each of the user's own once: its object lives as long as the finder."""
+    """Finds assignors by name; loads each custom one once and keeps its object."""
 
     def __init__(self) -> None:
-        self._own: dict[str, Assignor] = {}
+        self._loaded: dict[str, Assignor] = {}
 
     def __call__(self, name: str) -> Assignor:
-        """See `find`."""
+        """Return the assignor that `find` returns for this name."""
         if name in ASSIGNORS:
             return ASSIGNORS[name]
-        if name not in self._own:
-            self._own[name] = find(name)
-        return self._own[name]
+        if name not in self._loaded:
+            self._loaded[name] = find(name)
+        return self._loaded[name]
 
 
 def find(name: str) -> Assignor:
-    """Find an assignor: in our table, as `package.module:Class`, or among the entry points.
+    """Return a built-in assignor, or load one by `package.module:Class` or entry point.
 
-    The object may be a class (made without arguments), an instance with `assign(group)`, or a plain
-    function of a group. `name`, `protocols`, `refusal`, `reservation`, `user_data`, `configure` and
-    `on_assignment` are taken from it where it has them.
+    The loaded object may be a class (called without arguments), an instance with `assign(group)`,
+    or a function of a group. It may also have `name`, `protocols`, `refusal`, `reservation`,
+    `user_data`, `configure` and `on_assignment`.
 
-    Raises
-    ------
-    OptionError
-        When there is no such assignor, or it cannot be loaded; the message says why.
+    Raises OptionError if there is no such assignor, or it cannot be loaded; the message has the
+    reason.
     """
     if name in ASSIGNORS:
         return ASSIGNORS[name]
     if ":" in name:
-        return Own(name, _imported(name))
+        return CustomAssignor(name, _import_object(name))
     points = metadata.entry_points(group=ENTRY_POINTS, name=name)
     for point in sorted(points, key=lambda p: p.value):
-        with blaming(
+        with convert_errors(
             OptionError, f"assignor {name!r} (entry point {point.value}) could not be loaded: {{}}"
         ):
             loaded = point.load()
-        return Own(name, loaded)
+        return CustomAssignor(name, loaded)
     return lookup(name)
 
 
-def _imported(name: str) -> Any:
+def _import_object(name: str) -> Any:
     module, _, attribute = name.partition(":")
-    with blaming(
+    with convert_errors(
         OptionError,
         f"assignor {name!r} could not be loaded: {{}}. "
         "Write 'package.module:Class', and make the package importable for the planner",

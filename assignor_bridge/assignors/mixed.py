@@ -1,17 +1,16 @@
-"""Mixed subscriptions, for `assign` and the library: in Spark all slots subscribe alike.
+"""Balance members with different subscriptions, as a minimum-cost flow (not needed in Spark).
 
-The balanced assignment that crosses fewest racks and then moves least, as a minimum-cost flow.
-Partitions of one topic differ only in who owned them, so the search runs on counts by topic and
-member, of which there are far fewer than partitions; the partitions themselves are chosen once at
-the end. Three steps: give the free ones greedily (as Kafka does), then two stages of moves.
+Promises, in order: counts are balanced; the fewest partitions are read across racks; the fewest
+partitions move. Partitions of a topic differ only in their owners, so the search runs on counts by
+topic and member.
 
-A *chain* (an augmenting path) passes one partition from a member to the next, topic by topic, and
-ends at a member with at least two fewer than the first: as long as there is one, counts are not yet
-as even as they can be (and when there is none they are: loads over subscriptions form a base
-polyhedron, where every local optimum is the least in sorted order). A *cycle* of moves leaves the
-sorted counts as they are; one that returns more partitions to their owners than it takes away saves
-moves, and when there is none left the number of moves is the least possible. The same with racks:
-one crossing costs more than all moves of a cycle.
+1. Assign the unowned partitions greedily, as Kafka does.
+2. Move partitions along *chains* (augmenting paths), from a member to another with at least two
+   fewer, perhaps over others. Without such a chain, counts are balanced: loads over subscriptions
+   form a base polyhedron, in which every local optimum is the least in sorted order.
+3. Move partitions along *cycles*, which keep the sorted counts, until none saves moves. Then the
+   number of moves is minimal. A read across racks costs more than all moves of a cycle.
+4. Choose the partitions.
 """
 
 from __future__ import annotations
@@ -31,112 +30,125 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import Racks
+    from assignor_bridge.assignors.racks import GroupRacks
 
-_NOBODY: frozenset[int] = frozenset()
+_NO_MEMBERS: frozenset[int] = frozenset()
 
 
-def mixed(
+def balance_mixed_subscriptions(
     catalog: Catalog,
     owner: NDArray[np.int32],
     classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-    racks: Racks | None = None,
+    racks: GroupRacks | None = None,
 ) -> None:
     """Complete and balance the partitions of connected subscriptions, in place.
 
-    `owner` has the index of the member whose claim counts for each partition, -1 for none;
-    `classes` each distinct subscription: indices of its topics, and of its members. With racks,
-    the partitions of a topic whose replicas are in the same ones are a topic of their own here.
+    `owner` has the member with the valid claim to each partition, -1 for none; `classes` has the
+    topics and members of each distinct subscription. With racks, partitions of a topic whose
+    replicas are in the same racks count as a topic of their own.
+
+    >>> from assignor_bridge.assignors import Catalog
+    >>> catalog, owner = Catalog({"t0": 3, "t1": 1}), np.array([0, 0, 0, -1], np.int32)
+    >>> classes = [((0, 1), (0,)), ((0,), (1,))]  # only member 0 subscribes to t1
+    >>> balance_mixed_subscriptions(catalog, owner, classes)
+    >>> owner.tolist()
+    [0, 1, 1, 0]
     """
     ids, classes, far = divide_by_racks(catalog, classes, racks)
     subscribers: dict[int, list[int]] = {}
     for topics, members in classes:
         for topic in topics:
             subscribers.setdefault(topic, []).extend(members)
-    parts = {t: owner[ids[t]] for t in sorted(subscribers)}
-    claimed = {t: part.copy() for t, part in parts.items()}
+    owners = {t: owner[ids[t]] for t in sorted(subscribers)}
+    claims = {t: topic_owner.copy() for t, topic_owner in owners.items()}
     load = np.zeros(max(max(members) for _, members in classes) + 1, np.int64)
-    for topic, holders in parts.items():
+    for topic, topic_owner in owners.items():
         if topic in far:
-            holders[np.isin(holders, list(far[topic]))] = -1
-        load += np.bincount(holders[holders >= 0], minlength=len(load))
+            topic_owner[np.isin(topic_owner, list(far[topic]))] = -1
+        load += np.bincount(topic_owner[topic_owner >= 0], minlength=len(load))
+    # 1.
     for topic in sorted(subscribers, key=lambda t: (len(subscribers[t]), t)):
-        free = np.flatnonzero(parts[topic] < 0)
-        if len(free):
-            near = [m for m in subscribers[topic] if m not in far.get(topic, ())]
-            given = _to_least_loaded(
-                load, np.asarray(sorted(near or subscribers[topic])), len(free)
+        unowned = np.flatnonzero(owners[topic] < 0)
+        if len(unowned):
+            near_members = [m for m in subscribers[topic] if m not in far.get(topic, ())]
+            receivers = _choose_least_loaded(
+                load, np.asarray(sorted(near_members or subscribers[topic])), len(unowned)
             )
-            parts[topic][free] = given
-            load += np.bincount(given, minlength=len(load))
+            owners[topic][unowned] = receivers
+            load += np.bincount(receivers, minlength=len(load))
     flow = _Flow(
         [topics for topics, _ in classes],
         {m: c for c, (_, members) in enumerate(classes) for m in members},
-        {t: _counted(part) for t, part in parts.items()},
-        {t: _counted(holders[holders >= 0]) for t, holders in claimed.items()},
+        {t: _count_by_member(topic_owner) for t, topic_owner in owners.items()},
+        {t: _count_by_member(topic_owner[topic_owner >= 0]) for t, topic_owner in claims.items()},
         load.tolist(),
         far,
     )
-    balanced, better = _balance(flow), _improve(flow)
-    for topic, part in parts.items():
-        if balanced or better or far:
-            _choose_partitions(part, claimed[topic], flow.count[topic])
-        owner[ids[topic]] = part
+    # 2. and 3.
+    balanced, improved = _move_along_chains(flow), _move_along_cycles(flow)
+    # 4.
+    for topic, topic_owner in owners.items():
+        if balanced or improved or far:
+            _choose_partitions(topic_owner, claims[topic], flow.count[topic])
+        owner[ids[topic]] = topic_owner
 
 
-def _counted(holders: NDArray[np.int32]) -> dict[int, int]:
+def _count_by_member(holders: NDArray[np.int32]) -> dict[int, int]:
     members, counts = np.unique(holders, return_counts=True)
     return dict(zip(members.tolist(), counts.tolist(), strict=True))
 
 
-def _to_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
-    """Return members for `count` partitions, one by one to the least loaded, ties in order."""
+def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
+    """Return the members for `count` partitions, one by one to the least loaded, ties in order."""
     loads = load[members]
-    ranked = np.sort(loads)
-    cost = np.arange(1, len(ranked) + 1) * ranked - np.cumsum(ranked)  # to lift the first k level
-    lifted = int(np.searchsorted(cost, count, side="right"))
-    level, rest = divmod(count + int(ranked[:lifted].sum()), lifted)
-    gets = np.maximum(level - loads, 0)
-    gets[np.flatnonzero(loads <= level)[:rest]] += 1
-    who = np.repeat(np.arange(len(members)), gets)
-    height = loads[who] + np.arange(len(who)) - np.repeat(np.cumsum(gets) - gets, gets)
-    return np.asarray(members[who[np.lexsort((who, height))]])
+    ascending = np.sort(loads)
+    # Partitions needed to raise the first k members to the same load.
+    cost = np.arange(1, len(ascending) + 1) * ascending - np.cumsum(ascending)
+    raised = int(np.searchsorted(cost, count, side="right"))
+    level, remaining_members_to_get_an_extra_partition = divmod(
+        count + int(ascending[:raised].sum()), raised
+    )
+    quotas = np.maximum(level - loads, 0)
+    quotas[np.flatnonzero(loads <= level)[:remaining_members_to_get_an_extra_partition]] += 1
+    index = np.repeat(np.arange(len(members)), quotas)
+    height = loads[index] + np.arange(len(index)) - np.repeat(np.cumsum(quotas) - quotas, quotas)
+    return np.asarray(members[index[np.lexsort((index, height))]])
 
 
 def _choose_partitions(
-    part: NDArray[np.int32], claimed: NDArray[np.int32], counts: dict[int, int]
+    topic_owner: NDArray[np.int32], claimed: NDArray[np.int32], counts: dict[int, int]
 ) -> None:
-    """Choose a topic's partitions: owned ones stay first, then those already given, then any."""
-    given = part.copy()
-    part[:] = -1
+    """Choose a topic's partitions: first the claimed ones, then those assigned, then any."""
+    assigned = topic_owner.copy()
+    topic_owner[:] = -1
     missing = dict(counts)
-    for source in (claimed, given):
-        for place, member in enumerate(source.tolist()):
-            if part[place] < 0 and missing.get(member, 0):
-                part[place] = member
+    for candidates in (claimed, assigned):
+        for index, member in enumerate(candidates.tolist()):
+            if topic_owner[index] < 0 and missing.get(member, 0):
+                topic_owner[index] = member
                 missing[member] -= 1
     members = sorted(missing)
-    part[part < 0] = np.repeat(members, [missing[member] for member in members])
+    topic_owner[topic_owner < 0] = np.repeat(members, [missing[member] for member in members])
 
 
 @dataclass(slots=True)
 class _Flow:
     """Counts of partitions by topic and member, changed by chains and cycles."""
 
-    #: Topics of each distinct subscription, and the class (its subscription) of each member.
+    #: Topics of each class (distinct subscription), and the class of each member.
     topics: list[tuple[int, ...]]
     class_of: dict[int, int]
-    #: By topic: how many partitions each holder has now; no zeros.
+    #: By topic and member: number of partitions assigned now; no zeros.
     count: dict[int, dict[int, int]]
-    #: By topic: how many each member's claims cover.
+    #: By topic and member: number of partitions claimed.
     owned: dict[int, dict[int, int]]
-    #: Partitions of each member, over all topics.
+    #: By member: number of partitions over all topics.
     load: list[int]
-    #: By topic: the members in whose racks no replica is; topics without any are left out.
+    #: By topic: the members without a replica in their rack; no empty sets.
     far: dict[int, frozenset[int]]
 
     def move(self, topic: int, giver: int, taker: int) -> None:
-        """Pass one partition of `topic`; loads are left to the caller."""
+        """Move one partition of `topic`; the caller updates the loads."""
         holders = self.count[topic]
         holders[giver] -= 1
         if not holders[giver]:
@@ -144,121 +156,125 @@ class _Flow:
         holders[taker] = holders.get(taker, 0) + 1
 
 
-def _balance(flow: _Flow) -> bool:
-    """Make counts as even as they can be; return whether anything was changed."""
-    changed = False
-    again = True
+def _move_along_chains(flow: _Flow) -> bool:
+    """Balance the counts by moves along chains; return whether anything moved."""
+    has_changed = False
+    may_improve = True
     load = flow.load
-    while again:
-        again = False
-        closed: dict[int, bool] = {}
-        for low in sorted(flow.class_of, key=lambda m: (load[m], m)):
-            while not closed.get(low):
-                reached, high = _reach(flow, low)
-                if load[high] < load[low] + 2:
-                    for member in reached:  # what they can draw from lies within what `low` can
-                        if load[member] >= load[low]:
-                            closed[member] = True
-                    closed[low] = True
+    while may_improve:
+        may_improve = False
+        is_done: dict[int, bool] = {}
+        for receiver in sorted(flow.class_of, key=lambda m: (load[m], m)):
+            while not is_done.get(receiver):
+                next_step, giver = _find_givers(flow, receiver)
+                if load[giver] < load[receiver] + 2:
+                    for member in next_step:  # their givers are givers of `receiver` too
+                        if load[member] >= load[receiver]:
+                            is_done[member] = True
+                    is_done[receiver] = True
                     break
-                load[high] -= 1
-                load[low] += 1
-                while high != low:
-                    topic, taker = reached[high]
-                    flow.move(topic, high, taker)
-                    high = taker
-                again = changed = True
-    return changed
+                load[giver] -= 1
+                load[receiver] += 1
+                while giver != receiver:
+                    topic, taker = next_step[giver]
+                    flow.move(topic, giver, taker)
+                    giver = taker
+                may_improve = has_changed = True
+    return has_changed
 
 
-def _reach(flow: _Flow, low: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Find who could give to `low`, directly or by a chain, and the most loaded of them."""
-    reached: dict[int, tuple[int, int]] = {low: (-1, -1)}
+def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """Return each member's next step (topic, taker) towards `receiver`, and the most loaded one."""
+    next_step: dict[int, tuple[int, int]] = {receiver: (-1, -1)}
     seen_topics: set[int] = set()
     seen_classes: set[int] = set()
-    queue = deque((low,))
-    high = low
+    queue = deque((receiver,))
+    most_loaded = receiver
     while queue:
         taker = queue.popleft()
-        kind = flow.class_of[taker]
-        if kind in seen_classes:
+        class_index = flow.class_of[taker]
+        if class_index in seen_classes:
             continue
-        seen_classes.add(kind)
-        for topic in flow.topics[kind]:
+        seen_classes.add(class_index)
+        for topic in flow.topics[class_index]:
             if topic in seen_topics:
                 continue
             seen_topics.add(topic)
             for giver in flow.count[topic]:
-                if giver not in reached:
-                    reached[giver] = (topic, taker)
+                if giver not in next_step:
+                    next_step[giver] = (topic, taker)
                     queue.append(giver)
-                    if flow.load[giver] > flow.load[high]:
-                        high = giver
-    return reached, high
+                    if flow.load[giver] > flow.load[most_loaded]:
+                        most_loaded = giver
+    return next_step, most_loaded
 
 
-def _improve(flow: _Flow) -> bool:
-    """Undo what balance does not need, crossed racks and moves; return whether anything was."""
-    changed = False
-    while cycle := _cheaper_cycle(flow):
-        changed = True
+def _move_along_cycles(flow: _Flow) -> bool:
+    """Save reads across racks and moves along cycles; return whether anything moved."""
+    has_changed = False
+    while cycle := _find_saving_cycle(flow):
+        has_changed = True
         for step, (topic, giver) in enumerate(cycle):
             taker = cycle[(step + 1) % len(cycle)][1]
             if topic >= 0:
                 flow.move(topic, giver, taker)
-            else:  # `giver` ends the chain with one more, `taker` begins the next with one less
+            else:  # `giver` ends a chain and gains one, `taker` begins the next and loses one
                 flow.load[giver] += 1
                 flow.load[taker] -= 1
-    return changed
+    return has_changed
 
 
-def _cheaper_cycle(flow: _Flow) -> list[tuple[int, int]]:
-    """Find a cycle of (topic, giver) that saves moves, each giving to the next; empty if none does.
+def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
+    """Return a cycle of steps (topic, giver) that saves moves; empty if there is none.
 
-    A step with topic -1 passes a place, not a partition: its giver has one fewer than the next.
+    Each giver gives to the next. A step with topic -1 joins two chains: its giver has one partition
+    fewer than the next member.
     """
-    lost = [
+    lost_claims = [
         (topic, member)
         for topic, owned in flow.owned.items()
-        for member, claim in owned.items()
-        if flow.count[topic].get(member, 0) < claim
+        for member, claimed in owned.items()
+        if flow.count[topic].get(member, 0) < claimed
     ]
-    if not lost and not any(
-        flow.far.get(t, _NOBODY) & held.keys() for t, held in flow.count.items()
+    if not lost_claims and not any(
+        flow.far.get(t, _NO_MEMBERS) & count.keys() for t, count in flow.count.items()
     ):
         return []
     members = sorted(flow.class_of)
     node = {m: i for i, m in enumerate(members)}
-    topics = {t: len(node) + i for i, t in enumerate(flow.count)}
-    classes = len(node) + len(topics)
-    levels = classes + len(flow.topics)
-    crossing = 2 * levels + max(flow.load) + 2  # more than all moves of a cycle
+    topic_node = {t: len(node) + i for i, t in enumerate(flow.count)}
+    class_nodes = len(node) + len(topic_node)
+    level_nodes = class_nodes + len(flow.topics)
+    crossing = 2 * level_nodes + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
     for topic, holders in flow.count.items():
-        claim, far = flow.owned[topic], flow.far.get(topic, _NOBODY)
-        for m, held in holders.items():  # giving away what was not owned saves a move
-            saved = int(held > claim.get(m, 0)) + crossing * (m in far)
-            edges.append((node[m], topics[topic], -saved))
-    for topic, m in lost:  # its own comes back
-        edges.append((topics[topic], node[m], crossing * (m in flow.far.get(topic, _NOBODY))))
-    one_of = {kind: m for m, kind in flow.class_of.items()}  # all of a class are in one rack
-    for kind, places in enumerate(flow.topics):
-        for t in places:
-            cost = 1 + crossing * (one_of[kind] in flow.far.get(t, _NOBODY))
-            edges.append((topics[t], classes + kind, cost))
+        claimed, far = flow.owned[topic], flow.far.get(topic, _NO_MEMBERS)
+        for m, count in holders.items():  # giving an unclaimed one away saves a move
+            saving = int(count > claimed.get(m, 0)) + crossing * (m in far)
+            edges.append((node[m], topic_node[topic], -saving))
+    for topic, m in lost_claims:  # a claimed partition comes back
+        edges.append(
+            (topic_node[topic], node[m], crossing * (m in flow.far.get(topic, _NO_MEMBERS)))
+        )
+    # All members of a class are in one rack.
+    one_of = {class_index: m for m, class_index in flow.class_of.items()}
+    for class_index, topics_of_class in enumerate(flow.topics):
+        for t in topics_of_class:
+            cost = 1 + crossing * (one_of[class_index] in flow.far.get(t, _NO_MEMBERS))
+            edges.append((topic_node[t], class_nodes + class_index, cost))
     lowest = min(flow.load[m] for m in members)
     for m in members:
-        edges.append((classes + flow.class_of[m], node[m], 0))
-        height = levels + flow.load[m] - lowest
+        edges.append((class_nodes + flow.class_of[m], node[m], 0))
+        height = level_nodes + flow.load[m] - lowest
         edges.extend(((node[m], height + 1, 0), (height, node[m], 0)))
-    nodes = find_negative_cycle(*np.asarray(edges, dtype=np.int64).T)
-    if not nodes:
+    cycle = find_negative_cycle(*np.asarray(edges, dtype=np.int64).T)
+    if not cycle:
         return []
-    topic_of = {place: topic for topic, place in topics.items()}
-    start = next(i for i, place in enumerate(nodes) if place < len(members))
-    nodes = nodes[start:] + nodes[:start]
-    return [  # what follows a member is a topic, or the level that joins two chains
-        (topic_of.get(after, -1), members[place])
-        for place, after in zip(nodes, nodes[1:] + nodes[:1], strict=True)
-        if place < len(members)
+    topic_of = {node: topic for topic, node in topic_node.items()}
+    start = next(i for i, node in enumerate(cycle) if node < len(members))
+    cycle = cycle[start:] + cycle[:start]
+    return [  # a member is followed by a topic, or by the level that joins two chains
+        (topic_of.get(after, -1), members[node])
+        for node, after in zip(cycle, cycle[1:] + cycle[:1], strict=True)
+        if node < len(members)
     ]

@@ -1,8 +1,8 @@
-"""An assignor of the user's own, in the shape of `protocol.Assignor`.
+"""Adapt a custom assignor to `protocol.Assignor`.
 
-Whatever it does wrong, in whichever of its methods, becomes an error of ours that names it: it may
-raise anything (`SystemExit` included) and return anything, and neither the planner process nor the
-next line of a command's input must suffer. Its answers go through `check_assignment` like ours.
+Its methods may raise anything, `SystemExit` included, or return anything. Each such mistake becomes
+an error that names the assignor and does not affect the planner process or the next line of a
+command's input. `check_assignment` checks its answers, as it does for built-in assignors.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from assignor_bridge.assignors.group import Assignment, Group, Member
 from assignor_bridge.assignors.registry import ASSIGNORS
-from assignor_bridge.errors import OptionError, PlanError, blaming, one_line
+from assignor_bridge.errors import OptionError, PlanError, convert_errors, to_one_line
 from assignor_bridge.options import NONE, PREFIX
 
 if TYPE_CHECKING:
@@ -23,184 +23,185 @@ if TYPE_CHECKING:
 _PROTOCOLS = ("EAGER", "COOPERATIVE")
 
 
-class Own:
-    """What the user gave, made into an object, asked with care.
+class CustomAssignor:
+    """An assignor that calls a user's class, object or function, and checks each result.
 
-    `written` is how the user named it: a path (`package.module:Class`) or an entry point. `given`
-    is a class (made without arguments), an object with `assign(group)`, or a function of a group.
+    `reference` is the user's name for it: a path (`package.module:Class`) or an entry point.
+    `user_object` is a class (called without arguments), an object with `assign(group)`, or a
+    function of a group.
 
-    Raises
-    ------
-    OptionError
-        When it cannot be made, has no `assign`, or a name or protocols that cannot be used.
+    Raises OptionError if the class raises an error, has no `assign`, or has an invalid name or
+    protocols.
     """
 
-    def __init__(self, written: str, given: Any) -> None:
-        self.name = written  # until it has another one
-        self._written = written
-        self._given = given
-        self._target = given
-        self._configured: dict[frozenset[tuple[str, str]], Own] = {}
-        if inspect.isclass(given):
-            with blaming(
+    def __init__(self, reference: str, user_object: Any) -> None:
+        self.name = reference  # until its own name is read
+        self._reference = reference
+        self._user_object = user_object
+        self._assignor = user_object
+        self._by_options: dict[frozenset[tuple[str, str]], CustomAssignor] = {}
+        if inspect.isclass(user_object):
+            with convert_errors(
                 OptionError,
-                f"assignor {written!r} could not be made: {{}}. Its class is called without "
+                f"assignor {reference!r} could not be created: {{}}. Its class is called without "
                 "arguments",
             ):
-                self._target = given()
-        self._function = self._attribute("assign", self._target)
+                self._assignor = user_object()
+        self._function = self._read_attribute("assign", self._assignor)
         if not callable(self._function):
             raise OptionError(
-                f"assignor {written!r} is a {type(self._target).__name__} without `assign(group)`: "
-                "give a class, an instance or a function that assigns a group"
+                f"assignor {reference!r} is a {type(self._assignor).__name__} without "
+                "`assign(group)`: use a class, an instance or a function that assigns a group"
             )
-        self.name = self._checked_name()
-        self.protocols = self._checked_protocols()
+        self.name = self._read_name()
+        self.protocols = self._read_protocols()
 
     def refusal(self, group: Group) -> str | None:
-        """See `Assignor.refusal`."""
-        return self._ask_reason("refusal", group)
+        """Return why it refuses the group (`Assignor.refusal`)."""
+        return self._call_for_reason("refusal", group)
 
     def reservation(self, group: Group) -> str | None:
-        """See `Assignor.reservation`."""
-        return self._ask_reason("reservation", group)
+        """Return why another assignor is preferable (`Assignor.reservation`)."""
+        return self._call_for_reason("reservation", group)
 
     def assign(self, group: Group) -> Assignment:
-        """See `Assignor.assign`; what it answers is checked by `check_assignment`."""
-        with blaming(PlanError, f"assignor {self.name!r} raised {{}}"):
+        """Return its answer, which `check_assignment` has to check (`Assignor.assign`)."""
+        with convert_errors(PlanError, f"assignor {self.name!r} raised {{}}"):
             return cast("Assignment", self._function(group))
 
     def user_data(self, member: Member) -> bytes | None:
-        """See `Assignor.user_data`."""
-        data = self._ask("user_data", (bytes, bytearray), "bytes or None", member)
+        """Return the bytes that it adds to a subscription (`Assignor.user_data`)."""
+        data = self._call("user_data", (bytes, bytearray), "bytes or None", member)
         return None if data is None else bytes(data)
 
     def on_assignment(
         self, member: Member, owned: Mapping[str, Sequence[int]], generation: int
     ) -> Member:
-        """See `Assignor.on_assignment`; an answer of None leaves the member as it would be."""
+        """Return the member as it joins next time (`Assignor.on_assignment`; None: as usual)."""
         expected = f"the member {member.id!r} or None"
-        after = self._ask("on_assignment", Member, expected, member, owned, generation)
+        after = self._call("on_assignment", Member, expected, member, owned, generation)
         if after is not None and after.id != member.id:
-            raise self._wrong("on_assignment", after, expected)
+            raise self._make_type_error("on_assignment", after, expected)
         return cast("Member", after) if after is not None else member.owning(owned, generation)
 
     @property
-    def listens(self) -> bool:
-        """Whether it wants to know what members got."""
-        return self._attribute("on_assignment") is not None
+    def has_on_assignment(self) -> bool:
+        """Whether it has `on_assignment`."""
+        return self._read_attribute("on_assignment") is not None
 
-    def configured(self, options: Mapping[str, str]) -> Own:
-        """Return it with its options, by key; each distinct set of them has an own object."""
+    def with_options(self, options: Mapping[str, str]) -> CustomAssignor:
+        """Return this assignor configured with options, by key: one object for each set of them."""
         key = frozenset(options.items())
-        if key in self._configured:
-            return self._configured[key]
-        own = Own(self._written, self._given) if self._configured else self
-        configure = own._attribute("configure")
+        if key in self._by_options:
+            return self._by_options[key]
+        assignor = CustomAssignor(self._reference, self._user_object) if self._by_options else self
+        configure = assignor._read_attribute("configure")
         if configure is not None:
             keys = ", ".join(options) or "none are given"
-            with blaming(
-                OptionError, f"assignor {self.name!r} does not take its options ({keys}): {{}}"
+            with convert_errors(
+                OptionError, f"assignor {self.name!r} does not accept its options ({keys}): {{}}"
             ):
                 configure(dict(options))
         elif options:
             raise OptionError(
                 f"option '{PREFIX}{self.name}.{min(options)}' is for assignor {self.name!r}, "
-                "which has no `configure(options)`: leave it out, or give it that method"
+                "which has no `configure(options)`: remove the option, or add that method"
             )
-        self._configured[key] = own._configured[key] = own
-        return own
+        self._by_options[key] = assignor._by_options[key] = assignor
+        return assignor
 
     @property
     def is_configured(self) -> bool:
-        """Whether it has its options."""
-        return bool(self._configured)
+        """Whether it has received its options."""
+        return bool(self._by_options)
 
-    def _attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute of the user's object; to look at it may run code of the user's."""
-        with blaming(OptionError, f"assignor {self.name!r} raised {{}} when asked for its {name}"):
-            return getattr(self._target, name, default)
+    def _read_attribute(self, name: str, default: Any = None) -> Any:
+        """Return an attribute of the user's object; reading it may run any code."""
+        with convert_errors(
+            OptionError, f"assignor {self.name!r} raised {{}} on reading its {name}"
+        ):
+            return getattr(self._assignor, name, default)
 
-    def _ask(self, method: str, kind: Any, expected: str, *values: Any) -> Any:
-        """Call a method that it may lack; its answer is of that kind, or None."""
-        function = self._attribute(method)
+    def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
+        """Return the result of an optional method, of the expected type, or None."""
+        function = self._read_attribute(method)
         if function is None:
             return None
-        with blaming(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
-            answer = function(*values)
-        if answer is not None and not isinstance(answer, kind):
-            raise self._wrong(method, answer, expected)
+        with convert_errors(PlanError, f"assignor {self.name!r} raised {{}} in {method}"):
+            answer = function(*arguments)
+        if answer is not None and not isinstance(answer, expected_type):
+            raise self._make_type_error(method, answer, expected)
         return answer
 
-    def _ask_reason(self, method: str, group: Group) -> str | None:
-        reason = self._ask(method, str, "a line of text or None", group)
-        return None if reason is None else one_line(reason)
+    def _call_for_reason(self, method: str, group: Group) -> str | None:
+        reason = self._call(method, str, "a line of text or None", group)
+        return None if reason is None else to_one_line(reason)
 
-    def _wrong(self, method: str, answer: Any, expected: str) -> PlanError:
+    def _make_type_error(self, method: str, answer: Any, expected: str) -> PlanError:
         return PlanError(
             f"assignor {self.name!r} returned {type(answer).__name__} from {method}: "
-            f"{expected} is expected"
+            f"expected {expected}"
         )
 
-    def _checked_name(self) -> str:
-        name = self._attribute("name")
+    def _read_name(self) -> str:
+        name = self._read_attribute("name")
         if name is None:
-            return self._written
+            return self._reference
         if not isinstance(name, str) or not name.isprintable() or not name.strip() or "," in name:
             raise OptionError(
-                f"assignor {self._written!r} has a name that cannot be used "
-                f"(a {type(name).__name__}): one line of text without commas is expected"
+                f"assignor {self._reference!r} has an invalid name "
+                f"(a {type(name).__name__}): use one line of text without commas"
             )
         if name in ASSIGNORS or name.lower() == NONE:
             raise OptionError(
-                f"assignor {self._written!r} calls itself {name!r}, which is one of our names: "
+                f"assignor {self._reference!r} has the name of a built-in one, {name!r}: "
                 "give it another name"
             )
-        return str.__str__(name)  # of a subclass only the text: an answer to Java holds no other
+        return str.__str__(name)  # flatten subclasses: msgspec encodes only plain str
 
-    def _checked_protocols(self) -> tuple[RebalanceProtocol, ...]:
-        given = self._attribute("protocols", ("EAGER",))
+    def _read_protocols(self) -> tuple[RebalanceProtocol, ...]:
+        protocols = self._read_attribute("protocols", ("EAGER",))
         if (
-            not isinstance(given, (tuple, list))
-            or not given
-            or any(each not in _PROTOCOLS for each in given)
+            not isinstance(protocols, (tuple, list))
+            or not protocols
+            or any(each not in _PROTOCOLS for each in protocols)
         ):
             raise OptionError(
-                f"assignor {self._written!r} has protocols that cannot be used "
-                f"(a {type(given).__name__}): a tuple of {' and '.join(_PROTOCOLS)} is expected"
+                f"assignor {self._reference!r} has invalid protocols "
+                f"(a {type(protocols).__name__}): expected a tuple of {' and '.join(_PROTOCOLS)}"
             )
-        return tuple(given)
+        return tuple(protocols)
 
 
-def configured(
+def configure_assignors(
     names: Iterable[str],
     options: Sequence[tuple[str, str]],
     find: Callable[[str], Assignor],
 ) -> dict[str, Assignor]:
-    """Find the listed assignors, by name as written, and hand the user's own ones their options.
+    """Return the listed assignors by name as written, after configuring the custom ones.
 
-    `options` are names, without `assignor.`, and values of those that no table of ours has. Each
-    belongs to the own assignor with whose name it begins, compared without case: `age` of
-    `mine.age` to the one that is called `mine`.
+    `options` has names, without `assignor.`, and values of options that are not built in. Each
+    belongs to the custom assignor whose name it begins with, in any case: `mine.age` is the option
+    `age` of the assignor `mine`.
 
-    Raises
-    ------
-    OptionError
-        When one is not known or cannot be made or configured, or an option belongs to none.
+    Raises OptionError if an assignor is unknown, or cannot be created or configured, or an option
+    belongs to none.
     """
     assignors = {name: find(name) for name in names}
-    own = {a.name.lower(): a for a in assignors.values() if isinstance(a, Own)}
-    options_of: dict[str, dict[str, str]] = {name: {} for name in own}
+    custom = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
+    options_of: dict[str, dict[str, str]] = {name: {} for name in custom}
     for option, value in options:
-        name = max((n for n in own if option.lower().startswith(f"{n}.")), key=len, default=None)
-        if name is None:
-            listed = ", ".join(repr(a.name) for a in own.values()) or "none"
+        owner = max(
+            (n for n in custom if option.lower().startswith(f"{n}.")), key=len, default=None
+        )
+        if owner is None:
+            listed = ", ".join(repr(a.name) for a in custom.values()) or "none"
             raise OptionError(
-                f"unknown option '{PREFIX}{option}': it does not begin with the name of an "
-                f"assignor of yours that is in use ({listed})"
+                f"unknown option '{PREFIX}{option}': it does not begin with the name of a "
+                f"custom assignor in use ({listed})"
             )
-        options_of[name][option[len(name) + 1 :]] = value
+        options_of[owner][option[len(owner) + 1 :]] = value
     return {
-        written: a.configured(options_of[a.name.lower()]) if isinstance(a, Own) else a
-        for written, a in assignors.items()
+        name: a.with_options(options_of[a.name.lower()]) if isinstance(a, CustomAssignor) else a
+        for name, a in assignors.items()
     }

@@ -1,11 +1,11 @@
-"""Sets of partitions as sorted numbers: what makes groups of 100,000 partitions cheap to hold.
+"""Store sets of partitions as arrays of numbers, so that groups of 100,000 partitions are cheap.
 
-A `Catalog` numbers the partitions of all topics: topics by name, each topic's partitions in a row,
-so partition 3 of the second topic is `counts[0] + 3`. A set of partitions is then one sorted array
-of such numbers, and an assignment one array of member indices with a cell for each partition
-(`group.Assignment.owner`). Set operations, checks and comparisons become a few passes over
-contiguous integers; a Python object a partition would cost 50 to 100 bytes, and as many nanoseconds
-each time it is touched. Mappings of topics to partition numbers are views, made when they are read.
+A `Catalog` numbers the partitions of all topics consecutively, topics sorted by name: partition 3
+of the second topic has the number `counts[0] + 3`. A set of partitions is a sorted array of such
+numbers; an assignment is an array with a member index for each partition (`Assignment.owner`). Set
+operations and checks are a few passes over contiguous integers. One Python object per partition
+would cost 50 to 100 bytes, and as many nanoseconds for each access. Mappings of topics to
+partition numbers are built when they are read.
 """
 
 from __future__ import annotations
@@ -36,24 +36,22 @@ class Catalog(Mapping[str, int]):
     """
 
     def __init__(self, topics: Mapping[str, int]) -> None:
-        #: Topics by name; a topic's place here is its index.
+        #: Sorted topic names; a topic's index is its position here.
         self.names: tuple[str, ...] = tuple(sorted(topics))
         #: Number of partitions of each topic.
         self.counts: Ids = np.fromiter((topics[n] for n in self.names), np.int64, len(self.names))
         if len(self.counts) and self.counts.min() < 0:
             worst = self.names[int(self.counts.argmin())]
-            raise ValueError(
-                f"topic {worst!r} has {topics[worst]} partitions: the number must be 0 or more"
-            )
+            raise ValueError(f"topic {worst!r} has {topics[worst]} partitions: expected 0 or more")
         #: Number of the first partition of each topic, and the total at the end.
         self.starts: Ids = np.concatenate(([0], np.cumsum(self.counts)))
         self.total = int(self.starts[-1])
-        for array in (self.counts, self.starts):  # answers are checked against them
+        for array in (self.counts, self.starts):  # custom assignors must not change them
             array.setflags(write=False)
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Index of each topic."""
+        """Index of each topic by name."""
         return {name: i for i, name in enumerate(self.names)}
 
     @cached_property
@@ -91,12 +89,12 @@ class Catalog(Mapping[str, int]):
         return f"Catalog({dict(self)})"
 
     def span(self, topic: str | int) -> slice:
-        """Return the numbers of a topic's partitions, given its name or index."""
-        place = self.index[topic] if isinstance(topic, str) else topic
-        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+        """Return the range of a topic's partition numbers, given its name or index."""
+        index = self.index[topic] if isinstance(topic, str) else topic
+        return slice(int(self.starts[index]), int(self.starts[index + 1]))
 
     def all_of(self, topics: Sequence[int]) -> Ids:
-        """Return the numbers of all partitions of these topics, which are given by index."""
+        """Return the numbers of all partitions of the topics with these indices."""
         if len(topics) == len(self):
             return np.arange(self.total)
         return np.concatenate([np.arange(self.starts[t], self.starts[t + 1]) for t in topics])
@@ -105,24 +103,23 @@ class Catalog(Mapping[str, int]):
         """Return the numbers of the partitions in `owned` that exist here, sorted, each once."""
         if isinstance(owned, Partitions):
             return owned.ids_in(self)
-        parts = []
+        ids_by_topic = []
         for topic, numbers in owned.items():
             if topic in self.index:
                 start, count = self.span(topic).start, self[topic]
-                parts.append(start + np.fromiter((n for n in numbers if 0 <= n < count), np.int64))
-        return np.unique(np.concatenate(parts)) if parts else _NO_IDS
+                ids_by_topic.append(
+                    start + np.fromiter((n for n in numbers if 0 <= n < count), np.int64)
+                )
+        return np.unique(np.concatenate(ids_by_topic)) if ids_by_topic else _NO_IDS
 
     def name(self, partition_id: int) -> str:
-        """Return `topic-partition`, for people."""
+        """Return the name of a partition: `topic-partition`."""
         topic = int(np.searchsorted(self.starts, partition_id, side="right")) - 1
         return f"{self.names[topic]}-{partition_id - int(self.starts[topic])}"
 
 
 class Partitions(Mapping[str, tuple[int, ...]]):
-    """A set of partitions: a mapping of topic to its sorted partition numbers, read lazily.
-
-    Equal to a plain dict of the same content. `ids` are sorted numbers of `catalog`.
-    """
+    """A set of partitions: a lazy mapping of topic to sorted numbers, equal to a plain dict."""
 
     def __init__(self, catalog: Catalog, ids: Ids) -> None:
         self.catalog = catalog
@@ -134,21 +131,23 @@ class Partitions(Mapping[str, tuple[int, ...]]):
         return len(self.ids)
 
     def ids_in(self, catalog: Catalog) -> Ids:
-        """Return these partitions' numbers in another catalog, without those unknown there."""
-        ours = self.catalog
-        if ours is catalog or not len(self.ids):
+        """Return the numbers of these partitions in another catalog; skip missing ones."""
+        old_catalog = self.catalog
+        if old_catalog is catalog or not len(self.ids):
             return self.ids
-        place = np.fromiter((catalog.index.get(n, -1) for n in ours.names), np.int64, len(ours))
-        topic = np.searchsorted(ours.starts, self.ids, side="right") - 1
-        number = self.ids - ours.starts[topic]
-        topic = place[topic]
-        known = topic >= 0
-        known[known] = number[known] < catalog.counts[topic[known]]
-        return np.asarray(catalog.starts[topic[known]] + number[known], dtype=np.int64)
+        new_index = np.fromiter(
+            (catalog.index.get(n, -1) for n in old_catalog.names), np.int64, len(old_catalog)
+        )
+        topic = np.searchsorted(old_catalog.starts, self.ids, side="right") - 1
+        number = self.ids - old_catalog.starts[topic]
+        topic = new_index[topic]
+        exists = topic >= 0
+        exists[exists] = number[exists] < catalog.counts[topic[exists]]
+        return np.asarray(catalog.starts[topic[exists]] + number[exists], dtype=np.int64)
 
     @cached_property
     def view(self) -> dict[str, tuple[int, ...]]:
-        """As a plain dict, made on first use."""
+        """The set as a plain dict."""
         topics = np.searchsorted(self.catalog.starts, self.ids, side="right") - 1
         numbers = (self.ids - self.catalog.starts[topics]).tolist()
         cuts = np.flatnonzero(np.diff(topics, prepend=-1, append=-1)).tolist()

@@ -1,8 +1,7 @@
-"""What an assignor is: a name, its protocols, a precondition, and one pure function.
+"""The interface of an assignor: a name, its protocols, preconditions, and one pure function.
 
-The shape is Kafka's ConsumerPartitionAssignor: subscription user data, assign, on_assignment.
-Kafka's objects keep what they were assigned in fields; here the member is a value and comes back
-changed.
+It follows Kafka's ConsumerPartitionAssignor: subscription user data, assign, on_assignment. Kafka's
+objects keep their assignment in fields; here `on_assignment` returns a changed copy of the member.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Assignment, Group
 
-#: How members hand partitions over: all at once, or revoke first and receive in the next round.
+#: Members revoke all partitions before each rebalance, or only those that move (KIP-429).
 RebalanceProtocol = Literal["EAGER", "COOPERATIVE"]
 
 
 @runtime_checkable
 class Assignor(Protocol):
-    """What the group, the planner and the CLI ask of an assignor."""
+    """The attributes that consumer groups, the planner and the CLI need of an assignor."""
 
     @property
     def name(self) -> str:
@@ -34,26 +33,26 @@ class Assignor(Protocol):
         """Supported rebalance protocols, the preferred one first."""
 
     def refusal(self, group: Group, /) -> str | None:
-        """Return why this group cannot be assigned (a precondition that fails), None if it can."""
+        """Return why it cannot assign this group, or None if it can."""
 
     def reservation(self, group: Group, /) -> str | None:
-        """Return why another assignor of a list should be preferred, though this one can."""
+        """Return why another assignor is preferable, although this one can assign the group."""
 
     def assign(self, group: Group, /) -> Assignment:
-        """Give each subscribed partition to one member."""
+        """Assign each subscribed partition to one member."""
 
     def user_data(self, member: Member, /) -> bytes | None:
-        """Return the bytes that the member adds to its subscription; None for none."""
+        """Return the bytes that the member adds to its subscription, or None."""
 
     def on_assignment(
         self, member: Member, owned: Mapping[str, Sequence[int]], generation: int, /
     ) -> Member:
-        """Return the member as it joins next time, given what it owns now."""
+        """Return the member as it joins next time, with the partitions that it owns now."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """An assignor made of functions: all of ours are, one row each in `registry`."""
+    """An assignor made of functions; `registry` has all built-in ones."""
 
     name: str
     assign: Callable[[Group], Assignment]

@@ -1,4 +1,4 @@
-"""`range`: contiguous blocks of each topic, so that equal partition numbers meet."""
+"""`range`: contiguous blocks of each topic; a member gets the same numbers of all topics."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def range_(group: Group) -> Assignment:
-    """Per topic, give members contiguous blocks of partitions, the first members one more.
+    """Assign members contiguous blocks of each topic; the first members get an extra partition.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
     differ by at most one; (3) topics with the same subscribers and the same number of partitions
-    are divided alike (co-partitioning); (4) where racks are known and partitions differ in them,
-    partitions go, in order, to the first member in one of their racks that has room (KIP-881).
-    Ties: members by instance id, where they have one, then by id. Counts over all topics are not
-    evened out (the first members get more of every topic), lags and owners are not looked at.
+    are divided in the same way (co-partitioning); (4) if racks are known and differ between
+    partitions, each partition, in order, goes to the first member with room in one of its racks
+    (KIP-881). Ties: members by instance id, if they have one, then by id. Counts over all topics
+    are not balanced (the first members get more of every topic); lags and owners are ignored.
 
     Source: Kafka 4.1.0 `RangeAssignor`; identical answers, racks included.
 
@@ -43,19 +43,19 @@ def range_(group: Group) -> Assignment:
             ranked[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
         states.append(_Topic(group, topic, ranked[subscribers], owner[group.catalog.span(topic)]))
     if any(state.racks_matter for state in states):
-        _match_racks(states)
+        _assign_near_members(states)
         for state in states:
             state.fill(lambda _member, _partition: True)
     else:
         for state in states:
-            blocks = np.full(len(state.members), state.share)
-            blocks[: state.extra] += 1
+            blocks = np.full(len(state.members), state.min_quota)
+            blocks[: state.extra_members] += 1
             state.owner[:] = np.repeat(state.members, blocks)
     return Assignment(group, owner)
 
 
 class _Topic:
-    """One topic, and what is left to give of it while racks are matched."""
+    """The members' counts of one topic during the assignment (Kafka's TopicAssignmentState)."""
 
     def __init__(
         self, group: Group, name: str, members: tuple[int, ...], owner: NDArray[np.int32]
@@ -63,54 +63,54 @@ class _Topic:
         self.members = members
         #: A view of the owners of this topic's partitions.
         self.owner = owner
-        self.share, self.extra = divmod(len(owner), len(members))
-        self.count = dict.fromkeys(members, 0)
+        self.min_quota, self.extra_members = divmod(len(owner), len(members))
+        self.counts = dict.fromkeys(members, 0)
         self.rack = {m: group.members[m].rack for m in members if group.members[m].rack}
-        known = group.partition_racks.get(name, {}) if self.rack else {}
+        replicas = group.partition_racks.get(name, {}) if self.rack else {}
         self.racks: Sequence[frozenset[str]] = (
-            [frozenset(known.get(p, ())) for p in range(len(owner))] if self.rack else ()
+            [frozenset(replicas.get(p, ())) for p in range(len(owner))] if self.rack else ()
         )
         everywhere = frozenset().union(*self.racks)
         self.racks_matter = not everywhere.isdisjoint(self.rack.values()) and any(
             racks != everywhere for racks in self.racks
         )
 
-    def matches(self, member: int, partition: int) -> bool:
+    def is_near(self, member: int, partition: int) -> bool:
         rack = self.rack.get(member)
         return rack is None or rack in self.racks[partition]
 
-    def room(self, member: int) -> int:
-        return max(0, self.share + (self.extra > 0) - self.count[member])
+    def count_room(self, member: int) -> int:
+        return max(0, self.min_quota + (self.extra_members > 0) - self.counts[member])
 
-    def give(self, member: int, partition: int) -> None:
+    def assign(self, member: int, partition: int) -> None:
         self.owner[partition] = member
-        self.count[member] += 1
-        if self.count[member] > self.share:
-            self.extra -= 1
+        self.counts[member] += 1
+        if self.counts[member] > self.min_quota:
+            self.extra_members -= 1
 
-    def fill(self, may: Callable[[int, int], bool]) -> None:
+    def fill(self, may_assign: Callable[[int, int], bool]) -> None:
         for member in self.members:
-            free = [p for p in np.flatnonzero(self.owner < 0).tolist() if may(member, p)]
-            for partition in free[: self.room(member)]:
-                self.give(member, partition)
+            unowned = [p for p in np.flatnonzero(self.owner < 0).tolist() if may_assign(member, p)]
+            for partition in unowned[: self.count_room(member)]:
+                self.assign(member, partition)
 
 
-def _match_racks(topics: list[_Topic]) -> None:
-    """Give what can go to a member in a rack of a replica, co-partitioned topics together."""
-    alike: dict[tuple[tuple[int, ...], int], list[_Topic]] = {}
+def _assign_near_members(topics: list[_Topic]) -> None:
+    """Assign partitions to members in a rack with a replica, co-partitioned topics together."""
+    co_partitioned: dict[tuple[tuple[int, ...], int], list[_Topic]] = {}
     for topic in topics:
-        alike.setdefault((topic.members, len(topic.racks)), []).append(topic)
-    for (members, count), same in alike.items():
-        if len(same) == 1:
-            if same[0].racks_matter:
-                same[0].fill(same[0].matches)
+        co_partitioned.setdefault((topic.members, len(topic.racks)), []).append(topic)
+    for (members, count), group in co_partitioned.items():
+        if len(group) == 1:
+            if group[0].racks_matter:
+                group[0].fill(group[0].is_near)
             continue
-        remaining = list(members)
-        for p in range(count):
-            for member in remaining:
-                if all(t.matches(member, p) and t.room(member) for t in same):
-                    for topic in same:
-                        topic.give(member, p)
-                    if not any(t.room(member) for t in same):
-                        remaining.remove(member)
+        members_with_room = list(members)
+        for partition in range(count):
+            for member in members_with_room:
+                if all(t.is_near(member, partition) and t.count_room(member) for t in group):
+                    for topic in group:
+                        topic.assign(member, partition)
+                    if not any(t.count_room(member) for t in group):
+                        members_with_room.remove(member)
                     break

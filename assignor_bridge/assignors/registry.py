@@ -1,28 +1,25 @@
-"""The one table of assignors, and the choice among several by preference.
-
-The user's own (entry points, `package.module:Class`) are found by `loading`, an edge.
-"""
+"""The built-in assignors, and the choice among several; `loading` finds custom ones."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.assignors.claims import claim_bytes, generation_bytes
+from assignor_bridge.assignors.claims import write_claim, write_generation
 from assignor_bridge.assignors.cooperative import (
     constrained_cooperative_sticky,
     cooperative_sticky,
-    different_subscriptions,
+    describe_different_subscriptions,
 )
-from assignor_bridge.assignors.failover import failover, priority_bytes
+from assignor_bridge.assignors.failover import failover, write_priority
 from assignor_bridge.assignors.lag_aware import lag_aware
 from assignor_bridge.assignors.protocol import Assignor, RebalanceProtocol, Strategy
 from assignor_bridge.assignors.range import range_
 from assignor_bridge.assignors.roundrobin import roundrobin
 from assignor_bridge.assignors.sticky import sticky, uniform
-from assignor_bridge.assignors.streams import not_co_partitioned, streams
+from assignor_bridge.assignors.streams import describe_short_topics, streams
 from assignor_bridge.assignors.whole import lag_aware_sticky
-from assignor_bridge.errors import OptionError, unknown_name
+from assignor_bridge.errors import OptionError, describe_unknown_name
 from assignor_bridge.options import NONE
 
 if TYPE_CHECKING:
@@ -30,90 +27,83 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
 
-_OWN = ("an entry point of group 'assignor_bridge.assignors'", "'package.module:Class'")
-_IN_TWO_ROUNDS: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
+_CUSTOM = ("an entry point of group 'assignor_bridge.assignors'", "'package.module:Class'")
+_COOPERATIVE: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
 
 ASSIGNORS: dict[str, Assignor] = {
     strategy.name: strategy
     for strategy in (
         Strategy("range", range_),
         Strategy("roundrobin", roundrobin),
-        Strategy("sticky", sticky, user_data=claim_bytes),
+        Strategy("sticky", sticky, user_data=write_claim),
         Strategy(
-            "cooperative-sticky", cooperative_sticky, _IN_TWO_ROUNDS, user_data=generation_bytes
+            "cooperative-sticky",
+            cooperative_sticky,
+            _COOPERATIVE,
+            user_data=write_generation,
         ),
         Strategy(
             "constrained-cooperative-sticky",
             constrained_cooperative_sticky,
-            _IN_TWO_ROUNDS,
-            refusal=different_subscriptions,
-            user_data=generation_bytes,
+            _COOPERATIVE,
+            refusal=describe_different_subscriptions,
+            user_data=write_generation,
         ),
-        Strategy("uniform", uniform, user_data=claim_bytes),
+        Strategy("uniform", uniform, user_data=write_claim),
         Strategy("lag-aware", lag_aware),
-        Strategy("lag-aware-sticky", lag_aware_sticky, user_data=claim_bytes),
-        Strategy("failover", failover, user_data=priority_bytes),
+        Strategy("lag-aware-sticky", lag_aware_sticky, user_data=write_claim),
+        Strategy("failover", failover, user_data=write_priority),
         Strategy(
             "streams",
             streams,
-            refusal=different_subscriptions,
-            reservation=not_co_partitioned,
-            user_data=claim_bytes,
+            refusal=describe_different_subscriptions,
+            reservation=describe_short_topics,
+            user_data=write_claim,
         ),
     )
 }
 
 
 def lookup(name: str) -> Assignor:
-    """Return the assignor of that name in the table.
-
-    Raises
-    ------
-    OptionError
-        For any other name; the message lists the table.
-    """
+    """Return the built-in assignor of this name; raise OptionError for any other name."""
     if name in ASSIGNORS:
         return ASSIGNORS[name]
     names = ", ".join(sorted(ASSIGNORS))
     if name.lower() == NONE:
         raise OptionError(
-            f"{name!r} is not an assignor: alone, it leaves a stream to Spark's own "
-            f"mapping. Here, choose one of {names}"
+            f"{name!r} is not an assignor: alone, it selects Spark's default "
+            f"assignment for a stream. Here, choose one of {names}"
         )
-    raise OptionError(unknown_name("assignor", name, [*sorted(ASSIGNORS), *_OWN]))
+    raise OptionError(describe_unknown_name("assignor", name, [*sorted(ASSIGNORS), *_CUSTOM]))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The assignor that will be used, and why the ones before it in the list are not."""
+    """The chosen assignor, and the reasons against those before it in the list."""
 
     assignor: Assignor
-    #: One line for each assignor of the list that was passed over.
+    #: One line for each assignor that was passed over.
     refusals: tuple[str, ...] = ()
 
 
-def names_in(preference: str | Iterable[str]) -> tuple[str, ...]:
-    """Split a comma-separated list into names, in order of preference."""
+def split_names(preference: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the names in a comma-separated list, in order of preference."""
     listed = preference.split(",") if isinstance(preference, str) else list(preference)
     names = tuple(name.strip() for name in listed if name.strip())
     if not names:
-        raise OptionError(f"no assignor is named in {preference!r}: name one, such as 'sticky'")
+        raise OptionError(f"{preference!r} names no assignor: name one, such as 'sticky'")
     return names
 
 
 def choose(
     preference: str | Iterable[str], group: Group, find: Callable[[str], Assignor] = lookup
 ) -> Choice:
-    """Choose the first assignor in `preference` whose preconditions hold for `group`.
+    """Return the first assignor in `preference` that can assign `group`.
 
-    A reservation (`streams` on topics of different sizes) passes an assignor over like a refusal,
-    but when nobody else is left the first with no more than a reservation is used. `loading.Finder`
-    also finds the user's own.
+    An assignor with a reservation (`streams` on topics of different sizes) is passed over too, but
+    is used if no other assignor accepts the group. `loading.Finder` also finds custom assignors.
 
-    Raises
-    ------
-    OptionError
-        For an unknown name (any in the list), or when all refuse; the message gives each reason.
+    Raises OptionError for an unknown name, or if all assignors refuse; the message has each reason.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> group = Group((Member("C0", {"a"}), Member("C1", {"a", "b"})), {"a": 1, "b": 1})
@@ -121,18 +111,20 @@ def choose(
     'sticky'
     """
     passed_over: list[tuple[Assignor, str]] = []
-    reluctant: Assignor | None = None
-    for assignor in [find(name) for name in names_in(preference)]:
+    with_reservation: Assignor | None = None
+    for assignor in [find(name) for name in split_names(preference)]:
         reason = assignor.refusal(group)
         if reason is None:
             reason = assignor.reservation(group)
             if reason is None:
                 return Choice(assignor, tuple(line for _, line in passed_over))
-            reluctant = reluctant or assignor
+            with_reservation = with_reservation or assignor
         passed_over.append((assignor, f"{assignor.name!r} was passed over: {reason}"))
-    if reluctant:
-        return Choice(reluctant, tuple(line for a, line in passed_over if a is not reluctant))
+    if with_reservation:
+        return Choice(
+            with_reservation, tuple(line for a, line in passed_over if a is not with_reservation)
+        )
     raise OptionError(
-        f"no assignor fits the group: {'; '.join(line for _, line in passed_over)}. "
+        f"no assignor in the list accepts the group: {'; '.join(line for _, line in passed_over)}. "
         "Add one without such a condition, such as 'sticky', to the list"
     )

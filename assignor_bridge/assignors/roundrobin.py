@@ -1,4 +1,4 @@
-"""`roundrobin`: all partitions dealt over all members, like cards."""
+"""`roundrobin`: deal all partitions of all topics to the members alternately."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def roundrobin(group: Group) -> Assignment:
-    """Deal the partitions, by topic and number, to the members in turn, skipping non-subscribers.
+    """Deal the partitions, by topic and number, to the subscribers alternately.
 
-    Promises, in order: (1) each subscribed partition goes to one subscriber; (2) with equal
-    subscriptions counts differ by at most one; with different ones they may differ by much more
-    than `sticky` would. Ties: members by instance id, where they have one, then by id. Owners are
-    not looked at: one member more or less moves nearly everything.
+    Promises, in order: (1) each subscribed partition goes to one subscriber; (2) if all members
+    subscribe to the same topics, counts differ by at most one; otherwise they may differ by much
+    more than with `sticky`. Ties: members by instance id, if they have one, then by id. Owners are
+    ignored: nearly all partitions move if a member joins or leaves.
 
     Source: Kafka 4.1.0 `RoundRobinAssignor`; identical answers.
 
@@ -34,17 +34,17 @@ def roundrobin(group: Group) -> Assignment:
     owner = np.full(catalog.total, -1, np.int32)
     order = np.asarray(group.kafka_order, dtype=np.int64)
     rank = np.argsort(order)
-    turns: dict[tuple[int, ...], Ids] = {}
-    turn = 0  # whose turn it is, as a place in `order`
+    positions_of: dict[tuple[int, ...], Ids] = {}
+    next_position = 0  # index in `order` of the next member
     for topic, subscribers in group.subscribers.items():
         count = catalog[topic]
         if not count:
             continue
-        places = turns.get(subscribers)
-        if places is None:
-            places = turns[subscribers] = np.sort(rank[list(subscribers)])
-        first = bisect_left(places, turn)
-        dealt = places[(first + np.arange(count)) % len(places)]
-        owner[catalog.span(topic)] = order[dealt]
-        turn = (int(dealt[-1]) + 1) % len(order)
+        positions = positions_of.get(subscribers)
+        if positions is None:
+            positions = positions_of[subscribers] = np.sort(rank[list(subscribers)])
+        first = bisect_left(positions, next_position)
+        dealt_positions = positions[(first + np.arange(count)) % len(positions)]
+        owner[catalog.span(topic)] = order[dealt_positions]
+        next_position = (int(dealt_positions[-1]) + 1) % len(order)
     return Assignment(group, owner)

@@ -1,4 +1,4 @@
-"""Where standby copies of tasks are kept: `streams` says what is promised."""
+"""Place the standby copies of tasks, with the promises (6) to (8) of `streams`."""
 
 from __future__ import annotations
 
@@ -18,42 +18,46 @@ _SAME_RACK, _SAME_HOST = 1, 2
 
 
 def place_standbys(
-    group: Group, active: Sequence[int], warm: Sequence[Sequence[int]], copies: int
+    group: Group, active: Sequence[int], warm_members: Sequence[Sequence[int]], copies: int
 ) -> list[set[int]]:
-    """Return the tasks of which each member keeps a standby copy: (6) to (8) of `streams`.
+    """Return the tasks of which each member keeps a standby copy.
 
-    `active` is the member of each task, `warm` who had a copy of it; `copies` is how many each
-    gets: fewer than there are members.
+    `active` has the member of each task, `warm_members` the members that had a copy of it. Each
+    task gets `copies` copies, fewer than there are members. Steps: (1) keep copies where there is
+    room; (2) add missing copies to the farthest members; (3) move copies to farther members.
     """
-    standbys = _Standbys(group, active, copies)
-    for task, members in enumerate(warm):
+    # 1.
+    standbys = _StandbyPlacement(group, active, copies)
+    for task, members in enumerate(warm_members):
         for member in members:
-            if len(standbys.holders[task]) <= copies and standbys.may_take(task, member):
+            if len(standbys.holders[task]) <= copies and standbys.has_room(task, member):
                 standbys.add(task, member)
+    # 2.
     for task in range(len(active)):
         while len(standbys.holders[task]) <= copies:
-            standbys.add_best(task)
-    while sum(standbys.spread_out(task) for task in range(len(active))):  # until nothing moves
+            standbys.add_copy(task)
+    # 3.
+    while sum(standbys.move_farther(task) for task in range(len(active))):
         pass
     return standbys.tasks
 
 
-class _Standbys:
-    """Where the copies are, while they are placed."""
+class _StandbyPlacement:
+    """The copies placed so far."""
 
     def __init__(self, group: Group, active: Sequence[int], copies: int) -> None:
-        self.hosts = _codes([m.host for m in group.members])
-        self.racks = _codes([m.rack for m in group.members])
+        self.hosts = _encode_names([m.host for m in group.members])
+        self.racks = _encode_names([m.rack for m in group.members])
         #: Members of each task, the active one first.
         self.holders: list[list[int]] = [[member] for member in active]
-        #: Tasks that each member has a standby of.
+        #: Tasks of which each member has a standby copy.
         self.tasks: list[set[int]] = [set() for _ in group.members]
         self.counts = np.zeros(len(group.members), np.int64)
-        #: No member keeps more copies, unless there is no other way.
-        self.ceiling = -(-copies * len(active) // len(group.members))
+        #: Copies of a member at most, unless that is impossible.
+        self.max_copies = -(-copies * len(active) // len(group.members))
 
-    def may_take(self, task: int, member: int) -> bool:
-        return self.counts[member] < self.ceiling and member not in self.holders[task]
+    def has_room(self, task: int, member: int) -> bool:
+        return self.counts[member] < self.max_copies and member not in self.holders[task]
 
     def add(self, task: int, member: int) -> None:
         self.holders[task].append(member)
@@ -65,77 +69,77 @@ class _Standbys:
         self.tasks[member].remove(task)
         self.counts[member] -= 1
 
-    def nearness(self, holders: Sequence[int]) -> NDArray[np.int64]:
-        """Return how near each member is to `holders`: hosts weigh more than racks."""
-        near = np.zeros(len(self.counts), np.int64)
+    def compute_nearness(self, holders: Sequence[int]) -> NDArray[np.int64]:
+        """Return how near each member is to `holders`: one shared host outweighs all racks."""
+        nearness = np.zeros(len(self.counts), np.int64)
         for holder in holders:
             if self.hosts[holder] >= 0:
-                near += _SAME_HOST * len(self.counts) * (self.hosts == self.hosts[holder])
+                nearness += _SAME_HOST * len(self.counts) * (self.hosts == self.hosts[holder])
             if self.racks[holder] >= 0:
-                near += _SAME_RACK * (self.racks == self.racks[holder])
-        return near
+                nearness += _SAME_RACK * (self.racks == self.racks[holder])
+        return nearness
 
     def add_farthest(
-        self, task: int, candidates: NDArray[np.bool_], near: NDArray[np.int64]
+        self, task: int, candidates: NDArray[np.bool_], nearness: NDArray[np.int64]
     ) -> None:
-        """Give a copy to the candidate that is least near, then has the fewest copies."""
+        """Add a copy to the farthest candidate; ties go to the fewest copies, then the first id."""
         members = np.flatnonzero(candidates)
-        best = np.lexsort((members, self.counts[members], near[members]))[0]
-        self.add(task, int(members[best]))
+        first = np.lexsort((members, self.counts[members], nearness[members]))[0]
+        self.add(task, int(members[first]))
 
-    def add_best(self, task: int) -> None:
+    def add_copy(self, task: int) -> None:
         holders = self.holders[task]
-        free = self.counts < self.ceiling
-        free[holders] = False
-        if not free.any():
+        candidates = self.counts < self.max_copies
+        candidates[holders] = False
+        if not candidates.any():
             if self._make_room(task):
                 return
-            free[:] = True
-            free[holders] = False
-        self.add_farthest(task, free, self.nearness(holders))
+            candidates[:] = True
+            candidates[holders] = False
+        self.add_farthest(task, candidates, self.compute_nearness(holders))
 
     def _make_room(self, task: int) -> bool:
-        """Pass copies along full members, to one that has room, and take the freed place."""
+        """Add a copy to a full member after shifting copies along a chain to one with room."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
-        came = dict.fromkeys(givers, (-1, -1))  # from whom, and which copy
-        unseen = set(self.holders[task])
+        step_to = dict.fromkeys(givers, (-1, -1))  # giver and task of the copy
+        unvisited = set(self.holders[task])
         queue = deque(givers)
         while queue:
             giver = queue.popleft()
             for copy in sorted(self.tasks[giver]):
-                for taker in sorted(unseen - set(self.holders[copy])):
-                    unseen.remove(taker)
-                    came[taker] = (giver, copy)
-                    if self.counts[taker] < self.ceiling:
-                        self._pass_along(came, taker, task)
+                for taker in sorted(unvisited - set(self.holders[copy])):
+                    unvisited.remove(taker)
+                    step_to[taker] = (giver, copy)
+                    if self.counts[taker] < self.max_copies:
+                        self._shift_copies(step_to, taker, task)
                         return True
                     queue.append(taker)
         return False
 
-    def _pass_along(self, came: dict[int, tuple[int, int]], last: int, task: int) -> None:
-        taker = last
-        while came[taker][0] >= 0:
-            giver, copy = came[taker]
+    def _shift_copies(self, step_to: dict[int, tuple[int, int]], receiver: int, task: int) -> None:
+        taker = receiver
+        while step_to[taker][0] >= 0:
+            giver, copy = step_to[taker]
             self.remove(copy, giver)
             self.add(copy, taker)
             taker = giver
         self.add(task, taker)
 
-    def spread_out(self, task: int) -> bool:
-        """Move one copy further from the others, where a member has room; return whether it did."""
+    def move_farther(self, task: int) -> bool:
+        """Move one copy to a member with room farther from the others; return whether it moved."""
         for member in self.holders[task][1:]:
             others = [m for m in self.holders[task] if m != member]
-            near = self.nearness(others)
-            better = (near < near[member]) & (self.counts < self.ceiling)
-            better[others] = False
-            if better.any():
+            nearness = self.compute_nearness(others)
+            candidates = (nearness < nearness[member]) & (self.counts < self.max_copies)
+            candidates[others] = False
+            if candidates.any():
                 self.remove(task, member)
-                self.add_farthest(task, better, near)
+                self.add_farthest(task, candidates, nearness)
                 return True
         return False
 
 
-def _codes(names: Sequence[str | None]) -> NDArray[np.int64]:
-    """Return a number for each distinct name; -1 for None."""
+def _encode_names(names: Sequence[str | None]) -> NDArray[np.int64]:
+    """Return the index of each name among the sorted distinct ones, -1 for None."""
     codes = {name: code for code, name in enumerate(sorted({n for n in names if n is not None}))}
     return np.asarray([-1 if n is None else codes[n] for n in names], dtype=np.int64)

@@ -1,6 +1,6 @@
 """`sticky` and `uniform`: as balanced as possible, then as few moves as possible.
 
-For any subscriptions. The two differ in how free partitions meet members that subscribe alike.
+They differ in the order in which members with the same subscription get unowned partitions.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.mixed import mixed
-from assignor_bridge.assignors.racks import give_free_in_racks, racks_of
+from assignor_bridge.assignors.mixed import balance_mixed_subscriptions
+from assignor_bridge.assignors.racks import assign_unowned_by_rack, find_racks
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -22,28 +22,27 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import Racks
+    from assignor_bridge.assignors.racks import GroupRacks
 
-#: How free partitions meet members with room: one each in turn, or each member's share in a row.
+#: How members get unowned partitions: one each per round ("deal"), or each a block of its share.
 Fill = Literal["deal", "blocks"]
 
 
 def sticky(group: Group) -> Assignment:
     """Balance partition counts, then keep as many partitions as possible with their owners.
 
-    Promises, in order: (1) each subscribed partition goes to one subscriber, and a member without
-    subscribed topics gets nothing; (2) counts are as even as subscriptions allow: no chain of moves
-    takes a partition from one member to another that has two fewer (9/10/11 over overlapping
-    subscriptions becomes 10/10/10); (3) where racks make a difference (see `racks`), few
-    partitions without a replica in their member's rack: as few as possible where subscriptions
-    differ, as few as Kafka's greedy way finds where they are equal; (4) of all assignments that are
-    as good, one with the fewest moves away from owners whose claim counts (see `claims`). So
-    nothing moves when nothing changed; without racks and with equal subscriptions a leave moves
-    only the leaver's partitions and a join only the newcomer's share. Ties: partitions by topic and
-    number, members by id. Lags and capacities are not looked at.
+    Promises, in order: (1) each subscribed partition goes to one subscriber; (2) counts are as
+    balanced as subscriptions allow: no chain of moves takes a partition from one member to another
+    with two fewer (9/10/11 over overlapping subscriptions becomes 10/10/10); (3) if racks matter
+    (see `racks`), few partitions have no replica in their member's rack: the fewest possible if
+    subscriptions differ, and as few as Kafka's greedy algorithm finds if they are equal; (4) the
+    fewest partitions move away from owners with valid claims (see `claims`). So nothing moves if
+    nothing changed; without racks and with equal subscriptions, a leave moves only the leaver's
+    partitions and a join only the newcomer's share. Ties: partitions by topic and number, members
+    by id. Lags and capacities are ignored.
 
-    Source: KIP-54, KIP-341, Kafka 4.1.0 `StickyAssignor`; the same first assignment wherever that
-    one's needs no chain, never less balanced, and never more moves when as balanced.
+    Source: KIP-54, KIP-341, Kafka 4.1.0 `StickyAssignor`. The first assignment is the same unless
+    Kafka's needs a chain; it is never less balanced, and never moves more when equally balanced.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> owner = Member("C0", {"t0"}, {"t0": [0, 1, 3]}, generation=4)
@@ -51,50 +50,49 @@ def sticky(group: Group) -> Assignment:
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    owner = weigh_claims(group).owner
-    spread(group, owner)
+    owner = resolve_claims(group).owner
+    balance(group, owner)
     return Assignment(group, owner)
 
 
 def uniform(group: Group) -> Assignment:
     """Balance partition counts, then keep as many partitions as possible with their owners.
 
-    The promises are those of `sticky`, in the same order. What differs, where racks make no
-    difference, is how free partitions meet members of the same subscription: each takes its share
-    in a row, so that a member reads neighbouring partitions of few topics. Where nothing has to
-    change the answer costs one pass over the claims. Ties: partitions by topic and number, members
-    by id.
+    The promises are those of `sticky`, in the same order. Unless racks matter, members of the same
+    subscription take consecutive unowned partitions, so that a member reads neighbouring partitions
+    of few topics. If nothing has to change, it takes one pass over the claims. Ties: partitions by
+    topic and number, members by id.
 
-    Source: KIP-848, Kafka 4.1.0 `UniformAssignor`; Kafka's leaves the choice of who gets one more
-    to the order of a hash map, this one to the order of ids, owners first. Kafka's has looked at
-    racks in 3.7 only (KAFKA-14515, taken out by KAFKA-16694), after balance and before owners.
+    Source: KIP-848, Kafka 4.1.0 `UniformAssignor`. In Kafka, the order of a hash map decides which
+    members get an extra partition; here it is owners first, then by id. Kafka used racks in 3.7
+    only (KAFKA-14515, removed by KAFKA-16694), after balance and before owners.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> print(uniform(Group((Member("C0", {"t0"}), Member("C1", {"t0"})), {"t0": 4})))
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    owner = weigh_claims(group).owner
-    spread(group, owner, "blocks")
+    owner = resolve_claims(group).owner
+    balance(group, owner, "blocks")
     return Assignment(group, owner)
 
 
-def spread(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
+def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
     """Complete and balance `owner`, in place, with the promises of `sticky`.
 
-    Subscriptions that share no topic, directly or through others, do not see each other. Those
-    that are alike are divided by `even`, the rest by `mixed`.
+    Each group of subscriptions connected by shared topics is balanced alone: a single subscription
+    by `divide_evenly`, several by `balance_mixed_subscriptions`.
     """
-    catalog, racks = group.catalog, racks_of(group)
-    for classes in _components(group):
+    catalog, racks = group.catalog, find_racks(group)
+    for classes in _connect_subscriptions(group):
         if len(classes) == 1 and (racks is None or len(group.subscriptions) == 1):
             topics, members = classes[0]
-            even(catalog, owner, catalog.all_of(topics), np.asarray(members), fill, racks)
+            divide_evenly(catalog, owner, catalog.all_of(topics), np.asarray(members), fill, racks)
         else:
-            mixed(catalog, owner, classes, racks)
+            balance_mixed_subscriptions(catalog, owner, classes, racks)
 
 
-def _components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
+def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
     """Group distinct subscriptions (indices of topics, members) by connected topics."""
     index, counts = group.catalog.index, group.catalog.counts.tolist()
     members_of: dict[tuple[int, ...], list[int]] = {}
@@ -114,122 +112,135 @@ def _components(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...
         for topic in topics[1:]:
             root[find(topic)] = find(topics[0])
     components: dict[int, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
-    for topics, listed in members_of.items():
-        components.setdefault(find(topics[0]), []).append((topics, tuple(sorted(listed))))
+    for topics, members in members_of.items():
+        components.setdefault(find(topics[0]), []).append((topics, tuple(sorted(members))))
     return list(components.values())
 
 
-def even(  # noqa: PLR0917
+def divide_evenly(  # noqa: PLR0917
     catalog: Catalog,
     owner: NDArray[np.int32],
     ids: Ids,
     members: Ids,
     fill: Fill = "deal",
-    racks: Racks | None = None,
+    racks: GroupRacks | None = None,
 ) -> None:
-    """Divide `ids` evenly over `members`, who subscribe alike, in place, with the fewest moves.
+    """Divide `ids` evenly over `members`, in place, with the fewest moves.
 
-    Counts end as floor(P/N) or one more. A member keeps up to the floor, and the first P mod N of
-    those that own more keep one above it; who must give some up gives those of the highest
-    partition number. Since at most P mod N members stay above the floor, free partitions always
-    suffice to fill the others: nothing has to be taken a second time.
+    Assumption: all `members` subscribe to the topics of all P `ids`. `owner` has the member with
+    the valid claim to each partition, -1 for none. The minimum quota of N members is floor(P/N).
 
-    `owner` has the index of the member whose claim counts for each partition, -1 for none. Free
-    partitions are given in the order of `ids`, members looked at in that of `members`.
+    1. `release_surplus`: a member keeps up to the minimum quota; the first P mod N members with
+       more keep an extra partition. Partitions with the highest numbers are released.
+    2. `assign_unowned`: the other members are filled. At most P mod N members exceed the minimum
+       quota, so the unowned partitions suffice.
+
+    Ties: partitions in the order of `ids`, members in the order of `members`.
+
+    >>> from assignor_bridge.assignors import Catalog
+    >>> catalog, owner = Catalog({"t0": 5}), np.array([0, 0, 0, 0, -1], np.int32)
+    >>> divide_evenly(catalog, owner, np.arange(5), np.array([0, 1]))
+    >>> owner.tolist()
+    [0, 0, 0, 1, 1]
     """
     if racks is None:
-        give_up(catalog, owner, ids, members)
-        give_free(owner, ids, members, fill)
+        release_surplus(catalog, owner, ids, members)
+        assign_unowned(owner, ids, members, fill)
     else:
-        even_in_racks(catalog, owner, ids, members, racks)
+        divide_by_rack(catalog, owner, ids, members, racks)
 
 
-def even_in_racks(  # noqa: PLR0917
+def divide_by_rack(  # noqa: PLR0917
     catalog: Catalog,
     owner: NDArray[np.int32],
     ids: Ids,
     members: Ids,
-    racks: Racks,
+    racks: GroupRacks,
     prefer: Callable[[NDArray[np.int32]], None] | None = None,
 ) -> None:
-    """Divide as `even` does, with few partitions across racks; `prefer` gives free ones first.
+    """Divide as `divide_evenly` does, with few partitions read across racks.
 
-    As often as a further time would find a better swap; but what nobody held once, as Kafka's.
+    `prefer` may assign unowned partitions first. Repeat while a round finds a better swap; without
+    owned partitions there is one round, as in Kafka.
     """
-    changed = True
-    while changed:
-        claimed, ids_held = owner.copy(), ids[owner[ids] >= 0]
+    may_improve = True
+    while may_improve:
+        claimed, owned_ids = owner.copy(), ids[owner[ids] >= 0]
         kept = owner.copy()
-        owner[ids_held[racks.far(ids_held, owner[ids_held])]] = -1
-        for one in (owner, kept):
-            give_up(catalog, one, ids, members)
+        owner[owned_ids[racks.is_far(owned_ids, owner[owned_ids])]] = -1
+        for candidate in (owner, kept):
+            release_surplus(catalog, candidate, ids, members)
             if prefer is not None:
-                prefer(one)
-            give_free_in_racks(racks, one, claimed, ids, members)
-            if not len(ids_held):
+                prefer(candidate)
+            assign_unowned_by_rack(racks, candidate, claimed, ids, members)
+            if not len(owned_ids):
                 return
-        # Giving up what is misplaced is of use only if less is afterwards.
-        if racks.far(ids, kept[ids]).sum() <= racks.far(ids, owner[ids]).sum():
+        # Releasing partitions without a near replica must reduce their number.
+        if racks.is_far(ids, kept[ids]).sum() <= racks.is_far(ids, owner[ids]).sum():
             owner[ids] = kept[ids]
-        changed, prefer = bool((owner[ids] != claimed[ids]).any()), None
+        may_improve, prefer = bool((owner[ids] != claimed[ids]).any()), None
 
 
-def give_up(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:
-    """First half of `even`: take from each member what is beyond its share."""
-    floor, extra = divmod(len(ids), len(members))
-    held = _held(owner, ids, members)
-    keep = np.minimum(held, floor)
-    keep[np.flatnonzero(held > floor)[:extra]] += 1
-    above = held > keep
-    if not above.any():
+def release_surplus(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:
+    """Release each member's partitions above its quota (step 1 of `divide_evenly`)."""
+    min_quota, members_to_get_an_extra_partition = divmod(len(ids), len(members))
+    counts = _count_owned(owner, ids, members)
+    quotas = np.minimum(counts, min_quota)
+    quotas[np.flatnonzero(counts > min_quota)[:members_to_get_an_extra_partition]] += 1
+    is_above_quota = counts > quotas
+    if not is_above_quota.any():
         return
-    limit = np.full(int(members.max()) + 2, -1, np.int64)  # the last cell stands for nobody
-    limit[members[above]] = keep[above]
-    theirs = ids[limit[owner[ids]] >= 0]
-    topic = catalog.topic_of[theirs]
-    number = theirs - catalog.starts[topic]
-    theirs = theirs[np.lexsort((topic, number, owner[theirs]))]
-    holder = owner[theirs]
-    first = np.flatnonzero(np.diff(holder, prepend=-1))
-    sizes = np.diff(np.append(first, len(theirs)))
-    place = np.arange(len(theirs)) - np.repeat(first, sizes)
-    owner[theirs[place >= limit[holder]]] = -1
+    quota_of_member = np.full(int(members.max()) + 2, -1, np.int64)  # the last cell is "none"
+    quota_of_member[members[is_above_quota]] = quotas[is_above_quota]
+    candidates = ids[quota_of_member[owner[ids]] >= 0]
+    topic = catalog.topic_of[candidates]
+    number = candidates - catalog.starts[topic]
+    candidates = candidates[np.lexsort((topic, number, owner[candidates]))]
+    candidate_owner = owner[candidates]
+    first_of_owner = np.flatnonzero(np.diff(candidate_owner, prepend=-1))
+    candidate_counts = np.diff(np.append(first_of_owner, len(candidates)))
+    position = np.arange(len(candidates)) - np.repeat(first_of_owner, candidate_counts)
+    owner[candidates[position >= quota_of_member[candidate_owner]]] = -1
 
 
-def give_free(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill = "deal") -> None:
-    """Second half of `even`: give what nobody holds to members with room."""
-    free = ids[owner[ids] < 0]
-    if not len(free):
+def assign_unowned(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill = "deal") -> None:
+    """Assign unowned partitions to members below their quota (step 2 of `divide_evenly`)."""
+    unowned = ids[owner[ids] < 0]
+    if not len(unowned):
         return
-    floor, extra = divmod(len(ids), len(members))
-    held = _held(owner, ids, members)
-    room = np.maximum(floor - held, 0)
-    extras = extra - int(np.count_nonzero(held > floor))
+    min_quota, extra_members = divmod(len(ids), len(members))
+    counts = _count_owned(owner, ids, members)
+    room = np.maximum(min_quota - counts, 0)
+    remaining_members_to_get_an_extra_partition = extra_members - int(
+        np.count_nonzero(counts > min_quota)
+    )
     if fill == "deal":
-        level = np.flatnonzero(held == floor)  # then those that reach the floor, in that order
-        filled = np.flatnonzero(room)
-        more = np.concatenate((level, filled[np.argsort(room[filled], kind="stable")]))
-        places = np.concatenate((_in_turn(room), more[:extras]))
+        at_min = np.flatnonzero(counts == min_quota)  # then those filled, in that order
+        below = np.flatnonzero(room)
+        order = np.concatenate((at_min, below[np.argsort(room[below], kind="stable")]))
+        receivers = np.concatenate(
+            (_deal_order(room), order[:remaining_members_to_get_an_extra_partition])
+        )
     else:
-        more = np.flatnonzero(held <= floor)[:extras]
-        places = np.concatenate((np.repeat(np.arange(len(members)), room), more))
-    owner[free] = members[places]
+        order = np.flatnonzero(counts <= min_quota)[:remaining_members_to_get_an_extra_partition]
+        receivers = np.concatenate((np.repeat(np.arange(len(members)), room), order))
+    owner[unowned] = members[receivers]
 
 
-def _held(owner: NDArray[np.int32], ids: Ids, members: Ids) -> Ids:
-    """Count the partitions of `ids` that each member holds."""
-    holder = owner[ids]
-    return np.asarray(np.bincount(holder[holder >= 0], minlength=int(members.max()) + 1)[members])
+def _count_owned(owner: NDArray[np.int32], ids: Ids, members: Ids) -> Ids:
+    """Return the number of partitions of `ids` that each member owns."""
+    owners = owner[ids]
+    return np.asarray(np.bincount(owners[owners >= 0], minlength=int(members.max()) + 1)[members])
 
 
-def _in_turn(room: Ids) -> Ids:
-    """Return places in the order in which they get one each, in rounds, while they have room."""
-    most = int(room.max(initial=0))
-    if not most:
+def _deal_order(room: Ids) -> Ids:
+    """Return indices in rounds: one for each member that has room left."""
+    max_room = int(room.max(initial=0))
+    if not max_room:
         return np.empty(0, np.int64)
-    if int(room.min()) == most:
-        return np.tile(np.arange(len(room)), most)
-    who = np.repeat(np.arange(len(room)), room)
-    first = np.cumsum(room) - room
-    turn = np.arange(len(who)) - np.repeat(first, room)
-    return np.asarray(who[stable_order(turn)])
+    if int(room.min()) == max_room:
+        return np.tile(np.arange(len(room)), max_room)
+    indices = np.repeat(np.arange(len(room)), room)
+    first_index = np.cumsum(room) - room
+    round_number = np.arange(len(indices)) - np.repeat(first_index, room)
+    return np.asarray(indices[stable_order(round_number)])

@@ -1,4 +1,4 @@
-"""`streams`: equal partition numbers of all topics form a task, with warm copies elsewhere."""
+"""`streams`: equal partition numbers of all topics form a task, with standby copies elsewhere."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
-from assignor_bridge.assignors.cooperative import different_subscriptions
+from assignor_bridge.assignors.claims import resolve_claims
+from assignor_bridge.assignors.cooperative import describe_different_subscriptions
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.partitions import Catalog, Partitions
-from assignor_bridge.assignors.racks import racks_of_tasks
+from assignor_bridge.assignors.racks import find_task_racks
 from assignor_bridge.assignors.standbys import place_standbys
-from assignor_bridge.assignors.sticky import even_in_racks, give_free, give_up
+from assignor_bridge.assignors.sticky import assign_unowned, divide_by_rack, release_surplus
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
@@ -22,32 +22,29 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
 
 
-def not_co_partitioned(group: Group) -> str | None:
-    """Return which topics are short of partitions; None when all subscribed ones have as many."""
-    return "; ".join(_short_topics(group)) or None
+def describe_short_topics(group: Group) -> str | None:
+    """Return the topics with fewer partitions than the largest, as text; None if there are none."""
+    return "; ".join(_list_short_topics(group)) or None
 
 
 def streams(group: Group) -> Assignment:
-    """Keep partition p of every topic together, active on one member and copied on others.
+    """Assign partition p of every topic to the same member, with standby copies on others.
 
-    Promises, in order: (1) partition p of every topic (task p) goes to one member; (2) members'
-    task counts differ by at most one; (3) where racks make a difference (see `racks`), few tasks
-    are active in a rack while another has replicas of more of their partitions, as `sticky` finds
-    it for partitions; (4) as few tasks as possible leave the member that owns most of their
-    partitions; (5) a task without owner goes to a member with room that has a standby copy of it;
-    (6) each task has `standby_replicas` standbys (one less than there are members, at most), on
-    distinct members and never the active one; (7) standby counts stay at the ceiling of the mean or
-    below, where that is possible; (8) standbys stay where they were, unless another host, or else
-    another rack, than the task's other copies has room. Topics with fewer partitions than the
-    largest take no part in the last tasks: `notes` says so. Ties: by task number and member id.
+    Assumption: all members subscribe to the same topics. Promises, in order: (1) partition p of
+    every topic (task p) goes to one member; (2) members' task counts differ by at most one; (3) if
+    racks matter (see `racks`), few tasks are active in a rack while another has replicas of more of
+    their partitions, as in `sticky`; (4) the fewest tasks leave the member that owns most of their
+    partitions; (5) a task without an owner goes to a member with room that has a standby copy of
+    it; (6) each task has `standby_replicas` standbys (at most one less than there are members) on
+    distinct members, never the active one; (7) standby counts do not exceed the ceiling of the
+    mean, if that is possible; (8) standbys stay, unless a member with room is on another host, or
+    else in another rack, than the task's other copies. `notes` reports topics with fewer partitions
+    than there are tasks. Ties: by task, then member id.
 
-    Source: Kafka Streams' tasks (KIP-441, KIP-924), and that traffic across racks weighs more than
-    staying (KIP-925); the article on assignment strategies.
+    Source: Kafka Streams' tasks (KIP-441, KIP-924) and its order of rack traffic before stickiness
+    (KIP-925); the article on assignment strategies.
 
-    Raises
-    ------
-    OptionError
-        When members subscribe to different topics.
+    Raises OptionError if members subscribe to different topics.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
@@ -58,7 +55,7 @@ def streams(group: Group) -> Assignment:
     >>> answer.standbys["C0"]
     {'t0': (1,), 't1': (1,)}
     """
-    reason = different_subscriptions(group)
+    reason = describe_different_subscriptions(group)
     if reason:
         raise OptionError(
             f"assignor 'streams' refused the group: {reason}. Use 'sticky' for such groups."
@@ -68,88 +65,90 @@ def streams(group: Group) -> Assignment:
     tasks = max((catalog[topic] for topic in group.subscribers), default=0)
     if not tasks:
         return Assignment(group, owner)
-    active = _task_owners(group, tasks)
-    warm = _warm_members(group, tasks)
-    _assign_active(group, active, warm)
+    active = _find_task_owners(group, tasks)
+    warm_members = _find_warm_members(group, tasks)
+    _assign_active(group, active, warm_members)
     for topic in group.subscribers:
         owner[catalog.span(topic)] = active[: catalog[topic]]
-    notes = _short_topics(group)
+    notes = _list_short_topics(group)
     copies = min(group.standby_replicas, len(group.members) - 1)
     if copies < group.standby_replicas:
         notes.append(
-            f"{copies} standbys a task instead of {group.standby_replicas}: "
+            f"{copies} standbys per task instead of {group.standby_replicas}: "
             f"there are {len(group.members)} members"
         )
     standbys: dict[str, Partitions] = {}
     if copies:
-        for name, of_member in zip(
-            group.ids, place_standbys(group, active.tolist(), warm, copies), strict=True
+        for name, standby_tasks in zip(
+            group.ids, place_standbys(group, active.tolist(), warm_members, copies), strict=True
         ):
-            by_topic = {t: [n for n in of_member if n < catalog[t]] for t in group.subscribers}
+            by_topic = {t: [n for n in standby_tasks if n < catalog[t]] for t in group.subscribers}
             standbys[name] = Partitions(catalog, catalog.ids(by_topic))
     return Assignment(group, owner, standbys=standbys, notes=tuple(notes))
 
 
-def _short_topics(group: Group) -> list[str]:
+def _list_short_topics(group: Group) -> list[str]:
     counts = {topic: group.catalog[topic] for topic in group.subscribers}
     tasks = max(counts.values(), default=0)
     return [
-        f"topic {topic!r} is short: {count} partitions, where {tasks} tasks are needed"
+        f"topic {topic!r} is short: {count} partitions, but there are {tasks} tasks"
         for topic, count in counts.items()
         if count < tasks
     ]
 
 
-def _task_owners(group: Group, tasks: int) -> NDArray[np.int32]:
-    """Return who owns most of each task's partitions; -1 for nobody, ties to the first by id."""
-    owner = weigh_claims(group).owner
+def _find_task_owners(group: Group, tasks: int) -> NDArray[np.int32]:
+    """Return the member that owns most of each task's partitions, -1 for none; ties by id."""
+    owner = resolve_claims(group).owner
     votes: list[Counter[int]] = [Counter() for _ in range(tasks)]
     for topic in group.subscribers:
         for task, member in enumerate(owner[group.catalog.span(topic)].tolist()):
             if member >= 0:
                 votes[task][member] += 1
-    best = [min(v, key=lambda m: (-v[m], m)) if v else -1 for v in votes]
-    return np.asarray(best, dtype=np.int32)
+    most_votes = [min(v, key=lambda m: (-v[m], m)) if v else -1 for v in votes]
+    return np.asarray(most_votes, dtype=np.int32)
 
 
-def _warm_members(group: Group, tasks: int) -> list[list[int]]:
-    """Return the members, by id, that say that they have a standby copy of each task."""
-    warm: list[list[int]] = [[] for _ in range(tasks)]
+def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
+    """Return the members, by id, that report a standby copy of each task."""
+    warm_members: list[list[int]] = [[] for _ in range(tasks)]
     for index, member in enumerate(group.members):
         copied = {p for t, ps in member.standby.items() if t in group.subscribers for p in ps}
         for task in copied:
             if 0 <= task < tasks:
-                warm[task].append(index)
-    return warm
+                warm_members[task].append(index)
+    return warm_members
 
 
-def _assign_active(group: Group, active: NDArray[np.int32], warm: list[list[int]]) -> None:
+def _assign_active(group: Group, active: NDArray[np.int32], warm_members: list[list[int]]) -> None:
     """Complete and balance the owners of tasks, in place."""
     numbers, members = np.arange(len(active)), np.arange(len(group.members))
-    catalog, racks = Catalog({"tasks": len(active)}), racks_of_tasks(group, len(active))
+    catalog, racks = Catalog({"tasks": len(active)}), find_task_racks(group, len(active))
     if racks is None:
-        give_up(catalog, active, numbers, members)
-        _give_to_warm(active, warm, len(members))
-        give_free(active, numbers, members)
+        release_surplus(catalog, active, numbers, members)
+        _assign_to_warm(active, warm_members, len(members))
+        assign_unowned(active, numbers, members)
         return
-    near = [  # of tasks without owner
-        [m for m in of if racks.near[kind, racks.of_member[m]]] if held < 0 else []
-        for of, kind, held in zip(warm, racks.kind.tolist(), active.tolist(), strict=True)
+    near = [  # for tasks without an owner
+        [m for m in warm if racks.near[rack_set, racks.of_member[m]]] if member < 0 else []
+        for warm, rack_set, member in zip(
+            warm_members, racks.rack_set.tolist(), active.tolist(), strict=True
+        )
     ]
-    even_in_racks(
-        catalog, active, numbers, members, racks, lambda a: _give_to_warm(a, near, len(members))
+    divide_by_rack(
+        catalog, active, numbers, members, racks, lambda o: _assign_to_warm(o, near, len(members))
     )
-    even_in_racks(catalog, active, numbers, members, racks)  # until nothing moves any more
+    divide_by_rack(catalog, active, numbers, members, racks)  # repeats until nothing moves
 
 
-def _give_to_warm(active: NDArray[np.int32], warm: list[list[int]], members: int) -> None:
-    floor, extra = divmod(len(active), members)
+def _assign_to_warm(active: NDArray[np.int32], warm_members: list[list[int]], members: int) -> None:
+    min_quota, extra_members = divmod(len(active), members)
     counts = np.bincount(active[active >= 0], minlength=members).tolist()
-    extra -= sum(count > floor for count in counts)
+    extra_members -= sum(count > min_quota for count in counts)
     for task in np.flatnonzero(active < 0).tolist():
-        with_room = [m for m in warm[task] if counts[m] < floor + (extra > 0)]
+        with_room = [m for m in warm_members[task] if counts[m] < min_quota + (extra_members > 0)]
         if with_room:
             member = min(with_room, key=lambda m: (counts[m], m))
-            extra -= counts[member] == floor
+            extra_members -= counts[member] == min_quota
             counts[member] += 1
             active[task] = member

@@ -1,27 +1,25 @@
-"""`lag-aware-sticky` on whole partitions: groups, the library, and `assignor.split=false`.
+"""`lag-aware-sticky` for whole partitions: groups, the library, and `assignor.split=false`.
 
-In Spark `lag-aware-sticky` cuts partitions, by another algorithm: `planner.place`.
+In Spark `lag-aware-sticky` splits partitions, by another algorithm: `planner.place`.
 
-Promises, in order, for members that all subscribe to the same topics:
+Assumption: all members subscribe to the same topics. A member's time is its load divided by its
+capacity; the ideal time is the total load divided by the total capacity. Promises, in order:
 
-1. No member takes longer than the limit: what greedy longest-first (LPT) reaches, or the ideal and
-   `max_imbalance` of it, whichever is longer. A member's time is its load over its capacity; the
-   ideal is all load over all capacity. LPT is within 4/3 of the best for equal capacities. Where
-   moves and swaps do not reach the limit, 1.04 times LPT will do.
-2. A partition stays with the member that owns it at the highest claimed generation. Only a member
-   beyond the limit gives partitions up: one if one is enough, the smallest such, else the largest
-   for which there is room. Where there is none, it swaps one for a smaller one. Inside the limit
-   nothing moves. What has no owner goes, largest first, to where it ends soonest; what has one, to
-   another slot of its executor (the part of the member id before the last `/`) if there is room.
-3. Where all that misses 1, the LPT answer is taken, its shares handed to those that own most of
-   them.
+1. No member exceeds the limit: the time of the greedy longest-first (LPT) answer, or the ideal time
+   plus `max_imbalance`, whichever is longer. LPT is within 4/3 of the best for equal capacities. If
+   moves and swaps do not reach the limit, 1.04 times LPT is accepted.
+2. A partition stays with its owner at the highest claimed generation. Only a member above the limit
+   releases partitions: the smallest sufficient one, or else the largest that fit elsewhere. If none
+   fits, it swaps one for a smaller one. A released partition prefers a slot with room on the same
+   executor (the member id before the last `/`); others go, largest first, to the slot that then
+   ends first.
+3. If that misses 1, the LPT answer is used, each share going to the member that owns most of it.
 
-Members that subscribe to different topics are balanced topic set by topic set, those with fewest
-subscribers first, each on top of what is there already. Nobody gets what it does not subscribe to;
-how even the whole is, and that asking again moves nothing, is not promised then.
+Otherwise, each set of topics with the same subscribers is balanced on top of the previous ones, the
+fewest subscribers first. Then overall balance and stability are not promised.
 
-Ties go to the member and partition that come first by name. Racks are not looked at. Ours; Kafka
-has nothing like it: `LagBasedPartitionAssignor` (KAFKA-5337) balances counts and forgets owners.
+Ties go to the first member and partition by name. Racks are ignored. Kafka has no counterpart:
+`LagBasedPartitionAssignor` (KAFKA-5337) balances counts and ignores owners.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
 
 if TYPE_CHECKING:
@@ -42,16 +40,16 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-#: How far beyond the greedy answer stickiness may go where few moves do not reach the limit.
+#: Share above the greedy answer's time that is accepted if moves and swaps miss the limit.
 _SLACK = 0.04
-#: Slots that are tried for a swap, those with most room first.
-_TRIED = 50
-#: What sums of floats may be off by.
-_ROUNDING = 1e-9
+#: Number of slots tried for a swap, those with most room first.
+_MAX_SWAP_SLOTS = 50
+#: Relative error of sums of floats.
+_ROUNDING_ERROR = 1e-9
 
 
 def lag_aware_sticky(group: Group) -> Assignment:
-    """Balance the lags over the members' capacities, moving as little as that allows.
+    """Balance the lags over the members' capacities with few moves; see the module for promises.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> owner = Member("C0", {"t0"}, {"t0": [1, 2]}, generation=4)
@@ -63,27 +61,31 @@ def lag_aware_sticky(group: Group) -> Assignment:
     members = group.members
     capacity = np.array([m.capacity for m in members], np.float64)
     catalog = group.catalog
-    # A partition without lag weighs a little, so that those are spread as well.
+    # Partitions without lag get a small weight, so that they are balanced too.
     lags = np.array(group.lag_list(), np.float64)
     weights = lags + max(float(lags.sum()), 1.0) * 1e-9 / max(1, len(lags))
-    owner = weigh_claims(group).owner.astype(np.int64)
+    owner = resolve_claims(group).owner.astype(np.int64)
     executor = np.unique([m.id.rpartition("/")[0] or m.id for m in members], return_inverse=True)[1]
-    result = np.full(catalog.total, -1, np.int64)
+    assigned = np.full(catalog.total, -1, np.int64)
     load = np.zeros(len(members))
     topics_of: dict[tuple[int, ...], list[int]] = {}
     for topic, subscribers in group.subscribers.items():
         topics_of.setdefault(subscribers, []).append(catalog.index[topic])
     for subscribers in sorted(topics_of, key=lambda members: (len(members), members)):
-        mine = catalog.all_of(topics_of[subscribers])
-        index = np.array(subscribers, np.int64)
+        ids = catalog.all_of(topics_of[subscribers])
+        slots = np.array(subscribers, np.int64)
         local = np.full(len(members) + 1, -1, np.int64)
-        local[index] = np.arange(len(index))
+        local[slots] = np.arange(len(slots))
         placed = place_whole(
-            weights[mine], local[owner[mine]], capacity[index], executor[index], taken=load[index]
+            weights[ids],
+            local[owner[ids]],
+            capacity[slots],
+            executor[slots],
+            base_load=load[slots],
         )
-        result[mine] = index[placed]
-        load += np.bincount(result[mine], weights[mine], len(members))
-    return Assignment(group, result)
+        assigned[ids] = slots[placed]
+        load += np.bincount(assigned[ids], weights[ids], len(members))
+    return Assignment(group, assigned)
 
 
 def place_whole(  # noqa: PLR0917
@@ -92,53 +94,64 @@ def place_whole(  # noqa: PLR0917
     capacity: Floats,
     executor: Ints,
     max_imbalance: float = 0.05,
-    taken: Floats | None = None,
+    base_load: Floats | None = None,
 ) -> Ints:
-    """Give each weight to one slot, with the promises of this module; return the slots.
+    """Return the slot of each weight, with the promises of this module.
 
-    `owner` is the slot that had it last, -1 for none. By slot: `capacity` is its relative speed,
-    `executor` where it is, `taken` the load that it has already. `max_imbalance` is how far beyond
-    the ideal a slot may go before it gives anything up, as a share of it.
+    `owner` is the previous slot of each weight, -1 for none. Each slot has a `capacity` (relative
+    speed), an `executor`, and an `base_load`. `max_imbalance` is the share of the ideal time by
+    which a slot may exceed it before it releases anything.
+
+    Steps: (1) compute the limit; (2) release weights of slots above it; (3) assign weights without
+    a slot, on the same executor if there is room, and then longest first; (4) move and swap until
+    no slot is above the limit, or use the greedy answer.
+
+    >>> weights, capacity = np.array([5.0, 4.0, 3.0, 2.0]), np.ones(2)
+    >>> place_whole(weights, np.array([0, 0, 0, 1]), capacity, np.array([0, 1])).tolist()
+    [1, 0, 0, 1]
     """
-    before = np.zeros(len(capacity)) if taken is None else taken
+    base = np.zeros(len(capacity)) if base_load is None else base_load
 
     def load_of(slots: Ints) -> Floats:
-        given = slots >= 0
-        return before + np.bincount(slots[given], weights[given], len(capacity))
+        is_placed = slots >= 0
+        return base + np.bincount(slots[is_placed], weights[is_placed], len(capacity))
 
+    # 1.
     rows = np.argsort(-weights, kind="stable")
     greedy = np.empty_like(owner)
-    greedy[rows] = _longest_first(weights[rows], before, capacity)
+    greedy[rows] = assign_longest_first(weights[rows], base, capacity)
     greedy_time = float((load_of(greedy) / capacity).max(initial=0.0))
-    ideal_time = float((before.sum() + weights.sum()) / capacity.sum())
-    limit_time = max(greedy_time, ideal_time * (1 + max_imbalance)) * (1 + _ROUNDING)
-    limit = limit_time * capacity
-
-    stays = owner >= 0
-    stays[_given_up(rows, weights, owner, load_of(owner), limit)] = False
-    placed = np.where(stays, owner, -1)
-    homeless = rows[~stays[rows]]
-    room = limit - load_of(placed)
-    placed[homeless] = _on_same_executor(weights[homeless], owner[homeless], room, executor)
-    homeless = homeless[placed[homeless] < 0]
-    placed[homeless] = _longest_first(weights[homeless], load_of(placed), capacity)
-    placed = _repaired(placed, weights, load_of(placed), limit)
-    will_do = max(limit_time, greedy_time * (1 + _SLACK)) * capacity * (1 + _ROUNDING)
-    if (load_of(placed) > will_do).any():
-        return greedy if before.any() else _relabelled(greedy, owner, weights, capacity)
+    ideal_time = float((base.sum() + weights.sum()) / capacity.sum())
+    max_time = max(greedy_time, ideal_time * (1 + max_imbalance)) * (1 + _ROUNDING_ERROR)
+    max_load = max_time * capacity
+    # 2.
+    keeps_owner = owner >= 0
+    keeps_owner[_choose_released(rows, weights, owner, load_of(owner), max_load)] = False
+    placed = np.where(keeps_owner, owner, -1)
+    # 3.
+    unplaced = rows[~keeps_owner[rows]]
+    room = max_load - load_of(placed)
+    placed[unplaced] = _assign_on_same_executor(weights[unplaced], owner[unplaced], room, executor)
+    unplaced = unplaced[placed[unplaced] < 0]
+    placed[unplaced] = assign_longest_first(weights[unplaced], load_of(placed), capacity)
+    # 4.
+    placed = _repair(placed, weights, load_of(placed), max_load)
+    tolerated_load = max(max_time, greedy_time * (1 + _SLACK)) * capacity * (1 + _ROUNDING_ERROR)
+    if (load_of(placed) > tolerated_load).any():
+        return greedy if base.any() else _relabel(greedy, owner, weights, capacity)
     return placed
 
 
-def _longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
-    """Give each, in order, to the slot where it ends soonest; ties to the lower slot."""
+def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
+    """Return a slot for each size, in order: the one that then ends first, ties by number."""
     slots = []
     if (capacity == capacity[0]).all():
         heap = [(ends, slot) for slot, ends in enumerate(load.tolist())]
         heapq.heapify(heap)
         for size in sizes.tolist():
-            least, slot = heap[0]
+            earliest_end, slot = heap[0]
             slots.append(slot)
-            heapq.heapreplace(heap, (least + size, slot))
+            heapq.heapreplace(heap, (earliest_end + size, slot))
     else:
         ends, duration = load / capacity, 1 / capacity
         for size in sizes.tolist():
@@ -148,61 +161,61 @@ def _longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
     return np.array(slots, np.int64)
 
 
-def _given_up(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Floats) -> Ints:
-    """Choose what the slots beyond the limit give up, of what some other slot has room for.
+def _choose_released(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Floats) -> Ints:
+    """Return the rows to release from slots above the limit; `rows` has all, heaviest first.
 
-    `rows` are all, heaviest first.
+    Another slot has room for each of them, or it exceeds the limit of its own slot.
     """
     over = np.flatnonzero(load > limit)
     if not len(over):
         return over
     order = rows[np.argsort(owner[rows], kind="stable")]
-    first = np.searchsorted(owner[order], np.append(over, over + 1)).reshape(2, -1).T
-    most = float((limit - load).max())
-    given: list[Ints] = []
-    for slot, (start, end) in zip(over.tolist(), first.tolist(), strict=True):
-        mine = order[start:end]
-        mine = mine[(weights[mine] <= most) | (weights[mine] > limit[slot])]
+    spans = np.searchsorted(owner[order], np.append(over, over + 1)).reshape(2, -1).T
+    max_room = float((limit - load).max())
+    released: list[Ints] = []
+    for slot, (start, end) in zip(over.tolist(), spans.tolist(), strict=True):
+        owned = order[start:end]
+        owned = owned[(weights[owned] <= max_room) | (weights[owned] > limit[slot])]
         excess = float(load[slot] - limit[slot])
-        enough = np.flatnonzero(weights[mine] >= excess)
-        if len(enough):
-            given.append(mine[enough[-1:]])
+        sufficient = np.flatnonzero(weights[owned] >= excess)
+        if len(sufficient):
+            released.append(owned[sufficient[-1:]])
         else:
-            given.append(mine[: int(np.searchsorted(np.cumsum(weights[mine]), excess)) + 1])
-    return np.concatenate(given)
+            released.append(owned[: int(np.searchsorted(np.cumsum(weights[owned]), excess)) + 1])
+    return np.concatenate(released)
 
 
-def _on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:
-    """Give each, in order, to the slot of its owner's executor with most room; -1 without room."""
-    free = room.tolist()
+def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:
+    """Return the slot with most room on each owner's executor, in order; -1 if none has room."""
+    room_left = room.tolist()
     slots_of: dict[int, list[int]] = {}
-    for slot, name in enumerate(executor.tolist()):
-        slots_of.setdefault(name, []).append(slot)
-    slots = []
-    home = np.where(owner >= 0, executor[owner], -1)
-    for size, name in zip(sizes.tolist(), home.tolist(), strict=True):
-        best = max(slots_of.get(name, ()), key=free.__getitem__, default=-1)
-        if best >= 0 and size <= free[best]:
-            free[best] -= size
-            slots.append(best)
+    for slot, executor_id in enumerate(executor.tolist()):
+        slots_of.setdefault(executor_id, []).append(slot)
+    assigned = []
+    owner_executor = np.where(owner >= 0, executor[owner], -1)
+    for size, executor_id in zip(sizes.tolist(), owner_executor.tolist(), strict=True):
+        roomiest = max(slots_of.get(executor_id, ()), key=room_left.__getitem__, default=-1)
+        if roomiest >= 0 and size <= room_left[roomiest]:
+            room_left[roomiest] -= size
+            assigned.append(roomiest)
         else:
-            slots.append(-1)
-    return np.array(slots, np.int64)
+            assigned.append(-1)
+    return np.array(assigned, np.int64)
 
 
-def _repaired(placed: Ints, weights: Floats, load: Floats, limit: Floats) -> Ints:
-    """Move and swap what is in slots beyond the limit, one at a time, the worst slot first."""
+def _repair(placed: Ints, weights: Floats, load: Floats, limit: Floats) -> Ints:
+    """Move and swap rows of slots above the limit, one change at a time, the worst slot first."""
     room = limit - load
     if (room >= 0).all():
         return placed
-    placed, stuck = placed.copy(), np.zeros(len(room), np.bool_)
+    placed, is_stuck = placed.copy(), np.zeros(len(room), np.bool_)
     for _ in range(4 * len(room) + 20):
-        slot = int(np.where(stuck, np.inf, room / limit).argmin())
-        if room[slot] >= 0 or stuck[slot]:
+        slot = int(np.where(is_stuck, np.inf, room / limit).argmin())
+        if room[slot] >= 0 or is_stuck[slot]:
             break
-        change = _move(slot, placed, weights, room) or _swap(slot, placed, weights, room)
+        change = _find_move(slot, placed, weights, room) or _find_swap(slot, placed, weights, room)
         if change is None:
-            stuck[slot] = True
+            is_stuck[slot] = True
             continue
         for row, target in change:
             room[placed[row]] += weights[row]
@@ -211,61 +224,65 @@ def _repaired(placed: Ints, weights: Floats, load: Floats, limit: Floats) -> Int
     return placed
 
 
-def _move(slot: int, placed: Ints, weights: Floats, room: Floats) -> list[tuple[int, int]] | None:
-    """Find the lightest range whose move brings a slot within its limit, and another not beyond."""
-    target = int(room.argmax())
-    mine = np.flatnonzero(placed == slot)
-    sizes = weights[mine]
-    fitting = mine[(sizes >= -room[slot]) & (sizes <= room[target])]
-    if not len(fitting):
+def _find_move(
+    slot: int, placed: Ints, weights: Floats, room: Floats
+) -> list[tuple[int, int]] | None:
+    """Return the move of the lightest row that keeps both slots within the limit, or None."""
+    roomiest = int(room.argmax())
+    rows = np.flatnonzero(placed == slot)
+    sizes = weights[rows]
+    fitting_rows = rows[(sizes >= -room[slot]) & (sizes <= room[roomiest])]
+    if not len(fitting_rows):
         return None
-    return [(int(fitting[weights[fitting].argmin()]), target)]
+    return [(int(fitting_rows[weights[fitting_rows].argmin()]), roomiest)]
 
 
-def _swap(slot: int, placed: Ints, weights: Floats, room: Floats) -> list[tuple[int, int]] | None:
-    """Find two ranges to swap for the same, or else what helps most: a swap, or a move."""
+def _find_swap(
+    slot: int, placed: Ints, weights: Floats, room: Floats
+) -> list[tuple[int, int]] | None:
+    """Return the swap or move that keeps both slots within the limit or reduces the excess most."""
     excess = -float(room[slot])
-    mine = np.flatnonzero(placed == slot)
-    mine = mine[np.argsort(weights[mine], kind="stable")]
+    rows = np.flatnonzero(placed == slot)
+    rows = rows[np.argsort(weights[rows], kind="stable")]
     best: tuple[float, list[tuple[int, int]]] | None = None
-    for target in np.argsort(-room, kind="stable")[:_TRIED].tolist():
-        free = float(room[target])
-        if free <= 0:
+    for target in np.argsort(-room, kind="stable")[:_MAX_SWAP_SLOTS].tolist():
+        target_room = float(room[target])
+        if target_room <= 0:
             break
-        theirs = np.flatnonzero(placed == target)
-        theirs = theirs[np.argsort(weights[theirs], kind="stable")]
-        # Nothing in return counts as a range of no weight.
-        back = np.append(0.0, weights[theirs])
-        # Of theirs, the lightest that leaves the other within its limit.
-        place = np.searchsorted(back, weights[mine] - free)
-        gain = weights[mine] - back[np.minimum(place, len(back) - 1)]
-        gain[place == len(back)] = 0.0
+        target_rows = np.flatnonzero(placed == target)
+        target_rows = target_rows[np.argsort(weights[target_rows], kind="stable")]
+        # A move is a swap for a row of weight 0.
+        returned = np.append(0.0, weights[target_rows])
+        # Index of the lightest row in return that keeps the target slot within its limit.
+        index = np.searchsorted(returned, weights[rows] - target_room)
+        gain = weights[rows] - returned[np.minimum(index, len(returned) - 1)]
+        gain[index == len(returned)] = 0.0
         i = int(gain.argmax())
         if gain[i] > (best[0] if best else 0.0):
-            change = [(int(mine[i]), target)]
-            if place[i]:
-                change.append((int(theirs[place[i] - 1]), slot))
+            change = [(int(rows[i]), target)]
+            if index[i]:
+                change.append((int(target_rows[index[i] - 1]), slot))
             best = float(gain[i]), change
         if best and best[0] >= excess:
             break
     return best[1] if best else None
 
 
-def _relabelled(greedy: Ints, owner: Ints, weights: Floats, capacity: Floats) -> Ints:
-    """Hand the shares of an answer to the slots (of equal capacity) that own most of them."""
-    both = np.flatnonzero(owner >= 0)
-    pair = greedy[both] * len(capacity) + owner[both]
-    pairs, where = np.unique(pair, return_inverse=True)
-    common = np.bincount(where, weights[both])
-    label = np.full(len(capacity), -1, np.int64)
-    used = np.zeros(len(capacity), np.bool_)
-    for i in np.lexsort((pairs, -common)).tolist():
+def _relabel(greedy: Ints, owner: Ints, weights: Floats, capacity: Floats) -> Ints:
+    """Return the answer with each share on the slot of equal capacity that owns most of it."""
+    owned_rows = np.flatnonzero(owner >= 0)
+    pair_codes = greedy[owned_rows] * len(capacity) + owner[owned_rows]
+    pairs, pair_index = np.unique(pair_codes, return_inverse=True)
+    common_weight = np.bincount(pair_index, weights[owned_rows])
+    slot_of_share = np.full(len(capacity), -1, np.int64)
+    is_used = np.zeros(len(capacity), np.bool_)
+    for i in np.lexsort((pairs, -common_weight)).tolist():
         share, slot = divmod(int(pairs[i]), len(capacity))
-        if label[share] < 0 and not used[slot] and capacity[share] == capacity[slot]:
-            label[share] = slot
-            used[slot] = True
-    for share in np.flatnonzero(label < 0).tolist():
-        free = np.flatnonzero(~used & (capacity == capacity[share]))
-        label[share] = int(free[0])
-        used[free[0]] = True
-    return np.asarray(label[greedy])
+        if slot_of_share[share] < 0 and not is_used[slot] and capacity[share] == capacity[slot]:
+            slot_of_share[share] = slot
+            is_used[slot] = True
+    for share in np.flatnonzero(slot_of_share < 0).tolist():
+        free_slots = np.flatnonzero(~is_used & (capacity == capacity[share]))
+        slot_of_share[share] = int(free_slots[0])
+        is_used[free_slots[0]] = True
+    return np.asarray(slot_of_share[greedy])

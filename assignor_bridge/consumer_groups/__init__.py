@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.assignors.group import Member
 from assignor_bridge.assignors.loading import find
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
@@ -47,12 +47,20 @@ def assignor(
         missing or too old.
     """
     strategy = _find(name)
-    if priority is not None and not isinstance(strategy, Own) and strategy.name != "failover":
+    if (
+        priority is not None
+        and not isinstance(strategy, CustomAssignor)
+        and strategy.name != "failover"
+    ):
         raise OptionError(
             f"assignor {strategy.name!r} ignores priorities: remove priority={priority}, "
             "or use 'failover'"
         )
-    if capacity != 1 and not isinstance(strategy, Own) and strategy.name != "lag-aware-sticky":
+    if (
+        capacity != 1
+        and not isinstance(strategy, CustomAssignor)
+        and strategy.name != "lag-aware-sticky"
+    ):
         raise OptionError(
             f"assignor {strategy.name!r} ignores capacities: remove capacity={capacity}, "
             "or use 'lag-aware-sticky'"
@@ -74,5 +82,5 @@ def _find(name: Any) -> Assignor:
         strategy = find(name)
     else:
         written = name.__qualname__ if inspect.isroutine(name) or inspect.isclass(name) else None
-        strategy = Own(written or type(name).__qualname__, name)
-    return strategy.configured({}) if isinstance(strategy, Own) else strategy
+        strategy = CustomAssignor(written or type(name).__qualname__, name)
+    return strategy.with_options({}) if isinstance(strategy, CustomAssignor) else strategy

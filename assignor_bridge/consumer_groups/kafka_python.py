@@ -19,7 +19,7 @@ from kafka.protocol.consumer.metadata import (
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.group import Group, Member
 from assignor_bridge.assignors.lag_aware import Offsets
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.consumer_groups.lags import LagReader
 from assignor_bridge.consumer_groups.members import (
     Subscription,
@@ -109,7 +109,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         if refusal:
             raise OptionError(f"assignor {strategy.name!r} refused the group: {refusal}")
         answer = assign_checked(strategy, group)
-        if isinstance(strategy, Own) and is_cooperative(strategy):
+        if isinstance(strategy, CustomAssignor) and is_cooperative(strategy):
             check_handover(strategy.name, group, answer)
         return {
             member: ConsumerProtocolAssignment(
@@ -137,7 +137,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         rack = member.rack or consumer.config["client_rack"] or None
         self._member = replace(member, rack=rack, owned={}, generation=None)
         self._consumer = reference = weakref.ref(consumer)
-        if self.name in _WITH_LAGS or isinstance(self._strategy, Own):
+        if self.name in _WITH_LAGS or isinstance(self._strategy, CustomAssignor):
             settings = dict(consumer.config)
             self._lags = LagReader(lambda: _Lags(settings), lambda: _is_open(reference()))
 

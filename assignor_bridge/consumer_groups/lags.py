@@ -11,7 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from assignor_bridge.errors import elided, words
+from assignor_bridge.errors import describe_error, elide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -73,7 +73,7 @@ class LagReader:
             self._reported.update(unknown)
             _LOG.warning(
                 "the lags of %s are not known yet: they count as 0 in this rebalance",
-                elided(unknown),
+                elide(unknown),
             )
         return lags
 
@@ -90,7 +90,7 @@ class LagReader:
                     _LOG.warning(
                         "the lags of the group could not be looked up (%s): the last known ones "
                         "are used, 0 if there are none",
-                        words(error),
+                        describe_error(error),
                     )
                 self._has_failed = True
                 if client:

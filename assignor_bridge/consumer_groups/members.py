@@ -13,8 +13,8 @@ import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from assignor_bridge.assignors.claims import claim_bytes, weigh_claims, with_claim_of
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.claims import read_claim, resolve_claims, write_claim
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.protocol import Strategy
 from assignor_bridge.errors import PlanError
 from checkpoints.user_data import (
@@ -58,7 +58,7 @@ def write_subscription(strategy: Assignor, member: Member, *, cooperative: bool)
     assignor would wait for partitions that such a member still claims, so it claims none.
     """
     data = strategy.user_data(member)
-    if member.capacity != 1 and not isinstance(strategy, Own):
+    if member.capacity != 1 and not isinstance(strategy, CustomAssignor):
         data = (data or encode_claim({}, NO_GENERATION)) + _CAPACITY.pack(member.capacity)
     generation = NO_GENERATION if member.generation is None else member.generation
     sends_fields = _claims_in_fields(strategy) and cooperative == is_cooperative(strategy)
@@ -81,7 +81,7 @@ def read_subscription(strategy: Assignor, member: Member, subscription: Subscrip
             generation=None if generation < 0 else generation,
             user_data=data,
         )
-    member = with_claim_of(member, data)
+    member = read_claim(member, data)
     if not _writes_claims(strategy) or not data:
         return member
     if not holds_claim(data):
@@ -101,7 +101,7 @@ def check_handover(name: str, group: Group, assignment: Assignment) -> None:
     PlanError
         If a partition is; the message names it and both members.
     """
-    claims, owner = weigh_claims(group), assignment.owner
+    claims, owner = resolve_claims(group), assignment.owner
     for partition, claimant in zip(claims.ids.tolist(), claims.member.tolist(), strict=True):
         receiver = int(owner[partition])
         if receiver not in (-1, claimant) and claims.owner[partition] != receiver:
@@ -113,11 +113,11 @@ def check_handover(name: str, group: Group, assignment: Assignment) -> None:
 
 
 def _claims_in_fields(strategy: Assignor) -> bool:
-    return is_cooperative(strategy) or isinstance(strategy, Own)
+    return is_cooperative(strategy) or isinstance(strategy, CustomAssignor)
 
 
 def _writes_claims(strategy: Assignor) -> bool:
-    return isinstance(strategy, Strategy) and strategy.user_data is claim_bytes
+    return isinstance(strategy, Strategy) and strategy.user_data is write_claim
 
 
 def _read_capacity(member: Member, data: bytes) -> float:

@@ -1,1 +1,1 @@
-"""The Java layer: its sources, and how they become the jar."""
+"""The Java layer: its sources and the build of the jar."""

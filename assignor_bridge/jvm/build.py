@@ -1,10 +1,9 @@
 """Build the jar that runs inside Spark: `python -m assignor_bridge.jvm.build`, or `make jar`.
 
-`javac --release 17` against jars of the oldest tested Spark, its Kafka connector, and Delta. No
-build tool is needed, and the installed pyspark may be another. The version ends with a hash of
-the sources, so that Ivy, which caches by version, never serves a stale jar. The zip's time stamps
-are fixed: same sources, same bytes. A build of another commit with the same Java sources takes
-over the classes.
+It runs `javac --release 17` against jars of the oldest tested Spark, its Kafka connector, and
+Delta, whatever the version of the installed pyspark; no build tool is needed. The version ends with
+a hash of the sources, because Ivy caches by version. The zip's time stamps are fixed, so that the
+same sources give the same bytes. Commits with the same Java sources share the classes.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SOURCES = Path(__file__).parent / "src"
 RESOURCES = Path(__file__).parent / "resources"
 _PACKAGE = Path("io", "assignorbridge")
 _SPARK, _CONNECTOR = next(iter(TESTED_SPARKS.items()))
-#: What the sources are compiled against.
+#: Coordinates of the jars on javac's class path.
 _CLASS_PATH = (
     connector_coordinate(_SPARK),
     f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{_CONNECTOR}",
@@ -48,20 +47,20 @@ _CLASS_PATH = (
     "io.delta:delta-storage:4.4.0",
 )
 
-#: An entry of a class file's constant pool, as javap prints it, that is about a class of Spark.
-_OF_SPARK = re.compile(
+#: An entry of a class file's constant pool, as javap prints it, that names a class of Spark.
+_SPARK_MEMBER = re.compile(
     r"= (?:Class|Fieldref|Methodref|InterfaceMethodref) .*"
     r"// (org/apache/spark/[\w/$]+)(?:\.\"?([\w$<>]+)\"?:(\S+))?$",
     re.MULTILINE,
 )
-#: What only jobs need: a class file that names one of these is not looked up for a stream.
-_OF_JOBS = (
+#: Class files that name one of these are used only by jobs, not by streams.
+_ONLY_FOR_JOBS = (
     "org/apache/spark/sql/delta/",
     "org/apache/spark/sql/api/java/UDF1",
     "io/assignorbridge/records/OrderConflicts",
 )
-#: The name of a class of ours that extends one of Spark.
-_EXTENDING = re.compile(
+#: The name of a class in the jar that extends a class of Spark.
+_SPARK_SUBCLASS = re.compile(
     r"^  this_class: .*// (\S+)\n  super_class: .*// org/apache/spark/\S+$", re.MULTILINE
 )
 
@@ -69,17 +68,17 @@ _EXTENDING = re.compile(
 def hash_sources() -> str:
     """Return a hash of the Java sources, the resources, and this file."""
     digest = hashlib.sha256()
-    for path in (*_inputs(), Path(__file__)):
+    for path in (*_list_inputs(), Path(__file__)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:10]
 
 
 def build(folder: Path = JARS_FOLDER) -> Path:
-    """Return the path of the jar of the present version, which is built if it does not exist.
+    """Build the jar of the current version, unless it exists, and return its path.
 
-    1. Compile the sources, or take the classes of a jar of the same sources.
-    2. Stamp them with the version, pack them, and remove the jars of other versions.
-    3. Note the version for the package (`read_jar_version`).
+    1. Compile the sources, or copy the classes from a jar with the same sources.
+    2. Add the version, pack the jar, and remove the jars of other versions.
+    3. Write the version for the package (`read_jar_version`).
     """
     sources = hash_sources()
     version = f"{read_version()}-{sources}"
@@ -93,7 +92,7 @@ def build(folder: Path = JARS_FOLDER) -> Path:
             else:
                 _compile(Path(scratch))
             # 2.
-            _stamp(Path(scratch), version)
+            _write_version(Path(scratch), version)
             _pack(jar, Path(scratch), RESOURCES)
         for stale in folder.glob(f"{ARTIFACT}-*.jar"):
             if stale != jar:
@@ -108,7 +107,7 @@ def _unpack_classes(jar: Path, folder: Path) -> None:
         archive.extractall(folder, [name for name in archive.namelist() if name.startswith("io/")])
 
 
-def _stamp(classes: Path, version: str) -> None:
+def _write_version(classes: Path, version: str) -> None:
     """Write the version where JarVersion.java reads it, and into the manifest."""
     manifest = (
         f"Manifest-Version: 1.0\r\nImplementation-Title: {ARTIFACT}\r\n"
@@ -119,10 +118,10 @@ def _stamp(classes: Path, version: str) -> None:
 
 
 def _compile(folder: Path) -> None:
-    """Compile the sources into a folder, and note there what they use of Spark."""
+    """Compile the sources into a folder and write the list of Spark members that they use."""
     jars = [jar for name in _CLASS_PATH for jar in ivy.fetch(name, transitive=False)]
     command = [
-        ivy.java_tool("javac"), "--release", "17",
+        ivy.find_tool("javac"), "--release", "17",
         "-Xlint:all,-processing,-classfile,-serial,-path", "-Werror",
         "-encoding", "UTF-8", "-cp", ":".join(map(str, jars)), "-d", str(folder),
         *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
@@ -130,33 +129,33 @@ def _compile(folder: Path) -> None:
     javac = subprocess.run(command, capture_output=True, text=True, check=False)
     if javac.returncode != 0:
         raise ivy.JarError(f"javac failed:\n{javac.stderr}{javac.stdout}")
-    members = "\n".join(_spark_members(folder))
+    members = "\n".join(_list_spark_members(folder))
     (folder / _PACKAGE / "spark-members.txt").write_text(members, encoding="utf-8")
 
 
 def pack_sources(jar: Path) -> None:
-    """Write the jar of the sources and resources that the jar is built from."""
+    """Write the jar with the sources and resources."""
     _pack(jar, SOURCES, RESOURCES)
 
 
-def _inputs() -> list[Path]:
+def _list_inputs() -> list[Path]:
     return sorted([*SOURCES.rglob("*.java"), *(p for p in RESOURCES.rglob("*") if p.is_file())])
 
 
-def _spark_members(classes: Path) -> list[str]:
-    """Return what our class files use of Spark: `owner`, or `owner name descriptor`.
+def _list_spark_members(classes: Path) -> list[str]:
+    """Return the Spark members that the class files use: `owner`, or `owner name descriptor`.
 
-    And, as owners, our own classes that extend one of Spark. Those that only jobs need are left
-    out: no stream depends on them.
+    The list also has, as owners, the bridge's classes that extend a class of Spark. It does not
+    have classes that are used only by jobs.
     """
-    command = [ivy.java_tool("javap"), "-v", "-p", *map(str, sorted(classes.rglob("*.class")))]
+    command = [ivy.find_tool("javap"), "-v", "-p", *map(str, sorted(classes.rglob("*.class")))]
     javap = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: set[str] = set()
+    members: set[str] = set()
     for text in javap.stdout.split("\nClassfile "):
-        if not any(name in text for name in _OF_JOBS):
-            found.update(" ".join(filter(None, entry)) for entry in _OF_SPARK.findall(text))
-            found.update(_EXTENDING.findall(text))
-    return sorted(found)
+        if not any(name in text for name in _ONLY_FOR_JOBS):
+            members.update(" ".join(filter(None, entry)) for entry in _SPARK_MEMBER.findall(text))
+            members.update(_SPARK_SUBCLASS.findall(text))
+    return sorted(members)
 
 
 def _pack(jar: Path, *roots: Path) -> None:

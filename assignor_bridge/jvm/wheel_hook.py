@@ -1,4 +1,4 @@
-"""Refuse to build a wheel or an sdist without the jar of this version: Spark needs it."""
+"""Refuse to build a wheel or an sdist without the jar of this version, which Spark needs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class JarIsThere(BuildHookInterface):  # type: ignore[type-arg]
-    """Checks that `make jar` ran before an sdist or a standard (not an editable) wheel is built."""
+class RequireJarHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Requires the output of `make jar` for an sdist or a standard (not an editable) wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Stop the build with one line if the jar of this version does not exist."""
+        """Stop the build with a one-line error if the jar of this version is missing."""
         del build_data
-        ours = self.metadata.version
+        required_version = self.metadata.version
         jars = [path.name for path in Path(self.root, "assignor_bridge/jars").glob("*.jar")]
-        if version == "standard" and not any(f"-bridge-{ours}-" in name for name in jars):
+        if version == "standard" and not any(
+            f"-bridge-{required_version}-" in name for name in jars
+        ):
             message = (
-                f"assignor_bridge/jars has no jar of version {ours} ({', '.join(jars) or 'none'}): "
-                "run `make jar` first (or `make wheel`)"
+                f"assignor_bridge/jars has no jar of version {required_version} "
+                f"({', '.join(jars) or 'none'}): run `make jar` first (or `make wheel`)"
             )
             raise RuntimeError(message)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.model import LONGEST_TOPIC, MOST_PARTITION, Executor
+from assignor_bridge.model import MAX_PARTITION, MAX_TOPIC_LENGTH, Executor
 from assignor_bridge.planner.racks import Zones, build_zones
 from checkpoints.sorting import stable_order
 
@@ -195,22 +195,22 @@ def build_batch(  # noqa: PLR0917
     """
     topics, topic = names
     longest = max(topics, key=len, default="")
-    if len(longest) > LONGEST_TOPIC:
+    if len(longest) > MAX_TOPIC_LENGTH:
         raise OptionError(
             f"topic {longest[:20]!r}… has a name of {len(longest)} characters: "
-            f"Kafka allows at most {LONGEST_TOPIC}"
+            f"Kafka allows at most {MAX_TOPIC_LENGTH}"
         )
-    is_impossible = (start < 0) | (end < start) | (partition < 0) | (partition > MOST_PARTITION)
+    is_impossible = (start < 0) | (end < start) | (partition < 0) | (partition > MAX_PARTITION)
     for i in np.flatnonzero(is_impossible)[:1].tolist():
         raise OptionError(
             f"range {topics[topic[i]]}-{partition[i]}[{start[i]},{end[i]}) is impossible: "
-            f"expected a partition from 0 to {MOST_PARTITION} and 0 <= start <= end"
+            f"expected a partition from 0 to {MAX_PARTITION} and 0 <= start <= end"
         )
     for name, count in (partitions or {}).items():
-        if not 0 <= count <= MOST_PARTITION + 1:
+        if not 0 <= count <= MAX_PARTITION + 1:
             raise OptionError(
-                f"topic {name[:LONGEST_TOPIC]!r} has {count} partitions: "
-                f"expected 0 to {MOST_PARTITION + 1}"
+                f"topic {name[:MAX_TOPIC_LENGTH]!r} has {count} partitions: "
+                f"expected 0 to {MAX_PARTITION + 1}"
             )
     order = argsort_rows((end, start), partition, topic)
     order = order[(end > start)[order]]

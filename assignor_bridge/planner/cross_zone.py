@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from assignor_bridge.planner.zones import MAX_ZONES
 
 if TYPE_CHECKING:
@@ -114,4 +114,4 @@ def _find_full_zones(work: Floats, near: Flags, max_work: Floats) -> tuple[Flags
 
 
 def _list_racks(racks: list[str]) -> str:
-    return f"{'rack' if len(racks) == 1 else 'racks'} {elided(racks, _MAX_LISTED)}"
+    return f"{'rack' if len(racks) == 1 else 'racks'} {elide(racks, _MAX_LISTED)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 from assignor_bridge.planner.cross_zone import measure_cross_zone
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def explain(  # noqa: PLR0917
         cut_note = "; partitions cannot be cut: assignor.split=false"
     reasons = [
         f"{placement.assignor}: {batch.total:,.0f} offsets of "
-        f"{counted(batch.ranges, 'partition')} in {counted(len(tasks), 'task')} on "
-        f"{counted(executors, 'executor')}; busiest slot {_format_amount(busiest, weights)}, ideal "
+        f"{pluralize(batch.ranges, 'partition')} in {pluralize(len(tasks), 'task')} on "
+        f"{pluralize(executors, 'executor')}; busiest slot {_format_amount(busiest, weights)}, ideal "
         f"{_format_amount(bound, weights)}, {imbalance:.1%} over{cut_note}",
         *placement.refusals,
         *demand.request_notes,
@@ -181,7 +181,7 @@ def _name(batch: MicroBatch, flags: Flags) -> str:
     rows: Ints = np.flatnonzero(flags)
     listed = ", ".join(batch.name(row) for row in rows[:_MAX_LISTED].tolist())
     more = f" and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""
-    return f"{counted(len(rows), 'partition')} ({listed}{more})"
+    return f"{pluralize(len(rows), 'partition')} ({listed}{more})"
 
 
 def _format_amount(value: float, weights: Weights) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.group import Assignment, Group, Member
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import LAG_AWARE_STICKY
@@ -122,7 +122,7 @@ def place_group(
 def _make_listener(
     assignor: Assignor, group: Group, final: Assignment
 ) -> Callable[[int], None] | None:
-    if not (isinstance(assignor, Own) and assignor.listens):
+    if not (isinstance(assignor, CustomAssignor) and assignor.has_on_assignment):
         return None
 
     def notify(generation: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.assignors.own import configured
+from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.check import check_plan
@@ -125,7 +125,7 @@ def _place(
     if settings.assignors[0] in _BUILT_IN:
         choice = Choice(lookup(settings.assignors[0]))
     else:
-        candidates = configured(settings.assignors, settings.own, find)
+        candidates = configure_assignors(settings.assignors, settings.own, find)
         group = build_slot_group(batch, table, weights)
         choice = choose(settings.assignors, group, candidates.__getitem__)
         if choice.assignor.name not in _BUILT_IN:
@@ -135,4 +135,4 @@ def _place(
 
 def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
     """Raise `OptionError` for unknown assignors and for options that they refuse."""
-    configured(options.assignors, options.own, find)
+    configure_assignors(options.assignors, options.own, find)

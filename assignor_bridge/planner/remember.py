@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.planner.zones import find_last_near_pieces
-from checkpoints.sticky_state import LEAST_HOLD, MOST_INT32, StickyState
+from checkpoints.sticky_state import MAX_INT32, MIN_HOLD, StickyState
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import MicroBatch
@@ -42,8 +42,8 @@ def remember(  # noqa: PLR0917
     last_batch_with_data[line] = learned.batches + 1
     return replace(
         learned,
-        generation=min(learned.generation + table.changed, MOST_INT32),
-        batches=min(learned.batches + 1, MOST_INT32),
+        generation=min(learned.generation + table.changed, MAX_INT32),
+        batches=min(learned.batches + 1, MAX_INT32),
         paces=dict(sorted(learned.paces.items())),
         member=member,
         position=position,
@@ -68,4 +68,4 @@ def _compute_hold(table: PartitionTable, batch: MicroBatch) -> int:
         next_key = remembered[np.minimum(np.searchsorted(remembered, key), len(remembered) - 1)]
         if ((next_key > key) & (next_key >> 32 == key >> 32)).any():
             absence = max(absence, min(state.hold + 1, state.batches))
-    return min(max(2 * absence, state.hold - 1, LEAST_HOLD), MAX_HOLD_BATCHES)
+    return min(max(2 * absence, state.hold - 1, MIN_HOLD), MAX_HOLD_BATCHES)

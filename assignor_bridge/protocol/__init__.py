@@ -1,4 +1,1 @@
-"""The contract between the Java layer and the planner process.
-
-`messages` are the lines on the planner's standard input and output, `columns` the arrays in them.
-"""
+"""The protocol between Java and the planner process: messages with packed columns."""

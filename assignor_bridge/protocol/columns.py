@@ -1,4 +1,4 @@
-"""Packed columns to and from arrays."""
+"""Convert between the packed columns of messages and arrays."""
 
 from __future__ import annotations
 
@@ -11,166 +11,166 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.racks import Replicas
 from assignor_bridge.protocol import messages
-from assignor_bridge.protocol.messages import PlanBatch, Racks, Ranges, Reports, Tasks
+from assignor_bridge.protocol.messages import (
+    PackedRacks,
+    PackedRanges,
+    PackedReports,
+    PackedTasks,
+    PlanBatch,
+)
 
 if TYPE_CHECKING:
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import Floats, Ints, MicroBatch, Names
     from assignor_bridge.planner.plan import PlannedBatch
-    from assignor_bridge.protocol.messages import AdmitBatch, BatchFacts
+    from assignor_bridge.protocol.messages import AdmitBatch, BatchRequest
 
 
-def batch_of(facts: BatchFacts, options: PlannerOptions) -> MicroBatch:
-    """Return the batch of a request; raises `OptionError` for facts that cannot be."""
-    to_plan = facts if isinstance(facts, PlanBatch) else None
+def unpack_batch(facts: BatchRequest, options: PlannerOptions) -> MicroBatch:
+    """Return the batch of a request; raise `OptionError` if its facts are invalid."""
+    plan_request = facts if isinstance(facts, PlanBatch) else None
     return build_batch(
         *unpack_ranges(facts.ranges),
-        messages.executors(facts.executors),
+        messages.to_model_executors(facts.executors),
         options,
         unpack_reports(facts.observed),
         facts.parallelism,
-        messages.allocation(to_plan.allocation) if to_plan else None,
+        messages.to_model_allocation(plan_request.allocation) if plan_request else None,
         unpack_racks(facts.racks, facts.ranges),
         facts.stream,
-        to_plan.partitions if to_plan else None,
+        plan_request.partitions if plan_request else None,
     )
 
 
-def unpack_ranges(ranges: Ranges) -> tuple[Names, Ints, Ints, Ints]:
-    """Return topics, partitions, first offsets and end offsets.
-
-    Raises OptionError when the columns do not fit together.
-    """
-    columns = _Columns(ranges, "ranges")
+def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
+    """Return topics, partitions and offsets; raise OptionError if the columns do not match."""
+    reader = _ColumnReader(ranges, "ranges")
     return (
-        columns.names("topics", "topic"),
-        columns.ints("partition", 4),
-        columns.ints("start", 8),
-        columns.ints("end", 8),
+        reader.read_names("topics", "topic"),
+        reader.read_integers("partition", 4),
+        reader.read_integers("start", 8),
+        reader.read_integers("end", 8),
     )
 
 
-def unpack_racks(racks: Racks | None, ranges: Ranges) -> Replicas | None:
-    """Return the racks of ranges; raises `OptionError` as `unpack_ranges` does."""
+def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | None:
+    """Return the racks of ranges; raise `OptionError` as `unpack_ranges` does."""
     if racks is None:
         return None
-    code = _Columns(racks, "racks", len(ranges.partition) // 4).ints("range", 4)
-    if len(code) and not -1 <= code.min() <= code.max() < len(racks.sets):
-        worst = code.min() if code.min() < -1 else code.max()
+    set_index = _ColumnReader(racks, "racks", len(ranges.partition) // 4).read_integers("range", 4)
+    if len(set_index) and not -1 <= set_index.min() <= set_index.max() < len(racks.sets):
+        invalid = set_index.min() if set_index.min() < -1 else set_index.max()
         raise OptionError(
-            f"racks.range holds {worst}: a place in 'sets', of {len(racks.sets)}, or -1 is expected"
+            f"racks.range has {invalid}: expected -1 or an index below {len(racks.sets)} in 'sets'"
         )
-    return Replicas.of(racks.sets, code)
+    return Replicas.of(racks.sets, set_index)
 
 
-def unpack_reports(reports: Reports) -> ReadReports:
-    """Return what readers observed; raises `OptionError` as `unpack_ranges` does."""
-    columns = _Columns(reports, "observed")
+def unpack_reports(reports: PackedReports) -> ReadReports:
+    """Return the readers' reports; raise `OptionError` as `unpack_ranges` does."""
+    reader = _ColumnReader(reports, "observed")
     return ReadReports.of(
-        columns.names("topics", "topic"),
-        columns.ints("partition", 4),
-        columns.names("executors", "executor"),
-        *(columns.numbers(name, "<f8") for name in ("records", "bytes", "seconds", "offsets")),
+        reader.read_names("topics", "topic"),
+        reader.read_integers("partition", 4),
+        reader.read_names("executors", "executor"),
+        *(reader.read_numbers(name, "<f8") for name in ("records", "bytes", "seconds", "offsets")),
     )
 
 
 def unpack_times(request: AdmitBatch) -> RecordTimes:
-    """Return the times of a request's ranges, in the order of its batch: by topic and partition.
-
-    Raises OptionError when there are none, or the columns do not fit the ranges.
-    """
-    given = request.times
-    if given is None:
-        raise OptionError("the request has no times of records, which the options need")
+    """Return the times of the ranges in batch order; raise OptionError if they do not match."""
+    times = request.times
+    if times is None:
+        raise OptionError("the request has no record times, but the options require them")
     (_, topic), partition, _, _ = unpack_ranges(request.ranges)
     order = np.lexsort((partition, topic))
-    columns = _Columns(given, "times", len(order))
-    stamp = columns.ints("stamp", 8)[order]
-    if given.at is None:
-        return RecordTimes(given.now_ms, stamp)
-    at = columns.ints("at", 8)[order]
-    return RecordTimes(given.now_ms, stamp, given.look_ups, given.asked_ms, at)
+    reader = _ColumnReader(times, "times", len(order))
+    stamp = reader.read_integers("stamp", 8)[order]
+    if times.at is None:
+        return RecordTimes(times.now_ms, stamp)
+    at = reader.read_integers("at", 8)[order]
+    return RecordTimes(times.now_ms, stamp, times.look_ups, times.asked_ms, at)
 
 
-def pack_tasks(outcome: PlannedBatch) -> Tasks:
-    """Return the tasks of a plan."""
+def pack_tasks(outcome: PlannedBatch) -> PackedTasks:
+    """Return the message part with the tasks of a plan."""
     batch, tasks = outcome.batch, outcome.tasks
     pieces = tasks.pieces
-    return Tasks(
+    return PackedTasks(
         executors=[e.id for e in batch.executors],
         topics=list(batch.topics),
-        executor=_packed(tasks.executor, "<i4"),
-        slot=_packed(tasks.number, "<i4"),
-        ranges=_packed(np.bincount(tasks.task, minlength=len(tasks)), "<i4"),
-        topic=_packed(batch.topic[pieces.row], "<i4"),
-        partition=_packed(batch.partition[pieces.row], "<i4"),
-        start=_packed(pieces.start, "<i8"),
-        end=_packed(pieces.end, "<i8"),
+        executor=_pack_numbers(tasks.executor, "<i4"),
+        slot=_pack_numbers(tasks.number, "<i4"),
+        ranges=_pack_numbers(np.bincount(tasks.task, minlength=len(tasks)), "<i4"),
+        topic=_pack_numbers(batch.topic[pieces.row], "<i4"),
+        partition=_pack_numbers(batch.partition[pieces.row], "<i4"),
+        start=_pack_numbers(pieces.start, "<i8"),
+        end=_pack_numbers(pieces.end, "<i8"),
         standbys=dict(outcome.standbys),
     )
 
 
 def pack_ranges(
     topics: tuple[str, ...], topic: Ints, partition: Ints, start: Ints, end: Ints
-) -> Ranges:
-    """Return ranges."""
-    return Ranges(
+) -> PackedRanges:
+    """Return the message part with these ranges."""
+    return PackedRanges(
         [*topics],
-        _packed(topic, "<i4"),
-        _packed(partition, "<i4"),
-        _packed(start, "<i8"),
-        _packed(end, "<i8"),
+        _pack_numbers(topic, "<i4"),
+        _pack_numbers(partition, "<i4"),
+        _pack_numbers(start, "<i8"),
+        _pack_numbers(end, "<i8"),
     )
 
 
-def _packed(numbers: Ints, dtype: str) -> bytes:
+def _pack_numbers(numbers: Ints, dtype: str) -> bytes:
     return numbers.astype(dtype).tobytes()
 
 
-class _Columns:
-    """Reads columns, which must be of one length."""
+class _ColumnReader:
+    """Reads the columns of a message and checks that they have the same length."""
 
     def __init__(
         self,
-        columns: Ranges | Reports | Racks | messages.Times,
-        where: str,
-        rows: int | None = None,
+        columns: PackedRanges | PackedReports | PackedRacks | messages.PackedTimes,
+        name: str,
+        row_count: int | None = None,
     ) -> None:
         self._columns = columns
-        self._where = where
-        self._rows = rows
+        self._name = name
+        self._row_count = row_count
 
-    def ints(self, name: str, size: int) -> Ints:
-        return self.numbers(name, f"<i{size}").astype(np.int64)
+    def read_integers(self, name: str, size: int) -> Ints:
+        return self.read_numbers(name, f"<i{size}").astype(np.int64)
 
-    def numbers(self, name: str, dtype: str) -> Floats:
-        where = f"{self._where}.{name}"
+    def read_numbers(self, name: str, dtype: str) -> Floats:
+        path = f"{self._name}.{name}"
         try:
             numbers = np.frombuffer(getattr(self._columns, name), dtype)
         except ValueError:
-            expected = f"{np.dtype(dtype).itemsize} bytes a number"
-            raise OptionError(f"{where} ends within a number: {expected} are expected") from None
-        if self._rows is None:
-            self._rows = len(numbers)
-        if len(numbers) != self._rows:
+            expected = f"{np.dtype(dtype).itemsize} bytes per number"
+            raise OptionError(f"{path} ends within a number: expected {expected}") from None
+        if self._row_count is None:
+            self._row_count = len(numbers)
+        if len(numbers) != self._row_count:
             raise OptionError(
-                f"{where} holds {len(numbers)} numbers: as many as in the other columns, "
-                f"{self._rows}, are expected"
+                f"{path} has {len(numbers)} numbers: expected {self._row_count}, "
+                "as in the other columns"
             )
         return numbers
 
-    def names(self, listed: str, name: str) -> Names:
-        """Return the names that any cell has, sorted, and each cell's place in them."""
-        given: list[str] = getattr(self._columns, listed)
-        places = self.ints(name, 4)
-        if len(places) and not 0 <= places.min() <= places.max() < len(given):
-            worst = places.min() if places.min() < 0 else places.max()
+    def read_names(self, list_field: str, index_field: str) -> Names:
+        """Return the sorted distinct names of a column, and each cell's index in them."""
+        listed_names: list[str] = getattr(self._columns, list_field)
+        indices = self.read_integers(index_field, 4)
+        if len(indices) and not 0 <= indices.min() <= indices.max() < len(listed_names):
+            invalid = indices.min() if indices.min() < 0 else indices.max()
             raise OptionError(
-                f"{self._where}.{name} holds {worst}: a place in {listed!r}, "
-                f"of {len(given)}, is expected"
+                f"{self._name}.{index_field} has {invalid}: "
+                f"expected an index below {len(listed_names)} in {list_field!r}"
             )
-        used = np.flatnonzero(np.bincount(places)).tolist()
-        distinct, code = encode_names([given[place] for place in used])
-        codes = np.zeros(len(given), np.int64)
-        codes[used] = code
-        return distinct, codes[places]
+        used_indices = np.flatnonzero(np.bincount(indices)).tolist()
+        distinct, code = encode_names([listed_names[index] for index in used_indices])
+        codes = np.zeros(len(listed_names), np.int64)
+        codes[used_indices] = code
+        return distinct, codes[indices]

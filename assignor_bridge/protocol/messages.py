@@ -1,9 +1,9 @@
-"""The messages between Java and the planner process: one JSON object per line, by `type`.
+"""The messages between Java and the planner process: one JSON object per line, with a `type`.
 
-The Java side of each is a record of the same name in `Messages.java`. Numbers of ranges, reports
-and tasks travel as packed columns: each is the base64 of little-endian numbers, `int32` for
-partitions, slots, counts and places in a list of names, `int64` for offsets, `float64` for what was
-measured (not a number: unknown). 10,000 objects would take ten times as long to read.
+Each has a record in `Messages.java`. Ranges, reports and tasks are sent as packed columns, because
+10,000 objects take ten times as long to read. A column is the base64 of little-endian numbers:
+`int32` for partitions, slots, counts and indices, `int64` for offsets, and `float64` for
+measurements (NaN: unknown).
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import Annotated, Any
 import msgspec
 
 from assignor_bridge import model
-from assignor_bridge.errors import AssignorError, OptionError, one_line, words
+from assignor_bridge.errors import AssignorError, OptionError, describe_error, to_one_line
 from assignor_bridge.version import read_jar_version
 
-#: Base64 of numbers.
+#: Packed numbers, as base64 in JSON.
 Column = bytes
-#: Whole numbers of 64 bits.
+#: A Java long.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Base of all messages and their parts."""
+    """Base class of all messages and their parts."""
 
 
-class Executor(Message, frozen=True):
-    """An executor of the application and what Spark's scheduler says about it."""
+class ExecutorFacts(Message, frozen=True):
+    """An executor and its state in Spark's scheduler (`model.Executor`)."""
 
     id: str
     host: str
@@ -42,8 +42,8 @@ class Executor(Message, frozen=True):
     resource_profile: Int64 = 0
 
 
-class Allocation(Message, frozen=True):
-    """Spark's limits where executors come and go (`model.Allocation`)."""
+class AllocationLimits(Message, frozen=True):
+    """The limits of Spark's dynamic allocation (`model.Allocation`)."""
 
     min_executors: Natural
     max_executors: Positive
@@ -51,8 +51,8 @@ class Allocation(Message, frozen=True):
     seconds_since_last_plan: float | None = None
 
 
-class Ranges(Message, frozen=True):
-    """Offset ranges as packed columns; `topic` holds places in `topics`."""
+class PackedRanges(Message, frozen=True):
+    """Offset ranges as packed columns; `topic` has indices in `topics`."""
 
     topics: list[str]
     topic: Column
@@ -61,15 +61,15 @@ class Ranges(Message, frozen=True):
     end: Column
 
 
-class Racks(Message, frozen=True):
-    """The racks that hold replicas; `range` holds places in `sets`, a cell a range, -1: unknown."""
+class PackedRacks(Message, frozen=True):
+    """Racks with replicas; `range` has an index in `sets` for each range (-1: unknown)."""
 
     sets: list[list[str]]
     range: Column
 
 
-class Reports(Message, frozen=True):
-    """What readers observed, as packed columns."""
+class PackedReports(Message, frozen=True):
+    """The readers' reports as packed columns."""
 
     topics: list[str]
     executors: list[str]
@@ -82,197 +82,194 @@ class Reports(Message, frozen=True):
     offsets: Column
 
 
-class Tasks(Message, frozen=True):
-    """The tasks of a plan as packed columns, and the ranges of all tasks one after the other."""
+class PackedTasks(Message, frozen=True):
+    """The tasks of a plan and their ranges as packed columns; ranges are ordered by task."""
 
     executors: list[str]
     topics: list[str]
-    #: One cell a task: place in `executors` (-1: anywhere), slot, and how many ranges it reads.
+    #: One cell per task: index in `executors` (-1: any), slot, and number of ranges.
     executor: Column
     slot: Column
     ranges: Column
-    #: One cell a range.
+    #: One cell per range.
     topic: Column
     partition: Column
     start: Column
     end: Column
-    #: By task: ids of further executors, most wanted first.
+    #: By task: ids of alternative executors, the preferred one first.
     standbys: dict[int, tuple[str, ...]]
 
 
 class Validate(Message, frozen=True, tag="validate"):
-    """The first request of a stream: its options, as they were written."""
+    """Request: validate the options of a stream, as the user wrote them; always the first."""
 
     options: dict[str, str]
 
 
-class Restore(Message, frozen=True, tag="restore"):
-    """Whether a stored state can be used for a stream of these topics."""
+class RestoreState(Message, frozen=True, tag="restore"):
+    """Request: check whether a stored state is usable for a stream of these topics."""
 
     state: str
     topics: list[str]
 
 
 class End(Message, frozen=True, tag="end"):
-    """The stream has ended: forget it."""
+    """Request: drop the state of a stream that has ended."""
 
 
-class BatchFacts(Message, frozen=True):
-    """What is known of a micro-batch that is to be limited or planned, but for the options."""
+class BatchRequest(Message, frozen=True):
+    """The data of a micro-batch to limit or plan, except the options."""
 
-    executors: list[Executor]
-    ranges: Ranges
-    observed: Reports
+    executors: list[ExecutorFacts]
+    ranges: PackedRanges
+    observed: PackedReports
     state: str | None = None
     parallelism: Int64 = 1
-    racks: Racks | None = None
-    #: Number of the stream in its driver.
+    racks: PackedRacks | None = None
+    #: Number of the stream in the driver.
     stream: Natural = 0
 
 
-class PlanBatch(BatchFacts, frozen=True, tag="plan"):
-    """Ask who reads what."""
+class PlanBatch(BatchRequest, frozen=True, tag="plan"):
+    """Request: plan which slot reads which ranges."""
 
-    allocation: Allocation | None = None
-    #: One more than the highest partition of each topic that the query reads, without data too.
+    allocation: AllocationLimits | None = None
+    #: Highest partition number plus one of each topic that the query reads, even without data.
     partitions: dict[str, Natural] | None = None
 
 
 class CompletedBatch(Message, frozen=True):
-    """What the last admitted batch took, from its admission to its completion."""
+    """Records and duration of the last admitted batch, from its admission to its completion."""
 
     records: float
     seconds: float
 
 
-class Times(Message, frozen=True):
-    """When the records of the ranges were written, by Kafka's timestamps in milliseconds."""
+class PackedTimes(Message, frozen=True):
+    """Kafka's timestamps of the ranges' records, in milliseconds."""
 
     #: The driver's clock.
     now_ms: Int64
-    #: Of the first record of each range; -1: unknown.
+    #: Timestamp of the first record of each range; -1: unknown.
     stamp: Column
-    #: How often Kafka was asked for this batch.
+    #: Number of look-ups in Kafka for this batch.
     look_ups: Natural = 0
-    #: The time it was asked for last, and the offset of the first record at or after it in each
-    #: range's partition; -1: there is none.
+    #: Time of the last look-up, and for each range's partition the offset of the first record at or
+    #: after that time; -1: none.
     asked_ms: Int64 | None = None
     at: Column | None = None
 
 
-class AdmitBatch(BatchFacts, frozen=True, tag="admit"):
-    """Ask how far the next batch may go; `ranges` end where the records do that Spark may read."""
+class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
+    """Request: limit the next batch; `ranges` go up to the last record that Spark may read."""
 
-    #: Spark's limit; None for none.
+    #: Spark's limit, or None.
     most_records: Positive | None = None
-    #: Whether the query ends when it has reached the ends of the ranges.
+    #: Whether the query ends at the ends of the ranges.
     fixed_end: bool = False
     last: CompletedBatch | None = None
-    #: Only where the planner needs them (`Validated.needs_times`).
-    times: Times | None = None
-    #: By topic, for how long Kafka keeps records, where it deletes them and that is known.
+    #: Only sent if the planner needs them (`Validated.needs_times`).
+    times: PackedTimes | None = None
+    #: Retention time by topic, if Kafka deletes old records and the time is known.
     retention_ms: dict[str, Natural] | None = None
 
 
 class Validated(Message, frozen=True, tag="validated"):
-    """The options as they are understood, and the version of states that can be used."""
+    """Answer: the effective options, and the version of usable states."""
 
     options: dict[str, Any]
     state_version: int
-    #: Whether the planner is asked how far batches go.
+    #: Whether the planner limits batches.
     admits: bool = False
-    #: Whether it has to be told when records were written.
+    #: Whether limiting a batch requires record times.
     needs_times: bool = False
-    #: Of the jar that was built for this package: both sides must have the same Java sources.
+    #: Version of the jar built for this package; the driver's jar must have the same one.
     package_version: str = read_jar_version()
 
 
 class Restored(Message, frozen=True, tag="restored"):
-    """Why a state cannot be used; None when it can."""
+    """Answer: why a state is unusable, or None if it is usable."""
 
     why: str | None = None
 
 
 class Ended(Message, frozen=True, tag="ended"):
-    """It is forgotten."""
+    """Answer: the state of the stream is dropped."""
 
 
 class Planned(Message, frozen=True, tag="planned"):
-    """A plan."""
+    """Answer: a plan."""
 
     assignor: str
-    tasks: Tasks
+    tasks: PackedTasks
     state: str
     metrics: dict[str, str | int | float]
     reasons: tuple[str, ...]
 
 
-class Admitted(Message, frozen=True, tag="admitted"):
-    """How far the batch goes: the ranges that were asked for, some of them cut."""
+class AdmittedBatch(Message, frozen=True, tag="admitted"):
+    """Answer: the limited batch, as the requested ranges, some of them shortened."""
 
-    ranges: Ranges
+    ranges: PackedRanges
     metrics: dict[str, str | int | float]
 
 
 class LookUp(Message, frozen=True, tag="lookUp"):
-    """To be asked again, with the offset of each partition's first record at or after this time."""
+    """Answer: send the request again, with each partition's first offset at or after this time."""
 
     time_ms: int
 
 
 class Failed(Message, frozen=True, tag="failed"):
-    """Why there is no answer, in one line, and whether it is the user who must act."""
+    """Answer: the error on one line, and whether the user has to correct something."""
 
     error: str
     misuse: bool = False
     traceback: str = ""
 
 
-Request = Validate | Restore | End | PlanBatch | AdmitBatch
-Answer = Validated | Restored | Ended | Planned | Admitted | LookUp | Failed
+Request = Validate | RestoreState | End | PlanBatch | AdmitBatch
+Answer = Validated | Restored | Ended | Planned | AdmittedBatch | LookUp | Failed
 
-_request: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-_answer = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # numpy's
+_REQUEST_DECODER: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_ANSWER_ENCODER = msgspec.json.Encoder(enc_hook=lambda number: number.item())  # NumPy numbers
 
 
 def read_request(line: bytes) -> Request:
-    """Parse one line.
-
-    Raises OptionError when it does not follow the contract; the message names the place.
-    """
+    """Return the request in one line; raise OptionError with the path of an invalid field."""
     try:
-        return _request.decode(line)
+        return _REQUEST_DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise OptionError(
-            f"the request is not one of this version: {one_line(str(error))} "
+            f"the request is invalid: {to_one_line(str(error))} "
             "(are the jar and the Python package of the same version?)"
         ) from None
 
 
 def write_answer(answer: Answer) -> bytes:
-    """Return one line; of what cannot be written (a user's half of a character), the failure."""
+    """Return an answer as one line; if it cannot be encoded (a lone surrogate), a `Failed`."""
     try:
-        return _answer.encode(answer) + b"\n"
+        return _ANSWER_ENCODER.encode(answer) + b"\n"
     except (UnicodeEncodeError, TypeError, AttributeError) as error:
-        return _answer.encode(failed(error)) + b"\n"
+        return _ANSWER_ENCODER.encode(make_failed(error)) + b"\n"
 
 
-def failed(error: BaseException) -> Failed:
-    """Return the answer that an error is."""
+def make_failed(error: BaseException) -> Failed:
+    """Return the answer that reports an error."""
     if isinstance(error, OptionError):
-        return Failed(one_line(str(error)), misuse=True)
+        return Failed(to_one_line(str(error)), misuse=True)
     trace = "".join(traceback.format_exception(error))
     return Failed(
-        one_line(str(error)) if isinstance(error, AssignorError) else words(error),
+        to_one_line(str(error)) if isinstance(error, AssignorError) else describe_error(error),
         traceback=trace.encode("utf-8", "replace").decode(),
     )
 
 
-def executors(given: list[Executor]) -> list[model.Executor]:
-    """Return executors as the planner takes them."""
-    return [model.Executor(*msgspec.structs.astuple(executor)) for executor in given]
+def to_model_executors(messages: list[ExecutorFacts]) -> list[model.Executor]:
+    """Return the executors of a message as `model.Executor`."""
+    return [model.Executor(*msgspec.structs.astuple(executor)) for executor in messages]
 
 
-def allocation(given: Allocation | None) -> model.Allocation | None:
-    """Return Spark's limits as the planner takes them."""
-    return None if given is None else model.Allocation(*msgspec.structs.astuple(given))
+def to_model_allocation(limits: AllocationLimits | None) -> model.Allocation | None:
+    """Return the limits of a message as `model.Allocation`."""
+    return None if limits is None else model.Allocation(*msgspec.structs.astuple(limits))

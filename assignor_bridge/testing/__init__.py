@@ -1,8 +1,8 @@
-"""For tests of assignors of your own; needs pytest and hypothesis (the extra `testing`).
+"""Test custom assignors; requires pytest and hypothesis (the extra `testing`).
 
-- `conformance`: what every assignor promises, as pytest cases that a class of yours inherits
+- `conformance`: the promises of every assignor, as pytest cases that your class inherits
 - `groups`: consumer groups, as hypothesis strategies and from a seeded generator
-- `answers`: the same questions to processes of different hash seeds
+- `answers`: the answers of processes with different hash seeds
 - `rebalance`, `elect` (of `assignors.testing`): the rounds of a rebalance, an election
 """
 

@@ -1,7 +1,7 @@
-"""What every assignor promises, as pytest cases that a class of the user's inherits.
+"""The promises of every assignor, as pytest cases that a user's class inherits.
 
-Groups come from hypothesis, which looks for the smallest one that fails. The same ones are tried in
-each run, and no case looks at a clock: a case that passes will pass again.
+Groups come from hypothesis, which searches for the smallest failing one. Every run tries the same
+groups and no case measures time, so the results are reproducible.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.group import Group, Member
 from assignor_bridge.assignors.loading import find
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.protocol import Strategy
 from assignor_bridge.assignors.testing import rebalance
-from assignor_bridge.testing.answers import SEEDS, answers, by_seed
-from assignor_bridge.testing.groups import disturbed, groups, random_group
+from assignor_bridge.testing.answers import SEEDS, answers, answers_by_seed
+from assignor_bridge.testing.groups import disturb, groups, random_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,47 +35,43 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-#: What sums of lags may be off by, as a share.
-_ROUNDING = 1e-9
-#: Partitions of the smaller of the two groups that are asked about for the speed, and members.
-_PARTITIONS, _MEMBERS, _TIMES = 200, 16, 4
-#: So many groups are enough to tell that all are refused.
-_TRIED = 30
-#: Things that happen to a group, in a row.
+#: Relative error of sums of lags.
+_ROUNDING_ERROR = 1e-9
+#: Test of speed: partitions of the smaller group, members, and size factor of the larger group.
+_PARTITIONS, _MEMBERS, _SIZE_FACTOR = 200, 16, 4
+#: Number of groups after which an assignor is taken to refuse all groups.
+_TRIED_GROUPS = 30
+#: Number of consecutive changes to a group.
 _EVENTS = 4
 
 
 class AssignorConformance:
-    """The cases; a class that inherits them names the assignor, and says what it promises.
-
-    A promise that is not made is not tested: its case is skipped.
-    """
+    """Test cases; a subclass sets the assignor and its promises, and other cases are skipped."""
 
     #: A class, an object with `assign(group)`, a function, or a name as in the option `assignor`.
     assignor: ClassVar[Any] = None
-    #: Its options, as `configure` gets them.
+    #: The options that `configure` receives.
     options: ClassVar[Mapping[str, str]] = {}
-    #: Whether it is meant for groups whose members all subscribe to the same topics.
+    #: Whether all members must subscribe to the same topics.
     same_subscriptions: ClassVar[bool] = False
-    #: What is shared evenly by members that subscribe alike: `counts` of partitions, which differ
-    #: by at most one; so do those of each of the `topics`, whoever subscribes to what else; or
-    #: `lags`, of which no member has more than `imbalance` over what longest-first reaches.
+    #: Promised balance. "counts": partition counts differ by at most one if all members subscribe
+    #: to the same topics; "topics": so do the counts of each topic, for any subscriptions; "lags":
+    #: no member's lag exceeds that of the longest-first answer by more than the share `imbalance`.
     balance: ClassVar[Literal["counts", "topics", "lags"] | None] = None
     imbalance: ClassVar[float] = 0.05
-    #: Whether nothing moves when nothing changed.
+    #: Whether nothing moves if nothing changed.
     sticky: ClassVar[bool] = False
-    #: Whether a join moves only what the newcomer gets, and a leave only what the leaver had, where
-    #: members subscribe alike.
+    #: Whether a join moves only the newcomer's partitions, and a leave only the leaver's, if all
+    #: members subscribe to the same topics.
     least_moves: ClassVar[bool] = False
-    #: Whether no partition is read across racks where an even answer exists in which none is.
+    #: Whether no partition is read across racks if a balanced answer without such reads exists.
     racks: ClassVar[bool] = False
-    #: Rounds of a rebalance at most, for a cooperative assignor; for others it is one.
+    #: Maximum rounds of a rebalance of a cooperative assignor; others have one.
     rounds: ClassVar[int] = 2
-    #: Lines of Python that it runs for a partition when there are four times as many, over those
-    #: for the fewer: 1 is linear, 4 quadratic. None promises nothing. What C code does, NumPy's as
-    #: well, is not counted.
+    #: Limit on the growth of executed Python lines per partition when the partitions quadruple: 1
+    #: is linear, 4 quadratic, None promises nothing. C code (NumPy) is not counted.
     growth: ClassVar[float | None] = 2.0
-    #: How hypothesis looks for groups that fail: change `max_examples` to look longer.
+    #: Settings of hypothesis; increase `max_examples` for a longer search.
     trials: ClassVar[settings] = settings(
         max_examples=40,
         deadline=None,
@@ -86,123 +82,125 @@ class AssignorConformance:
 
     def test_valid_and_complete(self) -> None:
         """Each subscribed partition goes to exactly one member, which subscribes to it."""
-        assignor = self._made()
+        assignor = self._make_assignor()
 
         def check(group: Group, _: random.Random) -> None:
-            owner = _owners(_settled(assignor, group))
+            owner = _list_owners(_settle(assignor, group))
             topics = {m.id: m.topics for m in group.members}
             every = {(t, p) for t in group.subscribers for p in range(group.topics[t])}
-            _hold(set(owner) == every, "not every subscribed partition has a member")
+            _require(set(owner) == every, "some subscribed partitions have no member")
             foreign = [tp for tp, member in owner.items() if tp[0] not in topics[member]]
-            _hold(not foreign, f"{foreign} went to members that do not subscribe to them")
+            _require(not foreign, f"{foreign} went to members that do not subscribe to them")
 
-        self._for_any(assignor, check)
+        self._check_any_group(assignor, check)
 
     def test_balance(self) -> None:
-        """Members have as much as each other, as far as it is promised."""
+        """Members have the promised balance."""
         if self.balance is None:
             pytest.skip("`balance` is not promised")
-        assignor, kind = self._made(), self.balance
+        assignor, kind = self._make_assignor(), self.balance
 
         def check(group: Group, _: random.Random) -> None:
-            answer = _settled(assignor, group)
+            answer = _settle(assignor, group)
             if kind == "lags":
                 _check_lags(group, answer, self.imbalance)
                 return
-            shares = [[part.count for part in answer.values()]]
+            count_lists = [[part.count for part in answer.values()]]
             if kind == "topics":
-                shares = [
+                count_lists = [
                     [len(answer[group.ids[i]].get(topic, ())) for i in subscribers]
                     for topic, subscribers in group.subscribers.items()
                 ]
-            for counts in shares:
-                even = max(counts) - min(counts) <= 1
-                _hold(even, f"counts of {kind} differ by more than one: {counts}")
+            for counts in count_lists:
+                is_balanced = max(counts) - min(counts) <= 1
+                _require(is_balanced, f"counts of {kind} differ by more than one: {counts}")
 
-        self._for_any(assignor, check, same=kind != "topics")
+        self._check_any_group(assignor, check, same=kind != "topics")
 
     def test_nothing_moves_when_nothing_changed(self) -> None:
-        """The same group that owns its answer already gets it again."""
+        """A group that owns the previous answer gets the same answer."""
         if not self.sticky:
             pytest.skip("`sticky` is not promised")
-        assignor = self._made()
+        assignor = self._make_assignor()
 
         def check(group: Group, _: random.Random) -> None:
             first = rebalance(assignor, group)[-1]
             again = rebalance(assignor, first.after)
-            same = np.array_equal(again[0].assignment.owner, first.assignment.owner)
-            _hold(same, f"moved: {first.assignment!r} became {again[0].assignment!r}")
-            same = dict(again[0].assignment.standbys) == dict(first.assignment.standbys)
-            _hold(same, "standbys moved")
+            is_same = np.array_equal(again[0].assignment.owner, first.assignment.owner)
+            _require(is_same, f"moved: {first.assignment!r} became {again[0].assignment!r}")
+            is_same = dict(again[0].assignment.standbys) == dict(first.assignment.standbys)
+            _require(is_same, "standbys moved")
 
-        self._for_any(assignor, check)
+        self._check_any_group(assignor, check)
 
     def test_a_leave_moves_only_what_the_leaver_had(self) -> None:
-        """Whoever stays keeps what it has."""
-        assignor = self._with_least_moves()
+        """The remaining members keep their partitions."""
+        assignor = self._make_assignor_with_least_moves()
 
         def check(group: Group, _: random.Random) -> None:
             assume(len(group.members) > 1)
             first = rebalance(assignor, replace(group, partition_racks={}))[-1]
-            before = _owners(first.assignment)
+            before = _list_owners(first.assignment)
             for leaver in group.ids:
                 stay = tuple(m for m in first.after.members if m.id != leaver)
-                after = _owners(_settled(assignor, replace(first.after, members=stay)))
+                after = _list_owners(_settle(assignor, replace(first.after, members=stay)))
                 moved = [tp for tp, m in before.items() if m != leaver and after[tp] != m]
-                _hold(not moved, f"{leaver} left, and {moved} of others moved")
+                _require(not moved, f"{leaver} left, and {moved} of others moved")
 
-        self._for_any(assignor, check, same=True, claimed=False, members=8)
+        self._check_any_group(assignor, check, same=True, claimed=False, members=8)
 
     def test_a_join_moves_only_to_the_newcomer(self) -> None:
-        """Nothing moves between those that were there."""
-        assignor = self._with_least_moves()
+        """Nothing moves between the previous members."""
+        assignor = self._make_assignor_with_least_moves()
 
         def check(group: Group, _: random.Random) -> None:
             first = rebalance(assignor, replace(group, partition_racks={}))[-1]
-            before = _owners(first.assignment)
+            before = _list_owners(first.assignment)
             newcomer = Member("new", group.members[0].topics)
             joined = replace(first.after, members=(*first.after.members, newcomer))
-            after = _owners(_settled(assignor, joined))
+            after = _list_owners(_settle(assignor, joined))
             moved = [tp for tp, m in before.items() if after[tp] not in (m, "new")]
-            _hold(not moved, f"a member joined, and {moved} moved to others")
+            _require(not moved, f"a member joined, and {moved} moved to others")
 
-        self._for_any(assignor, check, same=True, claimed=False, members=8)
+        self._check_any_group(assignor, check, same=True, claimed=False, members=8)
 
     def test_the_order_of_the_input_does_not_matter(self) -> None:
-        """A group is answered alike in any order of its parts, and when asked about again."""
-        assignor = self._made()
+        """The answer is the same for any order of a group's parts, and on a repeated call."""
+        assignor = self._make_assignor()
 
         def check(group: Group, rng: random.Random) -> None:
-            told = [assign_checked(assignor, g) for g in (group, _shuffled(group, rng), group)]
-            for other in told[1:]:
-                same = told[0].as_dict() == other.as_dict()
-                _hold(same, f"answered {told[0]!r}, then {other!r}")
-                same = dict(told[0].standbys) == dict(other.standbys)
-                _hold(same, "answered other standbys")
-                same = dict(told[0].transferring) == dict(other.transferring)
-                _hold(same, "withheld other partitions")
+            answers = [assign_checked(assignor, g) for g in (group, _shuffle(group, rng), group)]
+            for other in answers[1:]:
+                is_same = answers[0].as_dict() == other.as_dict()
+                _require(is_same, f"answered {answers[0]!r}, then {other!r}")
+                is_same = dict(answers[0].standbys) == dict(other.standbys)
+                _require(is_same, "answered other standbys")
+                is_same = dict(answers[0].transferring) == dict(other.transferring)
+                _require(is_same, "withheld other partitions")
 
-        self._for_any(assignor, check)
+        self._check_any_group(assignor, check)
 
     def test_the_hash_seed_does_not_matter(self) -> None:
-        """Processes with other hash seeds, and so other orders of sets, answer alike."""
+        """Processes with other hash seeds, and so other orders of sets, give the same answer."""
         case = type(self)
         file = getattr(sys.modules.get(case.__module__), "__file__", None)
         if file is None or "." in case.__qualname__:
-            pytest.skip("a new process finds classes at the top of a module only")
-        one, other = (found[case.__qualname__] for found in by_seed(case.__module__, file))
+            pytest.skip("a new process finds only classes at the top level of a module")
+        one, other = (
+            answers[case.__qualname__] for answers in answers_by_seed(case.__module__, file)
+        )
         for first, second in zip(one, other, strict=False):
             if first != second:
                 raise AssertionError(
-                    f"the answer depends on PYTHONHASHSEED, on the order of a set perhaps:\n"
+                    f"the answer depends on PYTHONHASHSEED, perhaps on the order of a set:\n"
                     f"{SEEDS[0]}: {first}\n{SEEDS[1]}: {second}"
                 )
 
     def test_racks(self) -> None:
-        """Where each member can have a share from its own rack, it has."""
+        """Each member gets only partitions of its own rack, if that is possible."""
         if not self.racks:
             pytest.skip("`racks` is not promised")
-        assignor = self._made()
+        assignor = self._make_assignor()
 
         @self.trials
         @given(
@@ -211,75 +209,76 @@ class AssignorConformance:
         )  # fmt: skip
         def trial(racks: int, members: int, share: int, rng: random.Random) -> None:
             names = [f"r{n}" for n in range(racks)]
-            held = names * (members * share)
-            rng.shuffle(held)
+            partition_racks = names * (members * share)
+            rng.shuffle(partition_racks)
             owners = names * members
             rng.shuffle(owners)
             group = Group(
                 tuple(Member(f"m{n}", frozenset({"t"}), rack=r) for n, r in enumerate(owners)),
-                {"t": len(held)},
-                partition_racks={"t": {p: frozenset({r}) for p, r in enumerate(held)}},
+                {"t": len(partition_racks)},
+                partition_racks={"t": {p: frozenset({r}) for p, r in enumerate(partition_racks)}},
             )
             rack = {m.id: m.rack for m in group.members}
-            owned = _owners(_settled(assignor, group))
-            far = [tp for tp, member in owned.items() if rack[member] != held[tp[1]]]
-            _hold(not far, f"{far} are read across racks, and need not be")
+            owned = _list_owners(_settle(assignor, group))
+            far = [tp for tp, member in owned.items() if rack[member] != partition_racks[tp[1]]]
+            _require(not far, f"{far} are read across racks without need")
 
         trial()
 
     def test_rounds(self) -> None:
-        """A rebalance comes to rest in its rounds, whatever happened to the group.
-
-        In those of a cooperative assignor nothing is given away while its owner holds it.
-        """
-        assignor = self._made()
-        most = self.rounds if "COOPERATIVE" in assignor.protocols else 1
+        """A rebalance ends in the promised rounds, without taking partitions from owners."""
+        assignor = self._make_assignor()
+        limit = self.rounds if "COOPERATIVE" in assignor.protocols else 1
 
         def check(group: Group, rng: random.Random) -> None:
             for _ in range(_EVENTS):
                 rounds = rebalance(assignor, group)
-                _hold(len(rounds) <= most, f"{len(rounds)} rounds, {most} are promised")
+                _require(len(rounds) <= limit, f"{len(rounds)} rounds, {limit} are promised")
                 same = self.same_subscriptions
-                group = disturbed(rng, rounds[-1].after, same=same)
+                group = disturb(rng, rounds[-1].after, same=same)
 
-        self._for_any(assignor, check)
+        self._check_any_group(assignor, check)
 
     def test_speed(self) -> None:
-        """The work for a partition does not grow with their number: lines are counted, not time."""
+        """The executed lines per partition do not grow with the number of partitions."""
         if self.growth is None:
             pytest.skip("`growth` is not promised")
-        assignor = self._made()
-        few, many = (_lines(assignor, n) for n in (_PARTITIONS, _TIMES * _PARTITIONS))
-        ratio = many / few / _TIMES
+        assignor = self._make_assignor()
+        few, many = (_count_lines(assignor, n) for n in (_PARTITIONS, _SIZE_FACTOR * _PARTITIONS))
+        ratio = many / few / _SIZE_FACTOR
         if ratio > self.growth:
             raise AssertionError(
-                f"{_PARTITIONS} partitions take {few:,} lines of Python, {_TIMES} times as many "
-                f"{many:,}: {ratio:.1f} times as many for each partition, {self.growth:g} are "
-                "promised"
+                f"{_PARTITIONS} partitions take {few:,} lines of Python, {_SIZE_FACTOR} "
+                f"times as many take {many:,}: {ratio:.1f} times as many for each partition, "
+                f"but {self.growth:g} is promised"
             )
 
     def answers(self) -> Iterator[str]:
-        """Return what the assignor answers about groups from a seed, as text."""
-        return answers(self._made(), same=self.same_subscriptions)
+        """Return the assignor's answers for seeded random groups, as text."""
+        return answers(self._make_assignor(), same=self.same_subscriptions)
 
-    def _made(self) -> Assignor:
-        given = type(self).assignor  # not of the object: a function would become a method
-        if given is None:
+    def _make_assignor(self) -> Assignor:
+        chosen = type(self).assignor  # on `self`, a function would become a method
+        if chosen is None:
             raise AssertionError(f"{type(self).__name__}.assignor is missing: name your assignor")
-        if isinstance(given, str):
-            made = find(given)
-        elif isinstance(given, (Own, Strategy)):
-            made = given
+        if isinstance(chosen, str):
+            assignor = find(chosen)
+        elif isinstance(chosen, (CustomAssignor, Strategy)):
+            assignor = chosen
         else:
-            made = Own(getattr(given, "__name__", type(given).__name__), given)
-        return made.configured(self.options) if isinstance(made, Own) else made
+            assignor = CustomAssignor(getattr(chosen, "__name__", type(chosen).__name__), chosen)
+        return (
+            assignor.with_options(self.options)
+            if isinstance(assignor, CustomAssignor)
+            else assignor
+        )
 
-    def _with_least_moves(self) -> Assignor:
+    def _make_assignor_with_least_moves(self) -> Assignor:
         if not self.least_moves:
             pytest.skip("`least_moves` is not promised")
-        return self._made()
+        return self._make_assignor()
 
-    def _for_any(
+    def _check_any_group(
         self,
         assignor: Assignor,
         check: Callable[[Group, random.Random], None],
@@ -287,10 +286,11 @@ class AssignorConformance:
         same: bool = False,
         **shape: Any,
     ) -> None:
-        """Check groups that the assignor does not refuse."""
+        """Run the check on groups that the assignor does not refuse."""
         alike = same or self.same_subscriptions
         reasons = [
-            assignor.refusal(random_group(random.Random(n), same=alike)) for n in range(_TRIED)
+            assignor.refusal(random_group(random.Random(n), same=alike))
+            for n in range(_TRIED_GROUPS)
         ]
         if None not in reasons:
             raise AssertionError(
@@ -307,17 +307,17 @@ class AssignorConformance:
         trial()
 
 
-def _hold(condition: bool, problem: str) -> None:
+def _require(condition: bool, problem: str) -> None:
     if not condition:
         raise AssertionError(problem)
 
 
-def _settled(assignor: Assignor, group: Group) -> Assignment:
+def _settle(assignor: Assignor, group: Group) -> Assignment:
     return rebalance(assignor, group)[-1].assignment
 
 
-def _owners(answer: Assignment) -> dict[tuple[str, int], str]:
-    """Return who has each partition, by the mapping that members read."""
+def _list_owners(answer: Assignment) -> dict[tuple[str, int], str]:
+    """Return the owner of each partition, from the mapping that members read."""
     pairs = [
         ((topic, number), member)
         for member, part in answer.items()
@@ -333,23 +333,23 @@ def _owners(answer: Assignment) -> dict[tuple[str, int], str]:
 def _check_lags(group: Group, answer: Assignment, imbalance: float) -> None:
     lags = group.lag_list()
     sizes = [lag for lag, used in zip(lags, group.subscribed.tolist(), strict=True) if used]
-    limit = _longest_first(sizes, len(group.ids)) * (1 + imbalance + _ROUNDING)
+    limit = _find_longest_first_load(sizes, len(group.ids)) * (1 + imbalance + _ROUNDING_ERROR)
     load = {m: sum(lags[i] for i in part.ids.tolist()) for m, part in answer.items()}
-    _hold(max(load.values()) <= limit, f"lags are {load}, at most {limit:g} is promised")
+    _require(max(load.values()) <= limit, f"lags are {load}, at most {limit:g} is promised")
 
 
-def _longest_first(sizes: Sequence[float], members: int) -> float:
-    """Return the largest load when each, the largest first, goes to whoever has least (Graham)."""
+def _find_longest_first_load(sizes: Sequence[float], members: int) -> float:
+    """Return the largest load if sizes go, largest first, to the least loaded member (Graham)."""
     loads = [0.0] * members
     for size in sorted(sizes, reverse=True):
         heapq.heapreplace(loads, loads[0] + size)
     return max(loads)
 
 
-def _shuffled(group: Group, rng: random.Random) -> Group:
-    """Return an equal group whose parts were written down in another order."""
+def _shuffle(group: Group, rng: random.Random) -> Group:
+    """Return an equal group with its parts in another order."""
 
-    def mixed(mapping: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
+    def shuffle_items(mapping: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
         items = list(mapping.items())
         rng.shuffle(items)
         return dict(items)
@@ -358,7 +358,7 @@ def _shuffled(group: Group, rng: random.Random) -> Group:
         replace(
             m,
             topics=frozenset(sorted(m.topics, reverse=True)),
-            owned={t: rng.sample(list(ps), len(ps)) for t, ps in mixed(m.owned).items()},
+            owned={t: rng.sample(list(ps), len(ps)) for t, ps in shuffle_items(m.owned).items()},
         )
         for m in group.members
     ]
@@ -366,19 +366,21 @@ def _shuffled(group: Group, rng: random.Random) -> Group:
     return replace(
         group,
         members=tuple(members),
-        topics=mixed(dict(group.topics)),
-        lags={t: mixed(of) for t, of in mixed(group.lags).items()},
-        partition_racks={t: mixed(of) for t, of in mixed(group.partition_racks).items()},
+        topics=shuffle_items(dict(group.topics)),
+        lags={t: shuffle_items(of) for t, of in shuffle_items(group.lags).items()},
+        partition_racks={
+            t: shuffle_items(of) for t, of in shuffle_items(group.partition_racks).items()
+        },
     )
 
 
-def _lines(assignor: Assignor, partitions: int) -> int:
-    """Count the lines of Python of two answers: to a new group, and to one that owns the first."""
+def _count_lines(assignor: Assignor, partitions: int) -> int:
+    """Return the executed Python lines of two calls: for a new group, and for its next state."""
     topics = {"a": partitions // 2, "b": partitions // 2}
     members = tuple(Member(f"m{n:02}", frozenset(topics)) for n in range(_MEMBERS))
     lags = {t: {p: 1 + (7 * p) % 101 for p in range(n)} for t, n in topics.items()}
-    fresh = Group(members, topics, lags)
-    owning = rebalance(assignor, fresh)[-1].after  # not counted: what is imported and cached here
+    new_group = Group(members, topics, lags)
+    owning_group = rebalance(assignor, new_group)[-1].after  # not counted: imports and caches
     count = 0
 
     def trace(_frame: Any, event: str, _argument: Any) -> Any:
@@ -389,7 +391,7 @@ def _lines(assignor: Assignor, partitions: int) -> int:
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        for group in (replace(fresh), owning):
+        for group in (replace(new_group), owning_group):
             assignor.assign(group)
     finally:
         sys.settrace(before)

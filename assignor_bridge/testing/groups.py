@@ -1,4 +1,4 @@
-"""Consumer groups for tests: as hypothesis strategies, and from a seeded generator."""
+"""Create consumer groups for tests, with hypothesis or with a seeded generator."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _HOSTS = ("h1", "h2", "h3")
 
 
 @st.composite
-def _topic_counts(draw: st.DrawFn, *, most: int = 9) -> dict[str, int]:
+def _draw_topic_counts(draw: st.DrawFn, *, most: int = 9) -> dict[str, int]:
     names = draw(st.lists(st.sampled_from(_TOPICS), min_size=1, unique=True))
     return {name: draw(st.integers(0, most)) for name in names}
 
 
 @st.composite
-def _claims_on(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]]:
-    """Draw what a member may say that it owns: also partitions and topics that do not exist."""
+def _draw_claims(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]]:
+    """Draw the claims of a member, also to partitions and topics that do not exist."""
     names = draw(st.lists(st.sampled_from([*topics, "gone"]), unique=True))
     return {
         name: draw(st.lists(st.integers(0, topics.get(name, 2) + 1), unique=True, max_size=8))
@@ -34,18 +34,22 @@ def _claims_on(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]]:
 def groups(
     draw: st.DrawFn, *, same: bool = False, claimed: bool = True, members: int = 6, most: int = 9
 ) -> Group:
-    """Draw a group, with claims, racks, lags, priorities; `same`: all subscribe to all topics."""
-    topics = draw(_topic_counts(most=most))
+    """Draw a group with claims, racks, lags and priorities.
+
+    With `same`, all members subscribe to all topics; without `claimed`, they own nothing; `members`
+    and `most` are the maximum numbers of members and of partitions per topic.
+    """
+    topics = draw(_draw_topic_counts(most=most))
     subscription = st.frozensets(st.sampled_from([*topics, "missing"]))
     shared = frozenset(topics)
     ids = draw(st.lists(st.integers(0, 99), min_size=1, max_size=members, unique=True))
-    rng = random.Random(draw(st.integers(0, 999)))  # for what need not shrink
+    rng = random.Random(draw(st.integers(0, 999)))  # for values that need not shrink
     return Group(
         tuple(
             Member(
                 f"m{number}",
                 shared if same else draw(subscription),
-                draw(_claims_on(topics)) if claimed else {},
+                draw(_draw_claims(topics)) if claimed else {},
                 draw(st.sampled_from([None, 0, 1, 2])),
                 rack=rng.choice([None, *_RACKS]),
                 host=rng.choice([None, *_HOSTS]),
@@ -68,33 +72,30 @@ def groups(
 
 
 def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Group:
-    """Make a group without claims and lags, in which each member subscribes to some topic.
-
-    Kafka 4.1 mistreats members without.
-    """
+    """Return a random group without claims; each member has a topic, as Kafka 4.1 requires."""
     topics = {f"t{i}": rng.randint(1, 12) for i in range(rng.randint(1, 5))}
     names = sorted(topics)
-    shared = frozenset(names)
+    all_topics = frozenset(names)
     members = []
     for number in rng.sample(range(100), rng.randint(1, 9)):
-        some = frozenset(rng.sample(names, rng.randint(1, len(names))))
+        own_topics = frozenset(rng.sample(names, rng.randint(1, len(names))))
         members.append(
             Member(
                 f"m{number:02}",
-                shared if same else some,
+                all_topics if same else own_topics,
                 rack=rng.choice([None, *_RACKS]) if racks else None,
                 instance=f"i{rng.randint(0, 99):02}-{number}" if rng.random() < 0.3 else None,
             )
         )
-    known = {
+    partition_racks = {
         t: {p: frozenset(rng.sample(_RACKS, rng.randint(0, 3))) for p in range(n)}
         for t, n in topics.items()
     }
-    return Group(tuple(members), topics, partition_racks=known if racks else {})
+    return Group(tuple(members), topics, partition_racks=partition_racks if racks else {})
 
 
-def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
-    """Let something happen: a join, a leave, new partitions, another subscription, a zombie."""
+def disturb(rng: random.Random, group: Group, *, same: bool) -> Group:
+    """Return the group after a random event: a join, leave, new partitions, a zombie, or none."""
     racks = group.partition_racks
     members = {m.id: m for m in group.members}
     topics = dict(group.topics)
@@ -102,9 +103,9 @@ def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
     event = rng.choice(["join", "join", "leave", "leave", "grow", "resubscribe", "zombie", "quiet"])
     if event == "join":
         number = rng.randint(100, 999)
-        some = frozenset(rng.sample(names, rng.randint(1, len(names))))
+        new_topics = frozenset(rng.sample(names, rng.randint(1, len(names))))
         rack = rng.choice([None, *_RACKS]) if racks else None
-        topics_of = frozenset(names) if same else some
+        topics_of = frozenset(names) if same else new_topics
         members[f"n{number}"] = Member(f"n{number}", topics_of, rack=rack)
     elif event == "leave" and len(members) > 1:
         members.pop(rng.choice(sorted(members)))
@@ -112,8 +113,8 @@ def disturbed(rng: random.Random, group: Group, *, same: bool) -> Group:
         topics[rng.choice(names)] += rng.randint(1, 4)
     elif event == "resubscribe" and not same:
         chosen = rng.choice(sorted(members))
-        some = frozenset(rng.sample(names, rng.randint(1, len(names))))
-        members[chosen] = replace(members[chosen], topics=some)
+        new_topics = frozenset(rng.sample(names, rng.randint(1, len(names))))
+        members[chosen] = replace(members[chosen], topics=new_topics)
     elif event == "zombie":
         chosen = rng.choice(sorted(members))
         claim = {t: rng.sample(range(n), rng.randint(0, n)) for t, n in topics.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from streaming.audit.files import (
     check_counts,
     check_files,
@@ -197,7 +197,7 @@ def _log(evidence: Evidence, since: int) -> Iterator[Finding]:
         yield Finding("commit-missing", named("version", holes))
     damaged = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
     if damaged:
-        yield Finding("commit-damaged", elided(damaged))
+        yield Finding("commit-damaged", elide(damaged))
 
 
 def _holes(evidence: Evidence, since: int = 0) -> list[range]:
@@ -251,7 +251,7 @@ def _restores(
             yield Finding(
                 "restored",
                 f"version {restore.version} went back to version {restore.to}, without "
-                f"{elided([str(b) for b in gone])}: {sum(map(sum, left.values())):,} offsets{word}",
+                f"{elide([str(b) for b in gone])}: {sum(map(sum, left.values())):,} offsets{word}",
             )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.errors import elided
-from assignor_bridge.model import MOST_OFFSET
+from assignor_bridge.errors import elide
+from assignor_bridge.model import MAX_OFFSET
 from streaming.audit.findings import Finding
 from streaming.audit.intervals import flat
 from streaming.delta.log import whole
@@ -49,9 +49,9 @@ def check_files(
             elif size != add.size:
                 changed.append(f"{add.path} has {size} bytes, version {version} says {add.size}")
         if lost:
-            yield Finding("file-lost", elided(lost))
+            yield Finding("file-lost", elide(lost))
         if changed:
-            yield Finding("file-changed", elided(changed))
+            yield Finding("file-changed", elide(changed))
         for one, other in _equal(history, files, topics):
             names.setdefault(
                 other[0].path,
@@ -59,7 +59,7 @@ def check_files(
                 f"(version {one[1]})",
             )
     if names:
-        yield Finding("file-doubled", elided(list(names.values())))
+        yield Finding("file-doubled", elide(list(names.values())))
 
 
 def _equal(
@@ -113,16 +113,16 @@ def check_writers(history: History, ours: Collection[int]) -> Iterator[Finding]:
             rows = sum(file.rows or 0 for file in added)
             appends.append(f"{what} ({len(added)} files, {rows:,} rows)")
     if appends:
-        yield Finding("foreign-rows", elided(appends))
+        yield Finding("foreign-rows", elide(appends))
     if changes:
-        yield Finding("rows-changed", elided(changes))
+        yield Finding("rows-changed", elide(changes))
 
 
 def check_counts(history: History) -> Iterator[Finding]:
     """Check that each commit adds what it says, and that a compaction keeps the rows."""
     wrong = [why for commit in history.commits.values() if (why := _miscount(commit))]
     if wrong:
-        yield Finding("count-mismatch", elided(wrong))
+        yield Finding("count-mismatch", elide(wrong))
     rows: dict[FileKey, int | None] = {}
     moved = []
     for version, commit in history.commits.items():
@@ -135,7 +135,7 @@ def check_counts(history: History) -> Iterator[Finding]:
                 what = commit.info.operation or "a compaction"
                 moved.append(f"{what} at version {version}: {counts[0]:,} in, {counts[1]:,} out")
     if moved:
-        yield Finding("compaction-rows", elided(moved))
+        yield Finding("compaction-rows", elide(moved))
 
 
 def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Iterator[Finding]:
@@ -157,7 +157,7 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
             )
         shift = now
     if differing:
-        yield Finding("state-mismatch", elided(differing))
+        yield Finding("state-mismatch", elide(differing))
 
 
 def _miscount(commit: Commit) -> str | None:
@@ -216,7 +216,7 @@ def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding
                     f"{batch} were read {f'{begins} to {ends - 1}' if of_file else 'none'}"
                 )
     if outside:
-        yield Finding("rows-outside", elided(outside))
+        yield Finding("rows-outside", elide(outside))
 
 
 def _offsets_of(
@@ -237,7 +237,7 @@ def _offsets_of(
         return None
     pairs = [(least.get(name), most.get(name)) for name in ("partition", "offset")]
     numbers = [bound for pair in pairs for bound in pair if isinstance(bound, int)]
-    bounds = [bound for bound in numbers if abs(bound) <= MOST_OFFSET]
+    bounds = [bound for bound in numbers if abs(bound) <= MAX_OFFSET]
     return ((bounds[0], bounds[1]), (bounds[2], bounds[3])) if len(bounds) == 4 else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
 from streaming.audit.findings import Finding
 from streaming.audit.intervals import flat, left_of, named, without
@@ -56,7 +56,7 @@ def check_query(
     yield from _chain(chain, history.is_whole, checkpoint, others)
     unknown = [str(b) for b in by_number.values() if b.ranges is None]
     if unknown:
-        yield Finding("no-ranges", f"query {batches[0].query}: {elided(unknown)}")
+        yield Finding("no-ranges", f"query {batches[0].query}: {elide(unknown)}")
 
 
 def _order(batches: Sequence[Batch]) -> Iterator[Finding]:
@@ -115,7 +115,7 @@ class _Cursor:
         missing = [text for number in kept for text in _left(self.logged[number], self.others)]
         if missing:
             numbers = _numbers(absent.start, absent.stop)
-            yield Finding("batch-missing", f"{numbers} {between}: {elided(missing)}")
+            yield Finding("batch-missing", f"{numbers} {between}: {elide(missing)}")
         for number in kept:
             self.ends |= {partition: end for partition, _, end in flat(self.logged[number])}
         not_logged = without(kept, absent.start, absent.stop)
@@ -132,13 +132,13 @@ class _Cursor:
                 yield Finding("range-reversed", words)
         if gaps and not_logged:
             numbers = _numbers(not_logged[0].start, not_logged[-1].stop)
-            yield Finding("batch-missing", f"{numbers} {between}: {elided(gaps)}")
+            yield Finding("batch-missing", f"{numbers} {between}: {elide(gaps)}")
         elif gaps:
-            yield Finding("gap", f"{elided(gaps)}, {between}")
+            yield Finding("gap", f"{elide(gaps)}, {between}")
         else:
             self.unknown += not_logged
         if overlaps:
-            yield Finding("overlap", f"{elided(overlaps)}, {between}")
+            yield Finding("overlap", f"{elide(overlaps)}, {between}")
 
     def finish(self, last: Batch, standing: Mapping[SourcePartition, int]) -> Iterator[Finding]:
         """Compare with where partitions stand after the last batch, by the offset log."""
@@ -149,7 +149,7 @@ class _Cursor:
             for span in left_of(p[1], known[p], standing[p], self.others)
         ]
         if gaps:
-            yield Finding("gap", f"{elided(gaps)}, up to {last} by the checkpoint")
+            yield Finding("gap", f"{elide(gaps)}, up to {last} by the checkpoint")
         elif self.unknown and (not standing or known.keys() != standing.keys()):
             words = named("batch", self.unknown)
             yield Finding("batch-unknown", f"query {last.query}: {words}")
@@ -209,7 +209,7 @@ def check_overlaps_of_queries(held: Mapping[str, Intervals]) -> Iterator[Finding
                 shared.setdefault(pair, []).append(offsets_text(partition, begin, min(end, last)))
             reaching.append((end, query))
     for (one, other), texts in shared.items():
-        yield Finding("query-overlap", f"queries {one} and {other}: {elided(texts)}")
+        yield Finding("query-overlap", f"queries {one} and {other}: {elide(texts)}")
 
 
 def check_checkpoint(
@@ -231,7 +231,7 @@ def check_checkpoint(
             yield Finding(
                 "other-query",
                 f"query {checkpoint.query_id} has completed batch {completed}; the table's batches "
-                f"are of {elided(sorted({batch.query for batch in every}))}",
+                f"are of {elide(sorted({batch.query for batch in every}))}",
             )
         elif completed is not None and is_whole:
             yield Finding("table-behind", f"batch {completed} is completed, the table has none")
@@ -249,7 +249,7 @@ def check_checkpoint(
         missing = [
             t for n in sorted(kept) if newest < n <= completed for t in _left(kept[n], others)
         ]
-        offsets = f": {elided(missing)}" if missing else ""
+        offsets = f": {elide(missing)}" if missing else ""
         yield Finding(
             "table-behind",
             f"the checkpoint has completed batch {completed}, the table's last is {newest}: "
@@ -271,7 +271,7 @@ def check_checkpoint(
         there = min(planned_ranges - committed, default=None)
         yield Finding(
             "ranges-mismatch",
-            f"{elided([str(batch) for batch in differing])}: the commit has {_place(here)}, the "
+            f"{elide([str(batch) for batch in differing])}: the commit has {_place(here)}, the "
             f"offset log {_place(there)}",
         )
 
@@ -285,7 +285,7 @@ def _place(range_: tuple[SourcePartition, int, int] | None) -> str:
 
 def _of(ranges: KafkaRanges | None) -> str:
     texts = [offsets_text(p, begin, end) for (_, p), begin, end in flat(ranges or {})]
-    return f": {elided(texts)}" if texts else ""
+    return f": {elide(texts)}" if texts else ""
 
 
 def _numbers(first: int, end: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from streaming.audit.checksum import range_checksum
 from streaming.audit.findings import Finding
 from streaming.audit.intervals import flat
@@ -47,7 +47,7 @@ def check_records(query: Query) -> Iterator[Finding]:
             query.counted += 1
     if differing:
         kind = "records-unproved" if query.without_record else "records-mismatch"
-        yield Finding(kind, f"query {query.id}: {elided(differing)}")
+        yield Finding(kind, f"query {query.id}: {elide(differing)}")
 
 
 def checksum_of_ranges(ranges: KafkaRanges) -> int:

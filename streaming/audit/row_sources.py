@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from assignor_bridge.errors import AssignorError, OptionError, elided
+from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
 from streaming.audit.rows import BLOCK, RowAudit, sampled
 from streaming.kafka.brokers import is_of_group
@@ -166,7 +166,7 @@ def _log_begins(
     asked = {p for p in spans if p.number in existing.get(p.topic, ())}
     if missing := sorted(str(p) for p in spans.keys() - asked):
         why = "; ".join(brokers.notes[told:]) or "not on the brokers"
-        raise TopicUnreadableError(f"{elided(missing)}: {why}, so nothing is compared")
+        raise TopicUnreadableError(f"{elide(missing)}: {why}, so nothing is compared")
     begins, _ = brokers.log_ranges(asked)
     return begins
 

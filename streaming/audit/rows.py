@@ -12,7 +12,7 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
 from streaming.audit.findings import Finding
 from streaming.audit.intervals import flat
@@ -130,7 +130,7 @@ class RowAudit:
         """Name what is wrong."""
         for kind, faults in self.faults.items():
             if faults.count:
-                named = elided([offsets_text(*span) for span in faults.spans])
+                named = elide([offsets_text(*span) for span in faults.spans])
                 yield Finding(kind, f"{faults.count:,} offsets: {named}")
 
 

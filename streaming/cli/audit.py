@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from assignor_bridge.errors import OptionError, counted
+from assignor_bridge.errors import OptionError, pluralize
 from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_lines, print_table
@@ -192,7 +192,7 @@ def _limits(result: Audit) -> Iterator[str]:
         yield "  limit: of the rows, only the sample is proved"
         return
     recounted = sum(query.recounted for query in result.queries)
-    ran = counted(recounted, "batch", "batches")
+    ran = pluralize(recounted, "batch", "batches")
     again = f" (Spark ran tasks of {ran} again)" if recounted else ""
     compare = "" if result.is_upsert else "; --columns compares rows"
     yield (

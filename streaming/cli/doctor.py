@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from assignor_bridge.errors import OptionError, elided
+from assignor_bridge.errors import OptionError, elide
 from checkpoints.folders import DEAD_LETTER
 from streaming.cli import kafka_options
 from streaming.cli.arguments import BOOTSTRAP_SERVER, check_not_empty
@@ -82,7 +82,7 @@ def _of_checkpoint(
     except DamagedCheckpointError as error:
         return [Check("checkpoint", False, str(error))]
     if letters := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
-        note(f"the job's bad records have a checkpoint of their own: also check {elided(letters)}")
+        note(f"the job's bad records have a checkpoint of their own: also check {elide(letters)}")
     brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, table)
     for text in brokers.notes if brokers else ["topics are checked only with --bootstrap-server"]:

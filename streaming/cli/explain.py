@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assignor_bridge.errors import OptionError, counted, elided
+from assignor_bridge.errors import OptionError, elide, pluralize
 from assignor_bridge.model import Partition
 from streaming.cli import assignors as own
 from streaming.cli.kafka_options import check_source
@@ -97,7 +97,7 @@ def _choose(stories: Sequence[PartitionStory], name: str | None) -> list[Partiti
     wanted = Partition(match[1], int(match[2]))
     chosen = [story for story in stories if story.partition == wanted]
     if not chosen:
-        read = elided([str(story.partition) for story in stories])
+        read = elide([str(story.partition) for story in stories])
         raise OptionError(f"--partition {name}: this batch did not read it; it read {read}")
     return chosen
 
@@ -106,7 +106,7 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
     kept, (summary, *reasons) = explanation.kept, explanation.outcome.reasons
     print_lines([f"batch {kept.number} of {title}", summary, f"Based on {kept.origin}."])
     if kept.readers:
-        count = counted(len(kept.readers), "partition")
+        count = pluralize(len(kept.readers), "partition")
         print_lines(
             [f"{explanation.agreeing:,} of {count} are read by the executor in the checkpoint."]
         )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
-from assignor_bridge.errors import AssignorError, OptionError, visible
+from assignor_bridge.errors import AssignorError, OptionError, escape_unprintable
 from streaming.cli.arguments import BOOTSTRAP_SERVER
 from streaming.kafka.servers import check_topic, read_servers
 
@@ -35,7 +35,7 @@ def init(
     except OptionError as error:
         raise OptionError(f"--topic {error}") from None
     read_servers("--bootstrap-server", bootstrap_server)
-    named = visible(" ".join(str(file).split()))
+    named = escape_unprintable(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(bootstrap_server)
     )

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from assignor_bridge.installed_spark import difference, spark_version
-from assignor_bridge.jars import packages
+from assignor_bridge.installed_spark import describe_mismatch, spark_version
+from assignor_bridge.jars import prepare_packages
 from assignor_bridge.tested_spark import describe_untested
 from streaming.cli.output import note
 
@@ -25,8 +25,8 @@ def jars(
 
     Example: `spark-submit $(assignor jars) job.py`
     """
-    bridge = packages()
-    if differs := difference():
+    bridge = prepare_packages()
+    if differs := describe_mismatch():
         note(f"{differs}: what is printed is for Spark {spark_version()}")
     if untested := describe_untested(spark_version()):
         note(untested)

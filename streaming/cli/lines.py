@@ -10,7 +10,7 @@ import typer
 from msgspec.structs import asdict
 
 from assignor_bridge.errors import AssignorError, OptionError
-from assignor_bridge.protocol.messages import failed
+from assignor_bridge.protocol.messages import make_failed
 from streaming.cli.output import note
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def note_on(number: int, text: str) -> None:
 
 def _complain(error: Exception, number: int, as_json: bool) -> None:
     """Report one line's error: as a line of JSON where JSON is asked for, and on stderr."""
-    answer = failed(error)
+    answer = make_failed(error)
     if as_json:
         given = {name: value for name, value in asdict(answer).items() if value}
         write_json({**given, "line": number})

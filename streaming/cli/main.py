@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-from assignor_bridge.errors import AssignorError, visible, words
+from assignor_bridge.errors import AssignorError, describe_error, escape_unprintable
 from assignor_bridge.version import read_version
 from streaming.cli.earlier_names import LAB, translate
 from streaming.extras import name_extra
@@ -193,7 +193,7 @@ def _report_bug(
         text = redacted("".join(traceback.format_exception(kind, error, trace)))
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         where = f"; its traceback is in {path}"
-    _fail(f"a bug in assignor, please report it: {words(error)}{where}", 1)
+    _fail(f"a bug in assignor, please report it: {describe_error(error)}{where}", 1)
 
 
 def _fail(message: str, code: int) -> int:
@@ -201,7 +201,7 @@ def _fail(message: str, code: int) -> int:
     if not line:
         return code
     with contextlib.suppress(OSError):  # stderr on a full disk: the exit code remains
-        typer.echo(f"assignor: {visible(redacted(line))}", err=True)
+        typer.echo(f"assignor: {escape_unprintable(redacted(line))}", err=True)
     return code
 
 

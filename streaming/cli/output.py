@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from assignor_bridge.errors import visible
+from assignor_bridge.errors import escape_unprintable
 from streaming.redaction import redacted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def note(text: str) -> None:
 
 def printable(text: str) -> str:
     """Return a text without secrets that a terminal shows and does not obey."""
-    return visible(redacted(text))
+    return escape_unprintable(redacted(text))
 
 
 def print_lines(lines: Iterable[str]) -> None:

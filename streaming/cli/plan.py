@@ -8,7 +8,7 @@ import orjson
 import typer
 from msgspec import to_builtins
 
-from assignor_bridge.errors import OptionError, elided
+from assignor_bridge.errors import OptionError, elide
 from assignor_bridge.planner.batch import MicroBatch
 from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
@@ -130,7 +130,7 @@ def _tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
         place = "anywhere" if executor is None else f"executor {executor}"
         size = sum(r["end"] - r["start"] for r in ranges)
         listed = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
-        reads = f"{size:>12,} offsets: {elided(listed, _RANGES, ' ')}"
+        reads = f"{size:>12,} offsets: {elide(listed, _RANGES, ' ')}"
         if "standbys" in task:
             reads += f", then executor {', '.join(task['standbys'])}"
         rows.append((f"{place} slot {task['slot']}", reads))

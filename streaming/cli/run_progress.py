@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ class ProgressLines:
             return
         self._printed_at[result.name] = now
         seconds = (progress.durationMs or {}).get("triggerExecution", 0) / 1000
-        rows = counted(progress.numInputRows, "record")
+        rows = pluralize(progress.numInputRows, "record")
         line = f"{result.name}: batch {progress.batchId}, {rows} in {seconds:.1f} s"
         typer.echo(line + (f"; {counts_of(result)} so far" if result.batches > 1 else ""), err=True)
 
@@ -50,6 +50,6 @@ def counts_of(result: QueryResult) -> str:
 
 def summary_of(result: QueryResult) -> str:
     """Return the line about a query that has ended."""
-    batches = counted(result.batches, "batch", "batches")
+    batches = pluralize(result.batches, "batch", "batches")
     target = f" ({result.target})" if result.target else ""
     return f"{result.name}: done, {batches}: {counts_of(result)}{target}"

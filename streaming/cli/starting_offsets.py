@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from assignor_bridge.errors import AssignorError, OptionError, elided
+from assignor_bridge.errors import AssignorError, OptionError, elide
 from streaming.cli import kafka_options
 from streaming.cli.output import note
 from streaming.lag.positions import EARLIEST, LATEST, starting_offsets
@@ -75,4 +75,4 @@ def print_starting_offsets(
 
 def _note(names: tuple[str, ...], of: int, what: str) -> None:
     if names:
-        note(f"{len(names)} of {of} partitions {what}: {elided(names)}")
+        note(f"{len(names)} of {of} partitions {what}: {elide(names)}")

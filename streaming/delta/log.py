@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
 
-from assignor_bridge.model import MOST_OFFSET
+from assignor_bridge.model import MAX_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 LOG = "_delta_log"
 #: What Java writes as a long.
-Natural = Annotated[int, msgspec.Meta(ge=0, le=MOST_OFFSET)]
-Long = Annotated[int, msgspec.Meta(ge=-MOST_OFFSET - 1, le=MOST_OFFSET)]
+Natural = Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)]
+Long = Annotated[int, msgspec.Meta(ge=-MAX_OFFSET - 1, le=MAX_OFFSET)]
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKSUM = re.compile(r"(\d{20})\.crc")
 
@@ -84,7 +84,7 @@ class Add(_File, frozen=True, rename="camel"):
     def rows(self) -> int | None:
         """Its rows that count; None where that is not written."""
         count = self.statistics.get("numRecords")
-        if not isinstance(count, int) or not 0 <= count <= MOST_OFFSET:
+        if not isinstance(count, int) or not 0 <= count <= MAX_OFFSET:
             return None
         return count - (self.deletion_vector.cardinality if self.deletion_vector else 0)
 
@@ -226,4 +226,4 @@ def read_checksum(folder: Folder, version: int) -> TableChecksum | None:
 
 def _numbered(folder: Folder, pattern: re.Pattern[str]) -> list[int]:
     found = (int(match[1]) for n in folder.names(LOG) if (match := pattern.fullmatch(n)))
-    return sorted(number for number in found if number <= MOST_OFFSET)
+    return sorted(number for number in found if number <= MAX_OFFSET)

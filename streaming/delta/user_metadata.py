@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from assignor_bridge.model import MOST_PARTITION
+from assignor_bridge.model import MAX_PARTITION
 from streaming.delta.log import Long, Natural
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _KEY = "assignor"
 FORMAT = 1
 
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=MOST_PARTITION)]
+_Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTITION)]
 
 
 class Counted(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 from streaming.demo.terms import TERMS
 from streaming.demo.verdict import Act, headline
 from streaming.observe.words import short
@@ -96,7 +96,7 @@ def _loads(act: Act) -> list[str]:
     return [
         page.figure(
             f"Records of each slot, {run.name}", charts.slot_bars(run, css, most),
-            f"Over {counted(len(run.measured), 'batch', 'batches')}; in each, the busiest slot "
+            f"Over {pluralize(len(run.measured), 'batch', 'batches')}; in each, the busiest slot "
             f"read {run.imbalance:.2f} times the mean (average).", css,
         )
         for run, css in zip(act.runs, _CSS, strict=True)
@@ -109,7 +109,7 @@ def _timelines(act: Act) -> list[str]:
     return [
         page.figure(
             f"When each slot worked, {run.name}", charts.timeline(batch, css, scale_s),
-            f"Batch {batch.batch}: {counted(len(batch.tasks), 'task')}, one box each; an empty "
+            f"Batch {batch.batch}: {pluralize(len(batch.tasks), 'task')}, one box each; an empty "
             "track is an idle slot.", css,
         )
         for run, batch, css in zip(act.runs, middle, _CSS, strict=True)

@@ -65,7 +65,7 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
     from assignor_bridge import configure_spark
     from streaming.delta.session import configure_delta
 
-    ivy.java_tool("java")  # says in one line that a JDK is missing
+    ivy.find_tool("java")  # says in one line that a JDK is missing
     logging.basicConfig(filename=folder / LOG)  # what py4j complains of
     for name in _NOT_OURS:
         os.environ.pop(name, None)

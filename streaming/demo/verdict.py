@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
     failed = sum(not check.holds for check in checks)
     if not failed:
         return verdict(acts)
-    words = f"{counted(failed, 'check')} failed, so these figures prove nothing"
+    words = f"{pluralize(failed, 'check')} failed, so these figures prove nothing"
     return f"{words}. {verdict(acts)}"
 
 
@@ -49,6 +49,6 @@ def _compare(act: Act) -> str:
     shorter = sum(mine.seconds < theirs.seconds for mine, theirs in pairs)
     return (
         f"With {act.title}, the median batch took {ours.batch_seconds:.2f} s instead of "
-        f"{sparks.batch_seconds:.2f} s, less in {shorter} of {counted(len(pairs), 'round')} "
+        f"{sparks.batch_seconds:.2f} s, less in {shorter} of {pluralize(len(pairs), 'round')} "
         f"(median reading: {ours.read_seconds:.2f} s instead of {sparks.read_seconds:.2f} s)."
     )

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
 from streaming.doctor.delta_table import same_batches
 from streaming.kafka.brokers import by_partition
@@ -115,7 +115,7 @@ def _topics_made_again(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
             ]
             if back:
                 topics[source, topic] = (
-                    f"batch {planned.batch_id}, which is planned, would read {elided(back)}"
+                    f"batch {planned.batch_id}, which is planned, would read {elide(back)}"
                 )
     return topics
 
@@ -143,7 +143,7 @@ def _states(checkpoint: Checkpoint, made_again: set[str]) -> Iterator[Check]:
         ]
         wrong = ""
         if state.topics and not set(state.topics) & set(ends):
-            wrong = f"it is of {elided(state.topics)}, the source reads {elided(list(ends))}"
+            wrong = f"it is of {elide(state.topics)}, the source reads {elide(list(ends))}"
         elif ahead:
             wrong = (
                 f"it is ahead of the checkpoint in {_listed(ahead)}, so one of them was restored "
@@ -286,7 +286,7 @@ def _name(source: str, topic: str) -> str:
 
 
 def _listed(partitions: Iterable[Partition]) -> str:
-    return elided([str(tp) for tp in sorted(partitions)])
+    return elide([str(tp) for tp in sorted(partitions)])
 
 
 def _places(
@@ -296,6 +296,6 @@ def _places(
     log: Mapping[Partition, int],
 ) -> str:
     """List how far partitions are read and where their logs begin or end."""
-    return elided(
+    return elide(
         [f"{tp} is read up to {read[tp]} and its log {verb} {log[tp]}" for tp in sorted(partitions)]
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy, jars, spark_packages, tested_spark
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.installed_spark import difference, spark_version
+from assignor_bridge.installed_spark import describe_mismatch, spark_version
 from streaming.delta.session import delta_coordinate, describe_other_delta
 from streaming.observe.check import Check
 
@@ -50,7 +50,7 @@ def _python() -> Check:
 def _java() -> Check:
     what = "Java 17 or 21"
     try:
-        java = ivy.java_tool("java")
+        java = ivy.find_tool("java")
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except (ivy.JarError, OSError) as error:
         return Check(what, False, str(error))
@@ -59,7 +59,7 @@ def _java() -> Check:
     fits = version is not None and version[1] in _JAVAS
     compiler = ""
     try:
-        ivy.java_tool("javac")
+        ivy.find_tool("javac")
     except ivy.JarError:
         compiler = "; without javac, which the embedded broker and `make jar` need"
     first = text.splitlines()[0] if text else "java prints nothing"
@@ -70,7 +70,7 @@ def _folders() -> Check:
     """Look whether jars can be kept and a log written; a run needs both."""
     what = "the cache for jars can be written"
     try:
-        with ivy.exclusive("doctor"):
+        with ivy.lock_cache("doctor"):
             return Check(what, True, str(ivy.cache_folder()))
     except ivy.JarError as error:
         return Check(what, False, str(error))
@@ -85,14 +85,14 @@ def _spark() -> Check:
     except ivy.JarError as error:
         return Check(what, False, str(error))
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    details = tested_spark.describe_untested(version) or difference() or version
+    details = tested_spark.describe_untested(version) or describe_mismatch() or version
     return Check(what, numbers >= (4, 0, 1), details)
 
 
 def _jar() -> Check:
     what = "the bridge's jar is built"
     try:
-        return Check(what, True, jars.built_jar().name)
+        return Check(what, True, jars.find_built_jar().name)
     except ivy.JarError as error:
         return Check(what, False, str(error))
 

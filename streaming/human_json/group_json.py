@@ -25,12 +25,12 @@ from pydantic import (
 
 from assignor_bridge.assignors import Assignment, Group, Member, choose
 from assignor_bridge.assignors.check import assign_checked
-from assignor_bridge.assignors.claims import weigh_claims, with_claim_of
+from assignor_bridge.assignors.claims import read_claim, resolve_claims
 from assignor_bridge.assignors.lag_aware import Offsets
-from assignor_bridge.assignors.own import configured
-from assignor_bridge.assignors.registry import lookup, names_in
+from assignor_bridge.assignors.own import configure_assignors
+from assignor_bridge.assignors.registry import lookup, split_names
 from assignor_bridge.errors import OptionError
-from assignor_bridge.model import LONGEST_TOPIC, MOST_OFFSET, MOST_PARTITION
+from assignor_bridge.model import MAX_OFFSET, MAX_PARTITION, MAX_TOPIC_LENGTH
 from assignor_bridge.options import PREFIX
 from streaming.human_json.json_input import JsonObject, parse, read_model
 
@@ -53,8 +53,8 @@ def _few_partitions(topics: dict[str, int]) -> dict[str, int]:
 
 
 def _partition_number(key: str) -> int:
-    if not _NUMBER.fullmatch(key) or int(key) > MOST_PARTITION:
-        raise ValueError(f"a partition number from 0 to {MOST_PARTITION} is expected as key")
+    if not _NUMBER.fullmatch(key) or int(key) > MAX_PARTITION:
+        raise ValueError(f"a partition number from 0 to {MAX_PARTITION} is expected as key")
     return int(key)
 
 
@@ -81,10 +81,10 @@ def _decode(value: Any) -> bytes:
         raise ValueError(f"not base64: {error}") from error
 
 
-Topic = Annotated[str, Field(max_length=LONGEST_TOPIC)]
+Topic = Annotated[str, Field(max_length=MAX_TOPIC_LENGTH)]
 #: A partition as key of an object; written in one way only, so that none is there twice.
 PartitionKey = Annotated[int, BeforeValidator(_partition_number)]
-_Partition = Annotated[int, Field(strict=True, ge=0, le=MOST_PARTITION)]
+_Partition = Annotated[int, Field(strict=True, ge=0, le=MAX_PARTITION)]
 _Topics = Annotated[
     dict[Topic, Annotated[int, Field(strict=True, ge=0, le=_MOST_PARTITIONS)]],
     AfterValidator(_few_partitions),
@@ -92,8 +92,8 @@ _Topics = Annotated[
 _Owned = dict[Topic, list[_Partition]]
 _Bytes = Annotated[bytes, BeforeValidator(_decode)]
 _Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)]
-_Lag = Annotated[float, Field(strict=True, ge=-MOST_OFFSET, le=MOST_OFFSET)]
-_Offset = Annotated[int, Field(strict=True, ge=0, le=MOST_OFFSET)]
+_Lag = Annotated[float, Field(strict=True, ge=-MAX_OFFSET, le=MAX_OFFSET)]
+_Offset = Annotated[int, Field(strict=True, ge=0, le=MAX_OFFSET)]
 
 
 class _Offsets(JsonObject):
@@ -241,7 +241,7 @@ def _members(given: Mapping[str, _Member]) -> tuple[Member, ...]:
         topics, claim = frozenset(facts.pop("topics")), facts.pop("owned_user_data")
         member = Member(name, shared.setdefault(topics, topics), **facts)
         if claim is not None:
-            member = replace(with_claim_of(member, claim), user_data=member.user_data)
+            member = replace(read_claim(member, claim), user_data=member.user_data)
         members.append(member)
     return tuple(members)
 
@@ -259,15 +259,15 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
     """
     group, answers = request.group, list[Answer]()
     generation = max((m.generation or 0 for m in group.members), default=0)
-    names, options = names_in(request.assignor), tuple(request.options.items())
+    names, options = split_names(request.assignor), tuple(request.options.items())
     for count, step in enumerate((None, *request.steps)):
         if step is not None:
             last = answers[-1]
             group = group.after(last.assignment, generation + count, last.assignor.on_assignment)
             group = _stepped(group, step, f"step {count}")
-        choice = choose(names, group, configured(names, options, find).__getitem__)
+        choice = choose(names, group, configure_assignors(names, options, find).__getitem__)
         assignment = assign_checked(choice.assignor, group)
-        owner = weigh_claims(group).owner
+        owner = resolve_claims(group).owner
         moved = int(np.count_nonzero((owner >= 0) & (owner != assignment.owner)))
         notes = (*request.notes, *choice.refusals, *assignment.notes)
         text = None if step is None else step._text

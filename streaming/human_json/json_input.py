@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from assignor_bridge.errors import OptionError, unknown_name
+from assignor_bridge.errors import OptionError, describe_unknown_name
 from streaming.validation import describe_problems, shorten
 
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
@@ -77,7 +77,7 @@ class JsonObject(BaseModel):
             return data
         fields = {field.alias or name: field for name, field in cls.model_fields.items()}
         for key in sorted(data.keys() - fields.keys()):
-            raise ValueError(unknown_name("key", key[:40], list(fields)))
+            raise ValueError(describe_unknown_name("key", key[:40], list(fields)))
         return {k: v for k, v in data.items() if v is not None or fields[k].is_required()}
 
 

@@ -14,11 +14,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic.alias_generators import to_camel
 
 from assignor_bridge import model
-from assignor_bridge.model import MOST_OFFSET
+from assignor_bridge.model import MAX_OFFSET
 from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.racks import Replicas
-from assignor_bridge.protocol.columns import batch_of
+from assignor_bridge.protocol.columns import unpack_batch
 from assignor_bridge.protocol.messages import PlanBatch
 from checkpoints.state_text import encode
 from streaming.human_json.json_input import InputError, JsonObject, read_model
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.plan import PlannedBatch
 
-_Int64 = Annotated[int, Field(strict=True, ge=-MOST_OFFSET - 1, le=MOST_OFFSET)]
+_Int64 = Annotated[int, Field(strict=True, ge=-MAX_OFFSET - 1, le=MAX_OFFSET)]
 _Natural = Annotated[_Int64, Field(ge=0)]
 _Positive = Annotated[_Int64, Field(ge=1)]
 _Measure = Annotated[float, Field(strict=True)]
@@ -162,7 +162,7 @@ def _read_logged_request(value: Any) -> tuple[MicroBatch, str | None]:
         request = msgspec.convert(value, _LoggedRequest)
     except msgspec.ValidationError as error:
         raise InputError(f"the snapshot is not one of this version: {error}") from None
-    return batch_of(request, parse_options(request.options)), request.state
+    return unpack_batch(request, parse_options(request.options)), request.state
 
 
 def write_plan(outcome: PlannedBatch) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from assignor_bridge.errors import AssignorError, OptionError, elided
+from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
 from streaming.kafka.settings import client_settings
 from streaming.kafka.utf8 import is_utf8
@@ -181,7 +181,7 @@ class Brokers:
     def note(self, what: str, failures: Failures, count: int) -> None:
         """Note what is unknown of some of `count` topics or partitions, one line a reason."""
         for reason, names in failures.items():
-            listed = elided(sorted(names))
+            listed = elide(sorted(names))
             self.notes.append(f"{what} of {len(names)} of {count} is unknown ({listed}): {reason}")
 
     def _connect(self) -> AdminClient:

@@ -47,7 +47,7 @@ def command(
 ) -> list[str]:
     """Return how a broker starts; it formats its data for `cluster_id` and removes `temporary`."""
     return [
-        ivy.java_tool("java"), f"-Xmx{heap}", "-Djava.awt.headless=true",
+        ivy.find_tool("java"), f"-Xmx{heap}", "-Djava.awt.headless=true",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "-Dorg.slf4j.simpleLogger.logFile=System.out",
         "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -94,9 +94,9 @@ def _compiled_launcher(jars: list[Path]) -> Path:
     target = ivy.cache_folder() / "broker" / version
     if target.is_dir():
         return target
-    with ivy.new_folder(target) as folder:
+    with ivy.create_folder(target) as folder:
         command = [
-            ivy.java_tool("javac"), "--release", "17", "-cp", os.pathsep.join(map(str, jars)),
+            ivy.find_tool("javac"), "--release", "17", "-cp", os.pathsep.join(map(str, jars)),
             "-d", str(folder), str(LAUNCHER),
         ]  # fmt: skip
         javac = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.errors import counted, elided, visible
+from assignor_bridge.errors import elide, escape_unprintable, pluralize
 from streaming.lag.rows import rounded
 
 if TYPE_CHECKING:
@@ -95,19 +95,19 @@ def as_json(rows: Sequence[Row]) -> dict[str, Any]:
 def summary(rows: Sequence[Row]) -> str:
     """Sum up in one line."""
     sums = total(rows)
-    parts = [counted(sums.partitions, "partition")]
+    parts = [pluralize(sums.partitions, "partition")]
     if not sums.partitions or sums.unknown_lag < sums.partitions:
         parts.append(f"{sums.with_lag} with lag: {sums.lag} records behind")
     some = sums.unknown_seconds
     if sums.seconds_behind is not None and some:
-        unknown = f"unknown of {counted(some, 'partition')}"
+        unknown = f"unknown of {pluralize(some, 'partition')}"
         parts.append(f"{sums.seconds_behind:.1f} s or more ({unknown})")
     elif sums.seconds_behind is not None:
         parts.append(f"at most {sums.seconds_behind:.1f} s")
     if sums.unknown_lag:
-        parts.append(f"lag of {counted(sums.unknown_lag, 'partition')} unknown")
+        parts.append(f"lag of {pluralize(sums.unknown_lag, 'partition')} unknown")
     if sums.ahead:
-        parts.append(f"{counted(sums.ahead, 'partition')} beyond the log's end")
+        parts.append(f"{pluralize(sums.ahead, 'partition')} beyond the log's end")
     if sums.lost:
         parts.append(f"{sums.lost} records were deleted unread")
     if sums.seconds_to_loss is not None and not sums.lost:
@@ -119,7 +119,7 @@ def alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
     """Return what a monitor must wake somebody for: a line a kind of trouble and a topic gone."""
 
     def those(state: str, log: str = "") -> str:
-        return elided(
+        return elide(
             [
                 f"{row.position.tp}{log.format(row.position.offset, row.log_begin, row.log_end)}"
                 for row in rows
@@ -169,4 +169,4 @@ def _cells(row: Row, columns: Iterable[str]) -> list[str]:
 def _cell(value: str | float | None) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
-    return _UNKNOWN if value in (None, "") else visible(str(value))
+    return _UNKNOWN if value in (None, "") else escape_unprintable(str(value))

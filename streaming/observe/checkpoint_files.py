@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge.errors import AssignorError, OptionError
 from checkpoints import offset_log
 from checkpoints.folders import (
-    MOST_BYTES,
+    MAX_FILE_BYTES,
     CheckpointError,
     Folder,
     NoCheckpointError,
@@ -58,7 +58,7 @@ class HadoopFolder:
         except FileNotFoundError:
             return None
         try:
-            content = bytes(self._call(stream.readNBytes, MOST_BYTES + 1))
+            content = bytes(self._call(stream.readNBytes, MAX_FILE_BYTES + 1))
         finally:
             stream.close()
         check_size(path, len(content))

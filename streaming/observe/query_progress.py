@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.model import MOST_OFFSET, Partition
+from assignor_bridge.model import MAX_OFFSET, Partition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -195,7 +195,7 @@ def read_offsets(value: Any) -> dict[Partition, int] | None:
         }
     except (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
-    return found if all(abs(offset) <= MOST_OFFSET for offset in found.values()) else None
+    return found if all(abs(offset) <= MAX_OFFSET for offset in found.values()) else None
 
 
 def _watermark(event_time: Mapping[str, str]) -> float | None:

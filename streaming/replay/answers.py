@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.words import seconds_text
 from streaming.replay.bill import bill_answer, bill_assumptions, bill_json
@@ -67,7 +67,7 @@ def verdict(replayed: Replay) -> str:
     if not replayed.batches:
         return "Nothing to compare: no batch of the log read anything"
     if spark is None or ours is None or not spark.seconds:
-        return f"{counted(len(replayed.batches), 'batch', 'batches')} replayed"
+        return f"{pluralize(len(replayed.batches), 'batch', 'batches')} replayed"
     ratio = ours.seconds / spark.seconds
     if ratio > 1 + WORTH_IT:
         return f"Keep Spark's mapping: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
@@ -82,7 +82,7 @@ def verdict(replayed: Replay) -> str:
 def answer(replayed: Replay) -> str:
     """Answer in a sentence or two whether the option would have helped."""
     spark, ours = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
-    count = counted(len(replayed.batches), "batch", "batches")
+    count = pluralize(len(replayed.batches), "batch", "batches")
     if not replayed.batches:
         return "No batch of the log read anything: there is nothing to compare"
     parts = [
@@ -157,7 +157,7 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
         f" ({cluster.origins[name]})" if name in cluster.origins else ""
         for name in ("executors", "cost")
     )
-    count = counted(len(cluster.executors), "executor")
+    count = pluralize(len(cluster.executors), "executor")
     shapes = sorted({e.slots for e in cluster.executors})
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
     changed = any(each != cluster.executors for each in cluster.by_batch.values())
@@ -180,8 +180,8 @@ def _costs(cluster: Cluster) -> str:
     if not cluster.unusual and not cluster.slowness:
         return "each record costs the same, "
     differ = [
-        counted(len(cluster.unusual), "partition"),
-        counted(len(cluster.slowness), "executor"),
+        pluralize(len(cluster.unusual), "partition"),
+        pluralize(len(cluster.slowness), "executor"),
     ]
     return (
         f"costs are those learned, with {' and '.join(differ)} that differ; a usual record costs "

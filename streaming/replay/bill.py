@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.traffic import GB
 from streaming.simulator.play import SPARK_MAPPINGS
@@ -119,7 +119,7 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
     elsewhere = set(racks.executors.values()).difference(*racks.partitions.values())
     if elsewhere and replay.knows_racks:
         missing += (
-            f"; no partition has a replica in {elided(sorted(elsewhere))}, where executors are"
+            f"; no partition has a replica in {elide(sorted(elsewhere))}, where executors are"
         )
     rate = "the checkpoint has no times of batches: no cost a day"
     if traffic.bytes_a_day is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from assignor_bridge.errors import OptionError, elided
+from assignor_bridge.errors import OptionError, elide
 from assignor_bridge.model import Executor, Partition
 from assignor_bridge.planner.racks import Replicas
 from streaming.human_json.group_json import PartitionKey, Topic
@@ -49,9 +49,9 @@ class Racks:
             replace(e, rack=known.get(e.id) or known.get(e.host) or None) for e in executors
         )
         if not any(e.rack for e in placed):
-            names = elided([f"{e.id} on {e.host}" for e in placed])
+            names = elide([f"{e.id} on {e.host}" for e in placed])
             raise OptionError(
-                f"no executor has a rack: --racks names {elided(sorted(known)) or 'none'}, the "
+                f"no executor has a rack: --racks names {elide(sorted(known)) or 'none'}, the "
                 f"executors of the replay are {names}. Name their ids or hosts under 'executors'"
             )
         return placed

@@ -16,7 +16,7 @@ import numpy as np
 
 from assignor_bridge.admission.fill import fill
 from assignor_bridge.admission.lag import Budget
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 from assignor_bridge.model import Partition
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
     others = [sums.get(tp, 0.0) for tp in known if tp != hot]
     alone = (
         f"one slot reads {{}} alone, so reading takes {median(times[hot]):.1f} times as long as if "
-        f"all {counted(slots, 'slot')} shared it"
+        f"all {pluralize(slots, 'slot')} shared it"
     )
     cost, share = lost[hot] / took, sums[hot] / sum(sums.values())
     if (
@@ -124,7 +124,7 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
     ):
         large = 1 + sum(sums[hot] <= _STANDS_OUT * other for other in others)
         many = f"{large}" if large == len(known) else f"{large} large ones of {len(known)}"
-        about = f"{many} for {counted(slots, 'slot')}"
+        about = f"{many} for {pluralize(slots, 'slot')}"
         return [Finding("few partitions", about, alone.format(hot), _how_to_cut(facts), cost)]
     return [
         Finding(
@@ -232,7 +232,7 @@ def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
             )
         ]  # fmt: skip
     slots, busy = facts.slots, facts.busy
-    by = f" by {counted(slots, 'slot')}" if slots else ""
+    by = f" by {pluralize(slots, 'slot')}" if slots else ""
     worked = "" if busy is None else f", which read {busy:.0%} of the time of a batch"
     enough = f"about {math.ceil(slots * times)} slots would keep up" if slots else "more slots"
     return [
@@ -264,7 +264,7 @@ def _starved(facts: SourceFacts) -> list[Finding]:
         first = max(got, key=lambda name: (got[name], name))
         why = (
             f"it got {got[topic] / fair[topic]:.0%} of an even share of "
-            f"{counted(len(limited), 'limited batch', 'limited batches')}; {first} took "
+            f"{pluralize(len(limited), 'limited batch', 'limited batches')}; {first} took "
             f"{got[first] / whole:.0%} of all"
         )
         kind: Kind = "alignment" if by_time else "starved topic"

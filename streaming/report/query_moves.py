@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 from streaming.redaction import redacted
 from streaming.report import page
 
@@ -34,8 +34,8 @@ def section(facts: QueryFacts) -> list[str]:
     listed = "Batches with a move or a change:" if rows else "Nothing else changed."
     parts = [
         page.paragraph(
-            f"{counted(sum(row.moves for row in rows), 'move')} of a partition to another executor "
-            f"than before, in {counted(planned, 'batch', 'batches')}. {listed}"
+            f"{pluralize(sum(row.moves for row in rows), 'move')} of a partition to another "
+            f"executor than before, in {pluralize(planned, 'batch', 'batches')}. {listed}"
         )
     ]
     if rows:

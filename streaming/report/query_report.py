@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 from assignor_bridge.version import read_version
 from streaming.observe.figures import over_mean
 from streaming.replay.traffic import PRICE_PER_GB
@@ -134,7 +134,7 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
         )
         for batch in reversed(last)
     ]
-    span = f"the last {counted(len(run.batches), 'batch', 'batches')}"
+    span = f"the last {pluralize(len(run.batches), 'batch', 'batches')}"
     bars = page.figure("Records read by each slot", charts.slot_bars(run, "b"), f"Of {span}.")
     return [
         page.paragraph(

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from assignor_bridge.errors import OptionError, counted, visible
+from assignor_bridge.errors import OptionError, escape_unprintable, pluralize
 from streaming.observe.figures import over_mean
 from streaming.observe.scrape import QueryMetrics, read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
@@ -116,7 +116,7 @@ def frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
 def _line(*parts: str | tuple[str, str]) -> Text:
     """Join parts, each with its style, into a line that is cut at the screen's edge."""
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
-    shown = [(visible(words), style) for words, style in pairs]
+    shown = [(escape_unprintable(words), style) for words, style in pairs]
     return Text.assemble(*shown, no_wrap=True, overflow="ellipsis")
 
 
@@ -183,8 +183,8 @@ def _slots(run: RunFigures | None, rows: int) -> RenderableType:
         bar.append(_EMPTY * (_BAR - full), "dim")
         table.add_row(_line(slot), bar, seconds_text(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {most / mean:.2f} x mean" if mean else ""
-    over = counted(len(run.batches), "batch", "batches")
-    head = f"{counted(len(seconds), 'slot')}, {over}{ratio}"
+    over = pluralize(len(run.batches), "batch", "batches")
+    head = f"{pluralize(len(seconds), 'slot')}, {over}{ratio}"
     return Group(Text(head, "bold"), table)
 
 

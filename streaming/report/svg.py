@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import visible
+from assignor_bridge.errors import escape_unprintable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def escaped(words: str) -> str:
     >>> escaped("<b>\x1b")
     '&lt;b&gt;\\x1b'
     """
-    return escape("\n".join(map(visible, words.split("\n"))))
+    return escape("\n".join(map(escape_unprintable, words.split("\n"))))
 
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:

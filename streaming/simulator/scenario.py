@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.model import MOST_OFFSET, Executor, Partition
+from assignor_bridge.model import MAX_OFFSET, Executor, Partition
 from assignor_bridge.planner.racks import Replicas
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ def steps(scenario: Scenario) -> Iterator[Step]:
             rates = _rotating(scenario, rng)
         noise = np.exp(rng.normal(0, scenario.noise, scenario.partitions))
         records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
-        if (start + records).sum() >= MOST_OFFSET:
+        if (start + records).sum() >= MAX_OFFSET:
             raise OptionError(
-                f"batch {number} ends beyond {MOST_OFFSET:,} records in all partitions: fewer "
+                f"batch {number} ends beyond {MAX_OFFSET:,} records in all partitions: fewer "
                 "records or batches, or less noise, are expected"
             )
         yield Step(

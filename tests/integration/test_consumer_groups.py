@@ -296,7 +296,7 @@ def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) 
     lines = "".join(json.dumps(_described(group)) + "\n" for group in groups)
     path = class_path(tmp_path_factory.mktemp("groups"), "LagAwareGroups")
     done = subprocess.run(
-        [ivy.java_tool("java"), "-cp", path, "LagAwareGroups"],
+        [ivy.find_tool("java"), "-cp", path, "LagAwareGroups"],
         input=lines, capture_output=True, text=True, check=True,
     )  # fmt: skip
     answers = [json.loads(line) for line in done.stdout.splitlines()]

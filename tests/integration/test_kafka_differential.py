@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from assignor_bridge.assignors import ASSIGNORS, Assignment, Group, Member, check_assignment
-from assignor_bridge.assignors.claims import weigh_claims
-from assignor_bridge.testing.groups import disturbed, random_group
+from assignor_bridge.assignors.claims import resolve_claims
+from assignor_bridge.testing.groups import disturb, random_group
 from checkpoints.user_data import Claim, decode_claim, encode_claim
 from tests.java.oracle import RACK_AWARE, Oracle
 
@@ -75,7 +75,7 @@ def test_histories_are_never_less_balanced_and_never_move_more(
         group = random_group(rng, same=same)
         history = []
         for generation in range(1, STEPS + 1):
-            before = weigh_claims(group).owner
+            before = resolve_claims(group).owner
             ours, theirs = _settled(assignor, group), _settled(assignor, group, kafka)
             history.append((group, ours, theirs))
             balance = _loads(ours.as_dict()), _loads(theirs.as_dict())
@@ -86,7 +86,7 @@ def test_histories_are_never_less_balanced_and_never_move_more(
                 fewer += moves[0] < moves[1]
             better += balance[0] < balance[1]
             taken = ours if evolves_by == "ours" else theirs
-            group = disturbed(rng, group.after(taken, generation), same=same)
+            group = disturb(rng, group.after(taken, generation), same=same)
     print(f"{assignor}: more balanced {better} times, fewer moves {fewer} times")
 
 
@@ -126,12 +126,12 @@ def test_histories_with_racks_never_cross_more(kafka: Oracle, assignor: str, sam
     for _ in range(HISTORIES // 4):
         group = random_group(rng, same=same, racks=True)
         for generation in range(1, STEPS + 1):
-            before = weigh_claims(group).owner
+            before = resolve_claims(group).owner
             ours = _settled(assignor, group)
             theirs = _settled_in_rules(assignor, group, kafka)
             if theirs is None:
                 broken += 1
-                group = disturbed(rng, group.after(ours, generation), same=same)
+                group = disturb(rng, group.after(ours, generation), same=same)
                 continue
             balance = _loads(ours.as_dict()), _loads(theirs.as_dict())
             assert balance[0] <= balance[1], group
@@ -143,7 +143,7 @@ def test_histories_with_racks_never_cross_more(kafka: Oracle, assignor: str, sam
                 if step[0] == step[1]:
                     both = _moved(before, ours), _moved(before, theirs)
                     moved = [a + b for a, b in zip(moved, both, strict=True)]
-            group = disturbed(rng, group.after(ours, generation), same=same)
+            group = disturb(rng, group.after(ours, generation), same=same)
     print(
         f"{assignor}: across racks {crossed}, moves {moved} (ours, Kafka's); "
         f"{broken} of Kafka's are none"
@@ -167,7 +167,7 @@ def test_uniform_is_as_even_as_kafkas_which_asks_for_no_racks(kafka: Oracle, rac
         group = random_group(rng, same=same, racks=racks)
         for generation in range(1, 5):
             ours = check_assignment("uniform", group, ASSIGNORS["uniform"].assign(group))
-            before = weigh_claims(group).owner
+            before = resolve_claims(group).owner
             theirs = _as_given(group, kafka.assign("uniform", group))
             balance = _loads(ours.as_dict()), _loads(theirs.as_dict())
             assert balance[0] <= balance[1], group
@@ -197,7 +197,7 @@ def test_uniform_with_racks_is_as_near_as_the_last_of_kafkas_that_had_them() -> 
         for _ in range(150):
             group = random_group(rng, same=True, racks=True)
             for generation in range(1, 5):
-                before = weigh_claims(group).owner
+                before = resolve_claims(group).owner
                 ours = check_assignment("uniform", group, ASSIGNORS["uniform"].assign(group))
                 theirs = _as_given(group, kafka.assign("uniform", group))
                 balance = _loads(ours.as_dict()), _loads(theirs.as_dict())

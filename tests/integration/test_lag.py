@@ -50,7 +50,7 @@ def described_by_kafka(broker: EmbeddedBroker, *groups: str) -> list[list[str]]:
     ]
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
     command = [
-        ivy.java_tool("java"), "-cp", os.pathsep.join(map(str, jars)),
+        ivy.find_tool("java"), "-cp", os.pathsep.join(map(str, jars)),
         tool, "--bootstrap-server", broker.bootstrap_servers, "--describe",
         *(word for group in groups for word in ("--group", group)),
     ]  # fmt: skip

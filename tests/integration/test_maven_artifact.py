@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assignor_bridge import __version__, ivy
-from assignor_bridge.jars import ARTIFACT, GROUP, built_jar, connector_coordinate
+from assignor_bridge.jars import ARTIFACT, GROUP, connector_coordinate, find_built_jar
 from tests.lab.long import submitted_job
 from tests.lab.release import maven
 from tests.support.spark_tools import assert_planned
@@ -27,7 +27,7 @@ def test_ivy_finds_the_jar_by_its_coordinate_and_needs_nothing_else(tmp_path: Pa
     maven.lay_out(tmp_path / "repository")
     [jar] = maven.fetched(tmp_path / "repository", tmp_path / "scratch")
     assert jar.name == f"{ARTIFACT}-{__version__}.jar"
-    assert jar.read_bytes() == built_jar().read_bytes()
+    assert jar.read_bytes() == find_built_jar().read_bytes()
 
 
 def test_a_jar_that_was_changed_after_its_checksum_is_refused(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_a_job_has_the_option_by_the_coordinate_alone(topic: Topic, tmp_path: Pa
     assert_planned(batches)
     assert sum(batch["numInputRows"] for batch in batches) == sum(counts)
     brought = tmp_path / "ivy" / "jars" / f"{GROUP}_{ARTIFACT}-{__version__}.jar"
-    assert brought.read_bytes() == built_jar().read_bytes()
+    assert brought.read_bytes() == find_built_jar().read_bytes()

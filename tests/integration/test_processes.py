@@ -100,7 +100,7 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
     topic.create(3).fill([30, 20, 10])
     job = tmp_path / "job.py"
     job.write_text(JOB)
-    packages = jars.packages()
+    packages = jars.prepare_packages()
     seen = tmp_path / "environments"
     python = tmp_path / "python"
     python.write_text(

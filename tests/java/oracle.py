@@ -39,7 +39,7 @@ class Oracle:
         jars = [*older, *ivy.fetch(f"org.apache.kafka:kafka_2.13:{KAFKA}")]
         self._process = subprocess.Popen(
             [
-                ivy.java_tool("java"), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC",
+                ivy.find_tool("java"), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC",
                 "-Dorg.apache.logging.log4j.level=OFF", "-Dlog4j2.statusLoggerLevel=OFF",
                 "-cp", ":".join(map(str, jars)), str(Path(__file__).with_name(program)),
             ],

@@ -18,9 +18,9 @@ from assignor_bridge.assignors import (
     Member,
     check_assignment,
 )
-from assignor_bridge.assignors.claims import weigh_claims
-from assignor_bridge.assignors.cooperative import different_subscriptions
-from assignor_bridge.assignors.racks import racks_of
+from assignor_bridge.assignors.claims import resolve_claims
+from assignor_bridge.assignors.cooperative import describe_different_subscriptions
+from assignor_bridge.assignors.racks import find_racks
 from assignor_bridge.errors import OptionError, PlanError
 from assignor_bridge.testing.groups import groups
 from tests.support.consumer_group import settle
@@ -54,7 +54,7 @@ def loads(answer: Assignment) -> list[int]:
 @FEW
 @given(group=groups())
 def test_unsupported_groups_are_refused_with_a_reason(name: str, group: Group) -> None:
-    assume(different_subscriptions(group))
+    assume(describe_different_subscriptions(group))
     assert ASSIGNORS[name].refusal(group)
     with pytest.raises(OptionError, match="must all subscribe to the same topics"):
         ASSIGNORS[name].assign(group)
@@ -110,7 +110,7 @@ def test_no_chain_of_moves_would_improve_balance(name: str, group: Group) -> Non
 def test_assignments_are_optimal_in_balance_and_then_in_moves(name: str, group: Group) -> None:
     """Compared with all possible assignments."""
     group = replace(group, partition_racks={})
-    held = weigh_claims(group).owner
+    held = resolve_claims(group).owner
     ids = np.flatnonzero(group.subscribed).tolist()
     options = [group.subscribers[group.catalog.names[group.catalog.topic_of[i]]] for i in ids]
     assume(np.prod([len(o) for o in options], dtype=float) <= 3_000)
@@ -127,9 +127,9 @@ def test_assignments_are_optimal_in_balance_and_then_in_moves(name: str, group: 
 
 def crossed(group: Group, owner: np.ndarray) -> int:
     """Return the number of partitions whose owner is in another rack than their replicas."""
-    racks = racks_of(group)
+    racks = find_racks(group)
     ids = np.flatnonzero(owner >= 0)
-    return int(racks.far(ids, owner[ids]).sum()) if racks else 0
+    return int(racks.is_far(ids, owner[ids]).sum()) if racks else 0
 
 
 @trials(35)
@@ -139,7 +139,7 @@ def test_assignments_are_optimal_in_racks_and_then_in_moves(group: Group) -> Non
     group = replace(group, members=(*group.members, Member("all", frozenset(group.topics))))
     topics = {t for t, count in group.topics.items() if count}
     assume(len({m.topics & topics for m in group.members if m.topics & topics}) > 1)
-    held = weigh_claims(group).owner
+    held = resolve_claims(group).owner
     ids = np.flatnonzero(group.subscribed).tolist()
     options = [group.subscribers[group.catalog.names[group.catalog.topic_of[i]]] for i in ids]
     assume(np.prod([len(o) for o in options], dtype=float) <= 3_000)
@@ -170,7 +170,7 @@ def test_the_second_round_assigns_withheld_partitions(name: str, group: Group) -
             if other == member.id:
                 continue
             both = part.ids[np.isin(part.ids, group.catalog.ids(member.owned))]
-            assert (weigh_claims(group).owner[both] == group.ids.index(other)).all()
+            assert (resolve_claims(group).owner[both] == group.ids.index(other)).all()
     second = ASSIGNORS[name].assign(group.after(first, 7))
     assert not second.transferring.count
     promised = first.owner.copy()
@@ -192,7 +192,7 @@ def test_lag_aware_balances_counts_first_and_then_lags(group: Group) -> None:
         counts = [len(part) for part in parts]
         assert max(counts) - min(counts) <= 1
         totals = [sum(lags[p] for p in part) for part in parts]
-        alike = 0.05 * sum(totals) / len(totals) if racks_of(group) else 0
+        alike = 0.05 * sum(totals) / len(totals) if find_racks(group) else 0
         assert max(totals) - min(totals) <= max(lags.values(), default=0) + alike
 
 
@@ -280,7 +280,7 @@ def test_answers_that_pass_the_check_assign_every_partition(data: st.DataObject)
     except PlanError:
         return
     assert (answer.owner == parts[0]).all()
-    held = weigh_claims(group)
+    held = resolve_claims(group)
     for number in np.flatnonzero(group.subscribed).tolist():
         topic = group.catalog.names[int(group.catalog.topic_of[number])]
         receiver = int(answer.owner[number])

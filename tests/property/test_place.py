@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_bridge.assignors.whole import _longest_first, place_whole
+from assignor_bridge.assignors.whole import assign_longest_first, place_whole
 from assignor_bridge.planner.batch import MicroBatch, ReadReports
 from assignor_bridge.planner.pieces import Shares, cut_ranges
 from assignor_bridge.planner.place import place
@@ -95,7 +95,7 @@ def test_whole_ranges_are_as_balanced_as_greedy_and_then_stay(seed, shape, count
     work = weights(shape, count, rng)
     placed = place_whole(work, owner, capacity, executor)
     ranked = np.argsort(-work, kind="stable")
-    greedy = _longest_first(work[ranked], np.zeros(slots), capacity)
+    greedy = assign_longest_first(work[ranked], np.zeros(slots), capacity)
     time = (np.bincount(placed, work, slots) / capacity).max()
     greedy_time = (np.bincount(greedy, work[ranked], slots) / capacity).max()
     ideal = work.sum() / capacity.sum()
@@ -125,7 +125,7 @@ def test_longest_first_chooses_the_slot_that_ends_soonest(seed, count, slots):
     rng = np.random.default_rng(seed)
     capacity = rng.choice([0.5, 1.0, 2.0, 3.7], slots)
     sizes, load = -np.sort(-rng.uniform(0.1, 9, count)), np.zeros(slots)
-    for size, slot in zip(sizes, _longest_first(sizes, load, capacity), strict=True):
+    for size, slot in zip(sizes, assign_longest_first(sizes, load, capacity), strict=True):
         ends = (load + size) / capacity
         assert ends[slot] <= ends.min() * (1 + 1e-9)
         load[slot] += size

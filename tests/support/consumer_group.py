@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.assignors import Assignment, Group, Member, lookup
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.testing import Round, elect, rebalance
 from assignor_bridge.errors import OptionError
 
@@ -101,8 +101,8 @@ class InMemoryGroup:
         """Return the group's assignor of a name: one object for all its rebalances."""
         if name not in self._assignors:
             assignor = self._find(name)
-            if isinstance(assignor, Own) and not assignor.is_configured:
-                assignor = assignor.configured({})
+            if isinstance(assignor, CustomAssignor) and not assignor.is_configured:
+                assignor = assignor.with_options({})
             self._assignors[name] = assignor
         return self._assignors[name]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
+from assignor_bridge.jars import connector_coordinate, find_built_jar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,10 +23,10 @@ def compiled(folder: Path, *names: str, connector: bool = False) -> str:
     With `connector` Spark's Kafka connector and its client are on it, too.
     """
     connector_jars = ivy.fetch(connector_coordinate()) if connector else []
-    jars = [built_jar(), *connector_jars, ivy.pyspark_home() / "jars" / "*"]
+    jars = [find_built_jar(), *connector_jars, ivy.pyspark_home() / "jars" / "*"]
     class_path = os.pathsep.join(map(str, jars))
     sources = [str(JAVA / f"{name}.java") for name in names]
-    command = [ivy.java_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(folder), *sources]
+    command = [ivy.find_tool("javac"), "-nowarn", "-cp", class_path, "-d", str(folder), *sources]
     subprocess.run(command, check=True)
     return f"{folder}{os.pathsep}{class_path}"
 
@@ -36,7 +36,7 @@ def java_command(
 ) -> list[str]:
     """Return the command of a compiled program; the name is within our package."""
     program = f"io.assignorbridge.{name}"
-    return [ivy.java_tool("java"), "-Xmx512m", *options, "-cp", class_path, program, *arguments]
+    return [ivy.find_tool("java"), "-Xmx512m", *options, "-cp", class_path, program, *arguments]
 
 
 def run_java(

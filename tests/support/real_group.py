@@ -19,7 +19,7 @@ from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar
+from assignor_bridge.jars import find_built_jar
 from streaming.kafka import embedded_setup
 from tests.support.spark_tools import wait_until
 
@@ -39,8 +39,8 @@ Owners = dict[str, frozenset[str]]
 
 def class_path(folder: Path, program: str) -> str:
     """Compile a program of tests/java against Kafka's client and our jar alone, without Spark."""
-    jars = os.pathsep.join(map(str, [built_jar(), *embedded_setup.jars()]))
-    javac = [ivy.java_tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder)]
+    jars = os.pathsep.join(map(str, [find_built_jar(), *embedded_setup.jars()]))
+    javac = [ivy.find_tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder)]
     subprocess.run([*javac, str(JAVA / f"{program}.java")], check=True)
     return f"{folder}{os.pathsep}{jars}"
 
@@ -126,7 +126,7 @@ class RealGroup:
         if strategies[0].startswith(("org.", "io.")):
             quick = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
             quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-            command = [ivy.java_tool("java"), *quick, quiet, "-cp", self._java, "GroupMember"]
+            command = [ivy.find_tool("java"), *quick, quiet, "-cp", self._java, "GroupMember"]
         else:
             command = [sys.executable, "-m", "tests.support.group_member"]
         self.members[name] = Process([*command, about])

@@ -109,7 +109,7 @@ class _Broker(EmbeddedBroker):
         self._classes = folder / "classes"
 
     def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
-        command = [ivy.java_tool("javac"), "-cp", os.pathsep.join(map(str, jars)), "-d",
+        command = [ivy.find_tool("javac"), "-cp", os.pathsep.join(map(str, jars)), "-d",
                    str(self._classes), str(JAVA / "ListenerPrincipals.java")]  # fmt: skip
         subprocess.run(command, check=True)
         return super()._start_once([*jars, self._classes], is_last=is_last)
@@ -144,7 +144,7 @@ def grant(broker: EmbeddedBroker, rules: Sequence[AclBinding]) -> None:
 
 def make_stores(folder: Path) -> dict[str, str]:
     """Make a key store and a trust store in Java's own format; one identity serves both sides."""
-    keytool, certificate = ivy.java_tool("keytool"), str(folder / "certificate")
+    keytool, certificate = ivy.find_tool("keytool"), str(folder / "certificate")
     own, trusted = str(folder / "own.jks"), str(folder / "trusted.jks")
     word = ["-storetype", "JKS", "-storepass", STORE_PASSWORD, "-noprompt"]
     for arguments in (

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assignor_bridge.ivy import java_tool, pyspark_home
+from assignor_bridge.ivy import find_tool, pyspark_home
 from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class StandaloneCluster:
         with log.open("wb") as out:
             self._running[host] = subprocess.Popen(
                 [
-                    java_tool("java"), "-Xmx128m", "-cp", f"{pyspark_home()}/jars/*",
+                    find_tool("java"), "-Xmx128m", "-cp", f"{pyspark_home()}/jars/*",
                     main, "--host", host, "--webui-port", "0", *arguments,
                 ],
                 stdout=out, stderr=subprocess.STDOUT, start_new_session=True,

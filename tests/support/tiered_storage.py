@@ -42,7 +42,7 @@ def _jar() -> Path:
     """Kafka's jar of its tests, fetched the first time."""
     target = ivy.cache_folder() / "jars" / f"kafka-storage-{_VERSION}-test"
     if not target.is_dir():
-        with ivy.exclusive("ivy"), ivy.new_folder(target) as folder:
+        with ivy.lock_cache("ivy"), ivy.create_folder(target) as folder:
             module = folder / "ivy.xml"
             module.write_text(_MODULE.format(version=_VERSION), encoding="utf-8")
             pattern = f"{folder}/[artifact]-[revision](-[classifier]).[ext]"

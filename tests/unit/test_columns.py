@@ -1,4 +1,4 @@
-"""Packed columns that do not hold together: one line that names the place."""
+"""Inconsistent packed columns give a one-line error with the path."""
 
 from __future__ import annotations
 
@@ -72,22 +72,22 @@ def test_packed_columns_become_a_plan():
         ),
         pytest.param(
             changed("ranges", end=column([1, 2, 3], "<i4")),
-            "ranges.end ends within a number: 8 bytes a number are expected",
+            "ranges.end ends within a number: expected 8 bytes per number",
             id="half a number",
         ),
         pytest.param(
             changed("ranges", end=column([100], "<i8")),
-            "ranges.end holds 1 numbers: as many as in the other columns, 2, are expected",
+            "ranges.end has 1 numbers: expected 2, as in the other columns",
             id="too short",
         ),
         pytest.param(
             changed("ranges", topic=column([0, 2], "<i4")),
-            "ranges.topic holds 2: a place in 'topics', of 2, is expected",
+            "ranges.topic has 2: expected an index below 2 in 'topics'",
             id="a place beyond the list",
         ),
         pytest.param(
             changed("observed", executor=column([-1], "<i4")),
-            "observed.executor holds -1: a place in 'executors', of 1, is expected",
+            "observed.executor has -1: expected an index below 1 in 'executors'",
             id="a place before the list",
         ),
         pytest.param(
@@ -102,7 +102,7 @@ def test_packed_columns_become_a_plan():
         ),
     ],
 )
-def test_malformed_columns_are_answered_with_one_line(request_, message):
+def test_malformed_columns_give_a_one_line_error(request_, message):
     answer = plan(request_)
     assert answer["misuse"] is True
     assert message in answer["error"]

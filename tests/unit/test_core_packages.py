@@ -1,4 +1,4 @@
-"""The option runs with the packages of a bare `pip install`; the rest names the extra it needs."""
+"""The option works with a bare `pip install`; other features name the extra they need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples in docstrings, of every module that has some."""
+"""Run the examples in the docstrings of every module."""
 
 from __future__ import annotations
 

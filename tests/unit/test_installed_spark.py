@@ -1,4 +1,4 @@
-"""The Spark that runs, not pip's pyspark, says which packages it needs."""
+"""The Spark that runs, not pip's pyspark, determines the packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assignor_bridge import configure_spark, session, spark_packages
-from assignor_bridge.installed_spark import difference, spark_home, spark_version
+from assignor_bridge.installed_spark import describe_mismatch, spark_home, spark_version
 from assignor_bridge.ivy import JarError, pyspark_home
 from assignor_bridge.jars import connector_coordinate
 from streaming.cli import main
@@ -22,7 +22,7 @@ PIP = importlib.metadata.version("pyspark")
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder that SPARK_HOME names; it holds no Spark yet."""
+    """Return a folder named by SPARK_HOME, without a Spark yet."""
     (tmp_path / "jars").mkdir()
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
     return tmp_path
@@ -33,17 +33,19 @@ def hold(home: Path, version: str, scala: str = "2.13") -> None:
 
 
 @pytest.mark.parametrize("value", [None, ""])
-def test_without_spark_home_it_is_pips(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_spark_home_pips_pyspark_runs(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if value is None:
         monkeypatch.delenv("SPARK_HOME", raising=False)
     else:
         monkeypatch.setenv("SPARK_HOME", value)
-    assert (spark_home(), spark_version(), difference()) == (pyspark_home(), PIP, None)
+    assert (spark_home(), spark_version(), describe_mismatch()) == (pyspark_home(), PIP, None)
 
 
-def test_pips_own_folder_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_home_may_be_pips_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_HOME", str(pyspark_home()))
-    assert (spark_version(), difference()) == (PIP, None)
+    assert (spark_version(), describe_mismatch()) == (PIP, None)
 
 
 @pytest.mark.parametrize(
@@ -55,11 +57,13 @@ def test_pips_own_folder_is_no_difference(monkeypatch: pytest.MonkeyPatch) -> No
         ("3.5.1", "2.12", "3.5.1"),
     ],
 )
-def test_another_spark_decides(home: Path, version: str, scala: str, found: str) -> None:
+def test_spark_home_takes_precedence(home: Path, version: str, scala: str, found: str) -> None:
     hold(home, version, scala)
     (home / "jars" / "spark-core_2.13-tests.jar").touch()
     assert spark_version() == found
-    assert difference() == f"SPARK_HOME ({home}) holds Spark {found}, and pip's pyspark is {PIP}"
+    assert (
+        describe_mismatch() == f"SPARK_HOME ({home}) has Spark {found}, but pip's pyspark is {PIP}"
+    )
 
 
 def test_the_packages_of_a_session_are_of_that_spark(
@@ -75,17 +79,17 @@ def test_the_packages_of_a_session_are_of_that_spark(
     assert connector_coordinate("4.0.5").endswith(":4.0.5")
 
 
-def test_flags_for_a_spark_that_nothing_was_run_on_say_so(
+def test_flags_for_an_untested_spark_have_a_note(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those for Spark 3, where our jar cannot be loaded, were printed as any others."""
+    """Flags for Spark 3, which cannot load the jar, were once printed without a note."""
     hold(home, "3.5.1")
     assert main.run(["jars"]) == 0
     told = capsys.readouterr().err
     assert "assignor-bridge was not tested on Spark 3.5.1 (tested: 4.0.4, " in told
 
 
-def test_the_command_prints_flags_for_it_and_says_so(
+def test_the_command_prints_flags_for_spark_home_with_a_note(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     hold(home, "4.1.1")
@@ -94,26 +98,26 @@ def test_the_command_prints_flags_for_it_and_says_so(
     assert out.startswith("--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1,")
     assert out.count("\n") == 1
     assert told == (
-        f"assignor: SPARK_HOME ({home}) holds Spark 4.1.1, and pip's pyspark is {PIP}: "
+        f"assignor: SPARK_HOME ({home}) has Spark 4.1.1, but pip's pyspark is {PIP}: "
         "what is printed is for Spark 4.1.1\n"
     )
     assert main.run(["jars", "--json"]) == 0
     assert "4.1.1" in orjson.loads(capsys.readouterr().out)["packages"][0]
     check = machine._spark()
-    assert (check.holds, check.details) == (True, difference())
+    assert (check.holds, check.details) == (True, describe_mismatch())
 
 
-def test_a_spark_without_pip_is_enough(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_home_works_without_pips_pyspark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
     hold(home, "4.1.1")
     monkeypatch.setattr(importlib.metadata, "version", absent)
-    assert (spark_version(), difference()) == ("4.1.1", None)
+    assert (spark_version(), describe_mismatch()) == ("4.1.1", None)
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_folder_that_is_no_spark_is_one_line(
+def test_a_spark_home_without_spark_gives_a_one_line_error(
     home: Path, exists: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if not exists:
@@ -121,7 +125,7 @@ def test_a_folder_that_is_no_spark_is_one_line(
     assert main.run(["jars"]) == 1
     out, told = capsys.readouterr()
     assert (out, told.count("\n")) == ("", 1)
-    assert "holds no Spark (no jars/spark-core_2.13-*.jar): correct it, or unset it" in told
-    with pytest.raises(JarError, match="holds no Spark"):
+    assert "has no Spark (no jars/spark-core_2.13-*.jar): correct it, or unset it" in told
+    with pytest.raises(JarError, match="has no Spark"):
         connector_coordinate()
-    assert "holds no Spark" in machine._spark().details
+    assert "has no Spark" in machine._spark().details

@@ -1,4 +1,4 @@
-"""What Ivy prints in sixty lines is told in one."""
+"""Ivy's sixty lines become one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("more", "troubles"), CASES)
-def test_it_names_what_is_missing_where_it_was_looked_for_and_what_was_answered(
+def test_the_error_has_the_missing_module_the_repositories_and_their_answers(
     more: str, troubles: dict[str, str]
 ) -> None:
     line = str(resolution_error(NOT_THERE + more, "org.foo:bar:1.0", "Ask."))
@@ -70,10 +70,10 @@ def test_it_names_what_is_missing_where_it_was_looked_for_and_what_was_answered(
 
 
 @pytest.mark.parametrize(("more", "troubles"), CASES)
-def test_only_trouble_that_may_pass_is_worth_another_attempt(
+def test_only_temporary_failures_are_repository_trouble(
     more: str, troubles: dict[str, str]
 ) -> None:
-    """Without a network `assignor doctor` took three attempts for each of two packages."""
+    """Without a network `assignor doctor` once made three attempts for each of two packages."""
     error = resolution_error(NOT_THERE + more, "org.foo:top:1.0", "Ask.")
     passes = [t for t in troubles.values() if "host not found" not in t and "timed out" not in t]
     assert type(error) is (RepositoryTroubleError if passes else JarError)
@@ -81,7 +81,7 @@ def test_only_trouble_that_may_pass_is_worth_another_attempt(
     assert str(error).endswith("Ask.")
 
 
-def test_an_end_that_ivy_does_not_explain_is_told_by_its_last_lines() -> None:
+def test_an_unexplained_failure_shows_ivys_last_lines() -> None:
     error = resolution_error("a\nError: no JVM could be created\n", "x:y:1", "Ask.")
     assert str(error) == "x:y:1 could not be fetched: a | Error: no JVM could be created"
 
@@ -95,7 +95,7 @@ def test_an_end_that_ivy_does_not_explain_is_told_by_its_last_lines() -> None:
         pytest.param([JarError("no such version")] * 9, 1, [], id="another error"),
     ],
 )
-def test_only_a_repository_in_trouble_is_tried_again(
+def test_only_repository_trouble_is_retried(
     errors: list[JarError], attempts: int, pauses: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []

@@ -1,4 +1,4 @@
-"""Stored states that come back damaged, foreign or from the future: refused in a line, no error."""
+"""Stored states that are damaged, foreign or newer are refused with one line."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def stored() -> str:
 
 
 def restore(text: str, topics: tuple[str, ...] = ("t",)) -> str | None:
-    """Why the state cannot be used, if it cannot."""
+    """Return why the state is unusable, or None."""
     return ask({"type": "restore", "state": text, "topics": list(topics)})["why"]
 
 
-def test_a_good_state_is_taken_whatever_else_is_read_now() -> None:
+def test_a_valid_state_is_restored_for_any_common_topic() -> None:
     assert restore(stored()) is None
     assert restore(stored(), ("a", "t")) is None
 
@@ -74,7 +74,7 @@ def test_after_a_restart_partitions_return_to_their_host(after: dict[str, str]) 
 
 
 def test_a_skewed_topic_on_many_hosts_stays_on_its_hosts_after_a_restart() -> None:
-    """Two executors a host, all with new ids, more data than before: 95% is the least allowed."""
+    """Two executors per host, all with new ids and more data: at least 95% stay."""
     hosts = [f"h{i:02}" for i in range(20)]
     before = {str(i): host for i, host in enumerate(hosts * 2)}
     after = {str(100 + i): host for i, host in enumerate(sorted(hosts * 2, reverse=True))}

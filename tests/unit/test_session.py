@@ -1,4 +1,4 @@
-"""`configure_spark` adds ours and keeps what the user put on the builder."""
+"""`configure_spark` adds the bridge and keeps the user's settings on the builder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ resolve = spark_packages.resolve
 
 @pytest.fixture(autouse=True)
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that this process has started no JVM, whatever other tests did."""
+    """Pretend that this process has started no JVM, whatever other tests have done."""
     monkeypatch.setattr(session, "_jvm_is_running", lambda: False)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setattr(spark_packages, "resolve", lambda *_: None)
@@ -42,7 +42,7 @@ def test_connector_jar_repository_and_interpreter_are_added() -> None:
     assert options["spark.assignor.python"] == sys.executable
 
 
-def test_the_users_packages_repositories_extensions_and_interpreter_stay() -> None:
+def test_the_users_packages_repositories_extensions_and_interpreter_are_kept() -> None:
     options = configured(
         spark_jars_packages="io.delta:delta-spark_4.0_2.13:4.4.0, a:b:1",
         spark_jars_repositories="https://example.org/maven",
@@ -57,19 +57,21 @@ def test_the_users_packages_repositories_extensions_and_interpreter_stay() -> No
     assert options["spark.assignor.python"] == "/opt/python"
 
 
-def test_twice_is_as_once() -> None:
+def test_a_second_call_changes_nothing() -> None:
     builder = configure_spark(SparkSession.Builder())
     once = dict(builder._options)
     assert dict(configure_spark(builder)._options) == once
 
 
-def test_a_connector_that_the_user_named_is_not_doubled() -> None:
+def test_the_users_connector_is_kept() -> None:
     named = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.2"
     packages = configured(spark_jars_packages=named)["spark.jars.packages"].split(",")
     assert [p for p in packages if "kafka" in p] == [named]
 
 
-def test_packages_of_spark_defaults_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_of_spark_defaults_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         "# defaults\nspark.jars.packages   a:b:1,c:d:2\nspark.jars.repositories=https://r.example\n"
     )
@@ -79,20 +81,20 @@ def test_packages_of_spark_defaults_stay(tmp_path: Path, monkeypatch: pytest.Mon
     assert options["spark.jars.repositories"].startswith("https://r.example,file:")
 
 
-def test_packages_of_the_defaults_in_pips_pyspark_stay(
+def test_packages_of_the_defaults_in_pips_pyspark_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without SPARK_HOME nobody looked there, and the value on the builder replaced them."""
+    """Without SPARK_HOME they were ignored, and the value on the builder replaced them."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.jars.packages a:b:1\n")
     monkeypatch.setattr(ivy, "pyspark_home", lambda: tmp_path)
     assert configured()["spark.jars.packages"].startswith("a:b:1,org.apache.spark")
 
 
-def test_spark_defaults_in_another_encoding_are_no_traceback(
+def test_spark_defaults_may_have_another_encoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark itself reads on; a word of Latin-1 in a comment was a UnicodeDecodeError."""
+    """Spark accepts it; a Latin-1 character in a comment was a UnicodeDecodeError."""
     (tmp_path / "spark-defaults.conf").write_bytes(
         "# für alle\nspark.jars.packages a:b:1\n".encode("latin-1")
     )
@@ -100,18 +102,18 @@ def test_spark_defaults_in_another_encoding_are_no_traceback(
     assert configured()["spark.jars.packages"].startswith("a:b:1,org.apache.spark")
 
 
-def test_spark_jars_beside_packages_is_refused() -> None:
+def test_spark_jars_together_with_packages_is_refused() -> None:
     with pytest.raises(OptionError, match=r"spark\.jars is set on the builder"):
         configured(spark_jars="/some/udf.jar")
 
 
-def test_a_jar_that_was_not_built_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_jar_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(jars, "JARS_FOLDER", tmp_path)
     with pytest.raises(ivy.JarError, match="make jar"):
         configured()
 
 
-def test_what_decides_the_resolution_is_resolved_before_spark_starts(
+def test_packages_are_resolved_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy = "-Dhttps.proxyHost=proxy.example"
@@ -138,10 +140,10 @@ def test_a_client_of_spark_connect_resolves_nothing(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("has_bridge", [False, True])
-def test_what_comes_too_late_under_spark_submit_is_told(
+def test_a_late_call_under_spark_submit_gives_a_warning(
     has_bridge: bool, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """The packages of the builder were dropped without a word, and the option did nothing."""
+    """The builder's packages were dropped silently, and the option had no effect."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     monkeypatch.setattr(session, "_has_bridge", lambda: has_bridge)
     warnings.simplefilter("always")
@@ -151,7 +153,7 @@ def test_what_comes_too_late_under_spark_submit_is_told(
     assert "spark-submit $(assignor jars)" in session._TOO_LATE
 
 
-def test_a_client_of_spark_connect_under_spark_submit_asks_no_jvm(
+def test_a_client_of_spark_connect_under_spark_submit_needs_no_jvm(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
@@ -159,7 +161,7 @@ def test_a_client_of_spark_connect_under_spark_submit_asks_no_jvm(
     configured(spark_remote="sc://host")
 
 
-def test_a_pyspark_that_nothing_was_run_on_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untested_pyspark_gives_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tested_spark, "TESTED_SPARKS", {"4.9.0": "4.9.0"})
     with pytest.warns(UserWarning, match=r"was not tested on Spark .* \(tested: 4\.9\.0\)"):
         packages = configured()["spark.jars.packages"]
@@ -175,7 +177,7 @@ def test_pip_keeps_any_spark_from_4_0_1_and_the_tests_run_on_a_tested_one() -> N
 
 @pytest.fixture
 def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Words that a `spark-submit` of another Spark was called with, one a line."""
+    """Return the arguments of a fake `spark-submit`, one per line."""
     script = tmp_path / "spark" / "bin" / "spark-submit"
     script.parent.mkdir(parents=True)
     words = tmp_path / "words"
@@ -190,7 +192,7 @@ def submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_packages_are_resolved_by_the_script_that_starts_spark(submitted: Path) -> None:
-    """A JVM started without it knew no proxy of SPARK_SUBMIT_OPTS, spark-env.sh or the builder."""
+    """Another JVM ignored the proxies of SPARK_SUBMIT_OPTS, spark-env.sh and the builder."""
     proxy = "-Dhttps.proxyHost=proxy.example"
     settings = {"spark.jars.packages": "a:b:1", "spark.driver.extraJavaOptions": proxy}
     assert not resolve(settings, "")
@@ -198,16 +200,16 @@ def test_packages_are_resolved_by_the_script_that_starts_spark(submitted: Path) 
     assert resolve(settings, "")
 
 
-def test_a_cache_that_cannot_be_written_leaves_the_packages_to_spark(
+def test_with_an_unwritable_cache_spark_resolves_the_packages(
     submitted: Path, tmp_path: Path
 ) -> None:
-    """In a container that is read-only they came from `spark.jars.ivy` before."""
+    """In a read-only container they came from `spark.jars.ivy` before."""
     (tmp_path / "cache").touch()
     resolve({"spark.jars.packages": "a:b:1"}, "")
     assert not submitted.exists()
 
 
-def test_a_spark_home_without_spark_is_told(
+def test_configure_spark_reports_a_spark_home_without_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path))
@@ -216,7 +218,7 @@ def test_a_spark_home_without_spark_is_told(
         resolve({"spark.jars.packages": "a:b:1"}, "")
 
 
-def test_a_cache_that_cannot_be_written_is_told_where_our_jar_is_not_in_it(
+def test_an_unwritable_cache_without_the_jar_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cache").touch()
@@ -225,14 +227,14 @@ def test_a_cache_that_cannot_be_written_is_told_where_our_jar_is_not_in_it(
         configured()
 
 
-def test_without_java_that_is_told_whatever_is_in_the_cache(
+def test_a_missing_java_is_reported_before_the_cache_is_used(
     submitted: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark's script ended with "CMD: bad array subscript", unless its own file names a JDK."""
+    """Spark's script failed with "CMD: bad array subscript" unless spark-env.sh names a JDK."""
     settings = {"spark.jars.packages": "a:b:1"}
     resolve(settings, "")
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
-    with pytest.raises(ivy.JarError, match="JAVA_HOME names no folder: /nonexistent"):
+    with pytest.raises(ivy.JarError, match="JAVA_HOME is not a folder: /nonexistent"):
         resolve(settings, "")
     (conf := submitted.parent / "spark" / "conf").mkdir()
     (conf / "spark-env.sh").touch()

@@ -1,4 +1,4 @@
-"""The planner's memory as bytes: round trip, Kafka's user data inside, hostile input."""
+"""The planner's state as bytes: round trip, Kafka's user data, and hostile input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_round_trip():
     assert state.density[np.isfinite(state.density)] == pytest.approx(100 / 120, rel=0.01)
 
 
-def test_what_was_read_once_is_kept_and_cannot_be_changed():
+def test_decoded_states_are_cached_and_read_only():
     text = some_state()
     state = decode(text)
     assert decode("".join(text)) is state
@@ -66,7 +66,7 @@ def test_what_was_read_once_is_kept_and_cannot_be_changed():
 
 
 def test_claims_are_kafkas_user_data():
-    """Each member's bytes are those that `checkpoints.user_data` writes, and it reads them."""
+    """Each member's bytes are the same as those of `checkpoints.user_data`."""
     state = decode(some_state())
     lengths, data = state_claims.encode_claims(state)
     for member, length in enumerate(lengths):
@@ -102,7 +102,7 @@ def test_flipped_bits_are_noticed(data):
 
 
 @pytest.mark.parametrize("bit", range(32))
-def test_each_bit_of_the_checksum_counts(bit):
+def test_each_bit_of_the_checksum_is_checked(bit):
     raw = bytearray(base64.b64decode(some_state()))
     raw[_ENVELOPE.size - 4 + bit // 8] ^= 1 << bit % 8
     with pytest.raises(StateError, match="its checksum does not match"):
@@ -110,7 +110,7 @@ def test_each_bit_of_the_checksum_counts(bit):
 
 
 def test_a_generation_is_never_too_large_to_be_written():
-    """It is 32 bits wide in Kafka's user data: beyond the last one it stays."""
+    """It is 32 bits wide in Kafka's user data, so it stays at the maximum."""
     last = replace(decode(some_state()), generation=2**31 - 1, batches=2**31 - 1)
     made = plan(Snapshot((Executor("9", "h"),), (OffsetRange("b", 0, 5, 9),), state=encode(last)))
     assert made.metrics["generation"] == 2**31 - 1
@@ -120,14 +120,14 @@ def test_a_generation_is_never_too_large_to_be_written():
 def test_an_older_version_is_refused():
     raw = bytearray(base64.b64decode(some_state()))
     raw[3] = 1
-    with pytest.raises(StateError, match="version 1, older than the 2 that is read"):
+    with pytest.raises(StateError, match="version 1, older than version 2"):
         decode(base64.b64encode(bytes(raw)).decode())
 
 
 @trials(100)
 @given(st.data())
-def test_forged_bodies_raise_nothing_else(data):
-    """Even with a right checksum: whatever is inside, it is a state or a StateError."""
+def test_forged_bodies_raise_only_state_error(data):
+    """With a valid checksum, any content is a state or raises StateError."""
     raw = base64.b64decode(some_state())
     body = bytearray(zlib.decompress(raw[8:]))
     for _ in range(data.draw(st.integers(1, 4))):
@@ -161,22 +161,22 @@ def test_what_is_wrong_is_said(text, message):
     assert any("planned without earlier state" in reason for reason in made.reasons)
 
 
-def test_what_is_counted_over_batches_is_kept():
-    """How calm it was, and for how long quiet partitions are remembered."""
+def test_counters_round_trip():
+    """The counters are `calm` and `hold`."""
     state = replace(StickyState.empty(), calm=-3, hold=77)
     after = decode(encode(state))
     assert (after.calm, after.hold) == (-3, 77)
 
 
-def test_a_bomb_does_not_go_off(monkeypatch):
+def test_a_compression_bomb_is_refused(monkeypatch):
     monkeypatch.setattr(state_text, "_MAX_BYTES", 1000)
     packed = zlib.compress(bytes(100_000))
     text = base64.b64encode(struct.pack(">3sBI", b"ABs", VERSION, zlib.crc32(packed)) + packed)
-    with pytest.raises(StateError, match="does not end where it should"):
+    with pytest.raises(StateError, match="it has the wrong length"):
         decode(text.decode())
 
 
-def test_a_header_that_lies_is_noticed():
+def test_a_false_header_is_refused():
     raw = base64.b64decode(some_state())
     body = zlib.decompress(raw[8:])
     size = int.from_bytes(body[:4], "big")
@@ -197,7 +197,7 @@ def test_a_header_that_lies_is_noticed():
 
 
 def forged(changes: dict[str, object]) -> str:
-    """Give a state whose header says something else, with a right checksum."""
+    """Return a state with another header and a valid checksum."""
     body = zlib.decompress(base64.b64decode(some_state())[8:])
     size = int.from_bytes(body[:4], "big")
     header = json.dumps({**json.loads(body[4 : 4 + size]), **changes}).encode()
@@ -206,11 +206,11 @@ def forged(changes: dict[str, object]) -> str:
     return base64.b64encode(envelope + packed).decode()
 
 
-def test_a_count_that_lies_makes_nothing_of_its_size():
+def test_a_false_count_allocates_nothing():
     text = forged({"partitions": 5 * 10**6})
     tracemalloc.start()
     try:
-        with pytest.raises(StateError, match="does not end where it should"):
+        with pytest.raises(StateError, match="it has the wrong length"):
             decode(text)
         assert tracemalloc.get_traced_memory()[1] < 5 * 10**6
     finally:
@@ -246,8 +246,8 @@ _HEADERS = st.one_of(
 @trials(35)
 @example({"paces": _TINY})
 @given(st.lists(_HEADERS, min_size=1, max_size=3).map(dict))
-def test_any_state_that_is_taken_can_be_planned_with(changes):
-    """Else a file in a checkpoint would have each batch of a query planned by Spark."""
+def test_every_accepted_state_can_be_planned_with(changes):
+    """Otherwise one file in a checkpoint would make Spark plan every batch of a query."""
     try:
         text = forged(changes)
     except (ValueError, OverflowError):  # no JSON

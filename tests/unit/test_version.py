@@ -33,7 +33,7 @@ def commit(tree: Path) -> str:
 
 
 def version_in(path: Path) -> str:
-    """Read the version with the package of this folder or zip alone."""
+    """Return the version of the package in this folder or zip."""
     program = f"import sys; sys.path.insert(0, {str(path)!r}); {PRINT_VERSION}"
     command = [sys.executable, "-I", "-S", "-c", program]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -41,7 +41,7 @@ def version_in(path: Path) -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A folder with the files that the version depends on, and no `.git` yet."""
+    """Return a folder with the files that determine the version, and no `.git` yet."""
     tree = tmp_path / "tree"
     (tree / "assignor_bridge").mkdir(parents=True)
     for name in ("assignor_bridge/__init__.py", "assignor_bridge/version.py", ".gitattributes"):
@@ -76,7 +76,7 @@ def test_uncommitted_changes_of_the_packages_are_visible(tree: Path) -> None:
     assert version_in(tree) == f"{RELEASE}.dev1+{first}.dirty"
 
 
-def test_an_archive_names_the_commit(tree: Path, tmp_path: Path) -> None:
+def test_the_version_of_an_archive_has_the_commit(tree: Path, tmp_path: Path) -> None:
     git(tree, "init")
     first = commit(tree)
     archive = tmp_path / "archive.zip"
@@ -87,7 +87,7 @@ def test_an_archive_names_the_commit(tree: Path, tmp_path: Path) -> None:
 
 
 def test_a_tree_without_git_has_the_version_of_its_jar(tree: Path, tmp_path: Path) -> None:
-    git(tmp_path, "init")  # a user's own repository around the package is not asked
+    git(tmp_path, "init")  # a repository around the installed package is ignored
     assert version_in(tree) == f"{RELEASE}.dev0+unknown"
     jars = tree / "assignor_bridge" / "jars"
     jars.mkdir()
@@ -97,9 +97,7 @@ def test_a_tree_without_git_has_the_version_of_its_jar(tree: Path, tmp_path: Pat
     assert version_in(Path(packed)) == "0.2.0.dev7+g0123456789.dirty"
 
 
-def test_without_an_answer_of_git_the_version_is_unknown(
-    tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_version_is_unknown_if_git_fails(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / ".git").mkdir()
     assert version_in(tree) == f"{RELEASE}.dev0+unknown"
     monkeypatch.setenv("PATH", os.devnull)
@@ -138,8 +136,8 @@ def test_a_jar_of_the_same_sources_is_stamped_and_not_compiled_again(
 
 
 def test_the_planner_reports_the_version_of_the_jar_of_its_package() -> None:
-    from assignor_bridge.jars import built_jar
+    from assignor_bridge.jars import find_built_jar
     from assignor_bridge.protocol.messages import Validated
 
     assert Validated({}, 1).package_version == read_jar_version()
-    assert built_jar().stem == f"assignor-bridge-{read_jar_version()}"
+    assert find_built_jar().stem == f"assignor-bridge-{read_jar_version()}"

@@ -1,4 +1,4 @@
-"""Wheel and sdist carry the jar, none is built without it, and two builds are the same bytes."""
+"""Wheel and sdist contain the jar, need the jar, and are reproducible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge.jars import built_jar
+from assignor_bridge.jars import find_built_jar
 from assignor_bridge.jvm import build as jar_build
 from assignor_bridge.version import read_jar_version
 from tests.lab.release.sbom import sha256
@@ -20,13 +20,13 @@ from tests.support.built_packages import build, copy_of_the_project, installed
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: A copy of the project has no `.git`, and so the version of its jar.
+#: A copy of the project has no `.git`, so its version is that of its jar.
 VERSION = read_jar_version().rpartition("-")[0]
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the project with an sdist, and a wheel from that, in `out/`."""
+    """Return a copy of the project with an sdist, and a wheel from it, in `out/`."""
     tree = copy_of_the_project(tmp_path_factory.mktemp("built") / "tree")
     done = build(tree)
     assert done.returncode == 0, done.stderr
@@ -39,7 +39,7 @@ def wheel(tree: Path) -> Path:
     return wheel
 
 
-def test_the_wheel_carries_the_jar_and_the_files_of_reports(wheel: Path) -> None:
+def test_the_wheel_has_the_jar_and_the_files_of_reports(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     jars = [name for name in names if name.endswith(".jar")]
     assert len(jars) == 1
@@ -57,18 +57,18 @@ def test_the_wheel_carries_the_jar_and_the_files_of_reports(wheel: Path) -> None
     }
 
 
-def test_the_sdist_carries_the_jar_too(tree: Path) -> None:
+def test_the_sdist_has_the_jar_too(tree: Path) -> None:
     [sdist] = (tree / "out").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert f"assignor_bridge/jars/{built_jar().name}" in names
+    assert f"assignor_bridge/jars/{find_built_jar().name}" in names
     assert {"pyproject.toml", "PKG-INFO", "LICENSE"} <= names
 
 
 def test_a_wheel_from_the_sdist_is_the_same_bytes_as_one_from_elsewhere(
     tree: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    """Another folder, other times and rights of the files: what differs is not the content."""
+    """Another folder, other times and other permissions do not change the content."""
     other = copy_of_the_project(tmp_path / "elsewhere")
     for path in other.rglob("*.py"):
         os.utime(path, (1, 1))
@@ -92,11 +92,12 @@ def test_the_jar_is_the_same_bytes_when_it_is_built_again(
 
 
 def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: Path) -> None:
-    """In an environment that has what it depends on, and nothing of this checkout."""
+    """Run it in an environment with its dependencies and without this checkout."""
     commands = installed(wheel, tmp_path / "environment")
     program = (
-        "import assignor_bridge, streaming, checkpoints; from assignor_bridge.jars import built_jar"
-        "; print(*(m.__file__ for m in (assignor_bridge, streaming, checkpoints)), built_jar())"
+        "import assignor_bridge, streaming, checkpoints;"
+        "from assignor_bridge.jars import find_built_jar;"
+        "print(*(m.__file__ for m in (assignor_bridge, streaming, checkpoints)), find_built_jar())"
     )
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     for words in ([commands / "python", "-c", program], [commands / "assignor", "--version"]):
@@ -111,7 +112,7 @@ def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["--wheel", "--sdist"])
-def test_without_the_jar_none_is_built(tmp_path: Path, kind: str) -> None:
+def test_no_wheel_is_built_without_the_jar(tmp_path: Path, kind: str) -> None:
     tree = copy_of_the_project(tmp_path)
     shutil.rmtree(tree / "assignor_bridge" / "jars")
     done = build(tree, kind)
@@ -119,7 +120,7 @@ def test_without_the_jar_none_is_built(tmp_path: Path, kind: str) -> None:
     assert "(none): run `make jar` first" in done.stderr + done.stdout
 
 
-def test_with_the_jar_of_another_version_none_is_built(tmp_path: Path) -> None:
+def test_no_wheel_is_built_with_the_jar_of_another_version(tmp_path: Path) -> None:
     tree = copy_of_the_project(tmp_path)
     (tree / "assignor_bridge" / "jars" / "version.txt").write_text("0.0.9-f00")
     done = build(tree, "--wheel")
@@ -127,9 +128,9 @@ def test_with_the_jar_of_another_version_none_is_built(tmp_path: Path) -> None:
     assert "has no jar of version 0.0.9 (assignor-bridge-" in done.stderr + done.stdout
 
 
-def test_the_jar_names_what_it_uses_of_spark() -> None:
-    """SparkMembers.java looks these up; no stream needs those of Delta and of record checks."""
-    with zipfile.ZipFile(built_jar()) as jar:
+def test_the_jar_lists_the_spark_members_that_it_uses() -> None:
+    """SparkMembers.java checks them; streams need none of Delta or of record checks."""
+    with zipfile.ZipFile(find_built_jar()) as jar:
         members = jar.read("io/assignorbridge/spark-members.txt").decode().splitlines()
         version = jar.read("io/assignorbridge/version.txt").decode()
     kafka010 = "org/apache/spark/sql/kafka010"
@@ -148,4 +149,4 @@ def test_the_jar_names_what_it_uses_of_spark() -> None:
         f"io/assignorbridge/{name}" for name in extending
     }
     assert not [member for member in members if "/delta/" in member or "JSONOptions" in member]
-    assert built_jar().stem == f"assignor-bridge-{version}"
+    assert find_built_jar().stem == f"assignor-bridge-{version}"

@@ -1,4 +1,4 @@
-"""The planner process as Java sees it: lines in, lines out, and it survives."""
+"""The planner process as Java sees it: lines in, lines out, and it survives errors."""
 
 from __future__ import annotations
 
@@ -58,21 +58,21 @@ def test_a_snapshot_becomes_a_plan():
     assert plan({**SNAPSHOT, "state": first["state"]})["metrics"]["movedPartitions"] == 0
 
 
-def test_where_executors_come_and_go_a_plan_asks_for_them():
+def test_a_plan_requests_executors_with_dynamic_allocation():
     assert len(plan({**SNAPSHOT, "executors": [], "allocation": None})["tasks"]) == 1
     request = {**SNAPSHOT, "executors": [], "observed": [], "allocation": ALLOCATION}
     asking = plan(request)
-    assert len(asking["tasks"]) == 2  # a task a partition
+    assert len(asking["tasks"]) == 2  # one task per partition
     assert "requests executors with 2 tasks: 0 of 4 are present" in asking["reasons"]
 
 
-def test_without_executors_tasks_have_no_place():
+def test_without_executors_tasks_have_no_executor():
     local = plan({**SNAPSHOT, "executors": [], "parallelism": 3, "observed": []})
     assert [t["executor"] for t in local["tasks"]] == [None] * 3
 
 
 @pytest.mark.parametrize("fact", [{"excluded": True}, {"leaving": True}, {"resourceProfile": 7}])
-def test_executors_that_spark_gives_no_task_are_not_planned_for(fact):
+def test_executors_without_tasks_from_spark_get_no_plan(fact):
     first, second = SNAPSHOT["executors"]
     one = plan({**SNAPSHOT, "executors": [first, {**second, **fact}]})
     assert {t["executor"] for t in one["tasks"]} == {"1"}
@@ -80,7 +80,7 @@ def test_executors_that_spark_gives_no_task_are_not_planned_for(fact):
     assert [t["executor"] for t in none["tasks"]] == [None]
 
 
-def test_standbys_are_named_when_there_are_any():
+def test_standbys_are_in_the_plan_if_there_are_any():
     options = {"assignor": "streams", "assignor.standbyReplicas": 1}
     assert all(t["standbys"] for t in plan({**SNAPSHOT, "options": options})["tasks"])
 
@@ -128,7 +128,7 @@ def test_a_stream_is_planned_with_the_options_that_were_validated_last():
         ({"type": "plan", "executors": []}, "missing required field `ranges`"),
     ],
 )
-def test_requests_that_are_not_of_the_contract_are_answered_with_one_line(request_, message):
+def test_invalid_requests_get_a_one_line_answer(request_, message):
     answer = ask(request_)
     assert answer["misuse"] is True
     assert message in answer["error"]
@@ -218,7 +218,7 @@ def test_requests_that_are_not_of_the_contract_are_answered_with_one_line(reques
         ),
     ],
 )
-def test_malformed_snapshots_are_refused_with_one_line(request_, message):
+def test_malformed_snapshots_give_a_one_line_error(request_, message):
     with pytest.raises(OptionError) as refused:
         read_snapshot(request_)
     assert message in str(refused.value)
@@ -237,7 +237,7 @@ LINES = [
 
 
 @pytest.mark.parametrize("line", LINES, ids=repr)
-def test_bytes_that_are_no_request_are_answered_and_the_next_request_too(line):
+def test_invalid_bytes_get_an_answer_and_so_does_the_next_request(line):
     answers = io.BytesIO()
     serve(io.BytesIO(line + b'\n5 0 {"type":"end"}\n'), answers)
     first, second = answers.getvalue().splitlines()
@@ -246,16 +246,16 @@ def test_bytes_that_are_no_request_are_answered_and_the_next_request_too(line):
     failed = json.loads(answer)
     assert failed["misuse"]
     assert not failed["traceback"]
-    assert "the request is not one of this version" in failed["error"]
+    assert "the request is invalid: " in failed["error"]
     assert second == b'5 {"type":"ended"}'
 
 
-def test_an_answer_that_cannot_be_written_is_a_failure():
+def test_an_answer_that_cannot_be_encoded_becomes_a_failure():
     line = write_answer(Restored("half of a character: \ud83d"))
     assert json.loads(line)["error"].startswith("UnicodeEncodeError: ")
 
 
-def test_a_bad_state_costs_memory_not_the_plan():
+def test_an_invalid_state_does_not_prevent_a_plan():
     for state in ("", "nonsense", "QUJz", "QUJz/w=="):
         answer = plan({**SNAPSHOT, "state": state})
         assert len(answer["tasks"]) == 2
@@ -263,9 +263,9 @@ def test_a_bad_state_costs_memory_not_the_plan():
 
 
 def test_the_next_state_is_read_between_batches():
-    """What it does beforehand changes no answer, and a state that cannot be read ends nothing.
+    """Decoding it early changes no answer and tolerates invalid states.
 
-    Each stream has its own: another one's states do not push it out.
+    Each stream has its own cache.
     """
     worker, other = Worker(), Worker()
     for each in (worker, other):
@@ -313,7 +313,7 @@ def users_assignors(tmp_path):
 
 
 def test_the_process_ends_with_its_input_whatever_threads_an_assignor_has(users_assignors):
-    """A driver that was killed left it behind."""
+    """A killed driver once left it behind."""
     (users_assignors / "threads.py").write_text(
         "import threading\n"
         "from mine import First\n"
@@ -329,8 +329,8 @@ def test_the_process_ends_with_its_input_whatever_threads_an_assignor_has(users_
     assert b'"validated"' in done.stdout
 
 
-def test_the_process(users_assignors):
-    """Answers in order, survives errors and SIGINT, keeps stdout clean, ends with its input."""
+def test_the_process_answers_requests(users_assignors):
+    """It answers in order, survives errors and SIGINT, keeps stdout clean, and ends with stdin."""
     numbers = itertools.count(1)
     process = subprocess.Popen(
         [sys.executable, "-m", "assignor_bridge.worker"],
@@ -367,13 +367,13 @@ def test_the_process(users_assignors):
         assert [t["executor"] for t in configured["tasks"]] == ["2"]
         lacks = planned("mine:Configured")
         assert lacks["misuse"] is True
-        assert "'configured' does not take its options (none are given): Key" in lacks["error"]
+        assert "'configured' does not accept its options (none are given): Key" in lacks["error"]
         raises = planned("mine:Raises")
         assert raises["error"] == "assignor 'mine:Raises' raised RuntimeError: out of ideas"
         assert "\n" not in raises["error"]
         assert "mine.py" in raises["traceback"]
         assert planned("lag-aware-sticky")["assignor"] == "lag-aware-sticky"
-        # Other streams are other workers, and one that has ended is forgotten.
+        # Each stream has its own worker, which is dropped when the stream ends.
         assert "before the options were validated" in exchange(line_of(SNAPSHOT), stream=2)["error"]
         assert exchange(line_of(SNAPSHOT))["type"] == "planned"
         assert exchange(b'{"type": "end"}') == {"type": "ended"}
@@ -417,7 +417,7 @@ def test_a_batch_is_admitted_by_the_options_that_were_validated():
     assert worker._backlog == 1.0, "it is that of one batch"
 
 
-def test_what_batches_took_is_remembered_from_one_admission_to_the_next():
+def test_batch_durations_are_kept_between_admissions():
     worker = Worker()
     ask({"type": "validate", "options": {"assignor.targetBatchSeconds": "2"}}, worker)
     assert admission(worker)["metrics"]["heldBackBy"] == "nothing"
@@ -428,7 +428,7 @@ def test_what_batches_took_is_remembered_from_one_admission_to_the_next():
     }  # fmt: skip
 
 
-def test_no_admission_before_the_options_are_known():
+def test_no_admission_before_the_options_are_validated():
     assert "before the options were validated" in admission(Worker())["error"]
 
 
@@ -444,8 +444,8 @@ def aligned_worker() -> Worker:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_time_is_asked_for_before_a_batch_is_aligned(turned: bool):
-    """In whatever order the ranges come."""
+def test_a_look_up_is_requested_before_a_batch_is_aligned(turned: bool):
+    """The ranges may come in any order."""
     order = -1 if turned else 1
     snapshot = {**SNAPSHOT, "ranges": SNAPSHOT["ranges"][::order]}
     worker = aligned_worker()
@@ -468,18 +468,18 @@ def test_a_time_is_asked_for_before_a_batch_is_aligned(turned: bool):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (None, "the request has no times of records"),
-        (times(1, [1]), "times.stamp holds 1 numbers: as many as in the other columns, 2"),
+        (None, "the request has no record times"),
+        (times(1, [1]), "times.stamp has 1 numbers: expected 2, as in the other columns"),
         (times(1, [1, 2], lookUps=1, askedMs=3, at=""), "times.at holds 0 numbers"),
     ],
 )
-def test_times_that_do_not_fit_the_ranges(given: dict | None, said: str):
+def test_times_that_do_not_match_the_ranges_are_refused(given: dict | None, said: str):
     assert said in admission(aligned_worker(), times=given)["error"]
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_deadline_is_that_of_the_partition_in_whatever_order_they_come(turned):
-    """The second partition's record lives for 9 s yet, the first one's for an hour."""
+def test_deadlines_follow_their_partitions_in_any_order(turned):
+    """The second partition's record is kept for 9 s, the first one's for an hour."""
     worker = Worker()
     options = {"assignor.fairness": "deadline", "maxOffsetsPerTrigger": "60"}
     assert ask({"type": "validate", "options": options}, worker)["needsTimes"]
@@ -496,8 +496,8 @@ def test_a_deadline_is_that_of_the_partition_in_whatever_order_they_come(turned)
     assert "secondsToLoss" not in unknown["metrics"]
 
 
-def test_a_planner_that_is_busy_ends_with_its_driver():
-    """The end of stdin is seen only between requests: a plan without end outlived its driver."""
+def test_a_busy_planner_ends_with_its_driver():
+    """The end of stdin is noticed only between requests: an endless plan outlived its driver."""
     busy = (
         "import os, time\n"
         "from assignor_bridge import worker\n"

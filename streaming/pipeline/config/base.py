@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from assignor_bridge.errors import unknown_name
+from assignor_bridge.errors import describe_unknown_name
 from streaming.kafka.servers import check_topic
 from streaming.metrics.config import NOT_A_FLAG
 from streaming.validation import option_text
@@ -82,7 +82,7 @@ class Section(BaseModel):
                 raise ValueError(f"key {key!r} is no text")
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
                 kafka = _COMMON if cls.PREFIXES else ()
-                raise ValueError(unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
+                raise ValueError(describe_unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
             else:
                 try:
                     read[key] = option_text(value)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pydantic import Field, ValidationError, model_validator
 
-from assignor_bridge.errors import words
+from assignor_bridge.errors import describe_error
 from streaming.pipeline.config.base import Section
 from streaming.pipeline.config.loading import LoadedJob, load_job
 from streaming.validation import describe_problems
@@ -110,7 +110,9 @@ def python_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], 
         _look_first_in(loaded.folder.resolve())
         function = getattr(importlib.import_module(module_name), attribute)
     except (Exception, SystemExit) as error:  # whatever the user's module does
-        raise loaded.error(place, f"{name!r} cannot be imported: {words(error)}") from error
+        raise loaded.error(
+            place, f"{name!r} cannot be imported: {describe_error(error)}"
+        ) from error
     if not callable(function):
         raise loaded.error(place, f"{name!r} is not a function")
     checked: Callable[[DataFrame], DataFrame] = function

@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkpoints.folders import LocalFolder, local_path
-from checkpoints.offset_log import RangesOfBatches
+from checkpoints.offset_log import BatchRangeReader
 from streaming.delta.user_metadata import encode, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.errors import first_line
@@ -50,7 +50,7 @@ class AuditTrail:
         #: Hides secrets in what is logged.
         self._redact = redact
         self._checkpoint = checkpoint
-        self._batches: RangesOfBatches | None = None
+        self._batches: BatchRangeReader | None = None
         self._has_warned = False
 
     def of_batch(self, spark: SparkSession, query: str, batch: int) -> Origin:
@@ -73,7 +73,7 @@ class AuditTrail:
     def _ranges(self, spark: SparkSession, checkpoint: str, batch: int) -> str | None:
         try:
             if self._batches is None:
-                self._batches = RangesOfBatches(_open(absolute(spark, checkpoint), spark))
+                self._batches = BatchRangeReader(_open(absolute(spark, checkpoint), spark))
             ranges = self._batches.read(batch)
         except Exception as error:  # noqa: BLE001  (the next batch may have better luck)
             self._warn(first_line(error))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
 from streaming.delta.transactions import NEVER, NEW_CHECKPOINT, describe_mismatch, read_log
@@ -81,7 +81,7 @@ def _in_another_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -> str
     by_number: dict[int, list[str]] = {}
     for number, topic in sorted(topics):
         by_number.setdefault(number, []).append(topic)
-    wanted = elided([" and ".join(map(repr, of[:2])) for of in by_number.values()], 5, ", then ")
+    wanted = elide([" and ".join(map(repr, of[:2])) for of in by_number.values()], 5, ", then ")
     return (
         f"the sources of the query are not in the order of its checkpoint {checkpoint!r}: Spark "
         "distinguishes them by their order alone, so topics would be read again or left out; name "

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaPackage
 
-from assignor_bridge.errors import counted
+from assignor_bridge.errors import pluralize
 from streaming.pipeline.delta.write_mode import BY_OFFSET, BY_TIMESTAMP, SEQUENCE
 from streaming.pipeline.spark.columns import quoted
 
@@ -114,7 +114,7 @@ class OrderConflicts:
             count = java.take()
             if count and name not in self._reported:
                 self._reported.add(name)
-                records = counted(count, "record")
+                records = pluralize(count, "record")
                 _LOG.warning(
                     "%s: batch %d for the table %r: %s; not logged again in this run", self._place,
                     batch, self._table, message.format(count=records, example=example),

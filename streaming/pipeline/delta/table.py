@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
-from assignor_bridge.errors import elided
+from assignor_bridge.errors import elide
 from streaming.pipeline.errors import TableError, first_line
 from streaming.pipeline.spark.columns import quoted, unquoted
 from streaming.pipeline.spark.folders import absolute
@@ -165,7 +165,7 @@ def check_columns(where: str, table: StructType, rows: StructType, evolves: bool
     new = [field.name for field in rows.fields if field.name.lower() not in by_name]
     if new and not evolves:
         raise TableError(
-            f"the table {where!r} lacks the columns {elided(new, 5)}: leave them out, or set "
+            f"the table {where!r} lacks the columns {elide(new, 5)}: leave them out, or set "
             "schema_evolution: on"
         )
     for field in rows.fields:

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.jars import connector_coordinate
-from assignor_bridge.session import spark_defaults
+from assignor_bridge.session import read_spark_defaults
 from streaming.delta.session import EXTENSION, configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
@@ -157,7 +157,7 @@ def _of_operators() -> dict[str, str]:
     from pyspark import SparkConf, SparkContext
 
     if not is_submitted():
-        return spark_defaults()
+        return read_spark_defaults()
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
 

@@ -85,5 +85,5 @@ class BrokerCounts:
 
 def jcmd(pid: int, command: str) -> str:
     """Ask a JVM of this user."""
-    asked = [ivy.java_tool("jcmd"), str(pid), command]
+    asked = [ivy.find_tool("jcmd"), str(pid), command]
     return subprocess.run(asked, capture_output=True, text=True, check=True).stdout

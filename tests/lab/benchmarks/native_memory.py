@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from assignor_bridge.ivy import java_tool
+from assignor_bridge.ivy import find_tool
 
 HEAP, MALLOC, FILES, CODE = "Java heap", "C library's malloc", "mapped files", "compiled code"
 STACKS, OTHER = "thread stacks", "class metadata, collector and other"
@@ -62,7 +62,7 @@ def look_at(pid: int) -> str:
 
 def run_jcmd(pid: int, *command: str) -> str:
     """Return the output of a diagnostic command of a JVM."""
-    words = [java_tool("jcmd"), str(pid), *command]
+    words = [find_tool("jcmd"), str(pid), *command]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 

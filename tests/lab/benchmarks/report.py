@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.ivy import java_tool
+from assignor_bridge.ivy import find_tool
 from tests.java.oracle import KAFKA
 from tests.lab.benchmarks import results
 
@@ -72,7 +72,7 @@ def machine() -> dict[str, Any]:
 
 def java_version() -> str:
     """Return the version of the JVM that Spark is started with."""
-    command = [java_tool("java"), "-version"]
+    command = [find_tool("java"), "-version"]
     told = subprocess.run(command, capture_output=True, text=True, check=True)
     return told.stderr.split('"')[1]
 

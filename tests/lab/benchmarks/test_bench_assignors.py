@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from assignor_bridge.assignors import ASSIGNORS, Assignment, Catalog, Group, Member
-from assignor_bridge.assignors.claims import weigh_claims
+from assignor_bridge.assignors.claims import resolve_claims
 from tests.java.oracle import KAFKA, Oracle
 from tests.lab.benchmarks.report import write_report
 
@@ -110,7 +110,7 @@ def measured(group: Group, assign: Callable[[Group], Assignment]) -> tuple[float
     finally:
         gc.enable()
     assert answer is not None
-    before = weigh_claims(group).owner
+    before = resolve_claims(group).owner
     return best, int(np.count_nonzero((before >= 0) & (before != answer.owner)))
 
 

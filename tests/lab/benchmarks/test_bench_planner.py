@@ -126,7 +126,7 @@ def timed(
             state_text.decode.cache_clear()
             ask(valid, worker)  # which forgets what it has read
             if state is not None and not restart:
-                worker._read(state)
+                worker._decode_state(state)
             started = time.perf_counter()
             if as_rows:
                 outcome = plan_batch(*read_snapshot(orjson.loads(snapshot)))

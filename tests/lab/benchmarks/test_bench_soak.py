@@ -26,7 +26,7 @@ import pytest
 from pyspark.sql import functions as f
 
 from assignor_bridge.errors import OptionError
-from assignor_bridge.ivy import java_tool
+from assignor_bridge.ivy import find_tool
 from streaming.kafka.topics import create_topic
 from streaming.observe.progress_log import read_batches
 from tests.lab.benchmarks import test_bench_long_run as long_run
@@ -88,7 +88,7 @@ class LiveHeaps:
         self._looks += 1
         for part in JVMS:
             for pid in job.pids(part):
-                command = [java_tool("jcmd"), str(pid), "GC.class_histogram"]
+                command = [find_tool("jcmd"), str(pid), "GC.class_histogram"]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 if done.returncode == 0:  # what a JVM forks looks like it for a moment
                     path = self._folder / f"{part}-{self._looks:02}-{pid}.txt"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from assignor_bridge.jars import built_jar
+from assignor_bridge.jars import find_built_jar
 from tests.lab.compat.environments import interpreter, java_homes
 from tests.lab.compat.matrix import (
     JAVAS,
@@ -100,7 +100,7 @@ def run(cell: Cell, homes: Mapping[str, str], limit: float | None = None) -> Res
         return "all skipped" if not missed else "no test was over in time"
     minutes = round((time.monotonic() - begin) / 60, 1)
     today = datetime.now(timezone.utc).date().isoformat()
-    left_out, jar = len(deselected(cell)), built_jar().name
+    left_out, jar = len(deselected(cell)), find_built_jar().name
     return Result(cell, passed, failed, skipped, left_out, missed, minutes, commit, today, jar)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
+from assignor_bridge.jars import connector_coordinate, find_built_jar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +19,7 @@ _ALONE = (
 
 def jars() -> list[Path]:
     """Ours, this version's connector, and what that depends on."""
-    return [built_jar(), *ivy.fetch(connector_coordinate())]
+    return [find_built_jar(), *ivy.fetch(connector_coordinate())]
 
 
 def alone() -> list[Path]:

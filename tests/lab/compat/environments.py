@@ -17,7 +17,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from assignor_bridge.ivy import java_tool
+from assignor_bridge.ivy import find_tool
 from tests.lab.compat.matrix import ROOT
 
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -84,7 +84,7 @@ def java_homes() -> dict[str, str]:
     """
     homes = {}
     for home in [_java_21(), *os.environ.get("JDKS", "").split(":"), ""]:
-        java = Path(home, "bin", "java") if home else java_tool("java")
+        java = Path(home, "bin", "java") if home else find_tool("java")
         told = subprocess.run([str(java), "-version"], capture_output=True, text=True, check=True)
         version = re.search(r'version "(\d+)', told.stderr)
         assert version is not None, told.stderr

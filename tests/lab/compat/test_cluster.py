@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge.ivy import java_tool
-from assignor_bridge.jars import built_jar
+from assignor_bridge.ivy import find_tool
+from assignor_bridge.jars import find_built_jar
 from streaming.pipeline.errors import with_hint
 from tests.lab.compat.class_path import alone
 from tests.support.class_path_driver import OPTION, told_by
@@ -30,7 +30,7 @@ def other_build(folder: Path) -> Path:
     """Our jar as another version of it would be: it says that it is another."""
     other = folder / "assignor-bridge-0.0.9.jar"
     entry = "io/assignorbridge/version.txt"
-    with zipfile.ZipFile(built_jar()) as jar:
+    with zipfile.ZipFile(find_built_jar()) as jar:
         members = {name: jar.read(name) for name in jar.namelist()}
     members[entry] = b"0.0.9-other"
     with zipfile.ZipFile(other, "w") as jar:
@@ -43,14 +43,14 @@ def test_workers_need_our_jar_of_the_same_version_and_no_python(
     topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.create(len(COUNTS)).fill(COUNTS)
-    others = [jar for jar in alone() if jar != built_jar()]
+    others = [jar for jar in alone() if jar != find_built_jar()]
     on_executors: dict[str, list[Path]] = {
         "shipped": [],
         "missing": others,
         "other": [other_build(tmp_path), *others],
     }
     told = {}
-    java = Path(java_tool("java")).resolve().parents[1]
+    java = Path(find_tool("java")).resolve().parents[1]
     with contextlib.ExitStack() as stack:
         with monkeypatch.context() as environment:
             environment.setenv("JAVA_HOME", str(java))

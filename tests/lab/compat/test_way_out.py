@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from assignor_bridge.jars import built_jar
+from assignor_bridge.jars import find_built_jar
 from tests.lab.compat.class_path import alone
 from tests.support.class_path_driver import OPTION, told_by
 
@@ -28,7 +28,7 @@ def test_a_checkpoint_goes_on_without_the_jar_and_with_it_again(
     strategies = []
     for run in range(4):
         topic.fill(COUNTS, first=run * max(COUNTS))
-        removed = [built_jar()] if run == 2 else []
+        removed = [find_built_jar()] if run == 2 else []
         class_path = [jar for jar in alone() if jar not in removed]
         runs = {"query": {} if run == 1 else OPTION}
         told, warnings = told_by(topic, tmp_path, class_path, runs=runs)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import AssignorError
 from checkpoints.folders import CheckpointError
-from checkpoints.offset_log import RangesOfBatches, read_checkpoint, read_last_batches
+from checkpoints.offset_log import BatchRangeReader, read_checkpoint, read_last_batches
 from streaming.audit.audit import audit
 from streaming.audit.evidence import read_evidence
 from streaming.delta import transactions
@@ -122,7 +122,7 @@ def _read_checkpoint(data: bytes) -> None:
         read_last_batches(folder)
     checkpoint = read_checkpoint(folder)
     of_checkpoint(checkpoint, None)
-    reader = RangesOfBatches(folder)
+    reader = BatchRangeReader(folder)
     for logged in checkpoint.batches[:10]:
         read = reader.read(logged.batch_id)
         known = checkpoint.ranges.get(logged.batch_id)

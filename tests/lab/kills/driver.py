@@ -20,7 +20,7 @@ from delta.pip_utils import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 
 from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
+from assignor_bridge.jars import connector_coordinate, find_built_jar
 from streaming import start_job
 from tests.lab.kills.feed import GONE
 from tests.lab.kills.places import APPEND, LOCAL, UPSERT, Place, Query, in_table
@@ -117,7 +117,7 @@ def class_path() -> list[Path]:
     named = configure_spark_with_delta_pip(SparkSession.builder)._options["spark.jars.packages"]
     there = {_module(jar) for jar in (ivy.pyspark_home() / "jars").iterdir()}
     fetched = [*ivy.fetch(connector_coordinate()), *ivy.fetch(named)]
-    return [built_jar(), *(jar for jar in fetched if _module(jar) not in there)]
+    return [find_built_jar(), *(jar for jar in fetched if _module(jar) not in there)]
 
 
 def _module(jar: Path) -> str:

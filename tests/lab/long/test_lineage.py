@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar
+from assignor_bridge.jars import find_built_jar
 from tests.integration.test_class_paths import connector
 from tests.support.class_path_driver import OPTION, told_by
 
@@ -30,7 +30,7 @@ def test_the_topic_is_seen_without_the_option_alone(
     """Where it is seen with the option one day, the page must say so."""
     topic.create(len(COUNTS)).fill(COUNTS)
     events = tmp_path / "events.jsonl"
-    jars = [built_jar(), *connector(), *ivy.fetch(LISTENER, transitive=False)]
+    jars = [find_built_jar(), *connector(), *ivy.fetch(LISTENER, transitive=False)]
     told, _ = told_by(
         topic, tmp_path, jars, runs={"query": options},
         conf={

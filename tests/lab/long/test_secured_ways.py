@@ -101,7 +101,7 @@ def tokens() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def stores(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """The stores in forms that both clients read: PEM for trust, PKCS12 for one's own key."""
-    folder, keytool = tmp_path_factory.mktemp("stores"), ivy.java_tool("keytool")
+    folder, keytool = tmp_path_factory.mktemp("stores"), ivy.find_tool("keytool")
     pem, own = folder / "trusted.pem", folder / "own.p12"
     word = ["-storepass", STORE_PASSWORD, "-noprompt"]
     for arguments in (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
+from assignor_bridge.jars import connector_coordinate, find_built_jar
 from tests.lab.long import submitted_job
 from tests.support.built_packages import built_wheel, installed
 from tests.support.spark_tools import assert_planned
@@ -81,7 +81,7 @@ def read_once(folder: Path) -> dict[str, Any]:
 
 def jars() -> str:
     fetched = ivy.fetch(connector_coordinate())
-    return ",".join(map(str, [built_jar(), *(j for j in fetched if j.name.startswith(ALONE))]))
+    return ",".join(map(str, [find_built_jar(), *(j for j in fetched if j.name.startswith(ALONE))]))
 
 
 def test_in_client_mode_with_the_wheel_installed(
@@ -139,7 +139,7 @@ def compiled(folder: Path) -> Path:
     """Build the jar of SubmittedStream.java."""
     source = Path(__file__).with_name("SubmittedStream.java")
     class_path = f"{ivy.pyspark_home()}/jars/*"
-    run(ivy.java_tool("javac"), "-cp", class_path, "-d", folder, source, folder=folder.parent)
+    run(ivy.find_tool("javac"), "-cp", class_path, "-d", folder, source, folder=folder.parent)
     target = folder / "application.jar"
     with zipfile.ZipFile(target, "w") as archive:
         for path in folder.rglob("*.class"):

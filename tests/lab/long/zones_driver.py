@@ -156,7 +156,7 @@ def received(spark: SparkSession) -> dict[tuple[str, int, str], int]:
     """Bytes that Kafka's consumers have received, by host, id of broker and consumer."""
     hosts = {str(pid): host for pid, host in executors(spark).values()}
     done = subprocess.run(
-        [ivy.java_tool("java"), str(_RECEIVED), *hosts],
+        [ivy.find_tool("java"), str(_RECEIVED), *hosts],
         check=True, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
     rows = (line.split() for line in done.stdout.splitlines())

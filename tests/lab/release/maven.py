@@ -28,7 +28,7 @@ _FETCH = "import sys; from assignor_bridge import ivy; print(*ivy.fetch(sys.argv
 
 def lay_out(repository: Path) -> Path:
     """Write the artifact into a repository's folder; return its own folder there."""
-    folder = jars.lay_out(repository, jar_build.build().read_bytes(), __version__)
+    folder = jars.write_repository(repository, jar_build.build().read_bytes(), __version__)
     jar_build.pack_sources(folder / f"{NAME}-sources.jar")
     for path in [p for p in folder.iterdir() if p.suffix in {".jar", ".pom"}]:
         for kind in CHECKSUMS:

@@ -16,7 +16,7 @@ from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
 from assignor_bridge import __version__
-from assignor_bridge.jars import built_jar
+from assignor_bridge.jars import find_built_jar
 from tests.lab.release.dependencies import OURS, jars, packages
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def bill() -> str:
         bom_ref=OURS,
     )
     jar = Component(
-        name=built_jar().name,
-        version=built_jar().stem.removeprefix(f"{OURS}-"),
+        name=find_built_jar().name,
+        version=find_built_jar().stem.removeprefix(f"{OURS}-"),
         type=ComponentType.LIBRARY,
         licenses=[LicenseFactory().make_from_string("Apache-2.0")],
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256(built_jar().read_bytes()))],
+        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=sha256(find_built_jar().read_bytes()))],
         bom_ref="jar",
     )
     of_python, of_spark = packages(), jars()

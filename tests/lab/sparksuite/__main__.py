@@ -35,7 +35,7 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy
-from assignor_bridge.jars import built_jar, connector_coordinate
+from assignor_bridge.jars import connector_coordinate, find_built_jar
 from tests.lab.compat.class_path import jars
 from tests.lab.sparksuite.results import (
     Expectation,
@@ -97,7 +97,7 @@ def suite_jars() -> Path:
     target = ivy.cache_folder() / "jars" / f"spark-suite-{version}"
     if not target.is_dir():
         template = Template(Path(__file__).with_name("ivy.xml.template").read_text("utf-8"))
-        with ivy.exclusive("ivy"), ivy.new_folder(target) as folder:
+        with ivy.lock_cache("ivy"), ivy.create_folder(target) as folder:
             module = folder / "ivy.xml"
             needs = NEEDS[version.rpartition(".")[0]]
             module.write_text(template.substitute(spark=version, **needs), encoding="utf-8")
@@ -114,7 +114,7 @@ def suite_jars() -> Path:
 
 def command(strategy: str, settings: list[str], suite: str, scratch: Path) -> list[str]:
     """Make the call of ScalaTest's runner for one suite, with its report and log in `scratch`."""
-    class_path = [str(suite_jars() / "classes"), str(built_jar())]
+    class_path = [str(suite_jars() / "classes"), str(find_built_jar())]
     class_path += [str(jar) for jar in jars() if _is_connector(jar)]
     class_path += [str(ivy.pyspark_home() / "jars" / "*"), str(suite_jars() / "*")]
     properties = {
@@ -132,7 +132,7 @@ def command(strategy: str, settings: list[str], suite: str, scratch: Path) -> li
         properties["spark.sql.extensions"] = "io.assignorbridge.AssignorExtensions"
         properties["spark.assignor.strategy"] = strategy
     return [
-        ivy.java_tool("java"), "-Xmx2g", "-XX:+IgnoreUnrecognizedVMOptions",
+        ivy.find_tool("java"), "-Xmx2g", "-XX:+IgnoreUnrecognizedVMOptions",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED),
         *(f"-D{key}={value}" for key, value in properties.items()),
         "-cp", os.pathsep.join(class_path), "org.scalatest.tools.Runner", "-R", ".", "-oW",

@@ -14,7 +14,7 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from assignor_bridge.jars import built_jar
+from assignor_bridge.jars import find_built_jar
 from streaming.observe.check import Check
 from tests.lab.release import __main__ as release
 from tests.lab.release import dependencies, maven
@@ -63,7 +63,7 @@ def test_the_bill_of_materials_is_valid_and_has_all_that_is_installed_with_the_p
     listed: dict[str, Any] = json.loads(document)
     found = {c.get("purl", c["name"]): c for c in listed["components"]}
     needed = [each.purl for each in (*packages(), *jars())]
-    assert set(found) == {built_jar().name, *needed}
+    assert set(found) == {find_built_jar().name, *needed}
     assert f"pkg:pypi/pyspark@{importlib.metadata.version('pyspark')}" in found
     assert not [purl for purl in found if "/pytest@" in purl]
     assert all(component["licenses"] for component in found.values())

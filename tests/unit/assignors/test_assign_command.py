@@ -36,7 +36,7 @@ GROUP: dict[str, Any] = {
 def assigned(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Any:
-    """Run the command on groups (or text) and give (exit code, lines of JSON or text, stderr)."""
+    """Run the command on groups (or text); return (exit code, lines of JSON or text, stderr)."""
     monkeypatch.setattr("sys.path", ["/", *__import__("sys").path])
 
     def call(*groups: Any, options: tuple[str, ...] = ("--json",)) -> tuple[int, Any, str]:
@@ -72,7 +72,7 @@ def test_a_chain_plays_the_steps(assigned: Any) -> None:
     assert answered["steps"][1]["step"] == {"leave": ["C0"]}
 
 
-def test_steps_without_chain_are_not_played_and_said_so(assigned: Any) -> None:
+def test_steps_without_chain_are_ignored_with_a_note(assigned: Any) -> None:
     code, [answered], err = assigned(GROUP)
     assert code == 0
     assert "steps" not in answered
@@ -87,7 +87,7 @@ def test_from_standard_input(
     assert json.loads(capsys.readouterr().out)["assignor"] == "sticky"
 
 
-def test_user_data_stand_in_for_the_claim() -> None:
+def test_user_data_replace_a_missing_claim() -> None:
     data = base64.b64encode(encode_claim({"t0": [0]}, 4)).decode()
     members = {"C0": {"topics": ["t0"], "owned_user_data": data}, "C1": {"topics": ["t0"]}}
     ours = read_request(json.dumps({**GROUP, "members": members})).group.members[0]
@@ -138,7 +138,7 @@ def test_errors_are_lines_and_the_other_groups_are_answered(assigned: Any) -> No
         pytest.param({"join": {"C0": {"topics": []}}}, "step 1: 'C0' cannot join", id="twice"),
     ],
 )
-def test_steps_that_cannot_be_played(assigned: Any, step: Any, text: str) -> None:
+def test_invalid_steps_are_rejected(assigned: Any, step: Any, text: str) -> None:
     code, [answered], _ = assigned({**GROUP, "steps": [step]}, options=("--json", "--chain"))
     assert code == 2
     assert text in answered["error"]
@@ -250,14 +250,14 @@ def test_malformed_groups(assigned: Any, change: dict[str, Any], text: str) -> N
     ],
 )
 @pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
-def test_a_bad_line_costs_its_own_answer_only(
+def test_a_bad_line_affects_only_its_own_answer(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     options: tuple[str, ...],
     line: str | bytes,
     text: str,
 ) -> None:
-    """These ended the command with a traceback once, and the lines behind had no answer."""
+    """These once ended the command with a traceback, and later lines got no answer."""
     path = tmp_path / "groups.jsonl"
     bad = line if isinstance(line, bytes) else line.encode()
     path.write_bytes(bad + b"\n" + json.dumps({**GROUP, "steps": []}).encode())
@@ -269,7 +269,7 @@ def test_a_bad_line_costs_its_own_answer_only(
     assert '{"C0": {"t0": [0, 2]}' in out or "t0: 0, 2" in out
 
 
-def test_names_in_the_table_are_no_markup_and_no_escapes(assigned: Any) -> None:
+def test_names_in_the_table_are_printed_without_markup_and_escapes(assigned: Any) -> None:
     members = {"[red]x": {"topics": ["[/a]"]}, "[/x]\x1b[2J\n": {"topics": ["[/a]"]}}
     code, out, _ = assigned({"topics": {"[/a]": 4}, "members": members}, options=())
     assert code == 0
@@ -299,7 +299,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_an_own_assignor_that_exits_is_one_line(assigned: Any) -> None:
+def test_a_custom_assignor_that_exits_gives_a_one_line_error(assigned: Any) -> None:
     exits = {**GROUP, "steps": [], "assignor": "own_of_a_user:Exits"}
     options = ("--json", "--own", "own_of_a_user:Exits")
     code, answers, err = assigned(exits, {**GROUP, "steps": []}, options=options)
@@ -310,7 +310,7 @@ def test_an_own_assignor_that_exits_is_one_line(assigned: Any) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_code_that_only_the_input_names_is_not_imported(
+def test_code_named_only_by_the_input_is_not_imported(
     assigned: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(sys.modules, "own_of_a_user", raising=False)
@@ -324,7 +324,7 @@ def test_code_that_only_the_input_names_is_not_imported(
 
 
 @pytest.mark.usefixtures("own")
-def test_an_own_assignor_has_its_options_and_is_told_between_steps(assigned: Any) -> None:
+def test_a_custom_assignor_gets_its_options_and_is_called_between_steps(assigned: Any) -> None:
     told = {
         **GROUP, "steps": [{}], "assignor": "own_of_a_user:Told",
         "options": {"assignor.told.maxAge": "5"},
@@ -338,13 +338,13 @@ def test_an_own_assignor_has_its_options_and_is_told_between_steps(assigned: Any
     ]
 
 
-def test_none_is_no_assignor_of_a_group(assigned: Any) -> None:
+def test_none_is_rejected_for_a_group(assigned: Any) -> None:
     code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "none"})
     assert code == 2
     assert "'none' is not an assignor: alone, it leaves a stream" in answered["error"]
 
 
-def test_kafkas_words_for_no_commit_are_none() -> None:
+def test_kafkas_markers_for_no_commit_become_none() -> None:
     offsets = {"0": {"latest": 9, "committed": -1}, "1": {"latest": 9, "committed": -1001}}
     data = {**GROUP, "offsets": {"t0": offsets}}
     data.pop("lags")
@@ -354,7 +354,7 @@ def test_kafkas_words_for_no_commit_are_none() -> None:
         read_request(json.dumps(data))
 
 
-def test_a_misspelt_reset_counts_as_earliest_and_is_noted(assigned: Any) -> None:
+def test_a_misspelt_reset_becomes_earliest_with_a_note(assigned: Any) -> None:
     data = {
         **GROUP,
         "steps": [],
@@ -368,7 +368,7 @@ def test_a_misspelt_reset_counts_as_earliest_and_is_noted(assigned: Any) -> None
     ]
 
 
-def test_what_is_not_json(assigned: Any) -> None:
+def test_invalid_json_is_rejected(assigned: Any) -> None:
     code, [answered], _ = assigned("{")
     assert (code, answered["line"]) == (2, 1)
     assert "not JSON" in answered["error"]
@@ -391,7 +391,7 @@ def test_the_table_of_streams_shows_standbys_and_notes(assigned: Any) -> None:
     code, out, _ = assigned(group, options=())
     assert code == 0
     assert "standby" in out
-    assert "topic 'b' is short: 1 partitions, where 2 tasks are needed" in out
+    assert "topic 'b' is short: 1 partitions, but there are 2 tasks" in out
 
 
 def test_the_order_of_keys_does_not_matter() -> None:

@@ -1,4 +1,4 @@
-"""Which assignor is used: by preference, by votes, and the user's own."""
+"""The choice of an assignor: by preference, by votes, and custom ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_choice_by_preference(names: str, group: Group, chosen: str | None) -> N
     assert choice.assignor.name == (chosen or "constrained-cooperative-sticky")
 
 
-def test_the_reason_is_given() -> None:
+def test_the_choice_has_the_reasons() -> None:
     choice = choose("constrained-cooperative-sticky,sticky", MIXED)
     assert choice.refusals == (
         "'constrained-cooperative-sticky' was passed over: its members must all subscribe to the "
@@ -61,11 +61,13 @@ def test_the_reason_is_given() -> None:
     [
         pytest.param("stiky", "unknown assignor 'stiky'; did you mean 'sticky'", id="a typo"),
         pytest.param("sticky,stiky", "unknown assignor 'stiky'", id="a typo behind"),
-        pytest.param(" , ", "no assignor is named", id="nothing"),
-        pytest.param("streams", "no assignor fits the group: 'streams' was passed", id="none"),
+        pytest.param(" , ", "names no assignor", id="nothing"),
+        pytest.param(
+            "streams", "no assignor in the list accepts the group: 'streams' was passed", id="none"
+        ),
     ],
 )
-def test_a_choice_that_cannot_be_made(names: str, text: str) -> None:
+def test_an_invalid_preference_is_refused(names: str, text: str) -> None:
     with pytest.raises(OptionError, match=text):
         choose(names, MIXED)
 
@@ -81,11 +83,11 @@ def test_a_choice_that_cannot_be_made(names: str, text: str) -> None:
         pytest.param([["x", "a", "b"], ["b", "a"], ["a", "b"]], "a", id="x is not common"),
     ],
 )
-def test_votes(lists: list[list[str]], winner: str) -> None:
+def test_elect_counts_votes(lists: list[list[str]], winner: str) -> None:
     assert elect({f"m{i}": names for i, names in enumerate(lists)}) == winner
 
 
-def test_nothing_in_common_names_each_list() -> None:
+def test_without_a_common_strategy_the_error_has_each_list() -> None:
     with pytest.raises(
         InconsistentStrategyError,
         match=r"'A' supports range; 'B' supports sticky, uniform\. Add a common one",
@@ -121,7 +123,7 @@ def test_a_cooperative_join_takes_two_rounds() -> None:
 
 
 @pytest.mark.parametrize("what", ["join", "leave", "crash", "come_back", "upgrade"])
-def test_misplayed_groups(what: str) -> None:
+def test_invalid_groups_are_refused(what: str) -> None:
     group = InMemoryGroup({"t": 1})
     group.join(Member("A", T))
     call = {
@@ -136,21 +138,21 @@ def test_misplayed_groups(what: str) -> None:
 
 
 @pytest.mark.parametrize("capacity", [0, -1, float("inf"), float("nan")])
-def test_a_capacity_that_divides_nothing_is_refused(capacity: float) -> None:
-    """0 was a ZeroDivisionError, and -1 gave that member everything."""
+def test_an_invalid_capacity_is_refused(capacity: float) -> None:
+    """0 was a ZeroDivisionError, and with -1 the member got everything."""
     with pytest.raises(OptionError, match=r"member 'A' has the capacity .* above 0 is expected"):
         Member("A", T, capacity=capacity)
 
 
 @pytest.mark.parametrize("lag", [float("inf"), float("nan")])
-def test_a_lag_that_is_no_number_is_refused(lag: float) -> None:
+def test_a_lag_that_is_not_finite_is_refused(lag: float) -> None:
     group = Group((Member("A", T), Member("B", T)), {"t": 2}, lags={"t": {1: lag}})
     with pytest.raises(OptionError, match=f"the lag of t-1 is {lag}: it must be finite"):
         choose("lag-aware-sticky", group).assignor.assign(group)
 
 
 class Backwards:
-    """Gives everything to the last member."""
+    """Assigns everything to the last member."""
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
         return {group.ids[-1]: {t: list(range(n)) for t, n in group.topics.items()}}
@@ -176,7 +178,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         pytest.param("their_assignors:a_function", [6, 6], id="a function"),
     ],
 )
-def test_the_users_own(name: str, counts: list[int]) -> None:
+def test_a_custom_assignor_is_loaded(name: str, counts: list[int]) -> None:
     assignor = choose(f"{name},sticky", SAME, find).assignor
     assert assignor.name == name
     assert [part.count for part in assign_checked(assignor, SAME).values()] == counts
@@ -190,10 +192,12 @@ def test_the_users_own(name: str, counts: list[int]) -> None:
         pytest.param("not_there:X", "could not be loaded: ModuleNotFoundError", id="module"),
         pytest.param("their_assignors:number", r"is a int without `assign\(group\)`", id="number"),
         pytest.param("not-there", "unknown assignor 'not-there'", id="no such entry point"),
-        pytest.param("assignor_bridge.assignors:Group", "could not be made: TypeError", id="args"),
+        pytest.param(
+            "assignor_bridge.assignors:Group", "could not be created: TypeError", id="args"
+        ),
     ],
 )
-def test_what_cannot_be_loaded(name: str, text: str) -> None:
+def test_loading_errors_have_a_reason(name: str, text: str) -> None:
     with pytest.raises(OptionError, match=text):
         find(name)
 
@@ -220,12 +224,12 @@ def test_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
             id="left out",
         ),
         pytest.param({"A": {"t": [0]}, "B": {"t": [0]}}, "twice, to 'A' and 'B': t-0", id="twice"),
-        pytest.param({"C": {}}, "the member 'C', who is not in the group: A, B", id="stranger"),
+        pytest.param({"C": {}}, "the member 'C', which is not in the group: A, B", id="stranger"),
         pytest.param({"A": {"t": [12]}}, r"does not exist: t-12 \(12 partitions", id="too high"),
         pytest.param({"A": {"u": [0]}}, r"does not exist: u-0 \(0 partitions", id="no topic"),
         pytest.param({"A": {"t": ["0"]}}, "a partition that does not exist: t-0", id="a string"),
         pytest.param({"A": [0]}, "gave 'A' a list, not topics", id="no topics"),
-        pytest.param(None, "answered a NoneType, not members", id="nothing"),
+        pytest.param(None, "returned a NoneType, not members", id="nothing"),
         pytest.param({"A": {"t": 3}}, "gave 'A' a int of 't', not a list", id="a number"),
         pytest.param({"A": {"t": None}}, "gave 'A' a NoneType of 't', not a list", id="none"),
         pytest.param({"A": {"t": "01"}}, "gave 'A' a str of 't', not a list", id="digits"),
@@ -244,7 +248,7 @@ def owners(*owner: int) -> np.ndarray:
 
 
 class Explosive:
-    """What nobody can look at."""
+    """An object whose attributes raise errors."""
 
     def __len__(self) -> int:
         raise RuntimeError("look away")
@@ -256,14 +260,20 @@ class Explosive:
 @pytest.mark.parametrize(
     ("parts", "text"),
     [
-        pytest.param({"owner": [0.5] * 12}, "'owner' as 1 dimensions of float64", id="floats"),
-        pytest.param({"owner": [[0] * 12]}, "'owner' as 2 dimensions of int64", id="2-D"),
-        pytest.param({"owner": None}, "'owner' as 0 dimensions of object", id="none"),
-        pytest.param({"owner": [0] * 11}, "answered 11 of 12 partitions in 'owner'", id="short"),
-        pytest.param({"owner": [0] * 11 + [2]}, "named member 2 in 'owner', of the 2", id="beyond"),
-        pytest.param({"owner": [0] * 11 + [-2]}, "named member -2 in 'owner'", id="before"),
-        pytest.param({"owner": [0] * 12, "notes": 3}, "cannot be read: TypeError", id="notes"),
-        pytest.param({"owner": [0] * 12, "notes": "abc"}, "not a list of lines", id="a note"),
+        pytest.param({"owner": [0.5] * 12}, "'owner' with 1 dimensions of float64", id="floats"),
+        pytest.param({"owner": [[0] * 12]}, "'owner' with 2 dimensions of int64", id="2-D"),
+        pytest.param({"owner": None}, "'owner' with 0 dimensions of object", id="none"),
+        pytest.param(
+            {"owner": [0] * 11},
+            "returned 11 member indices in 'owner' for 12 partitions",
+            id="short",
+        ),
+        pytest.param(
+            {"owner": [0] * 11 + [2]}, "member index 2 in 'owner': the group has 2", id="beyond"
+        ),
+        pytest.param({"owner": [0] * 11 + [-2]}, "member index -2 in 'owner'", id="before"),
+        pytest.param({"owner": [0] * 12, "notes": 3}, "unreadable answer: TypeError", id="notes"),
+        pytest.param({"owner": [0] * 12, "notes": "abc"}, "not a list of strings", id="a note"),
         pytest.param({"owner": [0] * 12, "standbys": [1]}, "standbys as a list", id="standbys"),
         pytest.param(
             {"owner": [0] * 12, "standbys": {"B": 1}}, "gave 'B' standbys as a int", id="standby"
@@ -271,16 +281,16 @@ class Explosive:
         pytest.param({"owner": Explosive()}, "RuntimeError: look away", id="explosive"),
     ],
 )
-def test_assignments_of_odd_parts_are_refused_with_the_name(
+def test_invalid_parts_of_an_assignment_are_refused_with_the_name(
     parts: dict[str, Any], text: str
 ) -> None:
-    """Each of these was a bare TypeError, AttributeError or IndexError, or passed."""
+    """Each of these was a bare TypeError, AttributeError or IndexError, or was accepted."""
     with pytest.raises(PlanError, match=text) as raised:
         check_assignment("mine", SAME, Assignment(SAME, **parts))
     assert str(raised.value).startswith("assignor 'mine' ")
 
 
-def test_a_list_of_owners_is_as_good_as_an_array() -> None:
+def test_a_list_of_owners_is_accepted_like_an_array() -> None:
     answer = Assignment(SAME, [0, 1] * 6, notes=["a\nb"])  # type: ignore[arg-type]
     checked = check_assignment("mine", SAME, answer)
     assert (checked.counts.tolist(), checked.notes) == ([6, 6], ("a b",))
@@ -292,29 +302,33 @@ HELD = Group((Member("A", T, {"t": [0, 1]}, 1), Member("B", T), Member("C", froz
 @pytest.mark.parametrize(
     ("owner", "withheld", "text"),
     [
-        pytest.param((-1, -1), (99, 99), "named member 99 in 'withheld', of the 3", id="range"),
-        pytest.param((-1, -1), (-7, 1), "named member -7 in 'withheld'", id="below"),
+        pytest.param(
+            (-1, -1), (99, 99), "member index 99 in 'withheld': the group has 3", id="range"
+        ),
+        pytest.param((-1, -1), (-7, 1), "member index -7 in 'withheld'", id="below"),
         pytest.param((0, 0), (-1, 1), "gave and withheld 1 partitions: t-1", id="both"),
         pytest.param((0, -1), (-1, 2), "withheld 1 partitions for members that do not", id="topic"),
         pytest.param((0, -1), (-1, 0), "that no other member holds: t-1", id="its own"),
         pytest.param((-1, -1), (-1, 1), "left 1 of 2 partitions without a member: t-0", id="lost"),
-        pytest.param((0, -1), (1,), "answered 1 of 2 partitions in 'withheld'", id="short"),
+        pytest.param(
+            (0, -1), (1,), "returned 1 member indices in 'withheld' for 2 partitions", id="short"
+        ),
     ],
 )
-def test_what_is_withheld_is_checked_too(
+def test_withheld_partitions_are_checked_too(
     owner: tuple[int, ...], withheld: tuple[int, ...], text: str
 ) -> None:
-    """An owner of -1 with anything in `withheld` passed once: partitions were lost."""
+    """An owner of -1 with any value in `withheld` was accepted once: partitions were lost."""
     with pytest.raises(PlanError, match=text):
         check_assignment("mine", HELD, Assignment(HELD, owners(*owner), withheld=owners(*withheld)))
 
 
-def test_what_another_member_holds_may_be_withheld() -> None:
+def test_partitions_of_another_member_may_be_withheld() -> None:
     answer = Assignment(HELD, owners(0, -1), withheld=owners(-1, 1))
     assert check_assignment("mine", HELD, answer).transferring == {"t": (1,)}
 
 
-def test_withholding_what_nobody_holds_is_refused() -> None:
+def test_withholding_an_unowned_partition_is_refused() -> None:
     answer = Assignment(SAME, np.full(12, -1), withheld=np.zeros(12, np.int64))
     with pytest.raises(PlanError, match="withheld 12 partitions that no other member holds"):
         check_assignment("mine", SAME, answer)
@@ -338,6 +352,6 @@ def test_an_assignor_that_raises_is_named() -> None:
         assign_checked(Strategy("mine", broken), SAME)
 
 
-def test_settling_a_cooperative_assignor_reads_everything() -> None:
+def test_a_settled_cooperative_assignor_assigns_all_partitions() -> None:
     group = Group((Member("A", T, {"t": range(12)}, 1), Member("B", T)), {"t": 12})
     assert settle(ASSIGNORS["cooperative-sticky"], group).counts.tolist() == [6, 6]

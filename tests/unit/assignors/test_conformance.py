@@ -1,4 +1,4 @@
-"""Each case of the conformance suite finds an assignor that is broken on purpose."""
+"""Each case of the conformance suite detects an assignor that is broken on purpose."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import pytest
 from hypothesis import Phase, settings
 
 from assignor_bridge.assignors import ASSIGNORS, Assignment
-from assignor_bridge.assignors.claims import weigh_claims
-from assignor_bridge.assignors.own import Own
+from assignor_bridge.assignors.claims import resolve_claims
+from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.errors import OptionError
 from assignor_bridge.testing import AssignorConformance
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def dealt(group: Group) -> dict[str, dict[str, list[int]]]:
-    """Each topic in turn over its subscribers: right, even for each topic, and blind to racks."""
+    """Deal each topic to its subscribers: valid, balanced per topic, and blind to racks."""
     answer: dict[str, dict[str, list[int]]] = {m: {} for m in group.ids}
     for topic, subscribers in group.subscribers.items():
         for p in range(group.topics[topic]):
@@ -60,15 +60,15 @@ def to_the_first(group: Group) -> dict[str, dict[str, list[int]]]:
 
 
 def turned(group: Group) -> Any:
-    """Whatever a member owns goes to the next one: nothing ever stays."""
-    held = weigh_claims(group).owner
+    """Assign each member's partitions to the next member: nothing ever stays."""
+    held = resolve_claims(group).owner
     owner = np.array(ASSIGNORS["sticky"].assign(group).owner)
     owner[held >= 0] = (held[held >= 0] + 1) % len(group.ids)
     return Assignment(group, owner)
 
 
 def as_written(group: Group) -> dict[str, dict[str, list[int]]]:
-    """Topics in the order in which their racks were written down."""
+    """Assign topics in the order of the mapping of racks."""
     count, answer = 0, {m: {} for m in group.ids}  # type: ignore[var-annotated]
     for topic in dict.fromkeys([*group.lags, *group.subscribers]):
         for p in range(group.topics.get(topic, 0)) if topic in group.subscribers else ():
@@ -80,7 +80,7 @@ def as_written(group: Group) -> dict[str, dict[str, list[int]]]:
 
 
 class Moody:
-    """Answers otherwise when it is asked again."""
+    """Gives another answer when called again."""
 
     asked = 0
 
@@ -90,7 +90,7 @@ class Moody:
 
 
 class Hasty:
-    """Calls itself cooperative, and takes from present owners."""
+    """Declares itself cooperative, but takes partitions from present owners."""
 
     protocols = ("COOPERATIVE",)
 
@@ -99,7 +99,7 @@ class Hasty:
 
 
 class Slow:
-    """Looks through all partitions for each one."""
+    """Iterates over all partitions for each partition."""
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
         answer: dict[str, dict[str, list[int]]] = {m: {} for m in group.ids}
@@ -115,7 +115,7 @@ class Slow:
 
 
 class ByHash:
-    """Begins with whichever topic a set has first."""
+    """Starts with the first topic of a set."""
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
         first = next(iter({f"a{t}" for t in group.subscribers}), "")
@@ -128,7 +128,7 @@ class ByHash:
         return answer
 
 
-#: The first failure will do here: looking for the smallest one takes long.
+#: Do not search for the smallest failure, which takes long.
 FOUND = settings(AssignorConformance.trials, phases=(Phase.explicit, Phase.generate))
 
 
@@ -173,33 +173,33 @@ def run(case: str, assignor: Any, promises: dict[str, Any]) -> None:
         ),
         pytest.param("the_order_of_the_input_does_not_matter", Moody, {}, "answered", id="mood"),
         pytest.param("racks", dealt, {"racks": True}, "read across racks", id="racks"),
-        pytest.param("rounds", Hasty, {}, "while their owner held them", id="not cooperative"),
+        pytest.param("rounds", Hasty, {}, "gave away owned partitions", id="not cooperative"),
         pytest.param("rounds", "cooperative-sticky", {"rounds": 1}, "2 rounds", id="rounds"),
         pytest.param("speed", Slow, {}, "times as many for each partition", id="quadratic"),
         pytest.param("balance", "streams", {"balance": "counts", "assignor": None}, "missing",
                      id="no assignor"),
     ],
 )  # fmt: skip
-def test_a_broken_assignor_is_found(
+def test_the_suite_detects_a_broken_assignor(
     case: str, assignor: Any, promises: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises((AssertionError, ValueError), match=problem):
         run(case, assignor, promises)
 
 
-def test_one_that_looks_at_the_order_of_a_set_is_found() -> None:
+def test_the_suite_detects_a_dependence_on_set_order() -> None:
     with pytest.raises(AssertionError, match="depends on PYTHONHASHSEED"):
         HashedConformance().test_the_hash_seed_does_not_matter()
     DealtConformance().test_the_hash_seed_does_not_matter()
 
 
-def test_one_that_refuses_everything_is_told_what_to_declare() -> None:
+def test_refusing_all_groups_names_the_missing_setting() -> None:
     refusing = type("Picky", (), {"assign": dealt, "refusal": lambda *_: "no"})
     with pytest.raises(AssertionError, match="same_subscriptions = True"):
         run("valid_and_complete", refusing, {})
 
 
-def test_options_reach_it_and_wrong_ones_are_named() -> None:
+def test_options_are_passed_and_wrong_ones_are_reported() -> None:
     told: list[dict[str, str]] = []
 
     class Configured:
@@ -212,11 +212,11 @@ def test_options_reach_it_and_wrong_ones_are_named() -> None:
     run("valid_and_complete", Configured, {"options": {"most": "5"}})
     assert told == [{"most": "5"}]
     with pytest.raises(OptionError, match="has no `configure"):
-        run("valid_and_complete", Own("dealt", dealt), {"options": {"most": "5"}})
+        run("valid_and_complete", CustomAssignor("dealt", dealt), {"options": {"most": "5"}})
 
 
 def test_the_example_of_the_docs_passes(tmp_path: Path) -> None:
-    """Three lines, in a folder of somebody's, with nothing else."""
+    """Run the three lines of the docs in an otherwise empty folder."""
     text = (ROOT / "docs" / "writing-an-assignor.md").read_text(encoding="utf-8")
     programs = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     [rules] = [program for program in programs if "class LargestFirst:" in program]
@@ -236,7 +236,7 @@ def test_the_example_of_the_docs_passes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["hypothesis", "pytest"])
-def test_without_the_extra_it_is_one_line_that_says_what_to_install(
+def test_without_the_extra_the_error_names_the_packages_to_install(
     missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [n for n in sys.modules if n.startswith("assignor_bridge.testing")]:

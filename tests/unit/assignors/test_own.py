@@ -1,4 +1,4 @@
-"""Assignors of the user's own: named in every error, given their options, told what they gave."""
+"""Custom assignors: named in every error, given their options, informed of assignments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import assignor_bridge
 from assignor_bridge.assignors import ASSIGNORS, Group, Member, choose
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.loading import Finder, find
-from assignor_bridge.assignors.own import Own, configured
+from assignor_bridge.assignors.own import CustomAssignor, configure_assignors
 from assignor_bridge.errors import AssignorError, OptionError, PlanError
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import BUILT_IN
@@ -29,14 +29,14 @@ EXECUTORS = (Executor("1", "h"), Executor("2", "h"))
 
 
 class Base:
-    """Gives everything to the first member."""
+    """Assigns everything to the first member."""
 
     def assign(self, group: Group) -> Any:
         return {group.ids[0]: {t: list(range(n)) for t, n in group.topics.items()}}
 
 
 class Diary(Base):
-    """Takes options, and writes down what it is told."""
+    """Takes options, and records its calls."""
 
     name = "diary"
     made: list[Diary]
@@ -68,7 +68,7 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def test_the_list_of_built_in_names_is_that_of_the_table() -> None:
+def test_the_list_of_built_in_names_matches_the_table() -> None:
     assert frozenset(ASSIGNORS) == BUILT_IN
     sources = Path(assignor_bridge.__file__).parent / "jvm/src/io/assignorbridge"
     java = (sources / "settings/AssignorOptions.java").read_text("utf-8")
@@ -100,12 +100,12 @@ def raising(error: BaseException) -> Any:
     ],
 )
 @pytest.mark.parametrize("method", ["assign", "refusal", "reservation"])
-def test_whatever_it_raises_names_it(method: str, error: BaseException, words: str) -> None:
+def test_errors_name_the_assignor(method: str, error: BaseException, words: str) -> None:
     class Mine(Base):
         name = "mine"
 
     setattr(Mine, method, raising(error))
-    own = Own("theirs:Mine", Mine)
+    own = CustomAssignor("theirs:Mine", Mine)
     with pytest.raises(PlanError) as raised:
         assign_checked(choose("mine", GROUP, lambda _: own).assignor, GROUP)
     assert str(raised.value).startswith(f"assignor 'mine' raised {words}")
@@ -114,16 +114,22 @@ def test_whatever_it_raises_names_it(method: str, error: BaseException, words: s
 @pytest.mark.parametrize(
     ("method", "answer", "words"),
     [
-        pytest.param("refusal", 3, "returned int from refusal: a line of text", id="refusal"),
+        pytest.param(
+            "refusal", 3, "returned int from refusal: expected a line of text", id="refusal"
+        ),
         pytest.param("reservation", b"", "returned bytes from reservation", id="reservation"),
-        pytest.param("user_data", "x", "returned str from user_data: bytes or None", id="bytes"),
-        pytest.param("on_assignment", 3, "returned int from on_assignment: the member", id="told"),
-        pytest.param("assign", 3, "answered a int, not members", id="assign"),
+        pytest.param(
+            "user_data", "x", "returned str from user_data: expected bytes or None", id="bytes"
+        ),
+        pytest.param(
+            "on_assignment", 3, "returned int from on_assignment: expected the member", id="told"
+        ),
+        pytest.param("assign", 3, "returned a int, not members", id="assign"),
     ],
 )
-def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> None:
+def test_wrong_results_name_the_assignor(method: str, answer: Any, words: str) -> None:
     mine = type("Mine", (Base,), {"name": "mine", method: lambda *_: answer})
-    own = Own("theirs:Mine", mine)
+    own = CustomAssignor("theirs:Mine", mine)
     group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: own)
     for member in members_of("AB", "t"):
         group.join(member)
@@ -142,22 +148,20 @@ def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> N
         pytest.param(
             {"name": property(raising(RuntimeError("no")))}, "RuntimeError: no", id="name"
         ),
-        pytest.param({"name": 3}, r"name that cannot be used \(a int\)", id="a number"),
-        pytest.param({"name": ""}, "name that cannot be used", id="empty"),
-        pytest.param({"name": "a,b"}, "name that cannot be used", id="comma"),
-        pytest.param(
-            {"name": "sticky"}, "calls itself 'sticky', which is one of our names", id="ours"
-        ),
-        pytest.param({"name": "None"}, "calls itself 'None'", id="none"),
-        pytest.param({"protocols": None}, r"protocols that cannot be used \(a NoneType\)", id="no"),
+        pytest.param({"name": 3}, r"invalid name \(a int\)", id="a number"),
+        pytest.param({"name": ""}, "invalid name", id="empty"),
+        pytest.param({"name": "a,b"}, "invalid name", id="comma"),
+        pytest.param({"name": "sticky"}, "has the name of a built-in one, 'sticky'", id="ours"),
+        pytest.param({"name": "None"}, "has the name of a built-in one, 'None'", id="none"),
+        pytest.param({"protocols": None}, r"invalid protocols \(a NoneType\)", id="no"),
         pytest.param({"protocols": ("LAZY",)}, "a tuple of EAGER and COOPERATIVE", id="unknown"),
         pytest.param({"assign": 3}, r"without `assign\(group\)`", id="assign"),
         pytest.param(
-            {"__init__": raising(SystemExit())}, "could not be made: SystemExit", id="make"
+            {"__init__": raising(SystemExit())}, "could not be created: SystemExit", id="make"
         ),
     ],
 )
-def test_what_cannot_be_used_is_refused_when_it_is_loaded(
+def test_invalid_attributes_are_refused_on_loading(
     module: ModuleType, attributes: dict[str, Any], words: str
 ) -> None:
     module.Odd = type("Odd", (Base,), attributes)  # type: ignore[attr-defined]
@@ -166,14 +170,16 @@ def test_what_cannot_be_used_is_refused_when_it_is_loaded(
     assert "'theirs:Odd'" in str(raised.value)
 
 
-def test_a_name_of_a_subclass_of_str_is_its_text(module: ModuleType) -> None:
-    """What Java is answered can be written for plain text alone."""
+def test_a_name_of_a_str_subclass_becomes_a_plain_str(module: ModuleType) -> None:
+    """Answers to Java can be encoded only for plain str."""
     module.Odd = type("Odd", (Base,), {"name": type("Name", (str,), {})("odd")})  # type: ignore[attr-defined]
     found = find("theirs:Odd")
     assert (found.name, type(found.name)) == ("odd", str)
 
 
-def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_exits_gives_a_one_line_error(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "leaves.py").write_text("import sys\nsys.exit('bye')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(OptionError, match="'leaves:X' could not be loaded: SystemExit: bye"):
@@ -188,14 +194,16 @@ def test_a_module_that_exits_is_one_line(tmp_path: Any, monkeypatch: pytest.Monk
         pytest.param(lambda group: group.catalog.starts.fill(0), id="no numbers"),
     ],
 )
-def test_it_cannot_change_what_its_answer_is_checked_against(tamper: Any) -> None:
-    own = Own("theirs:Mine", lambda group: tamper(group) or {})
+def test_an_assignor_cannot_change_the_checked_group(tamper: Any) -> None:
+    own = CustomAssignor("theirs:Mine", lambda group: tamper(group) or {})
     with pytest.raises(PlanError, match=r"'theirs:Mine' raised ValueError: .*read-only"):
         assign_checked(own, GROUP)
 
 
-def test_ctrl_c_is_not_its_error() -> None:
-    own = Own("theirs:Mine", type("Mine", (Base,), {"assign": raising(KeyboardInterrupt())}))
+def test_ctrl_c_is_not_converted() -> None:
+    own = CustomAssignor(
+        "theirs:Mine", type("Mine", (Base,), {"assign": raising(KeyboardInterrupt())})
+    )
     with pytest.raises(KeyboardInterrupt):
         assign_checked(own, GROUP)
 
@@ -205,7 +213,7 @@ def planned(find: Finder, **options: str) -> Any:
     return plan(Snapshot(EXECUTORS, RANGES, given), find)
 
 
-def test_options_reach_it_once_without_their_prefix() -> None:
+def test_options_are_passed_once_without_their_prefix() -> None:
     finder = Finder()
     for _ in range(2):
         planned(finder, assignor="theirs:Diary", assignor__diary__maxAge="5", ASSIGNOR__DIARY__x="")
@@ -215,19 +223,19 @@ def test_options_reach_it_once_without_their_prefix() -> None:
     assert [diary.options for diary in Diary.made][1:] == [{"maxAge": "6"}]
 
 
-def test_one_without_options_is_configured_with_none() -> None:
+def test_an_assignor_without_options_is_configured_with_an_empty_dict() -> None:
     planned(Finder(), assignor="theirs:Diary")
     assert Diary.made[0].options == {}
 
 
-def test_an_assignor_that_has_no_name_has_options_by_what_was_written() -> None:
+def test_an_assignor_without_a_name_gets_options_by_its_reference() -> None:
     class Plain(Base):
         configure = Diary.configure
         options = None
 
-    own = Own("theirs:Plain", Plain)
-    [assignor] = configured(["x"], [("theirs:plain.age", "5")], lambda _: own).values()
-    assert isinstance(assignor, Own)
+    own = CustomAssignor("theirs:Plain", Plain)
+    [assignor] = configure_assignors(["x"], [("theirs:plain.age", "5")], lambda _: own).values()
+    assert isinstance(assignor, CustomAssignor)
     assert assignor._target.options == {"age": "5"}
 
 
@@ -256,18 +264,18 @@ def test_an_assignor_that_has_no_name_has_options_by_what_was_written() -> None:
         ),
         pytest.param(
             {"assignor": "theirs:Diary", "assignor.diary.bad": "1"},
-            r"'diary' does not take its options \(bad\): ValueError: bad is not taken",
+            r"'diary' does not accept its options \(bad\): ValueError: bad is not taken",
             id="it refuses",
         ),
     ],
 )
-def test_options_that_nobody_takes_are_refused(options: dict[str, str], words: str) -> None:
+def test_options_of_no_assignor_are_refused(options: dict[str, str], words: str) -> None:
     with pytest.raises(OptionError, match=words):
         plan(Snapshot(EXECUTORS, RANGES, options), Finder())
 
 
-def test_it_is_told_in_spark_what_each_slot_got() -> None:
-    """`on_assignment` was promised and never called."""
+def test_on_assignment_is_called_in_spark_for_each_slot() -> None:
+    """`on_assignment` was documented, but never called."""
     first = planned(finder := Finder(), assignor="theirs:Diary")
     [diary] = Diary.made
     generation = first.metrics["generation"]
@@ -276,9 +284,9 @@ def test_it_is_told_in_spark_what_each_slot_got() -> None:
     assert len(Diary.made) == 1
 
 
-def test_what_it_makes_of_a_member_is_how_the_member_joins_next() -> None:
+def test_on_assignment_returns_the_member_that_joins_next() -> None:
     finder = Finder()
-    diary = configured(["theirs:Diary"], [("diary.mark", "1")], finder)["theirs:Diary"]
+    diary = configure_assignors(["theirs:Diary"], [("diary.mark", "1")], finder)["theirs:Diary"]
     group = InMemoryGroup({"t": 4}, ["diary"], find=lambda _: diary)
     for member in members_of("AB", "t"):
         group.join(member)
@@ -288,8 +296,8 @@ def test_what_it_makes_of_a_member_is_how_the_member_joins_next() -> None:
     assert group.group.members[0].generation == 1
 
 
-def test_settling_tells_it_too() -> None:
-    """A cooperative one of two rounds is told after each."""
+def test_rebalance_calls_on_assignment() -> None:
+    """A cooperative assignor is informed after each of two rounds."""
 
     class Mine(Diary):
         protocols = ("COOPERATIVE", "EAGER")
@@ -298,13 +306,13 @@ def test_settling_tells_it_too() -> None:
             return ASSIGNORS["cooperative-sticky"].assign(group)
 
     group = Group((Member("A", T, {"t": range(4)}, 1), Member("B", T)), {"t": 4})
-    assert settle(Own("theirs:Mine", Mine), group).counts.tolist() == [2, 2]
+    assert settle(CustomAssignor("theirs:Mine", Mine), group).counts.tolist() == [2, 2]
     assert Diary.made[0].told == [
         ("A", {"t": [0, 1]}, 2), ("B", {}, 2), ("A", {"t": [0, 1]}, 3), ("B", {"t": [2, 3]}, 3),
     ]  # fmt: skip
 
 
-def test_its_user_data_are_in_the_members_subscription() -> None:
+def test_user_data_are_in_the_members_subscription() -> None:
     class Mine(Base):
         def user_data(self, member: Member) -> bytes:
             return member.id.encode()
@@ -316,18 +324,18 @@ def test_its_user_data_are_in_the_members_subscription() -> None:
             assert self.refusal(group) is None
             return super().assign(group)
 
-    group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: Own("theirs:Mine", Mine))
+    group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: CustomAssignor("theirs:Mine", Mine))
     for member in members_of("AB", "t"):
         group.join(member)
     assert group.rebalance()[0].assignment["A"].count == 4
 
 
-def test_errors_are_all_expected_ones() -> None:
-    """Whatever attribute explodes, the error is one that the command line prints as a line."""
+def test_all_errors_are_assignor_errors() -> None:
+    """If any attribute raises, the command line prints the error on one line."""
 
     class Explosive:
         def __getattr__(self, name: str) -> Any:
             raise SystemExit(name)
 
     with pytest.raises(AssignorError, match="assignor 'x:y' raised SystemExit: assign"):
-        Own("x:y", Explosive())
+        CustomAssignor("x:y", Explosive())

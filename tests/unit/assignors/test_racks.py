@@ -19,7 +19,7 @@ def group(
     racks: dict[int, str],
     owned: dict[str, list[int]] | None = None,
 ) -> Group:
-    """A topic `t` whose partitions have replicas in racks of one letter each."""
+    """Return a topic `t`; each partition's replicas are in racks named by single letters."""
     owned = owned or {}
     return Group(
         tuple(
@@ -70,7 +70,7 @@ def test_a_swap_takes_two_cooperative_rounds():
 
 
 def test_members_with_different_subscriptions_cross_fewest_racks():
-    """C1 and C2 could swap nothing: one chain over both topics brings both home."""
+    """C1 and C2 cannot swap directly: one chain over both topics brings both home."""
     racks = {"t0": {0: frozenset("a"), 1: frozenset("b")}, "t1": {0: frozenset("b")}}
     members = (
         Member("C0", frozenset({"t0"}), {"t0": [1]}, 4, "a"),
@@ -84,7 +84,7 @@ def test_members_with_different_subscriptions_cross_fewest_racks():
 
 @pytest.mark.parametrize("name", ["cooperative-sticky", "constrained-cooperative-sticky"])
 def test_a_better_swap_of_the_second_round_is_made_in_the_first(name):
-    """Without looking ahead this group takes three rounds (one in a hundred such groups does)."""
+    """Without looking ahead this group takes three rounds, like one in a hundred groups."""
     rng = random.Random(364)
     given = random_group(rng, same=True, racks=True)
     owned: dict[str, dict[str, list[int]]] = {m.id: {} for m in given.members}
@@ -134,7 +134,7 @@ def tasks_group(
     copies: int = 0,
     members: dict[str, str | None] | None = None,
 ) -> Group:
-    """Members A, B and C in racks a, b and c; co-partitioned topics."""
+    """Return members A, B and C in racks a, b and c; topics are co-partitioned."""
     names = members or {"A": "a", "B": "b", "C": "c"}
     topics = frozenset(racks)
     return Group(
@@ -154,7 +154,7 @@ def tasks_group(
 
 
 def test_streams_runs_tasks_where_most_of_their_partitions_are():
-    """Task 0 is in rack c with two topics, in a with one; nobody moves that has no better place."""
+    """Rack c has two topics of task 0, rack a has one; no member moves without a gain."""
     racks = {
         "t": {0: "c", 1: "a", 2: "b"},
         "u": {0: "c", 1: "a", 2: "b"},
@@ -174,7 +174,7 @@ def test_streams_gives_a_lost_task_to_a_warm_member_in_its_rack():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_standby_is_in_another_rack_than_its_active_task_where_a_member_has_room(seed):
-    """Also where standbys were anywhere before, and racks have different numbers of members."""
+    """This also holds after other standbys, and for racks of different sizes."""
     rng = random.Random(seed)
     names = {f"m{i}": "aabbc"[i % 5] for i in range(10)}
     standby: dict[str, list[int]] = {name: [] for name in names}
@@ -194,7 +194,7 @@ def test_a_standby_is_in_another_rack_than_its_active_task_where_a_member_has_ro
 
 @pytest.mark.parametrize("name", STICKY[:2])
 def test_the_order_in_which_racks_are_written_does_not_matter(name):
-    """Found by the conformance suite: sets of racks were numbered as they came."""
+    """The conformance suite found it: sets of racks were numbered in the order of the input."""
     members = (
         Member("m0", frozenset("t"), rack="r3"),
         Member("m1", frozenset({"t", "empty"}), rack="r3"),

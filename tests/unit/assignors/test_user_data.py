@@ -1,4 +1,4 @@
-"""KIP-341's bytes, both versions, both directions, and bytes that mean harm."""
+"""The bytes of KIP-341: both versions, both directions, and hostile input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors import ASSIGNORS, Group, Member
-from assignor_bridge.assignors.claims import with_claim_of
+from assignor_bridge.assignors.claims import read_claim
 from checkpoints.user_data import (
     Claim,
     UserDataError,
@@ -27,7 +27,7 @@ V0 = bytes.fromhex("00000001 0002 7431 00000002 00000000 00000003")
 V1 = V0 + bytes.fromhex("00000005")
 
 
-def test_exact_bytes() -> None:
+def test_encoded_bytes_match_kafkas() -> None:
     assert encode_claim({"t1": [3, 0]}, None) == V0
     assert encode_claim({"t1": [0, 3]}, 5) == V1
     assert encode_priority(2**31 - 1) == bytes.fromhex("7fffffff")
@@ -52,12 +52,12 @@ def test_exact_bytes() -> None:
         pytest.param(V0[:-4] + b"\xff\xff\xff\xff", Claim(), id="negative partition"),
     ],
 )
-def test_reading(data: bytes | None, claim: Claim) -> None:
+def test_claims_are_decoded(data: bytes | None, claim: Claim) -> None:
     assert decode_claim(data) == claim
 
 
 def test_a_reader_of_version_0_ignores_the_generation() -> None:
-    """Version 1 begins with all of version 0: who reads just the array finds the same claim."""
+    """Version 1 begins with all of version 0: a reader of only the array gets the same claim."""
     assert V1.startswith(encode_claim({"t1": [0, 3]}, None))
 
 
@@ -77,7 +77,7 @@ def test_round_trip(owned: dict[str, set[int]], generation: int | None) -> None:
 
 
 @given(st.binary(max_size=60))
-def test_no_bytes_do_harm(data: bytes) -> None:
+def test_arbitrary_bytes_never_raise(data: bytes) -> None:
     claim = decode_claim(data)
     assert all(p >= 0 for ps in claim.owned.values() for p in ps)
     decode_priority(data)
@@ -92,8 +92,8 @@ def test_absurd_counts_allocate_nothing() -> None:
     assert peak < 100_000
 
 
-def test_a_topic_named_again_and_again_is_read_in_linear_time() -> None:
-    """20,000 blocks of one topic took 6.9 s once, and the square of that for more."""
+def test_a_repeated_topic_is_read_in_linear_time() -> None:
+    """20,000 blocks of one topic once took 6.9 s, with quadratic growth."""
 
     def steps_of(blocks: int) -> int:
         block = struct.pack(">h1si", 1, b"t", 1)
@@ -129,17 +129,17 @@ def test_a_topic_named_again_and_again_is_read_in_linear_time() -> None:
         pytest.param({"t": [0]}, 2**31, "generation is 2147483648", id="large generation"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_values_that_do_not_fit_are_refused(
     owned: dict[str, list[int]], generation: int, text: str
 ) -> None:
     with pytest.raises(UserDataError, match=text):
         encode_claim(owned, generation)
 
 
-def test_a_hostile_claim_costs_stickiness_only() -> None:
-    """A claim to partition 2,147,483,647 of a topic with two."""
+def test_a_hostile_claim_costs_only_stickiness() -> None:
+    """A member claims partition 2,147,483,647 of a topic with two partitions."""
     data = encode_claim({"t": [1, 2**31 - 1], "gone": [0]}, 3)
-    member = with_claim_of(Member("C1", frozenset({"t"})), data)
+    member = read_claim(Member("C1", frozenset({"t"})), data)
     group = Group((Member("C0", frozenset({"t"})), member), {"t": 2})
     assert ASSIGNORS["sticky"].assign(group).as_dict() == {"C0": {"t": [0]}, "C1": {"t": [1]}}
 
@@ -161,7 +161,7 @@ def test_strategies_add_their_user_data() -> None:
         pytest.param([None, None, None], "A", id="nobody has one"),
     ],
 )
-def test_failover_ranks(priorities: list[int | None], best: str) -> None:
+def test_failover_ranks_priorities(priorities: list[int | None], best: str) -> None:
     members = tuple(
         Member(name, frozenset({"t"}), priority=p)
         for name, p in zip("ABC", priorities, strict=True)

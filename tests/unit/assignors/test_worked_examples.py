@@ -19,7 +19,7 @@ def group_of(*ids: str, topics: dict[str, int], **more: object) -> Group:
     return Group(tuple(members_of(ids, topics)), topics, **more)  # type: ignore[arg-type]
 
 
-def test_range_lets_equal_partitions_meet_and_leaves_the_third_idle() -> None:
+def test_range_co_partitions_topics_and_leaves_the_third_member_idle() -> None:
     """Article: topics A and B of two partitions each, three consumers."""
     assert assign("range", group_of("C1", "C2", "C3", topics={"A": 2, "B": 2})) == {
         "C1": {"A": [0], "B": [0]},
@@ -28,7 +28,7 @@ def test_range_lets_equal_partitions_meet_and_leaves_the_third_idle() -> None:
     }
 
 
-def test_round_robin_uses_all_three_and_moves_too_much_when_one_goes() -> None:
+def test_round_robin_uses_all_three_members_and_moves_much_on_a_leave() -> None:
     """Article: without C2, A-1 has to move, but B-0 and B-1 swap places as well."""
     three = group_of("C1", "C2", "C3", topics={"A": 2, "B": 2})
     assert assign("roundrobin", three) == {
@@ -40,7 +40,7 @@ def test_round_robin_uses_all_three_and_moves_too_much_when_one_goes() -> None:
     assert assign("roundrobin", two) == {"C1": {"A": [0], "B": [0]}, "C3": {"A": [1], "B": [1]}}
 
 
-def test_sticky_moves_only_what_the_leaver_had() -> None:
+def test_sticky_moves_only_the_leavers_partitions() -> None:
     """Article: C2 leaves, and only A-1 changes, to C3."""
     group = InMemoryGroup({"A": 2, "B": 2}, ["sticky"])
     for member in members_of(["C1", "C2", "C3"], ["A", "B"]):
@@ -72,7 +72,7 @@ def test_failover_goes_to_the_next_priority() -> None:
         pytest.param("roundrobin", {"C0": [0, 2], "C1": [1]}, id="round-robin counts only"),
     ],
 )
-def test_lag_aware_beside_the_others(name: str, expected: dict[str, list[int]]) -> None:
+def test_lag_aware_compared_with_the_others(name: str, expected: dict[str, list[int]]) -> None:
     """Lag-aware proposal: lags of 100,000, 60,000 and 50,000."""
     lags = {"t0": {0: 100_000, 1: 60_000, 2: 50_000}}
     answer = assign(name, group_of("C0", "C1", topics={"t0": 3}, lags=lags))
@@ -93,13 +93,13 @@ def test_lag_from_offsets(offsets: Offsets, reset: str, lag: int) -> None:
     assert offsets.lag(reset) == lag
 
 
-def test_no_lag_at_all_is_still_spread() -> None:
-    """Lag-aware proposal: then it balances like range."""
+def test_partitions_without_lag_are_balanced() -> None:
+    """Lag-aware proposal: without lags it balances like range."""
     answer = assign("lag-aware", group_of("C0", "C1", topics={"t": 5}))
     assert {m: len(topics["t"]) for m, topics in answer.items()} == {"C0": 3, "C1": 2}
 
 
-def test_a_chain_of_moves_evens_overlapping_subscriptions() -> None:
+def test_a_chain_of_moves_balances_overlapping_subscriptions() -> None:
     """9/10/11, where only B shares topics with both: A takes from B, and B from C."""
     members = (
         Member("A", frozenset({"x", "y"}), {"x": range(9)}, 1),
@@ -114,8 +114,8 @@ def test_a_chain_of_moves_evens_overlapping_subscriptions() -> None:
     assert answer.as_dict()["A"] == {"x": list(range(9)), "y": [9]}
 
 
-def test_moves_that_balance_does_not_need_are_undone() -> None:
-    """The greedy start gives t1-0 to m0, which owns t2-0; a cycle of moves lets it keep that."""
+def test_unnecessary_moves_are_undone() -> None:
+    """The greedy start assigns t1-0 to m0, which owns t2-0; a cycle of moves restores t2-0."""
     members = (
         Member("m0", frozenset({"t1", "t2"}), {"t2": [0]}, 1),
         Member("m1", frozenset({"t0", "t1"})),
@@ -125,7 +125,7 @@ def test_moves_that_balance_does_not_need_are_undone() -> None:
     assert answer == {"m0": {"t2": [0]}, "m1": {"t1": [0]}, "m2": {"t0": [0]}}
 
 
-def test_constrained_fills_in_partition_order() -> None:
+def test_constrained_assigns_in_partition_order() -> None:
     """Constrained proposal: t0p0, t1p0, t2p0, t0p1, … to members in order, floor first."""
     answer = assign(
         "constrained-cooperative-sticky", group_of("C0", "C1", topics={"t0": 2, "t1": 2, "t2": 1})
@@ -133,7 +133,7 @@ def test_constrained_fills_in_partition_order() -> None:
     assert answer == {"C0": {"t0": [0], "t1": [0, 1]}, "C1": {"t0": [1], "t2": [0]}}
 
 
-def test_constrained_withholds_what_its_owner_must_give_up_first() -> None:
+def test_constrained_withholds_partitions_until_they_are_revoked() -> None:
     owner = Member("C0", frozenset({"t"}), {"t": [0, 1, 2, 3]}, 1)
     group = Group((owner, Member("C1", frozenset({"t"}))), {"t": 4})
     first = ASSIGNORS["constrained-cooperative-sticky"].assign(group)
@@ -147,7 +147,7 @@ def test_constrained_drops_claims_of_an_older_generation() -> None:
     old = Member("C0", frozenset({"t"}), {"t": [2, 3]}, 1)
     new = Member("C1", frozenset({"t"}), {"t": [1]}, 2)
     answer = assign("constrained-cooperative-sticky", Group((old, new), {"t": 4}))
-    assert answer == {"C0": {"t": [0, 2]}, "C1": {"t": [1]}}  # 3 goes to C1 once C0 gave it up
+    assert answer == {"C0": {"t": [0, 2]}, "C1": {"t": [1]}}  # 3 goes to C1 after C0 has revoked it
 
 
 @pytest.mark.parametrize(
@@ -159,17 +159,17 @@ def test_constrained_drops_claims_of_an_older_generation() -> None:
         pytest.param(2, 2, {"C0": [0, 2], "C1": [1, 3]}, id="a tie gives nobody a right"),
     ],
 )
-def test_two_claims_to_one_partition(
+def test_the_newest_of_two_claims_is_valid(
     one: int | None, other: int | None, expected: dict[str, list[int]]
 ) -> None:
-    """KIP-341: C0 and C1 both say that they own 0 and 1."""
+    """KIP-341: C0 and C1 both claim partitions 0 and 1."""
     topics = frozenset({"t"})
     members = (Member("C0", topics, {"t": [0, 1]}, one), Member("C1", topics, {"t": [0, 1]}, other))
     answer = assign("sticky", Group(members, {"t": 4}))
     assert {m: of["t"] for m, of in answer.items()} == expected
 
 
-def test_the_headline_is_balanced() -> None:
+def test_constrained_divides_2100_partitions_evenly() -> None:
     """Constrained proposal: 2,100 consumers and partitions took 2.5 minutes."""
     group = group_of(*(f"C{i}" for i in range(2_100)), topics={"t": 2_100})
     assert set(ASSIGNORS["constrained-cooperative-sticky"].assign(group).counts.tolist()) == {1}
@@ -188,13 +188,13 @@ def test_range_prefers_members_in_the_rack_of_a_replica() -> None:
     }
 
 
-def test_streams_copies_and_fails_over_to_the_copy() -> None:
+def test_streams_places_copies_and_fails_over_to_them() -> None:
     group = InMemoryGroup({"a": 4, "b": 3}, ["streams"], standby_replicas=1)
     for host in ("h1", "h2"):
         for slot in "01":
             group.join(Member(f"{host}/{slot}", AB | {"a", "b"}, host=host))
     first = group.rebalance()[-1].assignment
-    assert first.notes == ("topic 'b' is short: 3 partitions, where 4 tasks are needed",)
+    assert first.notes == ("topic 'b' is short: 3 partitions, but there are 4 tasks",)
     for member, copies in first.standbys.items():
         for task in copies["a"]:
             active = next(m for m, part in first.items() if task in part["a"])

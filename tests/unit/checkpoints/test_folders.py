@@ -1,4 +1,4 @@
-"""A folder that is no checkpoint but holds some: the only one is taken, several are named."""
+"""A folder that contains checkpoints: a single one is used, several are listed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.folders import LocalFolder, checkpoints_below
+from checkpoints.folders import LocalFolder, find_checkpoints
 from streaming.cli import main
 from tests.unit.lag.checkpoint_files import write_query
 
@@ -37,25 +37,25 @@ def test_checkpoints_below_a_folder(queries, files, expected, tmp_path):
     for path in files:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
-    assert checkpoints_below(LocalFolder(tmp_path / "job")) == (expected, True)
+    assert find_checkpoints(LocalFolder(tmp_path / "job")) == (expected, True)
 
 
-def test_a_folder_of_thousands_is_not_searched_to_its_end(tmp_path):
+def test_the_search_of_a_large_folder_is_limited(tmp_path):
     for number in range(600):
         (tmp_path / f"part-{number:03}").touch()
     write_query(tmp_path / "z", ENDS)
-    assert checkpoints_below(LocalFolder(tmp_path)) == ([], False)
+    assert find_checkpoints(LocalFolder(tmp_path)) == ([], False)
     write_query(tmp_path / "a", ENDS)
-    assert checkpoints_below(LocalFolder(tmp_path)) == (["a"], False)
+    assert find_checkpoints(LocalFolder(tmp_path)) == (["a"], False)
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
         pytest.param(
-            ["b", "a"], "but holds those of 2 queries: give one of them: job/a, job/b", id="two"
+            ["b", "a"], "but contains those of 2 queries: give one of job/a, job/b", id="two"
         ),
-        pytest.param(list("abcdef"), "of 6 queries: give one of them: job/a, job/b, job/c, job/d, "
+        pytest.param(list("abcdef"), "of 6 queries: give one of job/a, job/b, job/c, job/d, "
                      "job/e, …", id="many"),
         pytest.param([], "it has neither 'metadata' nor 'offsets'", id="none"),
     ],
@@ -94,7 +94,7 @@ def test_each_command_takes_the_one_checkpoint_of_a_job(
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_sinks_checkpoint_is_taken_from_beside_those_of_bad_records(
+def test_the_sinks_checkpoint_is_preferred_over_that_of_bad_records(
     command, tmp_path, monkeypatch, capsys
 ):
     monkeypatch.chdir(tmp_path)
@@ -113,9 +113,9 @@ def test_the_sinks_checkpoint_is_taken_from_beside_those_of_bad_records(
         assert words in answers[0].err
 
 
-def test_one_checkpoint_among_more_than_is_looked_at_is_not_taken(tmp_path, capsys):
+def test_a_single_checkpoint_is_not_used_after_an_incomplete_search(tmp_path, capsys):
     for number in range(600):
         (tmp_path / f"part-{number:03}").touch()
     write_query(tmp_path / "a", ENDS)
     assert main.run(["offsets", "--checkpoint", str(tmp_path)]) == 2
-    assert f"that of a query, among much else: give {tmp_path}/a" in capsys.readouterr().err
+    assert f"the checkpoint of a query: give {tmp_path}/a" in capsys.readouterr().err

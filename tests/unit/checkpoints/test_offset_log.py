@@ -1,4 +1,4 @@
-"""Spark's checkpoint folders, as Spark 4.0 and 4.2 write them, become plain data or one line."""
+"""Checkpoints of Spark 4.0 and 4.2 are read as plain data or give a one-line error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from checkpoints.folders import CheckpointError, LocalFolder, open_folder
-from checkpoints.log_files import kafka_offsets
-from checkpoints.offset_log import RangesOfBatches, read_checkpoint
+from checkpoints.log_files import parse_kafka_offsets
+from checkpoints.offset_log import BatchRangeReader, read_checkpoint
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import KnownExecutor, StickyState
 
@@ -71,14 +71,14 @@ def test_batches_sources_and_the_query(tmp_path):
     assert found.ends_of("0", None) == {"t": {0: 1, 1: 2}}
 
 
-def test_a_batch_in_which_a_source_stood_still_keeps_its_last_end(tmp_path):
+def test_a_source_without_new_data_keeps_its_last_end(tmp_path):
     a_checkpoint(tmp_path, **{"offsets/13": f"v1\n{META % 1}\n-\n-"})
     found = read_checkpoint(LocalFolder(tmp_path))
     assert found.ends_of("0", found.last_planned) == {"t": {1: 20, 0: 7}}
 
 
-def test_a_source_that_began_without_a_topic_is_one(tmp_path):
-    """With `subscribePattern`: its states were passed over, its first batch had no ranges."""
+def test_a_source_that_started_without_a_topic_is_a_kafka_source(tmp_path):
+    """With `subscribePattern`, its states were skipped and its first batch had no ranges."""
     files = {
         "metadata": '{"id":"q-1"}',
         "sources/0/0": "\0v1\n{}",
@@ -91,7 +91,7 @@ def test_a_source_that_began_without_a_topic_is_one(tmp_path):
     found = read_checkpoint(folder)
     assert (found.sources, found.begins) == (("0",), {"0": {}})
     assert found.ranges == {0: {"0": {"t": {0: (0, 7)}}}}
-    assert RangesOfBatches(folder).read(0) == found.ranges[0]
+    assert BatchRangeReader(folder).read(0) == found.ranges[0]
     assert [state.generation for state in found.kept_states["0"]] == [3]
 
 
@@ -103,11 +103,11 @@ def test_sources_by_name_as_spark_4_2_may_write_them(tmp_path):
     assert found.last_planned.ends == {"orders": {"t": {1: 30, 0: 7}}}
 
 
-def test_a_uri_of_this_machine(tmp_path):
+def test_a_file_url_is_a_local_folder(tmp_path):
     place = a_checkpoint(tmp_path / "with space")
     assert read_checkpoint(open_folder(place.as_uri())).query_id == "q-1"
     assert read_checkpoint(open_folder(f"file:{place}")).query_id == "q-1"
-    for name in ("run#1", "100%25"):  # Hadoop takes them as they are
+    for name in ("run#1", "100%25"):  # Hadoop does not decode them
         exact = a_checkpoint(tmp_path / name)
         assert read_checkpoint(open_folder(f"file:{exact}")).query_id == "q-1"
         assert read_checkpoint(open_folder(f"file://localhost{exact}")).query_id == "q-1"
@@ -121,7 +121,7 @@ def test_a_uri_of_this_machine(tmp_path):
         open_folder("s3a://bucket/checkpoint")
 
 
-def test_the_newest_good_state_is_taken_and_others_are_told(tmp_path):
+def test_the_newest_valid_state_is_used_and_others_give_warnings(tmp_path):
     good = encode(a_state())
     a_checkpoint(tmp_path)
     place = write(
@@ -178,13 +178,13 @@ def test_the_newest_good_state_is_taken_and_others_are_told(tmp_path):
                      id="no version's number"),
     ],
 )  # fmt: skip
-def test_what_is_no_checkpoint_is_one_line(tmp_path, files, message):
+def test_invalid_checkpoints_give_one_line_errors(tmp_path, files, message):
     with pytest.raises(CheckpointError, match=message) as refused:
         read_checkpoint(LocalFolder(write(tmp_path, files)))
     assert "\n" not in str(refused.value)
 
 
-def test_a_folder_that_is_not_there_or_not_ours_to_read(tmp_path):
+def test_a_missing_or_unreadable_folder_is_reported(tmp_path):
     with pytest.raises(CheckpointError, match="is not a streaming checkpoint"):
         read_checkpoint(LocalFolder(tmp_path / "none"))
     (a_checkpoint(tmp_path) / "offsets" / "13").mkdir()
@@ -197,11 +197,11 @@ def test_a_folder_that_is_not_there_or_not_ours_to_read(tmp_path):
     [None, 5, "x", [], {}, {"logOffset": 3}, {"t": 1}, {"t": {"x": 1}}, {"t": {"0": "1"}},
      {"t": {"0": True}}, {"t": {"0": 1.5}}, {"t": [1]}],
 )  # fmt: skip
-def test_offsets_of_other_sources_are_told_apart(value):
-    assert kafka_offsets(json.loads(json.dumps(value))) is None
+def test_offsets_of_other_sources_are_not_kafka_offsets(value):
+    assert parse_kafka_offsets(json.loads(json.dumps(value))) is None
 
 
-def test_a_batch_beyond_64_bits_is_none(tmp_path):
+def test_a_batch_number_beyond_64_bits_is_skipped(tmp_path):
     known = read_checkpoint(open_folder(str(a_checkpoint(tmp_path / "known"))))
     folder = a_checkpoint(tmp_path / "more", **{"offsets/9223372036854775808": "damaged"})
     found = read_checkpoint(open_folder(str(folder)))

@@ -1,4 +1,4 @@
-"""The stable sort by 16 bits at a time is NumPy's own."""
+"""The stable sort by 16 bits at a time gives NumPy's order."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 
 from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
-from checkpoints.offset_log import RangesOfBatches
+from checkpoints.offset_log import BatchRangeReader
 from streaming.audit import files, row_sources
 from streaming.audit.audit import audit
 from streaming.audit.checksum import range_checksum
@@ -96,7 +96,7 @@ def test_what_is_none_of_ours_is_not_read(text: str | None):
 def test_a_batch_reads_from_the_batch_before_or_where_the_query_began(tmp_path: Path):
     ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 5, 1: 3}}, {"t": {0: 9, 1: 3}}]
     folder = LocalFolder(write_checkpoint(tmp_path, ends, begin={"t": {0: 2}}))
-    batches = RangesOfBatches(folder)
+    batches = BatchRangeReader(folder)
     assert batches.read(0) == {"0": {"t": {0: (2, 5)}}}
     assert batches.read(1) == {"0": {"t": {1: (0, 3)}}}
     assert batches.read(2) == {"0": {"t": {0: (5, 9)}}}
@@ -105,7 +105,7 @@ def test_a_batch_reads_from_the_batch_before_or_where_the_query_began(tmp_path: 
     assert batches.read(1) == {"0": {"t": {1: (0, 3)}}}
     (tmp_path / "offsets" / "1").unlink()
     assert batches.read(2) == {"0": {"t": {0: (5, 9)}}}  # the ends of batch 1 are kept
-    assert RangesOfBatches(folder).read(2) is None
+    assert BatchRangeReader(folder).read(2) is None
 
 
 def spark(users: str | None = None) -> Any:
@@ -168,7 +168,7 @@ def test_nothing_in_the_trail_fails_a_batch(
         def broken(*_: Any) -> None:
             raise RuntimeError("no such luck")
 
-        monkeypatch.setattr(audit_trail, "RangesOfBatches", broken)
+        monkeypatch.setattr(audit_trail, "BatchRangeReader", broken)
         assert trail.of_batch(spark(), QUERY, 0).ranges is None
         monkeypatch.setattr(audit_trail, "encode", broken)
         assert trail.of_batch(spark(), QUERY, 0) == NOTHING

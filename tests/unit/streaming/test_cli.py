@@ -224,7 +224,7 @@ def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
     def fail() -> None:
         raise error
 
-    monkeypatch.setattr(jars, "packages", fail)
+    monkeypatch.setattr(jars, "prepare_packages", fail)
     assert main.run(["jars"]) == code
     assert capsys.readouterr().err == line
 
@@ -419,7 +419,7 @@ def test_doctor_is_content_here_and_with_a_jre_and_names_a_missing_java(
     )
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     assert main.run(["doctor"]) == 1
-    assert "JAVA_HOME names no folder: /nonexistent" in capsys.readouterr().out
+    assert "JAVA_HOME is not a folder: /nonexistent" in capsys.readouterr().out
 
 
 def test_doctor_says_that_the_cache_cannot_be_written(monkeypatch, capsys):

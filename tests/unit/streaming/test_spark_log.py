@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.ivy import java_tool
+from assignor_bridge.ivy import find_tool
 from streaming.cli.run import _started
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError, JobError
@@ -88,7 +88,7 @@ def test_what_a_jvm_cannot_start_with_is_told_by_its_log(tmp_path, monkeypatch, 
         monkeypatch.setenv("JDK_JAVA_OPTIONS", before)
     log = SparkLog(tmp_path / "a.log", "a", redactor())
     with log.taking_stderr():
-        subprocess.run([java_tool("java"), "-Xmx1k", "-version"], check=False, timeout=60)
+        subprocess.run([find_tool("java"), "-Xmx1k", "-version"], check=False, timeout=60)
     assert log.last_words() == "Too small maximum heap"
     assert os.environ.get("JDK_JAVA_OPTIONS") == before
     assert capfd.readouterr().out == ""
@@ -154,7 +154,7 @@ def test_a_locale_with_digits_of_its_own_is_not_that_of_the_jvm(tmp_path, monkey
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Duser.language=ar -Duser.country=EG")
     log = SparkLog(tmp_path / "a.log", "a", redactor())
     with log.taking_stderr():
-        command = [java_tool("java"), "-XshowSettings:locale", "-version"]
+        command = [find_tool("java"), "-XshowSettings:locale", "-version"]
         subprocess.run(command, check=True, timeout=60)
     log.last_words()
     assert "default locale = English" in (tmp_path / "a.log").read_text()

@@ -325,7 +325,7 @@ def test_a_pipe_or_a_giant_in_a_checkpoint_is_one_line_at_once(tmp_path, monkeyp
     os.mkfifo(folder / "offsets/12")
     with pytest.raises(CheckpointError, match="cannot be read: 'offsets/12' is not a file"):
         read_checkpoint(LocalFolder(folder))
-    monkeypatch.setattr(folders, "MOST_BYTES", 5)
+    monkeypatch.setattr(folders, "MAX_FILE_BYTES", 5)
     with pytest.raises(CheckpointError, match="'metadata' has more than 5 bytes"):
         read_checkpoint(LocalFolder(folder))
 
