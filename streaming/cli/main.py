@@ -18,9 +18,9 @@ from typer.exceptions import TyperException
 from assignor_bridge.errors import AssignorError, visible, words
 from assignor_bridge.version import read_version
 from streaming.cli.earlier_names import LAB, translate
-from streaming.extras import name_extra
-from streaming.redaction import redacted
-from streaming.validation import expectation
+from streaming.extras import name_missing_extra
+from streaming.redaction import redact
+from streaming.validation import describe_expectation
 
 #: Commands under the headings of the help, each a function of its name in its module of
 #: `streaming.cli`.
@@ -146,7 +146,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
     given = translate(sys.argv[1:] if arguments is None else arguments)
     try:
-        with name_extra():
+        with name_missing_extra():
             result = app_of(given)(given, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)
@@ -166,7 +166,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _misuse(error: TyperException) -> str:
     """Say what is wrong with an argument, in our words where typer has those of pydantic."""
     if problems := getattr(error.__cause__, "errors", None):
-        error.message = expectation(problems()[0])
+        error.message = describe_expectation(problems()[0])
     return error.format_message()
 
 
@@ -190,7 +190,7 @@ def _report_bug(
     where = ""
     with contextlib.suppress(OSError):
         path = new_log("bug.log")
-        text = redacted("".join(traceback.format_exception(kind, error, trace)))
+        text = redact("".join(traceback.format_exception(kind, error, trace)))
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         where = f"; its traceback is in {path}"
     _fail(f"a bug in assignor, please report it: {words(error)}{where}", 1)
@@ -201,7 +201,7 @@ def _fail(message: str, code: int) -> int:
     if not line:
         return code
     with contextlib.suppress(OSError):  # stderr on a full disk: the exit code remains
-        typer.echo(f"assignor: {visible(redacted(line))}", err=True)
+        typer.echo(f"assignor: {visible(redact(line))}", err=True)
     return code
 
 

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
-from streaming.delta.transactions import writer_name
+from streaming.delta.transactions import make_writer_name
 from streaming.pipeline.config.conflicts import check_apart
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, TableError
 from streaming.pipeline.progress import WRITTEN, QueryResult
-from streaming.pipeline.spark.columns import folding, quoted
-from streaming.pipeline.spark.folders import absolute
+from streaming.pipeline.spark.columns import get_name_normalizer, quote_name
+from streaming.pipeline.spark.folders import qualify_path
 from streaming.pipeline.spark.frames import bad_records, frame_of_sink, without_kafka
 from streaming.pipeline.spark.plan_sources import PlanSource, plan_sources
 
@@ -58,7 +58,7 @@ class Query:
         """Start the query, and tell a Delta sink its id."""
         self.running = self.writer.start()
         if self.delta is not None and self.running is not None:
-            self.delta.started(self.running.id, self.running)
+            self.delta.set_query(self.running.id, self.running)
 
     def stop(self) -> None:
         """Stop the query if it runs, and wait for what its sink still writes."""
@@ -90,7 +90,7 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Query]:
             queries.append(_query(spark, loaded, output, frame))
     _check_groups(loaded, queries)
     locations = {
-        query.place: absolute(spark, query.delta.table.location(spark))
+        query.place: qualify_path(spark, query.delta.table.location(spark))
         for query in queries
         if query.delta is not None and query.delta.table_exists
     }
@@ -129,7 +129,7 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
     is_of_sink = output.bad_of is None
     name = job.name if job.sink is not None and is_of_sink else f"{job.name}.{output.part}"
     if isinstance(sink, DeltaSink) and sink.mode == "upsert":
-        rows = upsert.prepare(frame, sink)
+        rows = upsert.add_sequence(frame, sink)
     else:
         rows = without_kafka(frame)
     rows = rows.observe(WRITTEN, f.count(f.lit(1)).alias("rows"))
@@ -139,7 +139,7 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
     delta = None
     if isinstance(sink, DeltaSink):
         # Dead letters are noted as Delta's own streaming sink does, which older versions used.
-        name_writer = writer_name if is_of_sink else str
+        name_writer = make_writer_name if is_of_sink else str
         place = f"{loaded.title}: {output.place}"
         delta = DeltaWriter(sink, place, name_writer, loaded.redact, checkpoint)
         delta.check(spark, rows)
@@ -165,9 +165,9 @@ def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFr
 
 
 def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:
-    fold = folding(rows.sparkSession)
-    named = {fold(name): f.col(quoted(name)) for name in rows.columns}
-    everything = f.to_json(f.struct(*(quoted(name) for name in rows.columns)))
+    normalize = get_name_normalizer(rows.sparkSession)
+    named = {normalize(name): f.col(quote_name(name)) for name in rows.columns}
+    everything = f.to_json(f.struct(*(quote_name(name) for name in rows.columns)))
     parts = {
         "value": f.expr(sink.value) if sink.value else named.get("value", everything),
         "key": f.expr(sink.key) if sink.key else named.get("key"),

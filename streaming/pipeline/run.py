@@ -19,7 +19,7 @@ from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError, fi
 from streaming.pipeline.progress import ProgressCounter, sum_up
 from streaming.pipeline.queries import plan_queries
 from streaming.pipeline.schema_change import check_schema_change, remember_judgements
-from streaming.pipeline.spark.folders import absolute, check_writable, holder, lock_checkpoint
+from streaming.pipeline.spark.folders import qualify_path, check_writable, holder, lock_checkpoint
 from streaming.pipeline.spark.session import NO_CONNECT
 from streaming.pipeline.spark.time_zone import record_time_zone
 
@@ -100,7 +100,7 @@ class RunningJob:
             self._at_end.callback(self._close_metrics)
         for query in self._queries:
             if query.delta is not None:
-                what = f"the table {query.delta.table.where!r} cannot be made: "
+                what = f"the table {query.delta.table.title!r} cannot be made: "
                 with loaded.at(query.place, JobError, what):
                     query.delta.prepare(spark, query.rows)
         remember_judgements(spark, loaded)
@@ -256,7 +256,7 @@ def _lock(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
     checkpoint = loaded.job.checkpoint
     if checkpoint is None:
         return None
-    where = absolute(spark, checkpoint)
+    where = qualify_path(spark, checkpoint)
     try:
         return lock_checkpoint(where)
     except BlockingIOError:

@@ -21,7 +21,7 @@ from streaming.pipeline.config.sources import Records
 from streaming.pipeline.errors import JobError, TableError, first_line
 from streaming.pipeline.spark.folders import read_file, write_file
 from streaming.pipeline.spark.frames import upserts_of
-from streaming.pipeline.spark.records import Upsert, parse, place_of
+from streaming.pipeline.spark.records import UpsertKeys, parse_records, format_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -170,7 +170,7 @@ def _first_difference(frame: DataFrame, name: str, before: Judgement, now: Judge
 
 def _bad(frame: DataFrame, name: str, judgement: Judgement) -> DataFrame:
     records = Records.model_validate(judgement["records"])
-    upserts = [Upsert(tuple(keys), makes_keys) for keys, makes_keys in judgement["upserts"]]
-    bad = parse(frame, name, records, judgement["records"]["schema"], upserts=upserts).bad
+    upserts = [UpsertKeys(tuple(keys), makes_keys) for keys, makes_keys in judgement["upserts"]]
+    bad = parse_records(frame, name, records, judgement["records"]["schema"], upserts=upserts).bad
     assert bad is not None  # noqa: S101  (raw records are not judged)
-    return bad.select(place_of("topic", "partition", "offset").alias("place"))
+    return bad.select(format_position("topic", "partition", "offset").alias("place"))

@@ -475,7 +475,7 @@ def write_batch(sink: DeltaSink, batch: DataFrame, number: int) -> None:
     writer = DeltaWriter(sink, "sink")
     writer.check(spark, batch)
     writer.prepare(spark, batch)
-    writer.started("query")
+    writer.set_query("query")
     writer(batch, number)
 
 
@@ -483,7 +483,7 @@ def upserted(table: Path, *batches: DataFrame, **sink: Any) -> None:
     """Merge batches of rows as a query does."""
     made = DeltaSink.model_validate({"path": str(table), "mode": "upsert", "keys": "id"} | sink)
     for number, batch in enumerate(batches):
-        write_batch(made, upsert.prepare(batch, made), number)
+        write_batch(made, upsert.add_sequence(batch, made), number)
 
 
 #: Kafka's struct of one record.
@@ -521,17 +521,19 @@ def test_of_rows_that_are_equally_new_the_same_wins_however_they_arrive(spark):
         {"path": "t", "mode": "upsert", "keys": "id", "sequence_by": "seq"}
     )
     one, same, other = (
-        upsert.prepare(spark.sql(f"SELECT 1 AS id, 1 AS seq, {content}"), sink)
+        upsert.add_sequence(spark.sql(f"SELECT 1 AS id, 1 AS seq, {content}"), sink)
         for content in (
             """map('a', array(1), 'b', null) AS m, parse_json('{"x": 1, "y": "1"}') AS v""",
             """map('b', null, 'a', array(1)) AS m, parse_json('{"y": "1", "x": 1}') AS v""",
             """map('b', null, 'a', array(1)) AS m, parse_json('{"y": "1", "x": "1"}') AS v""",
         )
     )
-    hashes = [frame.select(upsert.content_hash(frame)).first()[0] for frame in (one, same, other)]
+    hashes = [frame.select(upsert.hash_content(frame)).first()[0] for frame in (one, same, other)]
     assert hashes[0] == hashes[1] != hashes[2]
     first, second = (
-        upsert.newest(rows, sink, upsert.Layout((), ())).selectExpr("to_json(v)").collect()
+        upsert.keep_newest(rows, sink, upsert.UpsertLayout((), ()))
+        .selectExpr("to_json(v)")
+        .collect()
         for rows in (one.union(other), other.union(one))
     )
     assert first == second

@@ -21,7 +21,7 @@ from streaming.pipeline.config.sources import Records
 from streaming.pipeline.delta.table import Table
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, first_line
-from streaming.pipeline.spark.records import Upsert, parse
+from streaming.pipeline.spark.records import UpsertKeys, parse_records
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send
 from tests.support.spark_tools import last_stage, tasks_since
 
@@ -110,7 +110,7 @@ def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spa
         writer = DeltaWriter(
             DeltaSink(path=str(tmp_path / str(partitions)), mode="upsert", keys="id"), "sink"
         )
-        writer.started("query")
+        writer.set_query("query")
         for number in range(2):
             batch = session.range(number, 20).selectExpr(
                 "id", f"named_struct('seq', {number}) AS _sequence", "false AS __delete"
@@ -215,8 +215,8 @@ def test_each_bad_record_has_its_reason(spark):
         "offset BIGINT, partition INT, topic STRING, timestamp TIMESTAMP, key BINARY, value BINARY",
     )
     records = Records(format="json", schema="-", bad_records="drop", key="k BIGINT")
-    upserts = [Upsert(("k",), makes_keys=False)]
-    bad = parse(frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts).bad
+    upserts = [UpsertKeys(("k",), makes_keys=False)]
+    bad = parse_records(frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts).bad
     assert bad is not None
     assert [row.reason for row in bad.orderBy("offset").collect()] == [
         "it cannot be read as json with the schema",

@@ -72,14 +72,14 @@ class Upsert:
         options = {"path": str(table), "mode": "upsert", "keys": "id"}
         self.sink = DeltaSink.model_validate(options | more)
         self.writer = DeltaWriter(self.sink, "job.yaml: sink")
-        self.writer.started("query")
+        self.writer.set_query("query")
         self._number = -1
 
     def frame(self, *records: tuple[str, str, str]) -> DataFrame:
         selects = (
             f"SELECT {key} AS id, '{name}' AS name, {k} AS _kafka" for key, name, k in records
         )
-        return upsert.prepare(self.session.sql(" UNION ALL ".join(selects)), self.sink)
+        return upsert.add_sequence(self.session.sql(" UNION ALL ".join(selects)), self.sink)
 
     def write(self, *records: tuple[str, str, str]) -> None:
         frame = self.frame(*records)
@@ -144,15 +144,17 @@ def test_a_table_of_an_earlier_version_keeps_its_order_and_reports_clocks_that_s
     for number, has_properties in enumerate((True, False)):
         table = tmp_path / str(number)
         run = Upsert(spark, table)
-        made = upsert.fit_sequence(
+        made = upsert.match_table_sequence(
             run.frame(("1", "a", kafkas(0, 1, 9)), ("2", "a", kafkas(0, 2, 9))), run.sink,
             upsert.BY_TIMESTAMP,
         )  # fmt: skip
         properties = {"assignor.mode": "upsert", "assignor.keys": '["id"]',
                       "assignor.deletes": "remove", "assignor.sequenceBy": "[]"}  # fmt: skip
-        columns = upsert.table_columns(made, run.sink).schema
+        columns = upsert.select_table_columns(made, run.sink).schema
         run.writer.table.create(spark, run.sink, columns, properties if has_properties else {})
-        upsert.table_columns(made, run.sink).write.format("delta").mode("append").save(str(table))
+        upsert.select_table_columns(made, run.sink).write.format("delta").mode("append").save(
+            str(table)
+        )
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             run.write(("1", "b", kafkas(0, 3, 4)), ("2", "b", kafkas(0, 4, 10)))
@@ -181,7 +183,7 @@ def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_p
         assert rows(spark, tmp_path / str(number), "name") == [("second",)]
         later = Upsert(spark, tmp_path / str(number))  # the table is partitioned nevertheless
         later.session.conf.set("spark.sql.session.timeZone", zone)
-        later.writer.started("later")
+        later.writer.set_query("later")
         for value in lost:
             with pytest.raises(Exception, match="cannot hold") as raised:
                 later.write((f"CAST({value} AS {kind})", "lost", place))

@@ -18,7 +18,7 @@ from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 
 from streaming import run_job
-from streaming.delta.transactions import read_log, writer_name
+from streaming.delta.transactions import read_log, make_writer_name
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.once import OnceWriter
@@ -51,7 +51,7 @@ class Driver:
         self.session.conf.set("spark.sql.shuffle.partitions", "2")
         sink = DeltaSink(path=str(path) if path else None, table=name, **more)
         self.writer = DeltaWriter(sink, "sink")
-        self.writer.started(QUERY)
+        self.writer.set_query(QUERY)
         frame = self.frame(0)
         self.writer.check(self.session, frame)
         self.writer.prepare(self.session, frame)
@@ -60,7 +60,7 @@ class Driver:
         rows, sink = self.session.range(number, number + 1), self.writer.sink
         if sink.mode == "append":
             return rows
-        return upsert.prepare(rows.selectExpr("id % 2 AS id", "id AS seq"), sink)
+        return upsert.add_sequence(rows.selectExpr("id % 2 AS id", "id AS seq"), sink)
 
     def write(self, number: int, frame: DataFrame | None = None) -> int:
         """Write a batch; give the number of Spark jobs that it took."""
@@ -70,7 +70,7 @@ class Driver:
 
     @property
     def asks_checksums(self) -> bool:
-        return self.writer.once.misfit is None
+        return self.writer.once.unsupported_reason is None
 
 
 def job_count(spark: SparkSession) -> int:
@@ -250,7 +250,7 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
         table = tmp_path / name
         driver = Driver(spark, table)
         if name == "by the log":
-            driver.writer.once.misfit = "of this test"
+            driver.writer.once.unsupported_reason = "of this test"
         for number in range(4):
             driver.write(number)
         DeltaTable.forPath(spark, str(table)).restoreToVersion(2)
@@ -278,7 +278,7 @@ def test_a_table_that_was_removed_meanwhile_is_not_made_again(spark, tmp_path, w
     driver = Driver(spark, table, **(MERGED if way == "by a merge" else {}))
     driver.writer._checkpoint = "c"
     if way == "by the log":
-        driver.writer.once.misfit = "of this test"
+        driver.writer.once.unsupported_reason = "of this test"
     driver.write(0)
     driver.write(1)
     shutil.rmtree(table)
@@ -349,7 +349,7 @@ def test_a_commit_of_another_process_is_found(spark, tmp_path):
     driver = Driver(spark, table)
     for number in range(4):
         driver.write(number)
-    another = {"txn": {"appId": writer_name(QUERY), "version": 4}}
+    another = {"txn": {"appId": make_writer_name(QUERY), "version": 4}}
     commit_file(table, newest(table) + 1).write_text(json.dumps(another), "utf-8")
     driver.write(4)
     driver.write(5)
@@ -387,14 +387,14 @@ def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monk
     """At worst what fits no more is found behind the commit."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
-    by_checksum = OnceWriter._by_checksum
+    try_jar = OnceWriter._try_jar
     asked = []
 
     def misfits(self: OnceWriter, jvm: Any, write: Any) -> str:
-        asked.append(by_checksum(self, jvm, write))
+        asked.append(try_jar(self, jvm, write))
         return "java.lang.NoSuchMethodError: x"
 
-    monkeypatch.setattr(OnceWriter, "_by_checksum", misfits)
+    monkeypatch.setattr(OnceWriter, "_try_jar", misfits)
     with caplog.at_level(logging.WARNING):
         for number in range(4):
             driver.write(number)

@@ -21,7 +21,7 @@ from pydantic import (
 from assignor_bridge.errors import unknown_name
 from streaming.kafka.servers import check_topic
 from streaming.metrics.config import NOT_A_FLAG
-from streaming.validation import option_text
+from streaming.validation import to_option_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ _COMMON = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
 _LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
 SIZE = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
-#: In JSON Schema, what `option_text` takes.
+#: In JSON Schema, what `to_option_text` takes.
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 
 
@@ -85,7 +85,7 @@ class Section(BaseModel):
                 raise ValueError(unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
             else:
                 try:
-                    read[key] = option_text(value)
+                    read[key] = to_option_text(value)
                 except ValueError as error:
                     raise ValueError(f"option {key!r}: {error}") from None
         return read
@@ -136,7 +136,7 @@ def _check_folder(path: str) -> str:
 
 
 #: The value of an option of Spark's.
-OptionText = Annotated[str, BeforeValidator(option_text), WithJsonSchema(_SCALAR)]
+OptionText = Annotated[str, BeforeValidator(to_option_text), WithJsonSchema(_SCALAR)]
 #: A size such as "128MB", or "off".
 Size = Annotated[
     str,

@@ -12,9 +12,9 @@ from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.continuity import check_continuity
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
-from streaming.pipeline.spark.columns import folding
+from streaming.pipeline.spark.columns import get_name_normalizer
 from streaming.pipeline.spark.plan_sources import plan_sources
-from streaming.pipeline.spark.records import KAFKA_ORDER, kafka_struct
+from streaming.pipeline.spark.records import KAFKA_ORDER, build_kafka_struct
 from streaming.redaction import redacted
 from streaming.validation import describe_problems
 
@@ -102,21 +102,21 @@ class _ForeachBatch:
         query: Any = running
         checkpoint = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
         check_continuity(self._spark, self._sources, checkpoint, self._writer)
-        self._writer.started(query_id, running, checkpoint)
+        self._writer.set_query(query_id, running, checkpoint)
         self._query_id = query_id
 
     def _add_sequence(self, rows: DataFrame) -> DataFrame:
         if self._sink.mode == "append":
             return rows
-        fold = folding(self._spark)
-        names = {fold(name) for name in rows.columns}
-        missing = [name for name in KAFKA_ORDER if fold(name) not in names]
+        normalize = get_name_normalizer(self._spark)
+        names = {normalize(name) for name in rows.columns}
+        missing = [name for name in KAFKA_ORDER if normalize(name) not in names]
         if not missing:
             no_key = f.lit(None).cast("binary")
-            rows = rows.select("*", kafka_struct(no_key, f.lit(False)))
+            rows = rows.select("*", build_kafka_struct(no_key, f.lit(False)))
         elif not self._sink.sequence_by:
             raise TableError(
                 f"an upsert needs the columns {', '.join(map(repr, missing))} of Kafka's source "
                 "among the rows, or 'sequence_by' columns: they say which row of a key is newer"
             )
-        return upsert.prepare(rows, self._sink)
+        return upsert.add_sequence(rows, self._sink)

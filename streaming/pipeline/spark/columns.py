@@ -47,34 +47,36 @@ def columns(text: str) -> StructType:
     return kind
 
 
-def folding(spark: SparkSession) -> Callable[[str], str]:
+def get_name_normalizer(spark: SparkSession) -> Callable[[str], str]:
     """Return the function that makes names equal which Spark takes for one."""
     sensitive = str(spark.conf.get(_CASE_SENSITIVE, "false")).lower() == "true"
     return str if sensitive else str.lower
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Quote a name for SQL; a dot in it is then no step into a struct.
 
-    >>> quoted("a.b`c")
+    >>> quote_name("a.b`c")
     '`a.b``c`'
     """
     return "`" + name.replace("`", "``") + "`"
 
 
-def unquoted(name: str) -> str:
+def unquote_name(name: str) -> str:
     """Return a name without the quotes that Spark puts around an unusual one.
 
-    >>> unquoted("a"), unquoted("`a.b``c`")
+    >>> unquote_name("a"), unquote_name("`a.b``c`")
     ('a', 'a.b`c')
     """
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
-def check_free(names: Iterable[str], ours: Iterable[str], fold: Callable[[str], str]) -> None:
+def check_reserved_names(
+    names: Iterable[str], ours: Iterable[str], fold: Callable[[str], str]
+) -> None:
     """Raise ValueError when Spark takes one of the names for one of ours.
 
-    >>> check_free(["id", "_Kafka"], ["_kafka"], str.lower)
+    >>> check_reserved_names(["id", "_Kafka"], ["_kafka"], str.lower)
     Traceback (most recent call last):
     ValueError: the column '_Kafka' has a reserved name: use another
     """
@@ -97,7 +99,7 @@ def survives_partitioning(column: Column, kind: DataType) -> Column:
     return f.lit(True)
 
 
-def hashable(column: Column, kind: DataType) -> Column:
+def to_hashable(column: Column, kind: DataType) -> Column:
     """Return a column of the same content that Spark can hash; it hashes no map and no variant.
 
     A map becomes the sorted list of its entries, since equal maps may list them in another order,
@@ -106,16 +108,16 @@ def hashable(column: Column, kind: DataType) -> Column:
     if _is_hashable(kind):
         return column
     if isinstance(kind, StructType):
-        parts = (hashable(column.getField(part.name), part.dataType) for part in kind.fields)
+        parts = (to_hashable(column.getField(part.name), part.dataType) for part in kind.fields)
         return f.struct(*parts)
     if isinstance(kind, ArrayType):
-        return f.transform(column, lambda item: hashable(item, kind.elementType))
+        return f.transform(column, lambda item: to_hashable(item, kind.elementType))
     if isinstance(kind, MapType):
         entries = f.transform(
             f.map_entries(column),
             lambda entry: f.struct(
-                hashable(entry.getField("key"), kind.keyType).alias("key"),
-                hashable(entry.getField("value"), kind.valueType).alias("value"),
+                to_hashable(entry.getField("key"), kind.keyType).alias("key"),
+                to_hashable(entry.getField("value"), kind.valueType).alias("value"),
             ),
         )
         return f.array_sort(entries)

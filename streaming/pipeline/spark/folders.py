@@ -38,7 +38,7 @@ def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
                 _try_to_write(spark, path)
 
 
-def absolute(spark: SparkSession, text: str) -> str:
+def qualify_path(spark: SparkSession, text: str) -> str:
     """Return a path with its file system, as Spark takes it."""
     path, files = _path(spark, text)
     return str(files.makeQualified(path).toString())

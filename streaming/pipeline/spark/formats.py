@@ -16,7 +16,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DecimalType, StringType, StructField, StructType
 
 from streaming.pipeline.config.files import AVRO_MARKER, marked_avro
-from streaming.pipeline.spark.columns import columns, quoted
+from streaming.pipeline.spark.columns import columns, quote_name
 from streaming.pipeline.spark.session import avro_coordinate
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Col
 def _json(records: Records, kind: StructType) -> Reader:
     read_as, options = _noting_failure(records, kind)
     read = read_json(f.col("value"), kind, options, read_as)
-    values = [f.col(f"{PARSED}.{quoted(name)}") for name in kind.fieldNames()]
+    values = [f.col(f"{PARSED}.{quote_name(name)}") for name in kind.fieldNames()]
     return Reader(kind, read, values, _is_corrupt(kind, values))
 
 
 def _csv(records: Records, kind: StructType) -> Reader:
-    """Read by RFC 4180: a quote in a quoted field is doubled, a line end closes the record."""
+    """Read by RFC 4180: a quote in a quote_name field is doubled, a line end closes the record."""
     given = {name.lower(): value for name, value in records.reader_options.items()}
     quote = given.get("quote", '"')
     escape = given.get("escape", quote)
@@ -112,7 +112,7 @@ def _csv(records: Records, kind: StructType) -> Reader:
     text = f.regexp_replace(whole, _LINE_END, "")
     values, failed = [], ~f.is_valid_utf8(whole)  # Java's patterns replace what is not UTF-8
     for field, as_text in zip(kind.fields, exact, strict=True):
-        cell = f.col(f"{PARSED}.{quoted(field.name)}")
+        cell = f.col(f"{PARSED}.{quote_name(field.name)}")
         value = read_text(cell, field.dataType) if as_text else cell
         failed = (failed | (cell.isNotNull() & value.isNull())) if as_text else failed
         values.append(value)
@@ -168,6 +168,6 @@ def _avro(records: Records, schema: str) -> Reader:
     kind = empty.schema["p"].dataType
     assert isinstance(kind, StructType)  # noqa: S101  (the schema is a record)
     kept = StructType([field for field in kind.fields if field.name != AVRO_MARKER])
-    values = [f.col(f"{PARSED}.{quoted(name)}") for name in kept.fieldNames()]
+    values = [f.col(f"{PARSED}.{quote_name(name)}") for name in kept.fieldNames()]
     failed = f.col(PARSED).isNull() | f.col(f"{PARSED}.{AVRO_MARKER}").isNull()
     return Reader(kept, parsed, values, failed)

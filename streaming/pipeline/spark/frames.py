@@ -11,8 +11,15 @@ from pyspark.sql import functions as f
 from streaming.pipeline.config.files import python_function, schema_text
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.errors import first_line
-from streaming.pipeline.spark.columns import check_free, folding
-from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, Parsed, Upsert, parse
+from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer
+from streaming.pipeline.spark.records import (
+    KAFKA,
+    KAFKA_FIELDS,
+    REASON,
+    ParsedSource,
+    UpsertKeys,
+    parse_records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -63,12 +70,12 @@ def _users_views_kept(spark: SparkSession, names: list[str]) -> Iterator[None]:
             frame.createOrReplaceTempView(name)
 
 
-def upserts_of(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
+def upserts_of(job: Job, sinks: Sequence[Sink]) -> list[UpsertKeys]:
     """Tell the parser of upserts; a transform that sees Kafka's key may make columns of it."""
     steps = job.all_transforms.values()
     makes_keys = any(step.sql is None or bool(_KAFKAS_KEY.search(step.sql)) for step in steps)
     return [
-        Upsert(sink.keys, makes_keys)
+        UpsertKeys(sink.keys, makes_keys)
         for sink in sinks
         if isinstance(sink, DeltaSink) and sink.mode == "upsert"
     ]
@@ -85,9 +92,9 @@ def bad_records(spark: SparkSession, loaded: LoadedJob, name: str, to: Sink) -> 
 
 
 def _parsed(
-    spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[Upsert]
-) -> Parsed:
-    """Open a source and parse its records."""
+    spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[UpsertKeys]
+) -> ParsedSource:
+    """Open a source and parse_records its records."""
     job = loaded.job
     source = job.all_sources[name]
     reader = spark.readStream.format("kafka").options(**job.kafka_options(source.spark_options))
@@ -99,7 +106,7 @@ def _parsed(
         frame = reader.load()
     with loaded.at(job.place("source", name, "records")):
         schema = schema_text(loaded, name)
-        return parse(frame, name, source.records, schema, upserts=upserts)
+        return parse_records(frame, name, source.records, schema, upserts=upserts)
 
 
 def _timely(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
@@ -113,7 +120,7 @@ def _timely(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
         return rows
     columns = list(source.dedupe)
     if has_deletes:
-        check_free(rows.columns, [_TOMBSTONE], folding(rows.sparkSession))
+        check_reserved_names(rows.columns, [_TOMBSTONE], get_name_normalizer(rows.sparkSession))
         place = f.struct(*(f"{KAFKA}.{part}" for part in ("topic", "partition", "offset")))
         rows = rows.withColumn(_TOMBSTONE, f.when(f.col(f"{KAFKA}.tombstone"), place))
         columns.append(_TOMBSTONE)
@@ -156,4 +163,4 @@ def check_kafka_is_ours(frame: DataFrame) -> None:
         tuple(getattr(frame.schema[KAFKA].dataType, "names", ())) == KAFKA_FIELDS
     )
     others = [name for name in frame.columns if not is_ours or name != KAFKA]
-    check_free(others, [KAFKA], folding(frame.sparkSession))
+    check_reserved_names(others, [KAFKA], get_name_normalizer(frame.sparkSession))

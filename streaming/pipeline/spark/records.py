@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from streaming.pipeline.spark.columns import check_free, columns, folding
+from streaming.pipeline.spark.columns import check_reserved_names, columns, get_name_normalizer
 from streaming.pipeline.spark.formats import PARSED, Reader, read_json, read_text, reader_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ REASON = "reason"
 _BAD = "__bad"
 
 
-class Parsed(NamedTuple):
+class ParsedSource(NamedTuple):
     """The rows of a source, and its bad records."""
 
     #: The view: good rows only, or failing at the first bad one.
@@ -42,7 +42,7 @@ class Parsed(NamedTuple):
     bad: DataFrame | None
 
 
-class Upsert(NamedTuple):
+class UpsertKeys(NamedTuple):
     """What the parser knows of an upsert that gets the rows."""
 
     keys: tuple[str, ...]
@@ -51,12 +51,12 @@ class Upsert(NamedTuple):
 
 
 #: For a source whose rows no upsert gets.
-_NOBODY = Upsert((), makes_keys=True)
+_NOBODY = UpsertKeys((), makes_keys=True)
 
 
-def parse(
-    frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[Upsert]
-) -> Parsed:
+def parse_records(
+    frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[UpsertKeys]
+) -> ParsedSource:
     """Parse the records of a source.
 
     Parameters
@@ -77,30 +77,32 @@ def parse(
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
-        return Parsed(frame.select("*", kafka_struct(f.col("key"), tombstone)), None)
+        return ParsedSource(frame.select("*", build_kafka_struct(f.col("key"), tombstone)), None)
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
-    fold = folding(frame.sparkSession)
+    normalize = get_name_normalizer(frame.sparkSession)
     by_format = reader_of(records, schema)
     fields = by_format.kind.fields
-    keys = [_key_columns(records, by_format.kind, u.keys, fold) for u in upserts or [_NOBODY]]
-    check_free([*(x.name for x in fields), *(name for name, _ in keys[0].values())], [KAFKA], fold)
+    keys = [_key_columns(records, by_format.kind, u.keys, normalize) for u in upserts or [_NOBODY]]
+    check_reserved_names(
+        [*(x.name for x in fields), *(name for name, _ in keys[0].values())], [KAFKA], normalize
+    )
     keyless = f.lit(False)
     for upsert, read in zip(upserts, keys, strict=False):
         if records.key is not None or not upsert.makes_keys:
             for key in upsert.keys:
-                if fold(key) in read:
-                    keyless = keyless | read[fold(key)][1].isNull()
+                if normalize(key) in read:
+                    keyless = keyless | read[normalize(key)][1].isNull()
     is_tombstone = f.col(f"{KAFKA}.tombstone")
     marked = (
-        frame.select("*", kafka_struct(f.col("key"), tombstone), by_format.read.alias(PARSED))
+        frame.select("*", build_kafka_struct(f.col("key"), tombstone), by_format.read.alias(PARSED))
         .withColumn(_BAD, f.when(is_tombstone, keyless).otherwise(by_format.failed))
         .observe(
             name,
             f.count("*").alias("records"),
             f.count_if(_BAD).alias("bad_records"),
             f.count_if(is_tombstone).alias("tombstones"),
-            *checksum_columns(),
+            *build_checksum_columns(),
         )
     )
     good = marked.where(_failing(name, records) if records.bad_records == "fail" else f"NOT {_BAD}")
@@ -110,13 +112,13 @@ def parse(
     selected = []
     for field, value in zip(fields, by_format.values, strict=True):
         column = value
-        if fold(field.name) in of_key:
-            of_tombstone = f.when(is_tombstone, of_key.pop(fold(field.name))[1])
+        if normalize(field.name) in of_key:
+            of_tombstone = f.when(is_tombstone, of_key.pop(normalize(field.name))[1])
             column = f.coalesce(value, of_tombstone)
         selected.append(column.alias(field.name))
     selected += [column.alias(name) for name, column in of_key.values()]
     bad = marked.where(_BAD).withColumn(REASON, _reason(records, by_format, is_tombstone))
-    return Parsed(good.select(*selected, KAFKA), bad.select(*frame.columns, REASON))
+    return ParsedSource(good.select(*selected, KAFKA), bad.select(*frame.columns, REASON))
 
 
 def _reason(records: Records, by_format: Reader, is_tombstone: Column) -> Column:
@@ -139,19 +141,19 @@ def _reason(records: Records, by_format: Reader, is_tombstone: Column) -> Column
     )
 
 
-def checksum_columns() -> list[Column]:
+def build_checksum_columns() -> list[Column]:
     """Return what `assignor audit` compares with the batch's offsets (`audit/checksum.py`)."""
     return [f.bit_xor(f.xxhash64("topic", "partition", "offset")).alias("checksum")]
 
 
-def kafka_struct(key: Column, tombstone: Column) -> Column:
+def build_kafka_struct(key: Column, tombstone: Column) -> Column:
     """Return the struct of a frame that has the other columns of Kafka's source."""
     columns = [*map(f.col, KAFKA_ORDER), key, f.coalesce(tombstone, f.lit(False))]
     named = zip(columns, KAFKA_FIELDS, strict=True)
     return f.struct(*(column.alias(name) for column, name in named)).alias(KAFKA)
 
 
-def place_of(topic: str, partition: str, offset: str) -> Column:
+def format_position(topic: str, partition: str, offset: str) -> Column:
     """Say where a record lies, as messages do: `orders-0 offset 5`."""
     where = f.concat_ws("-", topic, f.col(partition).cast("string"))
     return f.concat(where, f.lit(" offset "), f.col(offset).cast("string"))
@@ -167,22 +169,25 @@ def _failing(name: str, records: Records) -> Column:
         ),
     ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
     words = f.concat(
-        f.lit(f"source '{name}': the record at "), place_of("topic", "partition", "offset"), why,
+        f.lit(f"source '{name}': the record at "), format_position("topic", "partition", "offset"), why,
         f.lit("; to continue without such records set bad_records: drop or dead_letter"),
     )  # fmt: skip
     return f.when(f.col(_BAD), f.raise_error(words).cast("boolean")).otherwise(True)
 
 
 def _key_columns(
-    records: Records, kind: StructType, upsert_keys: tuple[str, ...], fold: Callable[[str], str]
+    records: Records,
+    kind: StructType,
+    upsert_keys: tuple[str, ...],
+    normalize: Callable[[str], str],
 ) -> dict[str, tuple[str, Column]]:
     """Return columns of Kafka's key, for tombstones (and all rows where the schema lacks them).
 
     They are named as they are written, by their folded names.
     """
     if records.key is None:
-        named = {fold(upsert_keys[0])} if len(upsert_keys) == 1 else set()
-        kind = StructType([field for field in kind.fields if fold(field.name) in named])
+        named = {normalize(upsert_keys[0])} if len(upsert_keys) == 1 else set()
+        kind = StructType([field for field in kind.fields if normalize(field.name) in named])
     else:
         kind = columns(records.key)
     if not kind.fields:
@@ -198,4 +203,4 @@ def _key_columns(
         if not isinstance(field.dataType, (StructType, ArrayType, MapType)):
             value = value.otherwise(read_text(text, field.dataType))
         read = {field.name: value}
-    return {fold(name): (name, column) for name, column in read.items()}
+    return {normalize(name): (name, column) for name, column in read.items()}

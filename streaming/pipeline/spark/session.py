@@ -14,7 +14,13 @@ from streaming.delta.session import EXTENSION, configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
 from streaming.pipeline.spark.jvm import start_context
-from streaming.redaction import LOGINS, SECRET_KEYS, SECRET_OPTIONS, has_login, is_secret_key
+from streaming.redaction import (
+    CREDENTIALS,
+    SECRET_KEYS,
+    SECRET_OPTIONS,
+    has_credentials,
+    is_secret_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +46,7 @@ _KEPT_PIECES = 100
 #: What Spark hides in its UI and event log, where an operator may hide more.
 _REDACTED = {
     # Spark's own pattern knows few names of secrets.
-    "spark.redaction.regex": f"{SECRET_KEYS}|{LOGINS}",
+    "spark.redaction.regex": f"{SECRET_KEYS}|{CREDENTIALS}",
     # The plan of a view, which is in both, shows all options of a source.
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
@@ -186,4 +192,4 @@ def _redacted(operators: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return is_secret_key(key) or (key.startswith(_OF_SESSIONS) and has_login(str(value)))
+    return is_secret_key(key) or (key.startswith(_OF_SESSIONS) and has_credentials(str(value)))

@@ -29,21 +29,21 @@ from assignor_bridge.errors import OptionError
 from checkpoints.folders import LocalFolder
 from checkpoints.log_files import LoggedBatch
 from checkpoints.offset_log import LastBatches
-from streaming.delta.transactions import NEVER, read_log
+from streaming.delta.transactions import NO_BATCH, read_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
-from streaming.pipeline.delta.continuity import check_sources_kept
+from streaming.pipeline.delta.continuity import check_sources
 from streaming.pipeline.delta.table import Table, check_columns, check_timestamps
 from streaming.pipeline.delta.write_mode import (
     BY_OFFSET,
     BY_TIMESTAMP,
     WriteMode,
-    check_same,
-    kafkas_fields,
-    of_columns,
-    of_properties,
-    of_sink,
+    check_same_mode,
+    find_kafka_fields,
+    infer_mode,
+    read_mode,
+    get_sink_mode,
 )
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
@@ -137,27 +137,27 @@ def test_a_column_that_needs_a_feature_of_delta_is_refused_before_the_start(rows
     ],
 )  # fmt: skip
 def test_a_table_that_was_kept_otherwise_is_refused(now, message):
-    before = of_properties(UPSERT.properties())
+    before = read_mode(UPSERT.properties())
     assert before == UPSERT
     if message is None:
-        check_same("t", before, now, str.lower, is_inferred=False)
+        check_same_mode("t", before, now, str.lower, is_inferred=False)
         return
     with pytest.raises(TableError, match=message):
-        check_same("t", before, now, str.lower, is_inferred=False)
+        check_same_mode("t", before, now, str.lower, is_inferred=False)
 
 
 def test_where_spark_tells_cases_apart_so_do_keys():
     now = WriteMode("upsert", ("ID", "Day"), "remove", ("seq",))
-    check_same("t", UPSERT, now, str.lower, is_inferred=False)
+    check_same_mode("t", UPSERT, now, str.lower, is_inferred=False)
     with pytest.raises(TableError, match="keys id, Day, the job says ID, Day"):
-        check_same("t", UPSERT, now, str, is_inferred=False)
+        check_same_mode("t", UPSERT, now, str, is_inferred=False)
 
 
 def test_properties_that_cannot_be_read_are_told():
-    assert of_properties({"delta.appendOnly": "false"}) is None
+    assert read_mode({"delta.appendOnly": "false"}) is None
     for text in ("id", "1", '{"id": 1}', "[1]"):
         with pytest.raises(TableError, match=r"assignor\.keys"):
-            of_properties({"assignor.mode": "upsert", "assignor.keys": text})
+            read_mode({"assignor.mode": "upsert", "assignor.keys": text})
 
 
 def test_an_older_table_tells_by_its_columns_how_it_was_kept():
@@ -165,22 +165,26 @@ def test_an_older_table_tells_by_its_columns_how_it_was_kept():
         order = StructType().add("seq", LongType())
         for name in fields:
             order = order.add(name, LongType())
-        assert kafkas_fields(order) == fields
+        assert find_kafka_fields(order) == fields
         kept = StructType().add("id", LongType()).add("_sequence", order)
-        assert of_columns(kept, ["id"]) == WriteMode("upsert", None, "remove", ("seq",))
-    assert of_columns(StructType().add("id", LongType()), ["id"]) == WriteMode("append")
-    assert of_columns(kept, ["id", "_Sequence"]) == WriteMode("append"), "the user's own column"
+        assert infer_mode(kept, ["id"]) == WriteMode("upsert", None, "remove", ("seq",))
+    assert infer_mode(StructType().add("id", LongType()), ["id"]) == WriteMode("append")
+    assert infer_mode(kept, ["id", "_Sequence"]) == WriteMode("append"), "the user's own column"
     marked = StructType(kept.fields).add("_deleted", StringType())
-    assert of_columns(marked, ["id"]) == WriteMode("upsert", None, "mark", ("seq",))
-    assert of_columns(marked, ["id", "_deleted"]) == WriteMode("upsert", None, "remove", ("seq",))
-    upsert = of_sink(DeltaSink(path="t", mode="upsert", keys=("id",)))
+    assert infer_mode(marked, ["id"]) == WriteMode("upsert", None, "mark", ("seq",))
+    assert infer_mode(marked, ["id", "_deleted"]) == WriteMode("upsert", None, "remove", ("seq",))
+    upsert = get_sink_mode(DeltaSink(path="t", mode="upsert", keys=("id",)))
     with pytest.raises(
         TableError, match=r"was not made by an upsert .*a new table and the job a n"
     ):
-        check_same("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
-    by_topic = of_sink(DeltaSink(path="t", mode="upsert", keys=("id",), sequence_by=("topic",)))
+        check_same_mode("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
+    by_topic = get_sink_mode(
+        DeltaSink(path="t", mode="upsert", keys=("id",), sequence_by=("topic",))
+    )
     for part in ("topic", "_topic"):  # of the order by timestamp, and of the one by offset
-        check_same("t", by_topic._replace(sequence_by=(part,)), by_topic, str, is_inferred=True)
+        check_same_mode(
+            "t", by_topic._replace(sequence_by=(part,)), by_topic, str, is_inferred=True
+        )
 
 
 @pytest.fixture
@@ -430,16 +434,16 @@ def test_a_tables_log_names_the_batch_the_restore_after_it_and_another_writer(tm
     log_of_query = read_log(folder, QUERY)
     assert (log_of_query.batch, log_of_query.restored) == (3, (1, 4))
     assert read_log(folder, OTHER).restored is None, "both went back to its own commit"
-    assert read_log(folder, None).other == QUERY
+    assert read_log(folder, None).other_query_id == QUERY
     third = read_log(folder, QUERY.replace("d", "f"))
-    assert (third.batch, third.other) == (NEVER, QUERY)
+    assert (third.batch, third.other_query_id) == (NO_BATCH, QUERY)
 
 
 def test_a_new_query_does_not_read_the_log_behind_the_first_other_writer(tmp_path):
     """It read all of it, only to refuse: a commit is a call into the JVM."""
     folder = a_table(tmp_path, [did("CREATE TABLE")], [wrote(OTHER, 7)])
     (tmp_path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
-    assert read_log(folder, None).other == OTHER
+    assert read_log(folder, None).other_query_id == OTHER
     with pytest.raises(OptionError, match="its log is damaged"):
         read_log(folder, QUERY)
 
@@ -457,7 +461,7 @@ def test_a_table_that_was_replaced_holds_no_batch_from_before(tmp_path, operatio
     """Delta keeps the number of the last batch, whose rows were missing without a word."""
     before = [did("CREATE TABLE")], [wrote(QUERY, 9)], [did(operation)]
     log = read_log(a_table(tmp_path / "replaced", *before, [did("DELETE")]), QUERY)
-    assert (log.batch, log.replaced, log.restored) == (NEVER, 2, None)
+    assert (log.batch, log.replaced, log.restored) == (NO_BATCH, 2, None)
     log = read_log(LocalFolder(tmp_path / "replaced"), None)
     assert log.other is None, "a new checkpoint may write to it"
 
@@ -533,10 +537,10 @@ def test_each_source_still_reads_the_topics_of_its_number(sources, words):
     for accepted in ("true", "FALSE"):
         now = [PlanSource(of and {**of, "failondataloss": accepted}) for of in sources]
         if words is None or (accepted == "FALSE" and "no source" in words):
-            check_sources_kept(now, "c", standing)
+            check_sources(now, "c", standing)
         else:
             with pytest.raises(TableError, match=words):
-                check_sources_kept(now, "c", standing)
+                check_sources(now, "c", standing)
 
 
 @pytest.mark.parametrize(
