@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streaming.delta.log import TableRestore
-from streaming.delta.transactions import parse_query_id, make_writer_name
+from streaming.delta.transactions import make_writer_name, parse_query_id
 from streaming.delta.user_metadata import BatchMetadata, decode_metadata
 
 if TYPE_CHECKING:

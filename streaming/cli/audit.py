@@ -102,12 +102,12 @@ def _read_rows(
 
     from streaming.audit.row_sources import Columns, audit_rows
     from streaming.delta.session import start_local_session
-    from streaming.pipeline.errors import JobError, first_line
+    from streaming.pipeline.errors import JobError, summarize_error
 
     log = SparkLog(None, "audit", redact)
     note("starting Spark to read the rows")
     try:
-        with log.taking_stderr():
+        with log.redirect_stderr():
             spark = start_local_session("assignor audit")
         try:
             rows = audit_rows(
@@ -116,7 +116,7 @@ def _read_rows(
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:
-        why = f"--table {table!r} cannot be read: {first_line(error)}"
+        why = f"--table {table!r} cannot be read: {summarize_error(error)}"
         raise JobError(f"{why} (Spark's log: {log.path})") from error
     result.add_rows(*rows, are_sampled=sample is not None)
 

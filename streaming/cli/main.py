@@ -182,14 +182,14 @@ def _report_bug(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Print one line about an error that no code expected; its traceback goes into a file."""
-    from streaming.pipeline.spark.log import new_log
+    from streaming.pipeline.spark.log import create_log
 
     if not isinstance(error, Exception):
         sys.__excepthook__(kind, error, trace)
         return
     where = ""
     with contextlib.suppress(OSError):
-        path = new_log("bug.log")
+        path = create_log("bug.log")
         text = redact("".join(traceback.format_exception(kind, error, trace)))
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         where = f"; its traceback is in {path}"

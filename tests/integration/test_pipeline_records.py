@@ -233,17 +233,17 @@ def test_a_tombstone_without_a_usable_key_is_a_bad_record(spark):
     """Whatever the case of the key's name; not where a transform can make the key from Kafka's."""
     pairs = [(b"1", None), (b'"2"', None), (None, None), (b"\xff", b"null"), (b"4", b'{"v": "a"}')]
     records: dict[str, Any] = {"format": "json", "schema": "id BIGINT, v STRING"}
-    good, bad = parsed(spark, records, pairs, UpsertKeys(("ID",), makes_keys=False))
+    good, bad = parsed(spark, records, pairs, UpsertKeys(("ID",), set_by_transform=False))
     assert good == {0: (1, None), 4: (None, "a")}
     assert bad == {1, 2, 3}
-    good, bad = parsed(spark, records, pairs, UpsertKeys(("ID",), makes_keys=True))
+    good, bad = parsed(spark, records, pairs, UpsertKeys(("ID",), set_by_transform=True))
     assert (len(good), bad) == (5, set())
     declared = records | {"key": "Id BIGINT"}
-    good, bad = parsed(spark, declared, pairs, UpsertKeys(("id",), makes_keys=True))
+    good, bad = parsed(spark, declared, pairs, UpsertKeys(("id",), set_by_transform=True))
     assert good == {0: (1, None), 4: (None, "a")}
     assert bad == {1, 2, 3}
     text = {"format": "json", "schema": "k STRING", "key": "k STRING"}
-    assert parsed(spark, text, pairs, UpsertKeys(("k",), makes_keys=False))[1] == {2, 3}
+    assert parsed(spark, text, pairs, UpsertKeys(("k",), set_by_transform=False))[1] == {2, 3}
     with pytest.raises(Exception, match=r"at t-0 offset 0 is a tombstone whose key cannot be rea"):
         parsed(spark, records | {"bad_records": "fail"}, pairs[1:2], UpsertKeys(("id",), False))
 
@@ -267,7 +267,7 @@ def test_the_key_of_a_tombstone_is_text_or_an_object_and_loses_no_digit(spark, k
     names = tuple(column.split()[0] for column in key.split(", "))
     records = {"format": "json", "schema": key, "key": key}
     pairs = [(text, None) for text, _ in tombstones]
-    good, bad = parsed(spark, records, pairs, UpsertKeys(names, makes_keys=False))
+    good, bad = parsed(spark, records, pairs, UpsertKeys(names, set_by_transform=False))
     assert good == {n: row for n, (_, row) in enumerate(tombstones) if row is not None}
     assert bad == {n for n, (_, row) in enumerate(tombstones) if row is None}
 

@@ -18,7 +18,7 @@ from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 
 from streaming import run_job
-from streaming.delta.transactions import read_log, make_writer_name
+from streaming.delta.transactions import make_writer_name, read_log
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.once import OnceWriter

@@ -14,7 +14,7 @@ from checkpoints.folders import LocalFolder, local_path
 from checkpoints.offset_log import RangesOfBatches
 from streaming.delta.user_metadata import encode_metadata, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.errors import first_line
+from streaming.pipeline.errors import summarize_error
 from streaming.pipeline.spark.folders import qualify_path
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class AuditTrail:
                 {USER_METADATA: text}, self._read_ranges(spark, self._checkpoint, batch)
             )
         except Exception as error:  # noqa: BLE001  (the batch is written without it)
-            self._warn(first_line(error))
+            self._warn(summarize_error(error))
             return NO_METADATA
 
     def _read_ranges(self, spark: SparkSession, checkpoint: str, batch: int) -> str | None:
@@ -82,7 +82,7 @@ class AuditTrail:
                 )
             ranges = self._offset_log.read(batch)
         except Exception as error:  # noqa: BLE001  (the next batch tries again)
-            self._warn(first_line(error))
+            self._warn(summarize_error(error))
             return None
         if ranges is None:
             self._warn(f"offsets/{batch - 1} or offsets/{batch} is missing")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import elided
 from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
-from streaming.delta.transactions import NO_BATCH, NEW_CHECKPOINT, describe_mismatch, read_log
+from streaming.delta.transactions import NEW_CHECKPOINT, NO_BATCH, describe_mismatch, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.delta.table import make_missing_table_error
 from streaming.pipeline.errors import TableError

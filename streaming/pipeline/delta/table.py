@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from assignor_bridge.errors import elided
-from streaming.pipeline.errors import TableError, first_line
+from streaming.pipeline.errors import TableError, summarize_error
 from streaming.pipeline.spark.columns import quote_name, unquote_name
 from streaming.pipeline.spark.folders import qualify_path
 
@@ -105,7 +105,7 @@ class Table(NamedTuple):
         try:
             return self.open(spark).toDF().schema if self.exists(spark) else None
         except Exception as error:
-            message = f"the table {self.title!r} cannot be read: {first_line(error)}"
+            message = f"the table {self.title!r} cannot be read: {summarize_error(error)}"
             raise TableError(message) from error
 
     def create(

@@ -24,15 +24,15 @@ from streaming.pipeline.delta.write_mode import (
     find_kafka_fields,
     name_sequence_fields,
 )
-from streaming.pipeline.errors import TableError, first_line
+from streaming.pipeline.errors import TableError, summarize_error
 from streaming.pipeline.spark.columns import (
     check_reserved_names,
     get_name_normalizer,
-    to_hashable,
     quote_name,
     survives_partitioning,
+    to_hashable,
 )
-from streaming.pipeline.spark.frames import check_kafka_is_ours
+from streaming.pipeline.spark.frames import check_kafka_struct
 from streaming.pipeline.spark.records import KAFKA, format_position
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     normalize = get_name_normalizer(frame.sparkSession)
     reserved = [SEQUENCE, _DELETE, _RANK, *([DELETED] if sink.deletes == "mark" else [])]
     check_reserved_names(frame.columns, reserved, normalize)
-    check_kafka_is_ours(frame)
+    check_kafka_struct(frame)
     names = {normalize(name) for name in frame.columns}
     for key, columns in (("keys", sink.keys), ("sequence_by", sink.sequence_by)):
         for column in columns:
@@ -102,7 +102,7 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
             delete = delete | f.coalesce(f.expr(sink.delete_when), f.lit(False))
         result = frame.withColumns({_DELETE: delete, SEQUENCE: f.struct(*order)})
     except Exception as error:
-        raise TableError(f"delete_when: {first_line(error)}") from error
+        raise TableError(f"delete_when: {summarize_error(error)}") from error
     return result.drop(KAFKA)
 
 

@@ -26,7 +26,7 @@ from streaming.pipeline.delta.table import (
     make_missing_table_error,
 )
 from streaming.pipeline.delta.upsert import UpsertLayout
-from streaming.pipeline.errors import JobError, TableError, first_line, without_java_trace
+from streaming.pipeline.errors import JobError, TableError, drop_java_trace, summarize_error
 from streaming.pipeline.spark.columns import get_name_normalizer
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class DeltaWriter:
         except Exception as error:  # noqa: BLE001
             _LOG.warning(
                 "%s: the table %r cannot record its keys (%s), so other keys would be accepted",
-                self._label, self.table.title, self._redact(first_line(error)),
+                self._label, self.table.title, self._redact(summarize_error(error)),
             )  # fmt: skip
 
     def set_query(
@@ -193,12 +193,12 @@ class DeltaWriter:
                     raise self.error from error
                 if attempt == _MAX_ATTEMPTS or not isinstance(error, _CONFLICTS):
                     if self._is_being_stopped():
-                        raise without_java_trace(error) from None
+                        raise drop_java_trace(error) from None
                     raise
                 _LOG.warning(
                     "%s: retrying batch %d, because another writer changed the table %r "
                     "during attempt %d of %d: %s", self._label, number, self.table.title, attempt,
-                    _MAX_ATTEMPTS, self._redact(first_line(error)),
+                    _MAX_ATTEMPTS, self._redact(summarize_error(error)),
                 )  # fmt: skip
                 self._reset_counts()
             else:
@@ -286,7 +286,9 @@ class DeltaWriter:
             with _override_settings(spark, self._compaction_settings(spark)):
                 self.table.open(spark).optimize().executeCompaction()
         except Exception as error:  # noqa: BLE001  (the rows are written already)
-            _LOG.warning("%s: compaction failed: %s", self._label, self._redact(first_line(error)))
+            _LOG.warning(
+                "%s: compaction failed: %s", self._label, self._redact(summarize_error(error))
+            )
 
     def _compaction_settings(self, spark: SparkSession) -> dict[str, str]:
         """Return the sink's file size as Delta's settings, unless the user has set them."""

@@ -125,8 +125,8 @@ def test_no_error_shows_a_secret_nor_does_its_cause(loaded):
         assert raised.value.__suppress_context__
     for words, is_kept in ((f"no access for {SECRET}", False), ("no access", True)):
         with (
-            pytest.raises(JobError) as failed, loaded.causes_without_secrets(),
-            loaded.at("sink", JobError),
+            pytest.raises(JobError) as failed, loaded.drop_secret_causes(),
+            loaded.wrap_errors("sink", JobError),
         ):  # fmt: skip
             fail_behind_another_error(words)
         cause = failed.value.__cause__

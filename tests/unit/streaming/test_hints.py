@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from streaming.pipeline.errors import first_line, with_hint, without_java_trace
+from streaming.pipeline.errors import add_hint, drop_java_trace, summarize_error
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ from streaming.pipeline.errors import first_line, with_hint, without_java_trace
     ],
 )  # fmt: skip
 def test_what_can_be_done_is_said(message, checkpoint, hint):
-    assert with_hint(message, checkpoint) == message + hint
+    assert add_hint(message, checkpoint) == message + hint
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_can_be_done_is_said(message, checkpoint, hint):
 )
 def test_a_jvm_that_ended_is_named_however_py4j_tells_it(error: Exception):
     """Amid a call, the run said `An error occurred while calling o341.isActive`."""
-    assert first_line(error) == "Spark's JVM has ended: was it killed, or out of memory?"
+    assert summarize_error(error) == "Spark's JVM has ended: was it killed, or out of memory?"
 
 
 def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
@@ -69,22 +69,22 @@ def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
         "[DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT] The feature timestampNtz is needed.\n\n"
         "To do this, run:\n  ALTER TABLE t SET TBLPROPERTIES ('delta.feature.x' = 'supported')\n"
     )
-    assert first_line(ValueError(text)).endswith("run: ALTER TABLE t SET TBLPROPERTIES ("
+    assert summarize_error(ValueError(text)).endswith("run: ALTER TABLE t SET TBLPROPERTIES ("
                                                  "'delta.feature.x' = 'supported')")  # fmt: skip
     violated = "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint c (id > 0) violated"
-    assert first_line(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
+    assert summarize_error(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_plain_words():
     text = "java.io.IOException: Mkdirs failed to create file:/a b/t (exists=false, cwd=file:/w)"
-    assert first_line(ValueError(text)) == (
+    assert summarize_error(ValueError(text)) == (
         "no permission to create the folder /a b/t, or a file is in its place"
     )
 
 
 def test_an_error_of_javas_is_no_end_of_the_jvm():
     said = "An error occurred while calling o1.f. Trace:\npy4j.Py4JException: no such method\n"
-    assert first_line(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"
+    assert summarize_error(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"
 
 
 class _JavaException:
@@ -109,7 +109,7 @@ def test_spark_finds_the_run_id_of_a_cancelled_job_after_any_query_name(name: st
         f"Query {name} [id = {UUID(int=1)}, runId = {UUID(int=2)}] was stopped SQLSTATE: XXKDA\n"
         "\tat org.apache.spark.scheduler.DAGScheduler"
     )
-    text = str(without_java_trace(cancelled))
+    text = str(drop_java_trace(cancelled))
     assert all(part in text for part in ("org.apache.spark.SparkException", "cancelled"))
     assert str(UUID(int=2)) in text
     assert len(text) < 400

@@ -18,12 +18,12 @@ import pytest
 
 from streaming.cli import main
 from streaming.delta.session import EXTENSION
-from streaming.pipeline.config.files import check_files, python_function, read_seeds
+from streaming.pipeline.config.files import check_files, import_function, read_seeds
 from streaming.pipeline.config.job import json_schema
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.config.yaml_text import parse_yaml, with_sets
+from streaming.pipeline.config.yaml_text import apply_sets, parse_yaml
 from streaming.pipeline.errors import ConfigError
-from streaming.pipeline.spark.session import _extensions
+from streaming.pipeline.spark.session import _join_extensions
 from tests.support.job_reference import with_tables
 
 ROOT = Path(__file__).parents[3]
@@ -54,11 +54,11 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_a_good_job_loads_and_fits_the_json_schema():
     loaded = load_job(GOOD, environment={})
     assert loaded.job.all_sources["records"].spark_options["startingOffsets"] == "earliest"
-    assert "  startingOffsets: earliest\n" in loaded.shown()
+    assert "  startingOffsets: earliest\n" in loaded.to_yaml()
     at_time = {"a": {**GOOD["source"], "startingTimestamp": 5}, "b": GOOD["source"]}
     several = {key: value for key, value in GOOD.items() if key != "source"} | {"sources": at_time}
     several["sink"] = {**GOOD["sink"], "from": "a"}
-    assert load_job(several, environment={}).shown().count("startingOffsets: earliest") == 1
+    assert load_job(several, environment={}).to_yaml().count("startingOffsets: earliest") == 1
     assert loaded.job.interval is None
     jsonschema.validate(GOOD, json_schema())
 
@@ -75,8 +75,8 @@ def test_which_assignor_a_source_names(assignor, with_session, without):
     """`none` was left out, so that a session's assignor planned the source all the same."""
     config = changed("source/assignor", assignor) if assignor else GOOD
     [source] = load_job(config, environment={}).job.all_sources.values()
-    assert source.named_assignor(session_names_one=True) == with_session
-    assert source.named_assignor(session_names_one=False) == without
+    assert source.get_assignor(session_has_one=True) == with_session
+    assert source.get_assignor(session_has_one=False) == without
 
 
 def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
@@ -380,7 +380,7 @@ def test_set_reaches_every_key(assignment, path):
         "metrics": None, "source": {"assignor": "sticky"},
         "spark": {"spark.speculation": True},
     }  # fmt: skip
-    here: Any = with_sets(there, [assignment])
+    here: Any = apply_sets(there, [assignment])
     for key in path:
         here = here[key]
     assert here == ("a=v" if path == ["name"] else "v")
@@ -409,8 +409,8 @@ def test_secrets_and_values_of_the_environment_are_not_shown():
         data[first][last] = value
     environment = {"PASSWORD": "pass-word", "ROOT_FOLDER": "s3://hidden-bucket"}
     loaded = load_job(data, environment=environment)
-    told = loaded.shown() + str(
-        loaded.error("sink", "s3://hidden-bucket/orders, hunter22 and pass-word")
+    told = loaded.to_yaml() + str(
+        loaded.make_error("sink", "s3://hidden-bucket/orders, hunter22 and pass-word")
     )
     for secret in ("hunter22", "pass-word", "hidden-bucket", "s3cr3t-tail"):
         assert secret not in told
@@ -495,7 +495,7 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
 def test_extensions_of_others_stay_beside_deltas(of_job, of_operator, expected):
     """Those of `spark-defaults.conf` were left out without a word."""
     loaded = load_job({**GOOD, "spark": of_job}, environment={})
-    assert _extensions(loaded.job, of_operator) == expected
+    assert _join_extensions(loaded.job, of_operator) == expected
 
 
 def test_the_schema_command_prints_json_schema(capsys):
@@ -523,10 +523,10 @@ def test_an_example_fits_the_json_schema_and_its_seeds_can_be_read(path):
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
 def test_a_loaded_job_moves_to_a_broker_as_if_it_were_loaded_for_it(path):
     """`--with-broker` knows the address only once the broker runs; the job is loaded once."""
-    moved = load_job(path, environment={}, broker="127.0.0.1:9092").at_broker("b:1")
+    moved = load_job(path, environment={}, broker="127.0.0.1:9092").replace_brokers("b:1")
     loaded = load_job(path, environment={}, broker="b:1")
     assert moved.job == loaded.job
-    assert moved.shown() == loaded.shown()
+    assert moved.to_yaml() == loaded.to_yaml()
     for name, source in loaded.job.all_sources.items():
         assert moved.job.all_sources[name].model_fields_set == source.model_fields_set
 
@@ -714,7 +714,7 @@ def test_jobs_that_name_a_module_alike_get_each_its_own_steps(package, tmp_path,
         job = GOOD | {"transform": {"python": named}}
         (tmp_path / folder / "job.yaml").write_bytes(orjson.dumps(job))
     found = [
-        python_function(loaded, next(iter(loaded.job.all_transforms)))(None)  # type: ignore[arg-type]
+        import_function(loaded, next(iter(loaded.job.all_transforms)))(None)  # type: ignore[arg-type]
         for loaded in (load_job(tmp_path / f / "job.yaml", environment={}) for f in "aba")
     ]
     assert found == ["a", "b", "a"]

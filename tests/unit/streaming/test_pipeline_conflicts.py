@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.pipeline.config.conflicts import check_apart
+from streaming.pipeline.config.conflicts import check_folders
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError
 
@@ -191,10 +191,10 @@ def test_parts_that_stand_beside_each_other_are_taken(data):
 def test_where_a_table_by_name_lies_is_compared_once_spark_has_told(location, message):
     config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
     if message is None:
-        check_apart(config.job, {"sinks.a": location})
+        check_folders(config.job, {"sinks.a": location})
         return
     with pytest.raises(ValueError, match=message):
-        check_apart(config.job, {"sinks.a": location})
+        check_folders(config.job, {"sinks.a": location})
 
 
 def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
@@ -202,7 +202,7 @@ def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
     config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
     folder = "hdfs://nn/tables/b"
     with pytest.raises(ValueError, match=r"sinks\.b: the table '/tables/b' is that of sinks\.a"):
-        check_apart(config.job, {"sinks.a": folder, "sinks.b": folder})
+        check_folders(config.job, {"sinks.a": folder, "sinks.b": folder})
 
 
 def test_a_checkpoint_that_lies_in_its_table_by_a_link_is_refused(tmp_path):
@@ -215,7 +215,7 @@ def test_a_checkpoint_that_lies_in_its_table_by_a_link_is_refused(tmp_path):
 
 def test_topics_of_assign_are_looked_for_as_those_of_subscribe():
     config = job(source={"assign": '{"back": [0], "more": [1]}'})
-    [(place, _, topics)] = load_job(config, environment={}).job.broker_uses()
+    [(place, _, topics)] = load_job(config, environment={}).job.iterate_broker_uses()
     assert (place, topics) == ("source", ["back", "more"])
 
 

@@ -41,17 +41,17 @@ from streaming.pipeline.delta.write_mode import (
     WriteMode,
     check_same_mode,
     find_kafka_fields,
+    get_sink_mode,
     infer_mode,
     read_mode,
-    get_sink_mode,
 )
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
-from streaming.pipeline.run import start_job, warn_of_late_records
+from streaming.pipeline.run import start_job, warn_about_late_records
 from streaming.pipeline.spark import session
-from streaming.pipeline.spark.folders import holder, lock_checkpoint
+from streaming.pipeline.spark.folders import lock_checkpoint, read_lock_owner
 from streaming.pipeline.spark.plan_sources import PlanSource
-from streaming.pipeline.spark.session import _COMPILED, check_master, session_for
+from streaming.pipeline.spark.session import _COMPILED, check_master, start_session
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
 
@@ -196,7 +196,7 @@ def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
 
     def settings(data: dict[str, Any], *sets: str) -> dict[str, str]:
         monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-        return session_for(load_job(data, sets=sets, environment={}).job)._options
+        return start_session(load_job(data, sets=sets, environment={}).job)._options
 
     return settings
 
@@ -302,10 +302,10 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
     for setting in ("spark.remote", "spark.master"):
         loaded = load_job(changed("spark", {setting: "sc://host"}), environment={})
         with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
-            session_for(loaded.job)
+            start_session(loaded.job)
     monkeypatch.setenv("SPARK_REMOTE", "sc://host")
     with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
-        session_for(load_job(changed("spark", {}), environment={}).job)
+        start_session(load_job(changed("spark", {}), environment={}).job)
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_the_mode_that_makes_it_spark_connect_is_refused_in_the_same_line(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
-        session_for(load_job(changed("spark", settings), environment={}).job)
+        start_session(load_job(changed("spark", settings), environment={}).job)
 
 
 def test_one_run_of_a_job_at_a_time(tmp_path):
@@ -342,11 +342,11 @@ def test_one_run_of_a_job_at_a_time(tmp_path):
         assert other.stdout.readline() == "ready\n"
         with pytest.raises(BlockingIOError):
             lock_checkpoint(place)
-        assert holder(place) == str(other.pid)
+        assert read_lock_owner(place) == str(other.pid)
         other.kill()
     lock = lock_checkpoint(f"file:{place}")
     assert lock is not None
-    assert holder(place) == str(os.getpid())
+    assert read_lock_owner(place) == str(os.getpid())
     with pytest.raises(BlockingIOError):
         lock_checkpoint(place)
     lock.is_used = lambda: False
@@ -370,7 +370,7 @@ def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_
         lock = lock_checkpoint(f"file:{tmp_path}/{name}")
         assert lock is not None
         assert (tmp_path / name / ".assignor.lock").stat().st_mode & 0o044 == 0o044
-        assert holder(f"file:{tmp_path}/{name}") == str(os.getpid())
+        assert read_lock_owner(f"file:{tmp_path}/{name}") == str(os.getpid())
         lock.release()
     assert len(list(tmp_path.iterdir())) == 3
     (tmp_path / "file").touch()
@@ -584,7 +584,7 @@ def test_shares_that_make_a_watermark_drop_records_are_warned_of(options, warns,
     source = {**changed("source/subscribe", "orders")["source"], "maxOffsetsPerTrigger": 9}
     for watermark in ({}, {"watermark": {"column": "ts"}}):
         data = changed("source", {**source, **options, **watermark})
-        warn_of_late_records(load_job(data, environment={}))
+        warn_about_late_records(load_job(data, environment={}))
         assert len(caplog.messages) == (warns and bool(watermark))
     if warns:
         [warning] = caplog.messages
@@ -620,7 +620,7 @@ def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
         "spark.hadoop.fs.s3a.secret.key": "topsecret99", "spark.driver.memory": "1g",
         "spark.hadoop.proxy": "http://ann:topsecret99@proxy.test",
     }  # fmt: skip
-    session_for(load_job(changed("spark", settings), environment={}).job)
+    start_session(load_job(changed("spark", settings), environment={}).job)
     all_settings, shown = started
     assert all_settings["spark.hadoop.fs.s3a.secret.key"] == "topsecret99"
     assert shown["spark.driver.memory"] == "1g"
