@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_SECRET_NAMES = (
+_NAMES = (
     r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
     r"|token(?!\.endpoint)|oauthbearer\.(?:client|config|extensions)"
     r"|(?:access|account|private|api|shared|encryption|signing)[._-]?key|key\.pem|keystore\.key"
@@ -25,11 +25,11 @@ _SECRET_NAMES = (
 )
 #: Patterns, valid in Python and Java: names of settings with secret values, and below such settings
 #: in a text (`name -> value`).
-SECRET_KEYS = f"(?i){_SECRET_NAMES}"
-#: An address with credentials in it, whatever the name of its setting; also valid in Java.
-CREDENTIALS = r"://[^\s/@:'\"]*:[^\s'\"]+@"
+SECRET_KEYS = f"(?i){_NAMES}"
+#: An address with a password in it, whatever the name of its setting; also valid in Java.
+PASSWORDS = r"://[^\s/@:'\"]*:[^\s'\"]+@"
 SECRET_OPTIONS = (  # a value may span lines, as PEM keys do, and have brackets
-    rf"(?is)(?:{_SECRET_NAMES})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
+    rf"(?is)(?:{_NAMES})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
 )
 _SECRET_KEY = re.compile(SECRET_KEYS)
 #: Values shorter than this are not hidden: they are part of ordinary words.
@@ -103,8 +103,8 @@ def is_secret_key(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
 
 
-def has_credentials(value: str) -> bool:
-    """Return whether the value contains an address with credentials."""
+def has_password(value: str) -> bool:
+    """Return whether the value contains an address with a password."""
     return _USER_INFO.search(value) is not None
 
 

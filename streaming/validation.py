@@ -63,12 +63,10 @@ def describe_problems(error: ValidationError, data: Any, *, show_values: bool = 
         kind, location = problem["type"], problem["loc"]
         is_missing = kind == "missing"
         path = _format_location(data, location[:-1] if is_missing else location)
-        description = (
-            f"{location[-1]!r} is missing" if is_missing else describe_expectation(problem)
-        )
+        text = f"{location[-1]!r} is missing" if is_missing else describe_expectation(problem)
         if show_values and kind not in ("missing", "value_error"):
             path = f"{path or 'it'} is {shorten(problem['input'])}"
-        lines.append(f"{path}: {description}" if path else description)
+        lines.append(f"{path}: {text}" if path else text)
     return elided(lines, between="; ")
 
 
@@ -87,9 +85,7 @@ def _format_location(data: Any, location: Iterable[str | int]) -> str:
 
 def shorten(value: Any) -> str:
     """Return a value as JSON, truncated if it is long."""
-    if (
-        isinstance(value, int) and abs(value) > 10**40
-    ):  # Python refuses to print more than 4,300 digits
+    if isinstance(value, int) and abs(value) > 10**40:  # Python prints no more than 4,300 digits
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     try:
         text = json.dumps(value)
@@ -104,6 +100,4 @@ def to_option_text(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise ValueError(
-        "one value is expected (text, number, true, false): write several as one text: 'a,b'"
-    )
+    raise ValueError("one text, number, true or false is expected; write a list as text: 'a,b'")

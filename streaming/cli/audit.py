@@ -102,7 +102,7 @@ def _read_rows(
 
     from streaming.audit.row_sources import Columns, audit_rows
     from streaming.delta.session import start_local_session
-    from streaming.pipeline.errors import JobError, summarize_error
+    from streaming.pipeline.errors import JobError, summarize
 
     log = SparkLog(None, "audit", redact)
     note("starting Spark to read the rows")
@@ -116,7 +116,7 @@ def _read_rows(
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:
-        why = f"--table {table!r} cannot be read: {summarize_error(error)}"
+        why = f"--table {table!r} cannot be read: {summarize(error)}"
         raise JobError(f"{why} (Spark's log: {log.path})") from error
     result.add_rows(*rows, are_sampled=sample is not None)
 

@@ -119,7 +119,7 @@ def _with_spark(
     from pyspark.errors import PySparkException
 
     from streaming.cli.run_progress import ProgressLines, summary_of
-    from streaming.pipeline.errors import summarize_error
+    from streaming.pipeline.errors import summarize
     from streaming.pipeline.run import start_job
     from streaming.pipeline.spark.jvm import stop_jvm
     from streaming.pipeline.spark.time_zone import TIME_ZONE, use_default_time_zone
@@ -136,7 +136,7 @@ def _with_spark(
         typer.echo(f"running: {names}", err=True)
         running.await_end(lambda: signals.number is not None)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise _error_of(loaded, summarize_error(error), at_start=False) from error
+        raise _error_of(loaded, summarize(error), at_start=False) from error
     if signals.number is None:
         for result in running.result.queries:
             typer.echo(summary_of(result))
@@ -149,7 +149,7 @@ def _stop(spark: SparkSession) -> None:
 
 def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     """Start Spark, or say in one line why it does not start."""
-    from streaming.pipeline.errors import add_hint, summarize_error
+    from streaming.pipeline.errors import add_hint, summarize
     from streaming.pipeline.spark.session import start_session
 
     typer.echo("starting Spark", err=True)
@@ -158,7 +158,7 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     except AssignorError:
         raise
     except Exception as error:
-        why = summarize_error(error)
+        why = summarize(error)
         if log is not None and _NO_JVM in why:  # only the log says why
             why = log.read_last_error() or why
         why = f"Spark does not start: {add_hint(why, None)}"

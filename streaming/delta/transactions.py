@@ -144,9 +144,7 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
                 return TableLog(transaction.version, restored, accepted=accepted)
             other_query_id = other_query_id or writer
         if _REPLACE in commit.info.operation and _restore_that_reverted(restores, version) is None:
-            return TableLog(
-                NO_BATCH, replaced=version, other_query_id=other_query_id, accepted=accepted
-            )
+            return TableLog(NO_BATCH, None, version, other_query_id, accepted)
         if query_id is None and other_query_id is not None:  # a new query is not in older commits
             return TableLog(NO_BATCH, other_query_id=other_query_id)
     is_whole = len(newest_first) == newest_first[0] + 1

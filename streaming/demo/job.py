@@ -14,7 +14,7 @@ from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
 from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
-from streaming.pipeline.errors import summarize_error
+from streaming.pipeline.errors import summarize
 from streaming.pipeline.spark.jvm import get_started_jvm, start_context
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def failures_in_a_line(folder: Path) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        why = _last_words(folder) if "JAVA_GATEWAY_EXITED" in str(error) else summarize_error(error)
+        why = _last_words(folder) if "JAVA_GATEWAY_EXITED" in str(error) else summarize(error)
         raise DemoError(f"Spark failed: {why}") from error
 
 

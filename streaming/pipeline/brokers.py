@@ -55,7 +55,7 @@ def _connect(loaded: LoadedJob, key_path: str, servers: str) -> None:
             return
     raise loaded.make_error(
         key_path,
-        f"no broker answers at {servers!r} ({reason}): is the address right and the broker running?",
+        f"no broker answers at {servers!r} ({reason}): check the address, and start the broker",
         JobError,
     )
 

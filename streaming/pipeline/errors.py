@@ -8,9 +8,7 @@ from typing import Any
 from assignor_bridge.errors import AssignorError, OptionError
 
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+")
-_STAGE_FAILURE = re.compile(
-    r"^Job aborted due to stage failure:.*?\): (?:[\w.$]+(?:Exception|Error): )?"
-)
+_ABORTED = re.compile(r"^Job aborted due to stage failure:.*?\): (?:[\w.$]+(?:Exception|Error): )?")
 #: py4j's messages for a lost connection; Java's own errors have more text after them.
 _LOST_CONNECTION = re.compile(r"An error occurred while calling \S+|Answer from Java side is empty")
 #: Spark's prefix of messages from `raise_error`.
@@ -79,10 +77,10 @@ class TableError(ValueError):
     """A table, or a frame for it, cannot be written with the sink's settings."""
 
 
-def summarize_error(error: BaseException) -> str:
+def summarize(error: BaseException) -> str:
     """Return the innermost cause of an exception, also of Java's, in one line.
 
-    >>> summarize_error(ValueError("no such thing" + chr(10) + "  at all"))
+    >>> summarize(ValueError("no such thing" + chr(10) + "  at all"))
     'no such thing'
     """
     if isinstance(error, UnicodeDecodeError):
@@ -100,7 +98,7 @@ def summarize_error(error: BaseException) -> str:
     line = lines[0] if lines else type(innermost).__name__
     if _DELTA in line:  # its other lines have names and the remedy
         line = _RECORD_VALUES.sub("", " ".join(lines))[:_MAX_CHARS]
-    line = _SQL_STATE.sub("", _STAGE_FAILURE.sub("", line))
+    line = _SQL_STATE.sub("", _ABORTED.sub("", line))
     line = line.strip().rstrip(";").removeprefix(_RAISED)
     line = _MKDIRS.sub(r"no permission to create the folder \1, or a file is in its place", line)
     match = _CLASS_NAME.match(line)

@@ -52,19 +52,19 @@ class JobQuery:
     #: Its counts in this run.
     result: QueryResult
     #: Spark's query, once it is started.
-    spark_query: StreamingQuery | None = None
+    stream: StreamingQuery | None = None
 
     def start(self) -> None:
         """Start the query, and pass its id to a Delta sink."""
-        self.spark_query = self.writer.start()
-        if self.delta is not None and self.spark_query is not None:
-            self.delta.set_query(self.spark_query.id, self.spark_query)
+        self.stream = self.writer.start()
+        if self.delta is not None and self.stream is not None:
+            self.delta.set_query(self.stream.id, self.stream)
 
     def stop(self) -> None:
         """Stop the query if it is running, and wait for background writes of its sink."""
         with contextlib.suppress(Exception):  # the query or Spark has ended
-            if self.spark_query is not None and self.spark_query.isActive:
-                self.spark_query.stop()
+            if self.stream is not None and self.stream.isActive:
+                self.stream.stop()
         if self.delta is not None:
             self.delta.finish()
 
@@ -87,7 +87,7 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
         else:  # its own query reads the source again, for exactly-once
             frame = build_bad_records(spark, loaded, output.bad_of, output.sink)
         with loaded.wrap_errors(output.key_path):
-            queries.append(_build_query(spark, loaded, output, frame))
+            queries.append(_plan_one(spark, loaded, output, frame))
     _check_commit_groups(loaded, queries)
     locations = {
         query.key_path: qualify_path(spark, query.delta.table.location(spark))
@@ -106,20 +106,14 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
 
     Each commits its own progress, so the group would be ahead of the slower one's checkpoint.
     """
-    committing_sources: list[tuple[JobQuery, PlanSource]] = []
+    committing: list[tuple[JobQuery, PlanSource]] = []
     for query in queries:
         for source in query.sources:
             group = source.commit_group
-            conflicts = [
-                entry for entry in committing_sources if group and source.commits_with(entry[1])
-            ]
-            if any(q is not query or s.relation != source.relation for q, s in conflicts):
-                other_query = conflicts[0][0]
-                by = (
-                    f"twice by {query.name!r}"
-                    if other_query is query
-                    else f"by {other_query.name!r} as well"
-                )
+            shared = [pair for pair in committing if group and source.commits_with(pair[1])]
+            if any(q is not query or s.relation != source.relation for q, s in shared):
+                other = shared[0][0]
+                by = f"twice by {query.name!r}" if other is query else f"by {other.name!r} as well"
                 raise loaded.make_error(
                     query.key_path,
                     f"this query would commit to the group {group!r} (assignor.commitGroup), to "
@@ -127,12 +121,10 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
                     "slower one's checkpoint: remove the option (`assignor lag` reads the "
                     "checkpoints), or let only one query read the source",
                 )
-            committing_sources.append((query, source))
+            committing.append((query, source))
 
 
-def _build_query(
-    spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame
-) -> JobQuery:
+def _plan_one(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> JobQuery:
     job, sink = loaded.job, output.sink
     is_sink = output.bad_of is None
     name = job.name if job.sink is not None and is_sink else f"{job.name}.{output.folder}"
@@ -169,9 +161,8 @@ def _build_query(
     topic = sink.topic if isinstance(sink, KafkaSink) else None
     target = loaded.redact(table or topic or "") or None
     result = QueryResult(name, target, is_table=delta is not None, is_dead_letter=not is_sink)
-    return JobQuery(
-        name, output.key_path, rows, writer, checkpoint, delta, list_plan_sources(rows), result
-    )
+    sources = list_plan_sources(rows)
+    return JobQuery(name, output.key_path, rows, writer, checkpoint, delta, sources, result)
 
 
 def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
@@ -193,9 +184,8 @@ def _convert_for_kafka(field: StructField) -> Column:
     data_type = field.dataType
     if field.name == "headers":
         if data_type.simpleString() != _HEADERS:
-            raise TableError(
-                f"the column 'headers' is {data_type.simpleString()}, but {_HEADERS} is expected"
-            )
+            actual = data_type.simpleString()
+            raise TableError(f"the column 'headers' is {actual}, but {_HEADERS} is expected")
         return column
     if isinstance(data_type, (BinaryType, StringType)):
         return column

@@ -15,22 +15,11 @@ from streaming.pipeline.brokers import check_network, check_topics
 from streaming.pipeline.config.files import load_checked_job
 from streaming.pipeline.config.loading import LoadedJob
 from streaming.pipeline.delta.continuity import check_continuity
-from streaming.pipeline.errors import (
-    ConfigError,
-    JobError,
-    JobTimeoutError,
-    add_hint,
-    summarize_error,
-)
+from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError, add_hint, summarize
 from streaming.pipeline.progress import ProgressCounter, sum_results
 from streaming.pipeline.queries import plan_queries
 from streaming.pipeline.schema_change import check_schema_change, save_parsing_rules
-from streaming.pipeline.spark.folders import (
-    check_writable,
-    lock_checkpoint,
-    qualify_path,
-    read_lock_owner,
-)
+from streaming.pipeline.spark.folders import check_writable, find_owner, lock_folder, qualify_path
 from streaming.pipeline.spark.session import NO_CONNECT
 from streaming.pipeline.spark.time_zone import record_time_zone
 
@@ -77,15 +66,14 @@ class RunningJob:
     @property
     def queries(self) -> list[StreamingQuery]:
         """The started queries."""
-        return [query.spark_query for query in self._queries if query.spark_query is not None]
+        return [query.stream for query in self._queries if query.stream is not None]
 
     @property
     def result(self) -> JobResult:
         """The result of the queries so far."""
         seconds = self._seconds or time.monotonic() - self._started_at
-        return sum_results(
-            self._loaded.job.name, seconds, (query.result for query in self._queries)
-        )
+        results = (query.result for query in self._queries)
+        return sum_results(self._loaded.job.name, seconds, results)
 
     def __enter__(self) -> Self:
         return self
@@ -106,9 +94,7 @@ class RunningJob:
         self._exit_stack.callback(listen(spark, self._counter))
         if loaded.job.metrics is not None:
             try:
-                self.metrics = attach(
-                    spark, loaded.job.metrics, loaded.redact, self._explain_failure
-                )
+                self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._explain)
             except AssignorError as error:
                 error.args = (loaded.redact(str(error)),)
                 raise
@@ -151,7 +137,7 @@ class RunningJob:
                     )
                 time.sleep(_POLL_S)
         except ConnectionError as error:
-            raise JobError(f"{self._loaded.title}: {summarize_error(error)}") from error
+            raise JobError(f"{self._loaded.title}: {summarize(error)}") from error
 
     def is_active(self) -> bool:
         """Return whether a query is running, or none has been started yet."""
@@ -168,37 +154,28 @@ class RunningJob:
             if metrics is not None:
                 metrics.close()
         except Exception as error:  # noqa: BLE001  (must not hide the job's own error)
-            reason = self._loaded.redact(summarize_error(error))
-            _LOG.warning(
-                "%s: metrics: the last values may be missing: %s", self._loaded.title, reason
-            )
+            reason = self._loaded.redact(summarize(error))
+            title = self._loaded.title
+            _LOG.warning("%s: metrics: the last values may be missing: %s", title, reason)
 
     def _check_queries(self) -> bool:
         """Return whether any query is running; raise JobError if one has failed."""
         active = self.is_active()
         for query in self._queries:
-            spark_query = query.spark_query
-            if (
-                spark_query is not None
-                and not spark_query.isActive
-                and (error := spark_query.exception())
-            ):
+            stream = query.stream
+            if stream is not None and not stream.isActive and (error := stream.exception()):
                 raise self._make_error(query, error) from None
         return active
 
-    def _explain_failure(self, query_id: str, text: str) -> str:
+    def _explain(self, query_id: str, text: str) -> str:
         """Return why a query failed: its sink's error, or else Spark's text."""
         for query in self._queries:
-            if (
-                query.spark_query is not None
-                and str(query.spark_query.id) == query_id
-                and query.sink_error
-            ):
-                return summarize_error(query.sink_error)
+            if query.stream is not None and str(query.stream.id) == query_id and query.sink_error:
+                return summarize(query.sink_error)
         return line_of_text(text)
 
     def _make_error(self, query: JobQuery, error: BaseException) -> JobError:
-        reason = add_hint(summarize_error(query.sink_error or error), query.checkpoint)
+        reason = add_hint(summarize(query.sink_error or error), query.checkpoint)
         return JobError(self._loaded.redact(f"query {query.name!r} failed: {reason}"))
 
 
@@ -279,13 +256,13 @@ def _lock_job(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
     checkpoint = loaded.job.checkpoint
     if checkpoint is None:
         return None
-    qualified_path = qualify_path(spark, checkpoint)
+    folder = qualify_path(spark, checkpoint)
     try:
-        return lock_checkpoint(qualified_path)
+        return lock_folder(folder)
     except BlockingIOError:
         problem = (
-            f"process {read_lock_owner(qualified_path)} is running this job in {checkpoint!r}: wait "
-            "until it ends, or give this run its own checkpoint and tables"
+            f"process {find_owner(folder)} is running this job in {checkpoint!r}: wait until "
+            "it ends, or give this run its own checkpoint and tables"
         )
         raise loaded.make_error("checkpoint", problem, JobError) from None
 

@@ -18,13 +18,13 @@ from checkpoints.offset_log import read_position
 from streaming.observe.checkpoint_files import HadoopFolder
 from streaming.pipeline.config.files import read_schema
 from streaming.pipeline.config.sources import Records
-from streaming.pipeline.errors import JobError, TableError, summarize_error
+from streaming.pipeline.errors import JobError, TableError, summarize
 from streaming.pipeline.spark.folders import read_file, write_file
 from streaming.pipeline.spark.frames import collect_upserts
-from streaming.pipeline.spark.records import UpsertKeys, format_position, parse_records
+from streaming.pipeline.spark.records import Upsert, format_position, parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -41,9 +41,7 @@ _FILE = ".assignor-schemas.json"
 _EARLIEST = -2
 
 
-def check_schema_change(
-    spark: SparkSession, loaded: LoadedJob, queries: Sequence[JobQuery]
-) -> None:
+def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[JobQuery]) -> None:
     """Raise JobError if a changed schema could put a record into two places, or into none."""
     job = loaded.job
     if job.checkpoint is None or not any(s.records.dead_letter for s in job.all_sources.values()):
@@ -68,8 +66,8 @@ def check_schema_change(
             if position is not None:
                 names = ", ".join(repr(query.name) for query in readers)
                 raise TableError(
-                    f"the schema has changed, and the record at {position} is good by one and bad by "
-                    f"the other, but not all queries of the source ({names}) have read it: it "
+                    f"the schema has changed, and the record at {position} is good by one and bad "
+                    f"by the other, but not all queries of the source ({names}) have read it: it "
                     "could be written to both a table and the dead letter, or to neither; run the "
                     "job with the old schema until all have read it and no more such records "
                     "arrive, then change it"
@@ -167,19 +165,18 @@ def _find_first_difference(
         first = differences.orderBy("position").first()
     except Exception as error:
         is_incompatible = isinstance(error, ValidationError)
-        reason = "another version wrote it" if is_incompatible else summarize_error(error)
+        reason = "another version wrote it" if is_incompatible else summarize(error)
         raise TableError(
-            f"the schema has changed, and cannot be compared with that of the last run ({reason}): run "
-            "the job with the old schema until all queries of the source have read the same records"
+            f"the schema has changed, and cannot be compared with that of the last run ({reason}): "
+            "run the job with the old schema until all queries of the source have read the same "
+            "records"
         ) from error
     return None if first is None else str(first["position"])
 
 
 def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> DataFrame:
     records = Records.model_validate(rules["records"])
-    upserts = [
-        UpsertKeys(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]
-    ]
-    bad = parse_records(frame, name, records, rules["records"]["schema"], upserts=upserts).bad
+    upserts = [Upsert(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]]
+    bad = parse(frame, name, records, rules["records"]["schema"], upserts=upserts).bad
     assert bad is not None  # noqa: S101  (raw records have no rules)
     return bad.select(format_position("topic", "partition", "offset").alias("position"))

@@ -20,8 +20,8 @@ from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.config.sources import Records
 from streaming.pipeline.delta.table import Table
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, JobError, summarize_error
-from streaming.pipeline.spark.records import UpsertKeys, parse_records
+from streaming.pipeline.errors import ConfigError, JobError, summarize
+from streaming.pipeline.spark.records import Upsert, parse
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send
 from tests.support.spark_tools import last_stage, tasks_since
 
@@ -215,8 +215,8 @@ def test_each_bad_record_has_its_reason(spark):
         "offset BIGINT, partition INT, topic STRING, timestamp TIMESTAMP, key BINARY, value BINARY",
     )
     records = Records(format="json", schema="-", bad_records="drop", key="k BIGINT")
-    upserts = [UpsertKeys(("k",), set_by_transform=False)]
-    bad = parse_records(frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts).bad
+    upserts = [Upsert(("k",), set_by_transform=False)]
+    bad = parse(frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts).bad
     assert bad is not None
     assert [row.reason for row in bad.orderBy("offset").collect()] == [
         "it cannot be read as json with the schema",
@@ -389,4 +389,4 @@ def test_an_error_of_java_that_only_names_something_says_what_it_is(spark: Spark
     """`spark.serializer: no.such.Klass` was "Spark does not start: Klass"."""
     with pytest.raises(Py4JJavaError) as raised:
         spark._jvm.java.lang.Class.forName("no.such.Klass")
-    assert summarize_error(raised.value) == "ClassNotFoundException: no.such.Klass"
+    assert summarize(raised.value) == "ClassNotFoundException: no.such.Klass"

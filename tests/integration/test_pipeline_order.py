@@ -15,7 +15,7 @@ from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import summarize_error
+from streaming.pipeline.errors import summarize
 from streaming.pipeline.spark.time_zone import (
     TIME_ZONE,
     record_time_zone,
@@ -187,7 +187,7 @@ def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_p
         for value in lost:
             with pytest.raises(Exception, match="cannot hold") as raised:
                 later.write((f"CAST({value} AS {kind})", "lost", place))
-            assert summarize_error(raised.value).startswith(
+            assert summarize(raised.value).startswith(
                 "key column 'id' has a value that a partition of the table cannot hold in the row "
                 "of t-0 offset 7; filter"
             )

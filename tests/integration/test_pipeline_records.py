@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streaming.pipeline.config.sources import Records
-from streaming.pipeline.spark.records import UpsertKeys, parse_records
+from streaming.pipeline.spark.records import Upsert, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,11 +25,11 @@ def from_kafka(spark: SparkSession, pairs: list[tuple[bytes | None, bytes | None
 
 def parsed(
     spark: SparkSession, records: dict[str, Any], pairs: list[tuple[bytes | None, bytes | None]],
-    *upserts: UpsertKeys,
+    *upserts: Upsert,
 ) -> tuple[dict[int, tuple[Any, ...]], set[int]]:  # fmt: skip
     """Give the good rows by the number of their record, and the numbers of the bad records."""
     read = Records.model_validate({"bad_records": "drop", **records})
-    found = parse_records(from_kafka(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
+    found = parse(from_kafka(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
     assert found.bad is not None
     good = {row._kafka.offset: tuple(row)[:-1] for row in found.rows.collect()}
     bad = {row.offset for row in found.bad.select("offset").collect()}
@@ -233,19 +233,19 @@ def test_a_tombstone_without_a_usable_key_is_a_bad_record(spark):
     """Whatever the case of the key's name; not where a transform can make the key from Kafka's."""
     pairs = [(b"1", None), (b'"2"', None), (None, None), (b"\xff", b"null"), (b"4", b'{"v": "a"}')]
     records: dict[str, Any] = {"format": "json", "schema": "id BIGINT, v STRING"}
-    good, bad = parsed(spark, records, pairs, UpsertKeys(("ID",), set_by_transform=False))
+    good, bad = parsed(spark, records, pairs, Upsert(("ID",), set_by_transform=False))
     assert good == {0: (1, None), 4: (None, "a")}
     assert bad == {1, 2, 3}
-    good, bad = parsed(spark, records, pairs, UpsertKeys(("ID",), set_by_transform=True))
+    good, bad = parsed(spark, records, pairs, Upsert(("ID",), set_by_transform=True))
     assert (len(good), bad) == (5, set())
     declared = records | {"key": "Id BIGINT"}
-    good, bad = parsed(spark, declared, pairs, UpsertKeys(("id",), set_by_transform=True))
+    good, bad = parsed(spark, declared, pairs, Upsert(("id",), set_by_transform=True))
     assert good == {0: (1, None), 4: (None, "a")}
     assert bad == {1, 2, 3}
     text = {"format": "json", "schema": "k STRING", "key": "k STRING"}
-    assert parsed(spark, text, pairs, UpsertKeys(("k",), set_by_transform=False))[1] == {2, 3}
+    assert parsed(spark, text, pairs, Upsert(("k",), set_by_transform=False))[1] == {2, 3}
     with pytest.raises(Exception, match=r"at t-0 offset 0 is a tombstone whose key cannot be rea"):
-        parsed(spark, records | {"bad_records": "fail"}, pairs[1:2], UpsertKeys(("id",), False))
+        parsed(spark, records | {"bad_records": "fail"}, pairs[1:2], Upsert(("id",), False))
 
 
 #: Columns of the key, the keys of tombstones, and what they delete; None for a bad record.
@@ -267,7 +267,7 @@ def test_the_key_of_a_tombstone_is_text_or_an_object_and_loses_no_digit(spark, k
     names = tuple(column.split()[0] for column in key.split(", "))
     records = {"format": "json", "schema": key, "key": key}
     pairs = [(text, None) for text, _ in tombstones]
-    good, bad = parsed(spark, records, pairs, UpsertKeys(names, set_by_transform=False))
+    good, bad = parsed(spark, records, pairs, Upsert(names, set_by_transform=False))
     assert good == {n: row for n, (_, row) in enumerate(tombstones) if row is not None}
     assert bad == {n for n, (_, row) in enumerate(tombstones) if row is None}
 

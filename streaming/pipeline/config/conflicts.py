@@ -82,9 +82,8 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
         for ancestor in outer:
             if folder.key_path != ancestor.key_path and _is_inside(folder.parts, ancestor.parts):
                 raise ValueError(
-                    f"{folder.key_path}: the folder {folder.path!r} is inside {ancestor.path!r}, the "
-                    f"folder of {ancestor.key_path}, where VACUUM deletes unknown files: use "
-                    "separate folders"
+                    f"{folder.key_path}: the folder {folder.path!r} is inside {ancestor.path!r} of "
+                    f"{ancestor.key_path}, where VACUUM deletes unknown files: use separate folders"
                 )
 
 
@@ -130,10 +129,9 @@ def check_no_loops(job: Job) -> None:
                 for own in (options, sink.options)
             )
             if read_from & written_to and job.all_sources[name].reads(sink.topic):
-                dead_letter_loop = (
-                    f"the source reads the topic {sink.topic!r} itself, so each bad record"
-                )
-                sink_loop = f"source {name!r} reads the topic {sink.topic!r}, so each record"
+                bad_loop = f"the source reads the topic {sink.topic!r} itself, so each bad record"
+                loop = f"source {name!r} reads the topic {sink.topic!r}, so each record"
                 raise ValueError(
-                    f"{key_path}: {dead_letter_loop if source else sink_loop} would be read again forever: use another topic"
+                    f"{key_path}: {bad_loop if source else loop} would be read again forever: use "
+                    "another topic"
                 )

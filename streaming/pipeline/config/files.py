@@ -123,10 +123,8 @@ def _put_first_on_path(folder: Path) -> None:
     other_folders = _JOB_FOLDERS - {folder}
     for name, module in list(sys.modules.items()) if other_folders else ():
         if name in module_names and _find_folder(module) in other_folders:
-            for loaded_name in [
-                loaded_name for loaded_name in sys.modules if loaded_name.partition(".")[0] == name
-            ]:
-                del sys.modules[loaded_name]
+            for module_name in [x for x in sys.modules if x.partition(".")[0] == name]:
+                del sys.modules[module_name]
     _JOB_FOLDERS.add(folder)
     with contextlib.suppress(ValueError):
         sys.path.remove(str(folder))

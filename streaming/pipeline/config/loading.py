@@ -16,13 +16,8 @@ from pydantic import ValidationError
 from assignor_bridge.errors import AssignorError
 from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.config.job import Job
-from streaming.pipeline.config.yaml_text import (
-    apply_sets,
-    map_values,
-    parse_yaml,
-    substitute_variables,
-)
-from streaming.pipeline.errors import ConfigError, JobError, summarize_error
+from streaming.pipeline.config.yaml_text import apply_sets, fill_variables, map_values, parse_yaml
+from streaming.pipeline.errors import ConfigError, JobError, summarize
 from streaming.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.validation import describe_problems
 
@@ -58,7 +53,7 @@ class LoadedJob:
         except (ConfigError, JobError):  # these are complete already
             raise
         except Exception as error:
-            reason = (prefix and getattr(error, "strerror", None)) or summarize_error(error)
+            reason = (prefix and getattr(error, "strerror", None)) or summarize(error)
             raise self.make_error(key_path, prefix + reason, kind) from error
 
     @contextlib.contextmanager
@@ -99,14 +94,10 @@ class LoadedJob:
         )
 
     def _hide_value(self, path: tuple[str, ...], value: Any) -> Any:
-        original_text = self.original_texts.get(path)
+        text = self.original_texts.get(path)
         if any(is_secret_key(key) for key in path):
-            return (
-                original_text
-                if original_text and _ONE_VARIABLE.fullmatch(original_text)
-                else HIDDEN
-            )
-        return self.redact(original_text or value) if isinstance(value, str) else value
+            return text if text and _ONE_VARIABLE.fullmatch(text) else HIDDEN
+        return self.redact(text or value) if isinstance(value, str) else value
 
 
 def load_job(
@@ -142,16 +133,14 @@ def load_job(
         if broker is not None:
             data = _replace_brokers(data, broker)
         variables = os.environ if environment is None else environment
-        data, original_texts = substitute_variables(data, variables, redact)
+        data, original_texts = fill_variables(data, variables, redact)
         redact.learn_secrets(data)
         if not isinstance(config, Mapping):
             data = {"name": _derive_name(Path(config)), **data}
         job = Job.model_validate(data)
     except (ValidationError, ConfigError) as error:
-        problems = (
-            describe_problems(error, data) if isinstance(error, ValidationError) else str(error)
-        )
-        raise ConfigError(redact(f"{title}: {problems}")) from None
+        text = describe_problems(error, data) if isinstance(error, ValidationError) else str(error)
+        raise ConfigError(redact(f"{title}: {text}")) from None
     return LoadedJob(job, title, folder, redact, original_texts)
 
 
@@ -170,7 +159,7 @@ def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dic
             raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")  # noqa: TRY301
         text = raw.decode("utf-8")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or summarize_error(error)
+        reason = getattr(error, "strerror", None) or summarize(error)
         raise ConfigError(f"{str(path)!r} cannot be read: {reason}") from None
     try:
         return path.name, path.resolve().parent, parse_yaml(text)

@@ -24,8 +24,8 @@ from streaming.pipeline.config.base import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_NAME_PART = r"(?:\w+|`[^`]+`)"
-_TABLE_NAME = "the name of a table such as 'orders' or 'shop.orders'"
+_PART = r"(?:\w+|`[^`]+`)"
+_TABLE = "the name of a table such as 'orders' or 'shop.orders'"
 _UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
 
 
@@ -34,10 +34,7 @@ class _TableSection(Section):
 
     path: Location | None = None
     """Folder or URL of the Delta table."""
-    table: (
-        Annotated[str, require_pattern(rf"{_NAME_PART}(?:\.{_NAME_PART}){{0,2}}", _TABLE_NAME)]
-        | None
-    ) = None
+    table: Annotated[str, require_pattern(rf"{_PART}(?:\.{_PART}){{0,2}}", _TABLE)] | None = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
     """Whether other queries also append to the table: another job, or this one with an earlier
@@ -110,14 +107,11 @@ class DeltaSink(_TableSection):
         if self.mode == "upsert" and not self.keys:
             raise ValueError("mode 'upsert' needs 'keys': the columns that identify a row")
         if self.mode == "append":
-            upsert_keys = [
-                name for name in ("keys", "sequence_by", "delete_when") if getattr(self, name)
-            ]
-            upsert_keys += ["deletes: mark"] if self.deletes == "mark" else []
-            if upsert_keys:
-                raise ValueError(
-                    f"{upsert_keys[0]!r} is for mode 'upsert', but the mode is 'append'"
-                )
+            names = ("keys", "sequence_by", "delete_when")
+            misused = [name for name in names if getattr(self, name)]
+            misused += ["deletes: mark"] if self.deletes == "mark" else []
+            if misused:
+                raise ValueError(f"{misused[0]!r} is for mode 'upsert', but the mode is 'append'")
         elif self.shared:
             raise ValueError("'shared' is for mode 'append', but the mode is 'upsert'")
         if self.partition_by and self.cluster_by:
@@ -150,7 +144,7 @@ class KafkaSink(Section):
     topic: TopicName
     """The topic to write to; it must exist."""
     key: str | None = None
-    """SQL expression of the key; by default a column `key`, else none. Bytes and text are unchanged,
+    """SQL expression of the key; by default a column `key`, else none. Bytes and text are kept,
     structs and lists become JSON, other types text. The same applies to the value."""
     value: str | None = None
     """SQL expression of the value; by default a column `value`, else all columns as JSON."""

@@ -46,7 +46,7 @@ _SPARK_OPTIONS = {
     "startingOffsets": "Where a new checkpoint starts: `earliest` (the default), `latest` or JSON.",
     "startingTimestamp": "Start at this time, in milliseconds.",
     "startingOffsetsByTimestamp": "Start at times by partition, as JSON.",
-    "startingOffsetsByTimestampStrategy": "What to do if no offset matches a time: `error` or `latest`.",
+    "startingOffsetsByTimestampStrategy": "If no offset matches a time: `error` or `latest`.",
     "failOnDataLoss": "Whether lost offsets fail the query; Spark's default is `true`.",
     "maxOffsetsPerTrigger": "Maximum number of records in a batch.",
     "minOffsetsPerTrigger": "Minimum number of records in a batch, for which it waits.",
@@ -159,8 +159,8 @@ class Source(Section):
     """Drop rows that repeat the values of these columns: within the watermark's delay, or forever
     without a watermark (the state then grows)."""
     assignor: str = "lag-aware-sticky"
-    """The assignor, or several in order of preference; `none` for Spark's default assignment, even if
-    the session has an assignor."""
+    """The assignor, or several in order of preference; `none` for Spark's default assignment, also
+    if the session has an assignor."""
     #: `parse_options` checks the assignors' options; JSON Schema allows any for custom assignors.
     PREFIXES: ClassVar[dict[str, str]] = {**KAFKA_PREFIXES, PREFIX: r"^assignor\.[^.]+\..+"}
     OPTIONS: ClassVar[dict[str, str]] = {
@@ -195,7 +195,7 @@ class Source(Section):
 
     @property
     def lets_event_times_drift_apart(self) -> bool:
-        """Whether a limit on batches lets partitions with a short backlog get ahead in event time."""
+        """Whether limited batches let partitions with a short backlog get ahead in event time."""
         options = parse_options({**self.options, "assignor": self.assignor})
         return options.shares_batches and options.align_event_time is None
 

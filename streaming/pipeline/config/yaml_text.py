@@ -136,16 +136,14 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = _QUOTED_TEXT.sub(
-            _hide_quoted, getattr(error, "problem", None) or "cannot be parsed"
-        )
+        problem = _QUOTED_TEXT.sub(_hide, getattr(error, "problem", None) or "cannot be parsed")
         raise ConfigError(f"{where}not valid YAML: {problem}") from None
     if not isinstance(data, dict):
         raise ConfigError("a mapping with the keys of a job is expected; see `assignor init`")
     return data
 
 
-def _hide_quoted(quoted: re.Match[str]) -> str:
+def _hide(quoted: re.Match[str]) -> str:
     is_value = len(quoted[0]) > len("'\\t'") and not quoted[0][1:].startswith(("<", "***"))
     return "'***'" if is_value else quoted[0]
 
@@ -153,9 +151,7 @@ def _hide_quoted(quoted: re.Match[str]) -> str:
 def _load_yaml(text: str) -> Any:
     loader = _Loader(text)
     try:
-        return map_values(
-            loader.get_single_data()
-        )  # copies aliases, so that a change affects one of them
+        return map_values(loader.get_single_data())  # copies aliases, to change them separately
     except (ConfigError, yaml.YAMLError):
         raise
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
@@ -228,7 +224,7 @@ def _set_value(section: dict[str, Any], path: str, value: Any) -> None:
             raise ConfigError(f"--set {path!r}: {key!r} is a value and has no keys below it")
 
 
-def substitute_variables(
+def fill_variables(
     data: Any, environment: Mapping[str, str], redact: Redactor
 ) -> tuple[Any, dict[KeyPath, str]]:
     """Substitute `${NAME}` and `${NAME:-default}` in all texts; `$${` is an escaped `${`.

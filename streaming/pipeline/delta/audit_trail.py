@@ -14,7 +14,7 @@ from checkpoints.folders import LocalFolder, local_path
 from checkpoints.offset_log import RangesOfBatches
 from streaming.delta.user_metadata import encode_metadata, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.errors import summarize_error
+from streaming.pipeline.errors import summarize
 from streaming.pipeline.spark.folders import qualify_path
 
 if TYPE_CHECKING:
@@ -63,26 +63,22 @@ class AuditTrail:
         try:
             text = encode_metadata(query, batch, None, spark.conf.get(USER_METADATA, None))
             if text is None:
-                self._warn(
-                    f"{USER_METADATA} is set, but not to a JSON object to which they can be added"
-                )
+                self._warn(f"{USER_METADATA} is set, but is not a JSON object to add them to")
                 return NO_METADATA
-            return CommitMetadata(
-                {USER_METADATA: text}, self._read_ranges(spark, self._checkpoint, batch)
-            )
+            ranges = self._read_ranges(spark, self._checkpoint, batch)
+            return CommitMetadata({USER_METADATA: text}, ranges)
         except Exception as error:  # noqa: BLE001  (the batch is written without it)
-            self._warn(summarize_error(error))
+            self._warn(summarize(error))
             return NO_METADATA
 
     def _read_ranges(self, spark: SparkSession, checkpoint: str, batch: int) -> str | None:
         try:
             if self._offset_log is None:
-                self._offset_log = RangesOfBatches(
-                    _open_folder(qualify_path(spark, checkpoint), spark)
-                )
+                folder = _open_folder(qualify_path(spark, checkpoint), spark)
+                self._offset_log = RangesOfBatches(folder)
             ranges = self._offset_log.read(batch)
         except Exception as error:  # noqa: BLE001  (the next batch tries again)
-            self._warn(summarize_error(error))
+            self._warn(summarize(error))
             return None
         if ranges is None:
             self._warn(f"offsets/{batch - 1} or offsets/{batch} is missing")

@@ -15,7 +15,7 @@ from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
 from streaming.delta.transactions import NEW_CHECKPOINT, NO_BATCH, describe_mismatch, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.delta.table import make_missing_table_error
+from streaming.pipeline.delta.table import lost_table_error
 from streaming.pipeline.errors import TableError
 
 if TYPE_CHECKING:
@@ -38,28 +38,24 @@ def check_continuity(
     `checkpoint` is the query's own, and `sources` are those of its plan. `delta` has checked the
     table; it is None for other sinks.
     """
-    last_batches = read_last_batches(HadoopFolder(checkpoint, spark))
-    check_sources(sources, checkpoint, last_batches)
+    last = read_last_batches(HadoopFolder(checkpoint, spark))
+    check_sources(sources, checkpoint, last)
     if delta is None:
         return
     if delta.table_exists:
-        _check_table(spark, delta, checkpoint, last_batches)
-    elif last_batches.completed is not None:
-        raise make_missing_table_error(delta.table.title, checkpoint, last_batches.completed)
+        _check_log(spark, delta, checkpoint, last)
+    elif last.completed is not None:
+        raise lost_table_error(delta.table.title, checkpoint, last.completed)
 
 
-def check_sources(
-    sources: Sequence[PlanSource], checkpoint: str, last_batches: LastBatches
-) -> None:
+def check_sources(sources: Sequence[PlanSource], checkpoint: str, last: LastBatches) -> None:
     """Check that each topic of the checkpoint is still read by the source of the same number.
 
     Spark assigns stored offsets to sources by number, regardless of topics. If two sources change
     places, each gets the offsets of the other's topics. The order of two sources that read the same
     topics is not checked.
     """
-    topics = [
-        (int(n), topic) for n, of in last_batches.ends.items() if is_number(n) for topic in of
-    ]
+    topics = [(int(n), topic) for n, ends in last.ends.items() if is_number(n) for topic in ends]
     dropped_topics, is_moved = [], False
     for number, topic in sorted(topics):
         source = sources[number] if number < len(sources) else None
@@ -71,9 +67,9 @@ def check_sources(
             dropped_topics.append(topic)
     if dropped_topics:
         raise TableError(
-            f"the checkpoint {checkpoint!r} has read topic {dropped_topics[0]!r}, which no source reads "
-            "any more, so its unread records would be lost: add the topic to a source again, set "
-            f"failOnDataLoss: false, or {NEW_CHECKPOINT}"
+            f"the checkpoint {checkpoint!r} has read topic {dropped_topics[0]!r}, which no source "
+            "reads any more, so its unread records would be lost: add the topic to a source again, "
+            f"set failOnDataLoss: false, or {NEW_CHECKPOINT}"
         )
     if is_moved:
         raise TableError(_describe_source_order(checkpoint, topics))
@@ -92,18 +88,16 @@ def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -
     )
 
 
-def _check_table(
-    spark: SparkSession, delta: DeltaWriter, checkpoint: str, last_batches: LastBatches
-) -> None:
+def _check_log(spark: SparkSession, delta: DeltaWriter, checkpoint: str, last: LastBatches) -> None:
     table = delta.table.table
     # Merging the same records again changes nothing.
     may_be_shared = delta.sink.mode == "upsert" or delta.sink.shared
-    if last_batches.query_id is None and last_batches.completed is None and may_be_shared:
+    if last.query_id is None and last.completed is None and may_be_shared:
         return
-    log = read_log(HadoopFolder(delta.table.location(spark), spark), last_batches.query_id)
-    completed = NO_BATCH if last_batches.completed is None else last_batches.completed
-    planned = NO_BATCH if last_batches.planned is None else last_batches.planned.batch_id
-    if last_batches.query_id is None:
+    log = read_log(HadoopFolder(delta.table.location(spark), spark), last.query_id)
+    completed = NO_BATCH if last.completed is None else last.completed
+    planned = NO_BATCH if last.planned is None else last.planned.batch_id
+    if last.query_id is None:
         log = replace(log, batch=NO_BATCH)
     mismatch = describe_mismatch(log, checkpoint, planned, completed)
     if mismatch is not None:

@@ -29,9 +29,9 @@ def delta_sink(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that writes each batch to a Delta table exactly once.
 
-    It is the sink of `assignor run`. The table is created, or checked against the rows, immediately.
-    A repeated batch is written once, a small batch is one file, and conflicts with other writers
-    are retried.
+    It is the sink of `assignor run`. The table is created, or checked against the rows, at once. A
+    repeated batch is written once; a small batch is one file; conflicts with other writers are
+    retried.
 
     Parameters
     ----------
@@ -64,9 +64,7 @@ def delta_sink(
     if sink.from_ is not None:
         raise ConfigError("delta_sink: 'from' is only for jobs: pass the rows instead")
     if not hasattr(rows, "_jdf"):
-        raise ConfigError(
-            "delta_sink: Spark Connect is not supported, because the sink runs on the driver"
-        )
+        raise ConfigError("delta_sink: Spark Connect is not supported: the sink needs the driver")
     label = f"delta_sink({redact(sink.path or sink.table or '')!r})"
     try:
         return _ForeachBatch(sink, rows, label)
@@ -98,15 +96,13 @@ class _ForeachBatch:
         self._writer(self._add_sequence(batch), number)
 
     def _set_query(self, query_id: str | None) -> None:
-        spark_query = self._spark.streams.get(query_id) if query_id else None
-        if query_id is None or spark_query is None:
-            raise JobError(
-                "delta_sink: the batch does not belong to a streaming query of this session"
-            )
-        query: Any = spark_query
+        stream = self._spark.streams.get(query_id) if query_id else None
+        if query_id is None or stream is None:
+            raise JobError("delta_sink: the batch is not from a streaming query of this session")
+        query: Any = stream
         checkpoint = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
         check_continuity(self._spark, self._sources, checkpoint, self._writer)
-        self._writer.set_query(query_id, spark_query, checkpoint)
+        self._writer.set_query(query_id, stream, checkpoint)
         self._query_id = query_id
 
     def _add_sequence(self, rows: DataFrame) -> DataFrame:

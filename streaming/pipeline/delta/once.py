@@ -42,20 +42,15 @@ class OnceWriter:
         self._jar_writer: Any = None
 
     def append(
-        self,
-        rows: DataFrame,
-        *,
-        add_columns: bool,
-        execution: Any = None,
-        ranges: str | None = None,
+        self, rows: DataFrame, *, evolve: bool, execution: Any = None, ranges: str | None = None
     ) -> None:
-        """Append a batch to the existing table; `add_columns` allows new columns.
+        """Append a batch to the existing table; `evolve` adds new columns.
 
         `execution` is Spark's execution of the batch, which counts its records. `ranges` are its
         source offsets for the commit, which are written only with the jar.
         """
         writer: Any = rows.write.format("delta").mode("append")
-        if add_columns:
+        if evolve:
             writer = writer.option("mergeSchema", "true")
         path, name = self._table.path, self._table.name or ""
         self._write(
@@ -76,22 +71,19 @@ class OnceWriter:
         )
 
     def _write(
-        self,
-        spark: Any,
-        write_with_delta: Callable[[], Any],
-        write_with_jar: Callable[[Any], str | None],
+        self, spark: Any, use_delta: Callable[[], Any], use_jar: Callable[[Any], str | None]
     ) -> None:
         if self.unsupported_reason is None:
-            self.unsupported_reason = self._try_jar(spark._jvm, write_with_jar)
+            self.unsupported_reason = self._try_jar(spark._jvm, use_jar)
             if self.unsupported_reason is None:
                 return
             _LOG.warning(
-                "%s: each batch reads the table's log, because the jar does not support this Delta (%s)",
+                "%s: each batch reads the table's log, because the jar cannot write (%s)",
                 self._label, self.unsupported_reason,
             )  # fmt: skip
         if not self._table.exists(spark):
             raise FileNotFoundError(f"the table {self._table.title!r} does not exist any more")
-        write_with_delta()  # Delta skips the batch if the jar has written it
+        use_delta()  # Delta skips the batch if the jar has written it
 
     def _try_jar(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
         """Write with the jar and return None, or return why it cannot be used."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from assignor_bridge.errors import elided
-from streaming.pipeline.errors import TableError, summarize_error
+from streaming.pipeline.errors import TableError, summarize
 from streaming.pipeline.spark.columns import quote_name, unquote_name
 from streaming.pipeline.spark.folders import qualify_path
 
@@ -60,7 +60,7 @@ class Table(NamedTuple):
 
     def partition_columns(self, spark: SparkSession) -> list[str]:
         """Return the columns that an existing table is partitioned by."""
-        described = spark.sql(f"DESCRIBE TABLE {self._sql_name(spark)}").collect()
+        described = spark.sql(f"DESCRIBE TABLE {self._sql(spark)}").collect()
         names = iter([row.col_name for row in described])
         if _PARTITIONS not in names:
             return []
@@ -73,7 +73,7 @@ class Table(NamedTuple):
         Spark's SQL masks values that look secret to it, such as `["url"]`. Only then are Delta's
         details read, which mask nothing but take seconds in a new JVM.
         """
-        rows = spark.sql(f"SHOW TBLPROPERTIES {self._sql_name(spark)}").collect()
+        rows = spark.sql(f"SHOW TBLPROPERTIES {self._sql(spark)}").collect()
         if all(row.value != _HIDDEN for row in rows):
             return {row.key: row.value for row in rows}
         [details] = self.open(spark).detail().collect()
@@ -82,12 +82,10 @@ class Table(NamedTuple):
 
     def set_properties(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
         """Set these properties, and leave the others unchanged."""
-        pairs = ", ".join(
-            f"{_quote_literal(key)} = {_quote_literal(value)}" for key, value in properties.items()
-        )
-        spark.sql(f"ALTER TABLE {self._sql_name(spark)} SET TBLPROPERTIES ({pairs})")
+        pairs = ", ".join(f"{_quote(key)} = {_quote(value)}" for key, value in properties.items())
+        spark.sql(f"ALTER TABLE {self._sql(spark)} SET TBLPROPERTIES ({pairs})")
 
-    def _sql_name(self, spark: SparkSession) -> str:
+    def _sql(self, spark: SparkSession) -> str:
         if self.path is None:
             return self.name or ""
         return f"delta.{quote_name(qualify_path(spark, self.path))}"
@@ -105,7 +103,7 @@ class Table(NamedTuple):
         try:
             return self.open(spark).toDF().schema if self.exists(spark) else None
         except Exception as error:
-            message = f"the table {self.title!r} cannot be read: {summarize_error(error)}"
+            message = f"the table {self.title!r} cannot be read: {summarize(error)}"
             raise TableError(message) from error
 
     def create(
@@ -120,9 +118,7 @@ class Table(NamedTuple):
 
         nullable = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
         builder: Any = DeltaTable.createIfNotExists(spark).addColumns(StructType(nullable))
-        builder = builder.tableName(
-            self._sql_name(spark)
-        )  # a path must be set as the location, too
+        builder = builder.tableName(self._sql(spark))  # a path must be set as the location, too
         if self.path is not None:
             builder = builder.location(qualify_path(spark, self.path))
         for key, value in properties.items():
@@ -150,7 +146,7 @@ class Table(NamedTuple):
                 )
 
 
-def make_missing_table_error(name: str, checkpoint: str, completed: int) -> TableError:
+def lost_table_error(name: str, checkpoint: str, completed: int) -> TableError:
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
         f"the table {name!r} does not exist any more, but the checkpoint {checkpoint!r} has "
@@ -159,7 +155,7 @@ def make_missing_table_error(name: str, checkpoint: str, completed: int) -> Tabl
     )
 
 
-def _quote_literal(value: str) -> str:
+def _quote(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -179,9 +175,8 @@ def check_columns(name: str, table: StructType, rows: StructType, schema_evoluti
         was, now = existing.dataType.simpleString(), field.dataType.simpleString()
         can_evolve = not schema_evolution and _fits(existing.dataType, field.dataType, True)
         remedy = "; schema_evolution: on adds fields" if can_evolve else ""
-        raise TableError(
-            f"column {field.name!r} is {was} in the table {name!r}, but {now} in the rows{remedy}"
-        )
+        words = f"column {field.name!r} is {was} in the table {name!r}, but {now} in the rows"
+        raise TableError(words + remedy)
 
 
 def check_timestamps(

@@ -24,7 +24,7 @@ from streaming.pipeline.delta.write_mode import (
     find_kafka_fields,
     name_sequence_fields,
 )
-from streaming.pipeline.errors import TableError, summarize_error
+from streaming.pipeline.errors import TableError, summarize
 from streaming.pipeline.spark.columns import (
     check_reserved_names,
     get_name_normalizer,
@@ -78,21 +78,15 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     for key, columns in (("keys", sink.keys), ("sequence_by", sink.sequence_by)):
         for column in columns:
             if normalize(column) not in names:
-                raise TableError(
-                    f"{key}: {column!r} is not a column of the rows ({', '.join(frame.columns)})"
-                )
+                columns_text = ", ".join(frame.columns)
+                raise TableError(f"{key}: {column!r} is not a column of the rows ({columns_text})")
     has_kafka = KAFKA in frame.columns
     if not has_kafka and not sink.sequence_by:
-        raise TableError(
-            f"the rows have no order: keep the column {KAFKA} in the transform, or set "
-            "'sequence_by'"
-        )
+        raise TableError(f"the rows have no order: keep the column {KAFKA}, or set 'sequence_by'")
     kafka_fields = BY_OFFSET if has_kafka else ()
     fields = name_sequence_fields(sink.sequence_by, kafka_fields)
-    order = [
-        f.col(quote_name(column)).alias(field)
-        for column, field in zip(sink.sequence_by, fields, strict=True)
-    ]
+    pairs = zip(sink.sequence_by, fields, strict=True)
+    order = [f.col(quote_name(column)).alias(field) for column, field in pairs]
     order += [f.col(f"{KAFKA}.{part}") for part in kafka_fields]
     delete = f.lit(False)
     if has_kafka:  # unmatched rows of a LEFT JOIN have a null struct
@@ -102,7 +96,7 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
             delete = delete | f.coalesce(f.expr(sink.delete_when), f.lit(False))
         result = frame.withColumns({_DELETE: delete, SEQUENCE: f.struct(*order)})
     except Exception as error:
-        raise TableError(f"delete_when: {summarize_error(error)}") from error
+        raise TableError(f"delete_when: {summarize(error)}") from error
     return result.drop(KAFKA)
 
 
@@ -142,9 +136,8 @@ def keep_newest(
     """
     rows = rows.where(_require_usable(rows, sink, layout.partition_columns)).where(counting)
     rows = match_table_sequence(rows, sink, layout.fields)
-    window = Window.partitionBy(*[quote_name(key) for key in sink.keys]).orderBy(
-        f.col(SEQUENCE).desc(), hash_content(rows)
-    )
+    window = Window.partitionBy(*map(quote_name, sink.keys))
+    window = window.orderBy(f.col(SEQUENCE).desc(), hash_content(rows))
     ranked = rows.withColumn(_RANK, f.row_number().over(window))
     return ranked.where(f"{_RANK} = 1").drop(_RANK)
 
@@ -207,9 +200,8 @@ def build_merge(
 
     `counting` is an always-true SQL condition on a row `s` and the table's row `t` of its key.
     """
-    values: dict[str, str | Column] = {
-        quote_name(c): f"s.{quote_name(c)}" for c in rows.columns if c != _DELETE
-    }
+    names = [quote_name(name) for name in rows.columns if name != _DELETE]
+    values: dict[str, str | Column] = {name: f"s.{name}" for name in names}
     same_keys = " AND ".join(f"t.{quote_name(key)} = s.{quote_name(key)}" for key in sink.keys)
     newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
     condition = f"{counting} AND {newer}"  # for the first clause, which all matched rows reach

@@ -19,14 +19,9 @@ from streaming.pipeline.delta import upsert, write_mode
 from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.order_conflicts import OrderConflicts
-from streaming.pipeline.delta.table import (
-    Table,
-    check_columns,
-    check_timestamps,
-    make_missing_table_error,
-)
+from streaming.pipeline.delta.table import Table, check_columns, check_timestamps, lost_table_error
 from streaming.pipeline.delta.upsert import UpsertLayout
-from streaming.pipeline.errors import JobError, TableError, drop_java_trace, summarize_error
+from streaming.pipeline.errors import JobError, TableError, drop_java_trace, summarize
 from streaming.pipeline.spark.columns import get_name_normalizer
 
 if TYPE_CHECKING:
@@ -104,7 +99,7 @@ class DeltaWriter:
         self.error: Exception | None = None
         self._query_id: str | None = None
         #: Spark's query, which counts the records of its batches; None if unknown.
-        self._spark_query: Any = None
+        self._stream: Any = None
         self._started = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
@@ -161,18 +156,15 @@ class DeltaWriter:
         except Exception as error:  # noqa: BLE001
             _LOG.warning(
                 "%s: the table %r cannot record its keys (%s), so other keys would be accepted",
-                self._label, self.table.title, self._redact(summarize_error(error)),
+                self._label, self.table.title, self._redact(summarize(error)),
             )  # fmt: skip
 
     def set_query(
-        self,
-        query_id: str,
-        spark_query: StreamingQuery | None = None,
-        checkpoint: str | None = None,
+        self, query_id: str, stream: StreamingQuery | None = None, checkpoint: str | None = None
     ) -> None:
         """Set the query's id, for which the first batch waits, and its checkpoint, if new."""
         self._query_id = query_id
-        self._spark_query = spark_query
+        self._stream = stream
         if checkpoint is not None:
             self._checkpoint = checkpoint
             self._audit_trail = AuditTrail(self._label, checkpoint, self._redact)
@@ -198,7 +190,7 @@ class DeltaWriter:
                 _LOG.warning(
                     "%s: retrying batch %d, because another writer changed the table %r "
                     "during attempt %d of %d: %s", self._label, number, self.table.title, attempt,
-                    _MAX_ATTEMPTS, self._redact(summarize_error(error)),
+                    _MAX_ATTEMPTS, self._redact(summarize(error)),
                 )  # fmt: skip
                 self._reset_counts()
             else:
@@ -215,11 +207,11 @@ class DeltaWriter:
             return None
         if number == 0 or self._checkpoint is None:
             return TableError(f"the table {self.table.title!r} was removed: run the job again")
-        return make_missing_table_error(self.table.title, self._checkpoint, number - 1)
+        return lost_table_error(self.table.title, self._checkpoint, number - 1)
 
     def _is_being_stopped(self) -> bool:
         try:
-            return self._spark_query is not None and not self._spark_query.isActive
+            return self._stream is not None and not self._stream.isActive
         except Exception:  # noqa: BLE001  (Spark has ended)
             return False
 
@@ -244,7 +236,7 @@ class DeltaWriter:
                 self._merge(batch, number, metadata.ranges)
             else:
                 self.once.append(
-                    batch, add_columns=self.sink.schema_evolution,
+                    batch, evolve=self.sink.schema_evolution,
                     execution=self._get_execution(), ranges=metadata.ranges,
                 )  # fmt: skip
         every = self.sink.compact_every
@@ -275,10 +267,10 @@ class DeltaWriter:
     def _get_execution(self) -> Any:
         """Return Spark's execution of the batch; None if this Spark does not expose it."""
         try:
-            query = self._spark_query
+            query = self._stream
             return query._jsq.streamingQuery().lastExecution() if query else None
         except Exception:  # noqa: BLE001  (the commit then has no counts)
-            self._spark_query = None
+            self._stream = None
             return None
 
     def _compact(self, spark: SparkSession) -> None:
@@ -286,9 +278,7 @@ class DeltaWriter:
             with _override_settings(spark, self._compaction_settings(spark)):
                 self.table.open(spark).optimize().executeCompaction()
         except Exception as error:  # noqa: BLE001  (the rows are written already)
-            _LOG.warning(
-                "%s: compaction failed: %s", self._label, self._redact(summarize_error(error))
-            )
+            _LOG.warning("%s: compaction failed: %s", self._label, self._redact(summarize(error)))
 
     def _compaction_settings(self, spark: SparkSession) -> dict[str, str]:
         """Return the sink's file size as Delta's settings, unless the user has set them."""

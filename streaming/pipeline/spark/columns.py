@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from streaming.pipeline.config.files import parse_schema_json
-from streaming.pipeline.errors import summarize_error
+from streaming.pipeline.errors import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -39,7 +39,7 @@ def parse_schema(text: str) -> StructType:
             return StructType.fromJson(parse_schema_json(text))
         schema = StructType.fromDDL(" ".join(text.split()))
     except (PySparkException, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the schema cannot be read: {summarize_error(error)}") from None
+        raise ValueError(f"the schema cannot be read: {summarize(error)}") from None
     if not isinstance(schema, StructType):
         raise ValueError(  # noqa: TRY004  (the text is wrong, not its type)
             "the schema is a type without columns: columns such as 'id BIGINT' are expected"
@@ -108,10 +108,8 @@ def to_hashable(column: Column, data_type: DataType) -> Column:
     if _is_hashable(data_type):
         return column
     if isinstance(data_type, StructType):
-        parts = (
-            to_hashable(column.getField(part.name), part.dataType) for part in data_type.fields
-        )
-        return f.struct(*parts)
+        fields = data_type.fields
+        return f.struct(*(to_hashable(column.getField(x.name), x.dataType) for x in fields))
     if isinstance(data_type, ArrayType):
         return f.transform(column, lambda item: to_hashable(item, data_type.elementType))
     if isinstance(data_type, MapType):

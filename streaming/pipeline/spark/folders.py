@@ -117,7 +117,7 @@ class JobLock:
             os.close(self._descriptor)
 
 
-def lock_checkpoint(checkpoint: str) -> JobLock | None:
+def lock_folder(checkpoint: str) -> JobLock | None:
     """Lock a checkpoint, by its URL or path; return None if it cannot be locked.
 
     Raises BlockingIOError if another run has the lock.
@@ -154,14 +154,12 @@ def _open_lock_file(path: Path) -> int:
     """
     flags = os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(
-            path, os.O_RDWR | os.O_CREAT | flags, 0o666
-        )  # the file has only a process id
+        return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)  # it has only a process id
     except PermissionError:
         return os.open(path, os.O_RDONLY | flags)
 
 
-def read_lock_owner(checkpoint: str) -> str:
+def find_owner(checkpoint: str) -> str:
     """Return the process id in the lock file, or "unknown"."""
     try:
         return ((local_path(checkpoint) or Path()) / _LOCK).read_text(encoding="ascii").strip()

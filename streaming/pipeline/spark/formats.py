@@ -50,7 +50,7 @@ class RecordParser(NamedTuple):
     failed: Column
 
 
-def build_parser(records: Records, schema_text: str) -> RecordParser:
+def make_parser(records: Records, schema_text: str) -> RecordParser:
     """Return the parser of a format; a ValueError describes a problem of the schema."""
     if records.format == "avro":
         return _build_avro_parser(records, schema_text)

@@ -10,16 +10,9 @@ from pyspark.sql import functions as f
 
 from streaming.pipeline.config.files import import_function, read_schema
 from streaming.pipeline.config.sinks import DeltaSink
-from streaming.pipeline.errors import summarize_error
+from streaming.pipeline.errors import summarize
 from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer
-from streaming.pipeline.spark.records import (
-    KAFKA,
-    KAFKA_FIELDS,
-    REASON,
-    ParsedSource,
-    UpsertKeys,
-    parse_records,
-)
+from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, ParsedRows, Upsert, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -70,12 +63,12 @@ def _preserve_user_views(spark: SparkSession, names: list[str]) -> Iterator[None
             frame.createOrReplaceTempView(name)
 
 
-def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[UpsertKeys]:
+def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
     """Return the upserts among the sinks; a transform that reads Kafka's key may set columns."""
     sql_texts = [transform.sql for transform in job.all_transforms.values()]
     set_by_transform = any(x is None or bool(_KAFKA_KEY_IN_SQL.search(x)) for x in sql_texts)
     return [
-        UpsertKeys(sink.keys, set_by_transform)
+        Upsert(sink.keys, set_by_transform)
         for sink in sinks
         if isinstance(sink, DeltaSink) and sink.mode == "upsert"
     ]
@@ -92,14 +85,13 @@ def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target:
 
 
 def _open_and_parse(
-    spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[UpsertKeys]
-) -> ParsedSource:
+    spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[Upsert]
+) -> ParsedRows:
     """Open a source and parse its records."""
     job = loaded.job
     source = job.all_sources[name]
-    reader = spark.readStream.format("kafka").options(
-        **job.merge_kafka_options(source.spark_options)
-    )
+    options = job.merge_kafka_options(source.spark_options)
+    reader = spark.readStream.format("kafka").options(**options)
     session_strategy = spark.conf.get(_SESSION_STRATEGY, None)
     assignor = source.get_assignor(session_has_one=bool(session_strategy))
     if assignor is not None:
@@ -108,7 +100,7 @@ def _open_and_parse(
         frame = reader.load()
     with loaded.wrap_errors(job.locate("source", name, "records")):
         schema = read_schema(loaded, name)
-        return parse_records(frame, name, source.records, schema, upserts=upserts)
+        return parse(frame, name, source.records, schema, upserts=upserts)
 
 
 def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
@@ -144,7 +136,7 @@ def _apply_transform(
     try:
         result: Any = function(views[view])
     except Exception as error:
-        message = f"{transform.python} raised {type(error).__name__}: {summarize_error(error)}"
+        message = f"{transform.python} raised {type(error).__name__}: {summarize(error)}"
         raise loaded.make_error(key_path, message) from error
     if not hasattr(result, "writeStream"):
         message = f"{transform.python} returned {type(result).__name__}, a DataFrame is expected"

@@ -16,20 +16,18 @@ _STARTED_JVMS: list[subprocess.Popen[bytes]] = []
 
 
 def start_context(
-    settings: Mapping[str, Any],
-    visible: Mapping[str, Any],
-    process: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any], safe: Mapping[str, Any], process: Mapping[str, Any] | None = None
 ) -> None:
     """Start the JVM and Spark's context, unless they are running.
 
-    Only the settings `visible` are on the JVM's command line; `process` goes to `subprocess.Popen`.
+    Only the settings `safe` are on the JVM's command line; `process` goes to `subprocess.Popen`.
     """
     from pyspark import SparkConf, SparkContext
 
     if SparkContext._active_spark_context is not None:
         return
     if SparkContext._gateway is None:
-        conf = SparkConf(loadDefaults=False).setAll([(k, str(v)) for k, v in visible.items()])
+        conf = SparkConf(loadDefaults=False).setAll([(k, str(v)) for k, v in safe.items()])
         SparkContext._ensure_initialized(gateway=_launch(conf, process))
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:

@@ -60,7 +60,7 @@ class PlanSource(NamedTuple):
         return has_pattern or not set(self.topics).isdisjoint(other.topics)
 
     def reads(self, topic: str) -> bool:
-        """Return whether it reads a topic; as in Spark, the pattern may match a part of the name."""
+        """Return whether it reads a topic; as in Spark, the pattern may match part of the name."""
         if self.pattern is not None:
             return bool(self.pattern.matcher(topic).find())
         return topic in self.topics

@@ -14,13 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructType
 
 from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer, parse_schema
-from streaming.pipeline.spark.formats import (
-    PARSED,
-    RecordParser,
-    build_parser,
-    read_json,
-    read_text,
-)
+from streaming.pipeline.spark.formats import PARSED, RecordParser, make_parser, read_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -39,7 +33,7 @@ REASON = "reason"
 _BAD = "__bad"
 
 
-class ParsedSource(NamedTuple):
+class ParsedRows(NamedTuple):
     """The rows of a source, and its bad records."""
 
     #: The good rows; with `bad_records: fail`, reading them fails at the first bad record.
@@ -48,7 +42,7 @@ class ParsedSource(NamedTuple):
     bad: DataFrame | None
 
 
-class UpsertKeys(NamedTuple):
+class Upsert(NamedTuple):
     """The keys of an upsert that writes the rows."""
 
     keys: tuple[str, ...]
@@ -57,12 +51,12 @@ class UpsertKeys(NamedTuple):
 
 
 #: For a source that no upsert writes.
-_NO_UPSERT = UpsertKeys((), set_by_transform=True)
+_NO_UPSERT = Upsert((), set_by_transform=True)
 
 
-def parse_records(
-    frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[UpsertKeys]
-) -> ParsedSource:
+def parse(
+    frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[Upsert]
+) -> ParsedRows:
     """Parse the records of a source.
 
     Parameters
@@ -83,17 +77,14 @@ def parse_records(
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
-        return ParsedSource(frame.select("*", build_kafka_struct(f.col("key"), tombstone)), None)
+        return ParsedRows(frame.select("*", build_kafka_struct(f.col("key"), tombstone)), None)
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
     normalize = get_name_normalizer(frame.sparkSession)
-    parser = build_parser(records, schema)
-    fields = parser.schema.fields
-    keys = [
-        _build_key_columns(records, parser.schema, x.keys, normalize)
-        for x in upserts or [_NO_UPSERT]
-    ]
-    names = [*(x.name for x in fields), *(name for name, _ in keys[0].values())]
+    parser = make_parser(records, schema)
+    columns = parser.schema
+    keys = [_read_key_columns(records, columns, x.keys, normalize) for x in upserts or [_NO_UPSERT]]
+    names = [*(x.name for x in columns.fields), *(name for name, _ in keys[0].values())]
     check_reserved_names(names, [KAFKA], normalize)
     lacks_key = f.lit(False)
     for upsert, key_columns in zip(upserts, keys, strict=False):
@@ -119,7 +110,7 @@ def parse_records(
         good = good.where(f"NOT {KAFKA}.tombstone")
     remaining_keys = dict(keys[0])
     selected = []
-    for field, value in zip(fields, parser.values, strict=True):
+    for field, value in zip(columns.fields, parser.values, strict=True):
         column = value
         if normalize(field.name) in remaining_keys:
             key_value = remaining_keys.pop(normalize(field.name))[1]
@@ -127,7 +118,7 @@ def parse_records(
         selected.append(column.alias(field.name))
     selected += [column.alias(name) for name, column in remaining_keys.values()]
     bad = marked.where(_BAD).withColumn(REASON, _build_reason(records, parser, is_tombstone))
-    return ParsedSource(good.select(*selected, KAFKA), bad.select(*frame.columns, REASON))
+    return ParsedRows(good.select(*selected, KAFKA), bad.select(*frame.columns, REASON))
 
 
 def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
@@ -187,7 +178,7 @@ def _fail_on_bad_record(name: str, records: Records) -> Column:
     return f.when(f.col(_BAD), f.raise_error(message).cast("boolean")).otherwise(True)
 
 
-def _build_key_columns(
+def _read_key_columns(
     records: Records,
     schema: StructType,
     upsert_keys: tuple[str, ...],

@@ -14,13 +14,7 @@ from streaming.delta.session import EXTENSION, configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
 from streaming.pipeline.spark.jvm import start_context
-from streaming.redaction import (
-    CREDENTIALS,
-    SECRET_KEYS,
-    SECRET_OPTIONS,
-    has_credentials,
-    is_secret_key,
-)
+from streaming.redaction import PASSWORDS, SECRET_KEYS, SECRET_OPTIONS, has_password, is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,13 +40,13 @@ _CACHED_CLASSES = 100
 #: Patterns of secrets in Spark's UI and event log, to which an operator may add.
 _REDACTION_PATTERNS = {
     # Spark's own pattern matches few names of secrets.
-    "spark.redaction.regex": f"{SECRET_KEYS}|{CREDENTIALS}",
+    "spark.redaction.regex": f"{SECRET_KEYS}|{PASSWORDS}",
     # Both show the plan of a view, which has all options of a source.
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
 _STANDALONE = "spark://"
-#: Settings for local Spark, for which 200 state stores, and 50 tasks per batch to read a table's log,
-#: are too many.
+#: Settings for local Spark, for which 200 state stores, and 50 tasks per batch to read a table's
+#: log, are too many.
 _LOCAL = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -138,8 +132,8 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
     with starting or contextlib.nullcontext():
         options: dict[str, Any] = builder._options
         # All users of a machine can read the command line of its JVM.
-        visible = {key: value for key, value in options.items() if not _is_secret(key, value)}
-        start_context(options, visible)
+        safe = {key: value for key, value in options.items() if not _is_secret(key, value)}
+        start_context(options, safe)
         return builder.getOrCreate()
 
 
@@ -194,4 +188,4 @@ def _get_redaction_conf(operator_conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return is_secret_key(key) or (key.startswith(_SESSION_PREFIXES) and has_credentials(str(value)))
+    return is_secret_key(key) or (key.startswith(_SESSION_PREFIXES) and has_password(str(value)))

@@ -57,8 +57,8 @@ def record_time_zone(spark: SparkSession, job: Job) -> None:
     elif _get_zone_rules(spark, old_zone) != _get_zone_rules(spark, zone):
         _LOG.warning(
             "%s: times without a zone were read as %s in earlier runs and are read as %s now, so "
-            "they differ by the offset between the two: set %s back to %s", job.name, old_zone, zone,
-            TIME_ZONE, old_zone,
+            "they differ by the offset between the two: set %s back to %s",
+            job.name, old_zone, zone, TIME_ZONE, old_zone,
         )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from streaming.pipeline.errors import add_hint, drop_java_trace, summarize_error
+from streaming.pipeline.errors import add_hint, drop_java_trace, summarize
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_can_be_done_is_said(message, checkpoint, hint):
 )
 def test_a_jvm_that_ended_is_named_however_py4j_tells_it(error: Exception):
     """Amid a call, the run said `An error occurred while calling o341.isActive`."""
-    assert summarize_error(error) == "Spark's JVM has ended: was it killed, or out of memory?"
+    assert summarize(error) == "Spark's JVM has ended: was it killed, or out of memory?"
 
 
 def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
@@ -69,22 +69,22 @@ def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
         "[DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT] The feature timestampNtz is needed.\n\n"
         "To do this, run:\n  ALTER TABLE t SET TBLPROPERTIES ('delta.feature.x' = 'supported')\n"
     )
-    assert summarize_error(ValueError(text)).endswith("run: ALTER TABLE t SET TBLPROPERTIES ("
+    assert summarize(ValueError(text)).endswith("run: ALTER TABLE t SET TBLPROPERTIES ("
                                                  "'delta.feature.x' = 'supported')")  # fmt: skip
     violated = "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint c (id > 0) violated"
-    assert summarize_error(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
+    assert summarize(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_plain_words():
     text = "java.io.IOException: Mkdirs failed to create file:/a b/t (exists=false, cwd=file:/w)"
-    assert summarize_error(ValueError(text)) == (
+    assert summarize(ValueError(text)) == (
         "no permission to create the folder /a b/t, or a file is in its place"
     )
 
 
 def test_an_error_of_javas_is_no_end_of_the_jvm():
     said = "An error occurred while calling o1.f. Trace:\npy4j.Py4JException: no such method\n"
-    assert summarize_error(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"
+    assert summarize(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"
 
 
 class _JavaException:

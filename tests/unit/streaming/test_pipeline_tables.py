@@ -49,7 +49,7 @@ from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
 from streaming.pipeline.run import start_job, warn_about_late_records
 from streaming.pipeline.spark import session
-from streaming.pipeline.spark.folders import lock_checkpoint, read_lock_owner
+from streaming.pipeline.spark.folders import lock_folder, find_owner
 from streaming.pipeline.spark.plan_sources import PlanSource
 from streaming.pipeline.spark.session import _COMPILED, check_master, start_session
 from tests.unit.lag.checkpoint_files import QUERY, write_query
@@ -332,7 +332,7 @@ def test_one_run_of_a_job_at_a_time(tmp_path):
     """A process that ended without a word has no lock; nor has a job whose queries were stopped."""
     place = str(tmp_path / "checkpoint")
     code = (
-        "import sys; from streaming.pipeline.spark.folders import lock_checkpoint as lock;"
+        "import sys; from streaming.pipeline.spark.folders import lock_folder as lock;"
         f"l = lock({place!r}); print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -341,25 +341,25 @@ def test_one_run_of_a_job_at_a_time(tmp_path):
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
         with pytest.raises(BlockingIOError):
-            lock_checkpoint(place)
-        assert read_lock_owner(place) == str(other.pid)
+            lock_folder(place)
+        assert find_owner(place) == str(other.pid)
         other.kill()
-    lock = lock_checkpoint(f"file:{place}")
+    lock = lock_folder(f"file:{place}")
     assert lock is not None
-    assert read_lock_owner(place) == str(os.getpid())
+    assert find_owner(place) == str(os.getpid())
     with pytest.raises(BlockingIOError):
-        lock_checkpoint(place)
+        lock_folder(place)
     lock.is_used = lambda: False
-    second = lock_checkpoint(place)
+    second = lock_folder(place)
     assert second is not None
     lock.release()  # it has none any more
     with pytest.raises(BlockingIOError):
-        lock_checkpoint(place)
+        lock_folder(place)
     second.release()
-    third = lock_checkpoint(place)
+    third = lock_folder(place)
     assert third is not None
     third.release()
-    assert lock_checkpoint("s3a://bucket/checkpoint") is None
+    assert lock_folder("s3a://bucket/checkpoint") is None
 
 
 def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_nobody(
@@ -367,14 +367,14 @@ def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_
 ):
     """Another user's lock file was unreadable, `a#1` was taken for `a`, `a%20b` for `a b`."""
     for name in ("a#1", "a%20b", "a?b"):
-        lock = lock_checkpoint(f"file:{tmp_path}/{name}")
+        lock = lock_folder(f"file:{tmp_path}/{name}")
         assert lock is not None
         assert (tmp_path / name / ".assignor.lock").stat().st_mode & 0o044 == 0o044
-        assert read_lock_owner(f"file:{tmp_path}/{name}") == str(os.getpid())
+        assert find_owner(f"file:{tmp_path}/{name}") == str(os.getpid())
         lock.release()
     assert len(list(tmp_path.iterdir())) == 3
     (tmp_path / "file").touch()
-    assert lock_checkpoint(str(tmp_path / "file" / "below")) is None
+    assert lock_folder(str(tmp_path / "file" / "below")) is None
 
     real = os.open
 
@@ -384,10 +384,10 @@ def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_
         return real(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", as_another_user)
-    lock = lock_checkpoint(str(tmp_path / "a#1"))
+    lock = lock_folder(str(tmp_path / "a#1"))
     assert lock is not None
     with pytest.raises(BlockingIOError):
-        lock_checkpoint(str(tmp_path / "a#1"))
+        lock_folder(str(tmp_path / "a#1"))
     lock.release()
 
 
@@ -397,7 +397,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
     file.write_text("mine")
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / ".assignor.lock").symlink_to(file)
-    assert lock_checkpoint(str(tmp_path / "checkpoint")) is None
+    assert lock_folder(str(tmp_path / "checkpoint")) is None
     assert file.read_text() == "mine"
 
 
