@@ -19,8 +19,7 @@ _DELTA = "[DELTA_"
 _MKDIRS = re.compile(r"Mkdirs failed to create (?:file:)?(.*?) \(exists=\w+, cwd=.*\)")
 #: The record that Delta adds to a violated constraint.
 _RECORD_VALUES = re.compile(r" by row with values:.*")
-#: Maximum length of Delta's messages.
-_MAX_CHARS = 700
+_MAX_DELTA_CHARS = 700
 #: Limits of `drop_java_trace`: number of causes, and characters of each at its start (the class)
 #: and at its end (the run id, after a query name of any length).
 _MAX_CAUSES, _MAX_START, _MAX_END = 8, 120, 120
@@ -97,7 +96,7 @@ def summarize(error: BaseException) -> str:
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
     line = lines[0] if lines else type(innermost).__name__
     if _DELTA in line:  # its other lines have names and the remedy
-        line = _RECORD_VALUES.sub("", " ".join(lines))[:_MAX_CHARS]
+        line = _RECORD_VALUES.sub("", " ".join(lines))[:_MAX_DELTA_CHARS]
     line = _SQL_STATE.sub("", _ABORTED.sub("", line))
     line = line.strip().rstrip(";").removeprefix(_RAISED)
     line = _MKDIRS.sub(r"no permission to create the folder \1, or a file is in its place", line)
@@ -117,10 +116,10 @@ def _get_java_message(java: Any) -> str:
 def drop_java_trace(error: Exception) -> Exception:
     """Return an error without its Java trace, so that Spark can recognize an interruption.
 
-    Spark matches the text of a stopped query with a regular expression that needs a stack frame for
-    each character (`StreamExecution.PROXY_ERROR`), and a Java trace overflows the stack. The
-    returned text keeps what `StreamExecution.isInterruptionException` (Spark 4.1.1) searches for:
-    the class of each cause, and "cancelled" with the run id.
+    Spark matches the text with a regular expression that needs a stack frame for each character
+    (`StreamExecution.PROXY_ERROR`), and a Java trace overflows the stack. The returned text keeps
+    what `StreamExecution.isInterruptionException` (Spark 4.1.1) searches for: the class of each
+    cause, and "cancelled" with the run id.
     """
     java = getattr(error, "java_exception", None)
     if java is None:

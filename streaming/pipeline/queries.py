@@ -49,7 +49,6 @@ class JobQuery:
     delta: DeltaWriter | None
     #: Its sources, in the order of Spark's numbers.
     sources: list[PlanSource]
-    #: Its counts in this run.
     result: QueryResult
     #: Spark's query, once it is started.
     stream: StreamingQuery | None = None

@@ -215,9 +215,7 @@ def start_job(
 
 
 def _check_and_start(
-    spark: SparkSession,
-    loaded: LoadedJob,
-    on_progress: Callable[[QueryResult, Any], None] | None,
+    spark: SparkSession, loaded: LoadedJob, on_progress: Callable[[QueryResult, Any], None] | None
 ) -> RunningJob:
     check_topics(spark, loaded)
     warn_about_late_records(loaded)

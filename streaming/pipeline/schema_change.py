@@ -1,10 +1,9 @@
 """Check that a changed schema puts no record into both a table and the dead letter, or neither.
 
-The query of each sink and that of the dead letters decide independently which records are good, at
-the time when they read them. If the schema changes while they are at different offsets, one query
-has parsed the records between these with the old schema, and the other parses them with the new
-one. So a job saves its parsing rules in its checkpoint. After a change, the next start compares the
-results of both rules for the records that only some of the queries have read.
+The query of each sink and that of the dead letters decide independently which records are good. If
+the schema changes while they are at different offsets, one has parsed the records in between with
+the old schema, and the other parses them with the new one. So a job saves its parsing rules in its
+checkpoint, and after a change the next start compares both rules for these records.
 """
 
 from __future__ import annotations
@@ -85,10 +84,7 @@ def save_parsing_rules(spark: SparkSession, loaded: LoadedJob) -> None:
 
 
 def _collect_rules(loaded: LoadedJob) -> dict[str, ParsingRules]:
-    """Return the settings that decide which records are good, by source.
-
-    The target of bad records is left out, and so are defaults, to which later versions may add.
-    """
+    """Return the settings that decide which records are good, by source, without defaults."""
     job = loaded.job
     rules: dict[str, ParsingRules] = {}
     for name, source in job.all_sources.items():
@@ -118,8 +114,7 @@ def _read_saved_rules(spark: SparkSession, checkpoint: str) -> dict[str, Parsing
 def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[str, str]) -> Gaps:
     """Return the offsets that some query may have read, and another may not have read.
 
-    A query has certainly read its completed batches. The next batch, if it was planned, may be in
-    the table already, and is then not written again.
+    A query has read its completed batches; a planned one may be in the table already.
     """
     spans = []
     for query in queries:

@@ -138,10 +138,7 @@ def _check_folder(path: str) -> str:
 #: The value of a Spark option.
 OptionText = Annotated[str, BeforeValidator(to_option_text), WithJsonSchema(_SCALAR)]
 #: A size such as "128MB", or "off".
-Size = Annotated[
-    str,
-    require_pattern(SIZE, "a size such as '128MB' (KB, MB or GB)"),
-]
+Size = Annotated[str, require_pattern(SIZE, "a size such as '128MB' (KB, MB or GB)")]
 #: A duration in Spark's syntax.
 Interval = Annotated[str, require_pattern(_DURATION, "a duration such as '10 seconds'")]
 #: When batches start.
@@ -158,7 +155,6 @@ Columns = Annotated[
 ViewName = Annotated[
     str, require_pattern(r"[a-z_][a-z0-9_]*", "a name of ASCII letters, digits and '_' for SQL")
 ]
-#: A folder or its URL.
 Location = Annotated[str, AfterValidator(_check_folder)]
 #: The name of a topic that Kafka accepts.
 TopicName = Annotated[str, AfterValidator(check_topic)]

@@ -41,7 +41,7 @@ def check_names(job: Job) -> None:
 
 
 class _Folder(NamedTuple):
-    key_path: str
+    owner: str
     path: str
     #: Scheme and host, then folders, so that paths can be compared.
     parts: tuple[str, ...]
@@ -80,10 +80,10 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
             outer.append(_Folder(f"the checkpoint of {name!r}", path, (*root.parts, name)))
     for folder in inner:
         for ancestor in outer:
-            if folder.key_path != ancestor.key_path and _is_inside(folder.parts, ancestor.parts):
+            if folder.owner != ancestor.owner and _is_inside(folder.parts, ancestor.parts):
                 raise ValueError(
-                    f"{folder.key_path}: the folder {folder.path!r} is inside {ancestor.path!r} of "
-                    f"{ancestor.key_path}, where VACUUM deletes unknown files: use separate folders"
+                    f"{folder.owner}: the folder {folder.path!r} is inside {ancestor.path!r} of "
+                    f"{ancestor.owner}, where VACUUM deletes unknown files: use separate folders"
                 )
 
 

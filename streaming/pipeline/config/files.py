@@ -33,7 +33,6 @@ _SCHEMA_SUFFIXES = (".ddl", ".json", ".avsc", ".txt")
 AVRO_MARKER = "__read"
 #: A record's key and value.
 Record = tuple[bytes | None, bytes | None]
-#: Folders from which functions were imported.
 _JOB_FOLDERS: set[Path] = set()
 
 

@@ -97,8 +97,8 @@ class Records(Section):
     Spark's JSON, .avsc: Avro)."""
     key: str | None = None
     """Columns of Kafka's key as DDL: the key's text or a JSON object for one column, a JSON object
-    for several. They fill the rows of tombstones, and are added to all rows if the schema lacks
-    them. The default is the key column of an upsert, if it has only one."""
+    for several. They fill the rows of tombstones, and are added if the schema lacks them. The
+    default is the key column of an upsert, if it has only one."""
     bad_records: Literal["fail", "drop", "dead_letter"] = "fail"
     """What to do with records that cannot be read. They are always counted."""
     dead_letter: DeadLetter | None = None
@@ -156,8 +156,8 @@ class Source(Section):
     watermark: Watermark | None = None
     """How late rows may arrive."""
     dedupe: Columns = ()
-    """Drop rows that repeat the values of these columns: within the watermark's delay, or forever
-    without a watermark (the state then grows)."""
+    """Drop rows that repeat these columns: within the watermark, or forever without one (the state
+    then grows)."""
     assignor: str = "lag-aware-sticky"
     """The assignor, or several in order of preference; `none` for Spark's default assignment, also
     if the session has an assignor."""

@@ -1,8 +1,8 @@
 """Record the source offsets of each batch in its commit, as evidence for `assignor audit`.
 
 They come from the offset log: Spark writes `offsets/N` before batch N runs, and the same after a
-crash. They go into the commit's `userMetadata`, so rows and ranges are written atomically. If the
-offsets cannot be read, the audit lacks its evidence, but the batch is still written.
+crash. They go into the commit's `userMetadata`, so rows and ranges are written atomically. If they
+cannot be read, the batch is written without them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ class AuditTrail:
 
     def __init__(self, label: str, checkpoint: str | None, redact: Callable[[str], str]) -> None:
         self._label = label
-        #: Hides secrets in log messages.
         self._redact = redact
         self._checkpoint = checkpoint
         self._offset_log: RangesOfBatches | None = None

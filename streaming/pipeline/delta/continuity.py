@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 
 def check_continuity(
-    spark: SparkSession,
-    sources: Sequence[PlanSource],
-    checkpoint: str,
-    delta: DeltaWriter | None,
+    spark: SparkSession, sources: Sequence[PlanSource], checkpoint: str, delta: DeltaWriter | None
 ) -> None:
     """Raise TableError unless a query's checkpoint matches its sources and its table.
 

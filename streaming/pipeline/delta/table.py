@@ -187,7 +187,7 @@ def check_timestamps(
     Delta adds the feature only to new tables, and would refuse the column in the first batch.
     """
     had, has = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
-    # Only a list of properties with the protocol's version has the features, too.
+    # Properties from Delta's details lack the version and features of the protocol.
     if has and not had and "delta.minReaderVersion" in properties and _NTZ not in properties:
         raise TableError(
             f"the table {name!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE "
@@ -201,14 +201,11 @@ def _fits(table: DataType, rows: DataType, schema_evolution: bool) -> bool:
     With schema evolution, Delta adds new fields and fills missing ones with null.
     """
     if isinstance(table, StructType) and isinstance(rows, StructType):
-        table_fields = {field.name.lower(): field.dataType for field in table.fields}
-        row_fields = {field.name.lower(): field.dataType for field in rows.fields}
-        if not schema_evolution and list(table_fields) != list(row_fields):
+        old = {field.name.lower(): field.dataType for field in table.fields}
+        new = {field.name.lower(): field.dataType for field in rows.fields}
+        if not schema_evolution and list(old) != list(new):
             return False
-        return all(
-            _fits(table_fields[name], row_fields[name], schema_evolution)
-            for name in table_fields.keys() & row_fields.keys()
-        )
+        return all(_fits(old[x], new[x], schema_evolution) for x in old.keys() & new.keys())
     if isinstance(table, ArrayType) and isinstance(rows, ArrayType):
         return _fits(table.elementType, rows.elementType, schema_evolution)
     if isinstance(table, MapType) and isinstance(rows, MapType):

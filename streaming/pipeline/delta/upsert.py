@@ -52,7 +52,6 @@ _RANK = "__rank"
 class UpsertLayout(NamedTuple):
     """The table's properties that an upsert depends on."""
 
-    #: Columns that the table is partitioned by.
     partition_columns: Sequence[str]
     #: Kafka's fields of the table's `_sequence`, in order; see `write_mode`.
     fields: tuple[str, ...]

@@ -112,7 +112,7 @@ def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
 def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
     """Infer from a table's columns how an older version wrote it.
 
-    `user_columns` are the user's columns in the rows; they may have the name of an upsert's column.
+    `user_columns` are the user's columns in the rows, which may be named like an upsert's.
     """
     user_names = {name.lower() for name in user_columns}
     types: dict[str, Any] = {field.name.lower(): field.dataType for field in table.fields}

@@ -78,14 +78,12 @@ class DeltaWriter:
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
-        #: Appends or merges each batch once.
         self.once = OnceWriter(self.table, label)
         self._label = label
         self._checkpoint = checkpoint
         self._audit_trail = AuditTrail(label, checkpoint, redact)
         #: Returns the writer's name in the table's log for a query id.
         self._name_writer = name_writer
-        #: Hides secrets in log messages.
         self._redact = redact
         #: Whether the table existed at the last check.
         self.table_exists = False

@@ -33,14 +33,12 @@ _CONFLUENT_BYTES = 5
 #: Escapes in options of Spark's CSV reader, for characters that are hard to write in YAML.
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f"}
-#: The line end after a CSV record.
 _LINE_END = r"(?:\r\n|\n|\r)\z"
 
 
 class RecordParser(NamedTuple):
     """Expressions that parse a value into columns."""
 
-    #: The columns.
     schema: StructType
     #: Result of Spark's function, to be selected as `PARSED`.
     parsed: Column
@@ -69,14 +67,11 @@ def read_text(text: Column, data_type: DataType) -> Column:
 
 
 def read_json(
-    value: Column,
-    schema: StructType,
-    options: Mapping[str, str],
-    spark_schema: StructType | None = None,
+    value: Column, schema: StructType, options: Mapping[str, str], read_as: StructType | None = None
 ) -> Column:
     """Parse one JSON object; null if it is invalid, or has a number that would be changed."""
     checked = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
-    return f.from_json(checked.cast("string"), spark_schema or schema, {**options})
+    return f.from_json(checked.cast("string"), read_as or schema, {**options})
 
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:
@@ -151,11 +146,10 @@ def _is_corrupt(schema: StructType, values: list[Column]) -> Column:
     return failed
 
 
-def _build_avro_parser(records: Records, schema_text: str) -> RecordParser:
+def _build_avro_parser(records: Records, text: str) -> RecordParser:
     from pyspark.sql.avro.functions import from_avro
 
-    marked_text = add_avro_marker(schema_text)
-    options = {**records.reader_options, "mode": "PERMISSIVE", "avroSchema": marked_text}
+    options = {**records.reader_options, "mode": "PERMISSIVE", "avroSchema": add_avro_marker(text)}
     body = f.col("value")
     if records.confluent:
         schema_id = records.schema_id
@@ -164,8 +158,7 @@ def _build_avro_parser(records: Records, schema_text: str) -> RecordParser:
         has_payload = has_header & (f.length("value") >= _CONFLUENT_BYTES)
         body = f.when(has_payload, f.expr(f"substring(value, {_CONFLUENT_BYTES + 1})"))
     try:
-        body = _call_jar("AvroRecords", "check", body, schema_text)
-        parsed = from_avro(body, schema_text, options)
+        parsed = from_avro(_call_jar("AvroRecords", "check", body, text), text, options)
     except TypeError:  # the class is missing
         raise ValueError(
             f"the session has no Avro functions: add {avro_coordinate()} to spark.jars.packages"

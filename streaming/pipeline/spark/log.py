@@ -29,8 +29,7 @@ _LAST_OUTPUT_S = 3.0
 _FATAL = "Exception in thread "
 #: Environment variable with options of the JVM.
 _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
-#: The JVM would report invalid settings on stdout, and Delta would use the locale's digits, which
-#: may not be ASCII, in file names.
+#: By default, the JVM reports errors on stdout, and Delta names files with the locale's digits.
 _ADDED_OPTIONS = "-XX:+DisplayVMOutputToStderr -Duser.language=en"
 #: The last lines of Java's launcher, after the reason of a failure.
 _LAUNCHER_LINES = ("Error: Could not create the Java", "Error: A fatal exception has occurred")

@@ -179,17 +179,14 @@ def _fail_on_bad_record(name: str, records: Records) -> Column:
 
 
 def _read_key_columns(
-    records: Records,
-    schema: StructType,
-    upsert_keys: tuple[str, ...],
-    normalize: Callable[[str], str],
+    records: Records, schema: StructType, keys: tuple[str, ...], normalize: Callable[[str], str]
 ) -> dict[str, tuple[str, Column]]:
     """Return the columns of Kafka's key, as names and expressions, by normalized name.
 
     They fill the rows of tombstones, and all rows if the schema lacks them.
     """
     if records.key is None:
-        key_names = {normalize(upsert_keys[0])} if len(upsert_keys) == 1 else set()
+        key_names = {normalize(keys[0])} if len(keys) == 1 else set()
         schema = StructType([x for x in schema.fields if normalize(x.name) in key_names])
     else:
         schema = parse_schema(records.key)

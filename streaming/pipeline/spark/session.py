@@ -33,9 +33,9 @@ _PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
 _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 _CODE_CACHE_SIZE = "spark.sql.codegen.cache.maxEntries"
-#: Generated classes that each JVM of Spark caches, per merge. A merge has about 80, and classes
-#: that do not fit are compiled again in each batch. The cache should not be larger: each checkpoint
-#: of a table's log adds a class of some 80 KB, because its version is in the code.
+#: Generated classes that each JVM of Spark caches, per merge. A merge has about 80, and others are
+#: compiled again in each batch. A larger cache would only fill up, because each checkpoint of a
+#: table's log adds a class of some 80 KB, with its version in the code.
 _CACHED_CLASSES = 100
 #: Patterns of secrets in Spark's UI and event log, to which an operator may add.
 _REDACTION_PATTERNS = {
@@ -45,8 +45,7 @@ _REDACTION_PATTERNS = {
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
 _STANDALONE = "spark://"
-#: Settings for local Spark, for which 200 state stores, and 50 tasks per batch to read a table's
-#: log, are too many.
+#: For local Spark, for which 200 state stores, and 50 tasks to read a table's log, are too many.
 _LOCAL = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
