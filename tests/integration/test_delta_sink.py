@@ -85,7 +85,7 @@ def test_an_upsert_keeps_the_newest_row_of_a_key(
         pytest.param({"mode": "upsert"}, "needs 'keys'", id="keys"),
         pytest.param({"table": "t"}, "path", id="two places"),
         pytest.param({"from": "orders"}, "'from' is for jobs", id="from"),
-        pytest.param({"partition_by": ["day"]}, "'day' is no column", id="column"),
+        pytest.param({"partition_by": ["day"]}, "'day' is not a column", id="column"),
     ],
 )
 def test_a_wrong_option_is_one_line_before_the_query_starts(

@@ -109,11 +109,11 @@ def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
     assert rows(spark, table, "id", "_deleted") == [(1, True), (2, False), (3, False)]
 
     def misfits() -> None:
-        refused(spark, changed(config, keys="name"), "kept with keys", "says name", "set it back")
-        refused(spark, changed(config, deletes="remove"), "deletes mark, the job says remove")
-        refused(spark, changed(config, sequence_by="seq"), "sequence_by none, the job says seq")
+        refused(spark, changed(config, keys="name"), "with keys", "the job has name", "restore")
+        refused(spark, changed(config, deletes="remove"), "deletes mark, but the job has remove")
+        refused(spark, changed(config, sequence_by="seq"), "sequence_by none, but the job has seq")
         plain = changed(config, mode=None, keys=None, deletes=None)
-        refused(spark, plain, "mode upsert, the job says append", "a new table")
+        refused(spark, plain, "mode upsert, but the job has append", "a new table")
 
     misfits()
     send(topic, [record(2, None), record(9, "b")])
@@ -127,12 +127,14 @@ def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
     assert "it holds batch 1, the checkpoint's last is 0" in said
     shutil.move(copied, tmp_path / "back" / "sink")
     older = config | {"checkpoint": str(tmp_path / "back")}
-    refused(spark, older, "holds batch 1 of the query", "ends at 0", "set back", "new checkpoint")
+    refused(spark, older, "has batch 1 of the query", "ends at 0", "is older", "new checkpoint")
 
     forget(spark, table)
-    refused(spark, changed(config, deletes="remove"), "deletes mark, the job says remove")
-    refused(spark, changed(config, sequence_by="seq"), "sequence_by none, the job says seq")
-    refused(spark, changed(config, mode=None, keys=None, deletes=None), "mode upsert, the job says")
+    refused(spark, changed(config, deletes="remove"), "deletes mark, but the job has remove")
+    refused(spark, changed(config, sequence_by="seq"), "sequence_by none, but the job has seq")
+    refused(
+        spark, changed(config, mode=None, keys=None, deletes=None), "mode upsert, but the job has"
+    )
     before = rows(spark, table, "id", "name", "_deleted", "_sequence")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id", "name", "_deleted", "_sequence") == before
@@ -149,7 +151,7 @@ def test_an_upsert_whose_columns_look_secret_starts_again(spark, topic, tmp_path
         send(topic, [("k", json.dumps({"url": "u", "token": token}))])
         run_job(spark, config)
     assert rows(spark, tmp_path / "table", "url", "token") == [("u", 3)]
-    refused(spark, changed(config, keys="token"), "kept with keys url, the job says token")
+    refused(spark, changed(config, keys="token"), "with keys url, but the job has token")
 
 
 @pytest.mark.long
@@ -164,24 +166,24 @@ def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsy
     copied = set_back(checkpoint / "sink", lambda: run_job(spark, config))
     assert "FAILED" in doctors_word(capsys, copied, table)
     shutil.move(copied, tmp_path / "back" / "sink")
-    refused(spark, config | {"checkpoint": str(tmp_path / "back")}, "it was set back")
+    refused(spark, config | {"checkpoint": str(tmp_path / "back")}, "the checkpoint is older")
 
     table.rename(tmp_path / "kept")
-    refused(spark, config, "is gone", "has completed batch 1", "new checkpoint")
+    refused(spark, config, "does not exist any more", "has completed batch 1", "new checkpoint")
     assert not table.exists()
     shutil.copytree(tmp_path / "older", table)
-    refused(spark, config, "holds only batch 0 of the query", "has completed batch 1")
+    refused(spark, config, "has only batch 0 of the query", "has completed batch 1")
     assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     spark.range(0).selectExpr("id", "1L seq", "'' name").write.format("delta").save(str(table))
-    refused(spark, config, "holds no batch of the query", "has completed batch 1")
+    refused(spark, config, "has no batch of the query", "has completed batch 1")
     assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     (tmp_path / "kept").rename(table)
 
     with settings(spark, {}):
         spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
-    refused(spark, config, "was set back to version 1 by RESTORE (version 3) after batch 1")
+    refused(spark, config, "was restored to version 1 by RESTORE (version 3) after batch 1")
     alter(spark, table, "SET TBLPROPERTIES ('assignor.acceptedRestore' = '3')")
     with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
         spark.sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
@@ -214,7 +216,7 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
         for rest in (columns, select):
             version = replaced(words, rest)
             refused(
-                spark, config, "holds no batch of the query", "has completed batch 0",
+                spark, config, "has no batch of the query", "has completed batch 0",
                 f"'assignor.acceptedRestore' = '{version}'",
             )  # fmt: skip
     assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
@@ -232,7 +234,7 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     assert rows(spark, table, "id") == [(4,), (5,)]
 
     replaced("CREATE OR REPLACE TABLE", columns)
-    refused(spark, config, "holds no batch of the query", "has completed batch 3")
+    refused(spark, config, "has no batch of the query", "has completed batch 3")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id") == [(1,), (2,), (3,), (4,), (5,)]
     spark.sql(f"DROP TABLE {name}")
@@ -251,10 +253,12 @@ def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
         wait_until(lambda: going.queries[0].lastProgress, "the first batch")
         (checkpoint / "offsets").rename(tmp_path / "offsets")
         (checkpoint / "commits").rename(tmp_path / "commits")
-        refused(spark, config, "config: checkpoint: process ", "runs this job", "wait until it")
+        refused(
+            spark, config, "config: checkpoint: process ", "is running this job", "wait until it"
+        )
     finally:
         going.stop()
-    refused(spark, config, "holds batch 0 of the query", "it was set back")
+    refused(spark, config, "has batch 0 of the query", "the checkpoint is older")
     for name in ("offsets", "commits"):
         (tmp_path / name).rename(checkpoint / name)
     start_job(spark, config).stop()  # what was refused has no lock
@@ -313,7 +317,9 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
 
     going = start_job(spark, config | {"trigger": "processingTime 1 hour"})
-    refused(spark, config, "config: checkpoint: process ", "runs this job", "wait until it ends")
+    refused(
+        spark, config, "config: checkpoint: process ", "is running this job", "wait until it ends"
+    )
     for query in going.queries:  # as a user of a notebook may stop them
         query.stop()
     send(topic, [record(4)])
@@ -416,7 +422,7 @@ def test_a_group_gets_the_offsets_of_one_query_alone(spark, topic, tmp_path):
     name = config["name"]
     refused(
         spark, letters, "config: source.records.dead_letter: ", "the group 'g'",
-        f"are committed by {name!r} as well", "leave the option out",
+        f"are committed by {name!r} as well", "remove the option",
     )  # fmt: skip
     sink = {"from": "records", **config["sink"]}
     two = {**config, "sinks": {"one": sink, "two": {**sink, "path": str(tmp_path / "two")}}}

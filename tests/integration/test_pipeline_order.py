@@ -268,4 +268,4 @@ def test_a_job_keeps_the_time_zone_of_its_first_run(spark, topic, tmp_path, capl
         record_time_zone(session, loaded)
         assert use_default_time_zone(session, loaded) == "Asia/Tokyo"
     [said] = caplog.messages
-    assert "ran before in the machine's time zone and keeps it (Asia/Tokyo)" in said
+    assert "used the machine's time zone before and keeps it (Asia/Tokyo)" in said

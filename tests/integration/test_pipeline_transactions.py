@@ -282,7 +282,9 @@ def test_a_table_that_was_removed_meanwhile_is_not_made_again(spark, tmp_path, w
     driver.write(0)
     driver.write(1)
     shutil.rmtree(table)
-    with pytest.raises(TableError, match="is gone, but the checkpoint 'c' has completed batch 1: "):
+    with pytest.raises(
+        TableError, match="does not exist any more, but the checkpoint 'c' has completed batch 1, "
+    ):
         driver.write(2)
     assert not table.exists()
 
@@ -400,7 +402,7 @@ def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monk
             driver.write(number)
     assert asked == [None]
     assert [r.getMessage() for r in caplog.records if "NoSuchMethodError" in r.getMessage()] == [
-        "sink: each batch reads the table's log, as this Delta is another one "
+        "sink: each batch reads the table's log, because the jar cannot be used "
         "(java.lang.NoSuchMethodError: x)"
     ]
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,)]

@@ -178,7 +178,7 @@ def test_requests_that_are_not_of_the_contract_are_answered_with_one_line(reques
         ({**SNAPSHOT, "options": {"assignor.splitt": "1"}}, "did you mean 'assignor.split'"),
         (
             {**SNAPSHOT, "options": {"assignor.split": [1]}},
-            "one value is expected (text, number, true, false)",
+            "one text, number, true or false is expected",
         ),
         (
             {**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slot": 4}]},

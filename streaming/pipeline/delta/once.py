@@ -78,7 +78,7 @@ class OnceWriter:
             if self.unsupported_reason is None:
                 return
             _LOG.warning(
-                "%s: each batch reads the table's log, because the jar cannot write (%s)",
+                "%s: each batch reads the table's log, because the jar cannot be used (%s)",
                 self._label, self.unsupported_reason,
             )  # fmt: skip
         if not self._table.exists(spark):

@@ -137,7 +137,7 @@ def test_a_commit_gets_the_ranges_of_its_batch(tmp_path: Path, name: str):
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        pytest.param(lambda c: (c / "offsets" / "0").unlink(), "is gone", id="purged"),
+        pytest.param(lambda c: (c / "offsets" / "0").unlink(), "is missing", id="purged"),
         pytest.param(lambda c: (c / "offsets" / "1").write_text("v1"), "is truncated", id="cut"),
     ],
 )
@@ -173,7 +173,7 @@ def test_nothing_in_the_trail_fails_a_batch(
         monkeypatch.setattr(audit_trail, "encode_metadata", broken)
         assert trail.build_metadata(spark(), QUERY, 0) == NO_METADATA
     [warning] = caplog.messages
-    assert "no JSON object" in warning
+    assert "not a JSON object" in warning
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_nothing_in_the_trail_fails_a_batch(
 )  # fmt: skip
 def test_an_older_jar_in_the_session_misfits(text: str, misfits: bool):
     once = OnceWriter(Table("t", None), "sink")
-    once._writes = object()
+    once._jar_writer = object()
 
     def write(_: Any) -> None:
         raise Py4JError(text)

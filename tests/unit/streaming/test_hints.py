@@ -27,9 +27,9 @@ from streaming.pipeline.errors import add_hint, drop_java_trace, summarize
                      "; the user needs Read on the Group", id="group"),
         pytest.param(
             "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match", "/c",
-            "; what 'dedupe' or a transform has kept in the checkpoint is of other columns, or of "
-            "a version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an "
-            "upsert then reads all again and changes nothing)", id="state",
+            "; the checkpoint has the state of 'dedupe' or a transform with other columns, or of a "
+            "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an "
+            "upsert then reads all records again and changes nothing)", id="state",
         ),
         pytest.param("cannot assign instance of scala.collection.generic.DefaultSerializationProxy "
                      "to field org.apache.spark.DataSourceRDDPartition.inputPartitions", "/c",

@@ -124,10 +124,13 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
             "source/records", {"bad_records": "drop"}, "'bad_records' needs a format", id="raw bad"
         ),
         pytest.param(
-            "source/includeHeaders", True, "'includeHeaders' adds a column only", id="headers"
+            "source/includeHeaders",
+            True,
+            "'includeHeaders' is only for 'format: raw'",
+            id="headers",
         ),
-        pytest.param("source", {1: "x"}, "source: key 1 is no text", id="a number for a key"),
-        pytest.param("sink/type", "dleta", "sink: 'type' is not known: delta", id="sink type"),
+        pytest.param("source", {1: "x"}, "source: key 1 is not text", id="a number for a key"),
+        pytest.param("sink/type", "dleta", "sink: 'type' is unknown: delta", id="sink type"),
         pytest.param("sink/keys", None, "mode 'upsert' needs 'keys'", id="no keys"),
         pytest.param("sink/target_file_size", "big", "a size such as '128MB'", id="no size"),
         pytest.param("checkpoint", None, "'checkpoint' is missing", id="no checkpoint"),
@@ -146,10 +149,10 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
         pytest.param("source/subscribe", None, "exactly one of 'subscribe'", id="no topic"),
         pytest.param("source/records/schema", None, "needs a 'schema'", id="no schema"),
         pytest.param(
-            "source/records/bad_records", "dead_letter", "belong together", id="no letter"
+            "source/records/bad_records", "dead_letter", "must be used together", id="no letter"
         ),
         pytest.param("trigger", "sometimes", "processingTime 10 seconds", id="trigger"),
-        pytest.param("sink/from", "nowhere", "'nowhere' is unknown; there are records", id="from"),
+        pytest.param("sink/from", "nowhere", "'nowhere' is unknown: use one of records", id="from"),
         pytest.param("checkpoint", "${NOT_SET}", "variable 'NOT_SET' is not set", id="environment"),
         pytest.param(
             "source/assignor",
@@ -189,9 +192,7 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
             )
         ),
         pytest.param("source/subscribe", "or ders", "'or ders': a topic's name has", id="topic"),
-        pytest.param(
-            "source/subscribe", ["a", "b"], "several stand in one text: 'a,b'", id="topics"
-        ),
+        pytest.param("source/subscribe", ["a", "b"], "write a list as text: 'a,b'", id="topics"),
         pytest.param("sink/path", "", "sink.path: a folder or URL is expected", id="no path"),
         pytest.param("sink/path", "~/lake", "write ${HOME} for your home folder", id="home"),
         pytest.param("checkpoint", "$HOME/c", "checkpoint: a folder or URL is expected", id="$"),
@@ -245,7 +246,7 @@ MERGED = "\n".join(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param(BOMB, "line 4: more than 10,000 values, with aliases written out", id="bomb"),
+        pytest.param(BOMB, "line 4: more than 10,000 values, with aliases expanded", id="bomb"),
         pytest.param(MERGED, "line 5: more than 10,000 values", id="bomb of merged keys"),
         pytest.param("name: &a {b: *a}", "line 1: an alias refers to a value", id="circle"),
         pytest.param("name: !!int abc", "looks like 'int' is not one", id="no int"),
@@ -479,7 +480,9 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
         "header": "true", "maxColumns": "9",
     }  # fmt: skip
     for value in ([1], None, {}):
-        with pytest.raises(ConfigError, match=r"^config: spark.spark.a: one value is expected \("):
+        with pytest.raises(
+            ConfigError, match=r"^config: spark.spark.a: one text, number, true or false is"
+        ):
             load_job(changed("spark", {"spark.a": value}), environment={})
 
 

@@ -46,36 +46,36 @@ REFUSED = {
     ),
     "a sink of the dead letter's name": (
         job(source=letters({"path": "/bad"}), sinks={"dead_letter_records": TABLE}),
-        "sinks.dead_letter_records: the name is that of the bad records of source 'records'",
+        "sinks.dead_letter_records: the name is reserved for the bad records of source 'records'",
     ),
     "two sinks on one table": (
         job(sinks={"a": TABLE, "b": {"path": "file:///tables/orders/"}}),
-        "sinks.b: the table 'file:///tables/orders/' is that of sinks.a",
+        "sinks.b: sinks.a has the same table 'file:///tables/orders/'",
     ),
     "two sinks on one table by name": (
         job(sinks={"a": {"table": "t"}, "b": {"table": "default.T", "shared": True}}),
-        "sinks.b: the table 'default.T' is that of sinks.a",
+        "sinks.b: sinks.a has the same table 'default.T'",
     ),
     "a dead letter on the sink's table": (
         job(source=letters(TABLE)),
-        "source.records.dead_letter: the table '/tables/orders' is that of sink",
+        "source.records.dead_letter: sink has the same table '/tables/orders'",
     ),
     "a table that is the checkpoint": (
         job(sink={"path": "/checkpoints/orders"}),
-        "the folder is that of sink's table",
+        "the folder is the table of sink",
     ),
     "a table that is the checkpoint by another spelling": (
         job(sink={"path": "file:/checkpoints//orders/"}),
-        "checkpoint: the folder is that of sink's table",
+        "checkpoint: the folder is the table of sink",
     ),
     "a table in a query's own folder of the checkpoint": (
         job(sink={"path": "/checkpoints/orders/sink"}),
-        "sink: the folder '/checkpoints/orders/sink' is in "
-        "'/checkpoints/orders/sink', that of the checkpoint of 'sink'",
+        "sink: the folder '/checkpoints/orders/sink' is inside "
+        "'/checkpoints/orders/sink' of the checkpoint of 'sink'",
     ),
     "a checkpoint in the table": (
         job(checkpoint="/tables/orders/checkpoint"),
-        "checkpoint: the folder '/tables/orders/checkpoint' is in '/tables/orders', that of sink",
+        "checkpoint: the folder '/tables/orders/checkpoint' is inside '/tables/orders' of sink",
     ),
     "a checkpoint in Delta's own folder": (
         job(checkpoint="/tables/orders/_delta_log/checkpoint"),
@@ -83,7 +83,7 @@ REFUSED = {
     ),
     "a table in a table": (
         job(sinks={"a": {"path": "s3a://Bucket/t"}, "b": {"path": "s3a://bucket/t/u"}}),
-        "sinks.b: the folder 's3a://bucket/t/u' is in 's3a://Bucket/t'",
+        "sinks.b: the folder 's3a://bucket/t/u' is inside 's3a://Bucket/t'",
     ),
     "a dead letter to the source's topic": (
         job(source=letters({"topic": "orders"}, subscribe="other, orders")),
@@ -115,7 +115,7 @@ REFUSED = {
     ),
     "a shared topic": (
         job(source=letters({"topic": "bad", "shared": True})),
-        "'shared' is for a table",
+        "'shared' is only for a table",
     ),
 }
 
@@ -178,11 +178,11 @@ def test_parts_that_stand_beside_each_other_are_taken(data):
     ("location", "message"),
     [
         pytest.param(
-            "file:/tables/b", "sinks.b: the table '/tables/b' is that of sinks.a", id="same"
+            "file:/tables/b", "sinks.b: sinks.a has the same table '/tables/b'", id="same"
         ),
         pytest.param(
             "file:/tables/b/c",
-            "sinks.a: the folder 'file:/tables/b/c' is in '/tables/b'",
+            "sinks.a: the folder 'file:/tables/b/c' is inside '/tables/b'",
             id="in",
         ),
         pytest.param("file:/tables/a", None, id="apart"),
@@ -201,7 +201,7 @@ def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
     """With HDFS as the default, `/tables/b` and `hdfs://nn/tables/b` seemed to be two."""
     config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
     folder = "hdfs://nn/tables/b"
-    with pytest.raises(ValueError, match=r"sinks\.b: the table '/tables/b' is that of sinks\.a"):
+    with pytest.raises(ValueError, match=r"sinks\.b: sinks\.a has the same table '/tables/b'"):
         check_folders(config.job, {"sinks.a": folder, "sinks.b": folder})
 
 
@@ -209,7 +209,7 @@ def test_a_checkpoint_that_lies_in_its_table_by_a_link_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     config = job(checkpoint=str(tmp_path / "real" / "table" / "c"))
     config["sink"] = {"path": str(tmp_path / "link" / "table")}
-    with pytest.raises(ConfigError, match=r"checkpoint: the folder .* is in .*link/table"):
+    with pytest.raises(ConfigError, match=r"checkpoint: the folder .* is inside .*link/table"):
         load_job(config, environment={})
 
 

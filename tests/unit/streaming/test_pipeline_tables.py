@@ -121,17 +121,17 @@ def test_a_column_that_needs_a_feature_of_delta_is_refused_before_the_start(rows
         pytest.param(
             WriteMode("upsert", ("DAY", "ID"), "remove", ("SEQ",)), None, id="same by case"
         ),
-        pytest.param(WriteMode("append"), "mode upsert, the job says append: set it", id="mode"),
+        pytest.param(WriteMode("append"), "mode upsert, but the job has append: restore", id="mode"),
         pytest.param(
-            WriteMode("upsert", ("id",), "remove", ("seq",)), "keys id, Day, the job says id",
+            WriteMode("upsert", ("id",), "remove", ("seq",)), "keys id, Day, but the job has id",
             id="keys",
         ),
         pytest.param(
-            WriteMode("upsert", ("id", "day"), "mark", ("seq",)), "remove, the job says mark",
+            WriteMode("upsert", ("id", "day"), "mark", ("seq",)), "remove, but the job has mark",
             id="marks",
         ),
         pytest.param(
-            WriteMode("upsert", ("id", "day"), "remove", ()), "sequence_by seq, the job says none",
+            WriteMode("upsert", ("id", "day"), "remove", ()), "sequence_by seq, but the job has none",
             id="order",
         ),
     ],
@@ -149,7 +149,7 @@ def test_a_table_that_was_kept_otherwise_is_refused(now, message):
 def test_where_spark_tells_cases_apart_so_do_keys():
     now = WriteMode("upsert", ("ID", "Day"), "remove", ("seq",))
     check_same_mode("t", UPSERT, now, str.lower, is_inferred=False)
-    with pytest.raises(TableError, match="keys id, Day, the job says ID, Day"):
+    with pytest.raises(TableError, match="keys id, Day, but the job has ID, Day"):
         check_same_mode("t", UPSERT, now, str, is_inferred=False)
 
 
@@ -175,7 +175,7 @@ def test_an_older_table_tells_by_its_columns_how_it_was_kept():
     assert infer_mode(marked, ["id", "_deleted"]) == WriteMode("upsert", None, "remove", ("seq",))
     upsert = get_sink_mode(DeltaSink(path="t", mode="upsert", keys=("id",)))
     with pytest.raises(
-        TableError, match=r"was not made by an upsert .*a new table and the job a n"
+        TableError, match=r"was not created by an upsert .*a new table and the job a n"
     ):
         check_same_mode("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
     by_topic = get_sink_mode(
@@ -463,7 +463,7 @@ def test_a_table_that_was_replaced_holds_no_batch_from_before(tmp_path, operatio
     log = read_log(a_table(tmp_path / "replaced", *before, [did("DELETE")]), QUERY)
     assert (log.batch, log.replaced, log.restored) == (NO_BATCH, 2, None)
     log = read_log(LocalFolder(tmp_path / "replaced"), None)
-    assert log.other is None, "a new checkpoint may write to it"
+    assert log.other_query_id is None, "a new checkpoint may write to it"
 
     log = read_log(a_table(tmp_path / "since", *before, [wrote(QUERY, 10)]), QUERY)
     assert (log.batch, log.replaced) == (10, None)
@@ -504,7 +504,7 @@ def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeyp
         writer.table_exists = writer._is_of_older_version = True
         writer.prepare(None, None)  # type: ignore[arg-type]
     [warning] = caplog.messages
-    assert "'t' cannot remember its keys (no ALTER for you)" in warning
+    assert "'t' cannot record its keys (no ALTER for you)" in warning
 
 
 @pytest.mark.parametrize(
@@ -562,7 +562,7 @@ def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, 
     writer.table_exists = True
     continuity.check_continuity(None, sources, checkpoint, writer)  # type: ignore[arg-type]
     (tmp_path / "checkpoint" / "metadata").unlink()
-    with pytest.raises(TableError, match="holds no batch of the query"):
+    with pytest.raises(TableError, match="has no batch of the query"):
         continuity.check_continuity(None, sources, checkpoint, writer)  # type: ignore[arg-type]
 
 
