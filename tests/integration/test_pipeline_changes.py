@@ -99,7 +99,7 @@ def settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
+def test_an_upserts_table_is_written_in_the_same_mode(spark, topic, tmp_path, capsys):
     """Other keys, deletes, order or mode are refused; the same by another spelling goes on."""
     topic.create(1)
     send(topic, [record(1, "a"), record(2, "b"), record(3, "c"), record(1, None)])
@@ -155,7 +155,7 @@ def test_an_upsert_whose_columns_look_secret_starts_again(spark, topic, tmp_path
 
 
 @pytest.mark.long
-def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsys):
+def test_a_removed_restored_or_vacuumed_table_is_handled(spark, topic, tmp_path, capsys):
     topic.create(1)
     send(topic, [record(1), record(2)])
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
@@ -240,7 +240,7 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     spark.sql(f"DROP TABLE {name}")
 
 
-def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
+def test_a_second_start_reports_the_first_regardless_of_the_checkpoint(
     spark, topic, tmp_path
 ):
     """Between two looks of the second the first wrote a batch: it was told to start anew."""
@@ -264,7 +264,7 @@ def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
     start_job(spark, config).stop()  # what was refused has no lock
 
 
-def test_a_job_that_is_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_path):
+def test_a_job_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_path):
     """Spark looked for an interruption in a whole Java trace, and its stack overflowed."""
     topic.create(1)
     send(topic, [record(1)])
@@ -371,7 +371,7 @@ def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
 
 
 @pytest.mark.long
-def test_a_schema_is_not_changed_between_the_queries_that_judge_a_record(spark, topic, tmp_path):
+def test_a_schema_cannot_change_between_queries_that_parse_a_record(spark, topic, tmp_path):
     """A record was in neither table, or in both: one query had read it by the old schema."""
     topic.create(1)
     send(topic, [("1", '{"id": 1, "v": "a"}'), ("2", '{"id": 2}'), ("3", "no JSON")])
@@ -410,7 +410,7 @@ def test_a_schema_is_not_changed_between_the_queries_that_judge_a_record(spark, 
     refused(spark, by(strict), f"config: checkpoint: {kept.name!r} cannot be read: it is damaged")
 
 
-def test_a_group_gets_the_offsets_of_one_query_alone(spark, topic, tmp_path):
+def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
     """Each query commits its own ends: the group was ahead of a table whose query had failed."""
     topic.create(1)
     config = job(topic, tmp_path)
@@ -462,7 +462,7 @@ def test_deletes_survive_dedupe(spark, topic, tmp_path):
     assert rows(spark, tmp_path / "timely", "id") == [(3,)]
 
 
-def test_folders_are_read_with_what_the_session_alone_has_set(spark, tmp_path):
+def test_folders_are_read_with_the_sessions_own_settings(spark, tmp_path):
     """A login set by `spark.conf.set` was there for the query, and not for the look before it."""
     (tmp_path / "offsets").mkdir()
     with settings(spark, {"fs.viewfs.mounttable.own.link./data": tmp_path.as_uri()}):
@@ -500,7 +500,7 @@ KAFKAS = (
 
 
 @pytest.mark.long
-def test_an_upsert_takes_maps_and_variants_also_within_others(spark, tmp_path):
+def test_an_upsert_accepts_nested_maps_and_variants(spark, tmp_path):
     """Spark hashes neither, so every batch failed; a key of them is refused before the start."""
     columns = (
         "{id}L AS id", "1L AS seq", "map('a', {id}, 'b', 2) AS m", "parse_json('[{id}]') AS v",
@@ -521,7 +521,7 @@ def test_an_upsert_takes_maps_and_variants_also_within_others(spark, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_of_rows_that_are_equally_new_the_same_wins_however_they_arrive(spark):
+def test_the_choice_between_equally_new_rows_is_deterministic(spark):
     """A map and a variant count by what they hold, not by the order in which it was written."""
     sink = DeltaSink.model_validate(
         {"path": "t", "mode": "upsert", "keys": "id", "sequence_by": "seq"}
@@ -546,7 +546,7 @@ def test_of_rows_that_are_equally_new_the_same_wins_however_they_arrive(spark):
 
 
 @pytest.mark.long
-def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_path):
+def test_sequence_columns_may_repeat_kafkas_or_their_own_names(spark, tmp_path):
     """`_sequence` had two parts of one name, which Delta refuses."""
     for number, (names, parts) in enumerate(
         (
@@ -582,7 +582,7 @@ def test_an_upsert_keeps_rows_whose_kafka_struct_is_null(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark, tmp_path):
+def test_schema_evolution_adds_fields_of_structs_ignoring_case(spark, tmp_path):
     narrow, wide = (
         (
             f"from_json('{text}', '{kind}') AS {n}",
@@ -604,7 +604,7 @@ def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark
 
 
 @pytest.mark.long
-def test_a_topic_sink_takes_columns_of_any_name_and_type(spark, topic, tmp_path):
+def test_a_topic_sink_accepts_columns_of_any_name_and_type(spark, topic, tmp_path):
     topic.create(1)
     send(topic, [("7", '{"a.b": 1, "id": 7, "n": {"x": 1}, "value": 5}')])
     config = job(topic, tmp_path)
@@ -682,7 +682,7 @@ def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_
     assert written(bad) == {b"no JSON": 1, b"nor this": 2}
 
 
-def test_names_of_columns_that_are_ours_are_refused(spark, topic, tmp_path):
+def test_reserved_column_names_are_refused(spark, topic, tmp_path):
     topic.create(1)
     for name, sink in (
         ("_Sequence", {"mode": "upsert", "keys": "id"}),

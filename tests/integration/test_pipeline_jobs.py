@@ -46,7 +46,7 @@ def history(spark: SparkSession, name: str) -> list[Any]:
 
 
 @pytest.mark.long
-def test_append_writes_each_record_once_in_files_of_the_size_that_is_asked(spark, topic, tmp_path):
+def test_append_writes_each_record_once_in_files_of_the_target_size(spark, topic, tmp_path):
     """The batch is run again after a crash, then again under a new checkpoint."""
     topic.create(4)
     send(topic, [record(n, 1) for n in range(400)])
@@ -155,7 +155,7 @@ def test_a_null_in_a_key_or_sequence_fails_with_one_line_and_writes_nothing(spar
         assert rows(spark, folder / "table", "id") == []
 
 
-def test_bad_records_fail_with_their_place_or_go_to_the_dead_letter_table(spark, topic, tmp_path):
+def test_bad_records_fail_with_their_position_or_go_to_the_dead_letter(spark, topic, tmp_path):
     topic.create(1)
     send(topic, [record(1, 1), ("x", '{"id": "secret"}'), record(2, 1)])
     config = job(topic, tmp_path)
@@ -191,7 +191,7 @@ def test_bad_records_fail_with_their_place_or_go_to_the_dead_letter_table(spark,
         run_job(spark, config, timeout=0.1)
 
 
-def test_a_table_is_made_whatever_signs_are_in_its_path_and_columns(spark, tmp_path):
+def test_a_table_may_have_any_characters_in_its_path_and_columns(spark, tmp_path):
     rows = spark.createDataFrame([], "`people.name` STRING, `a``b` INT, id INT")
     for name, layout in (
         ("a`b c", {"cluster_by": ("people.name", "a`b")}),
@@ -226,7 +226,7 @@ def test_each_bad_record_has_its_reason(spark):
     ]
 
 
-def test_what_a_query_failed_with_tells_no_value_of_the_environment(spark, topic, tmp_path):
+def test_the_error_of_a_query_shows_no_environment_values(spark, topic, tmp_path):
     """In the exception and in the log of metrics; by a sink of Spark's and by ours."""
     topic.create(1)
     send(topic, [record(1, 1)])
@@ -249,7 +249,7 @@ def test_what_a_query_failed_with_tells_no_value_of_the_environment(spark, topic
 
 
 @pytest.mark.long
-def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, tmp_path):
+def test_a_hanging_listener_does_not_hide_a_failure_or_keep_the_lock(spark, topic, tmp_path):
     """Spark waits 10 s until its listeners have heard of all; that it gave up was the error."""
     heard_enough = threading.Event()
 
@@ -280,7 +280,7 @@ def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, 
         run_job(spark, config)
 
 
-def test_a_topic_of_kafkas_own_is_found(spark, topic, tmp_path):
+def test_an_internal_topic_of_kafka_is_found(spark, topic, tmp_path):
     """`__consumer_offsets` was said not to exist, and that it should be created."""
     topic.create(1).fill([1])
     topic.commit("somebody", {0: 1})
@@ -290,7 +290,7 @@ def test_a_topic_of_kafkas_own_is_found(spark, topic, tmp_path):
 
 
 @pytest.mark.parametrize("size", [5_000, 2_000_000])
-def test_a_seed_record_that_is_too_large_is_one_line_and_not_counted(topic, size):
+def test_a_too_large_seed_record_is_an_error_and_not_counted(topic, size):
     """For the broker it counted as sent, for the producer it was a traceback."""
     topic.create(1, {"max.message.bytes": "1000"})
     with pytest.raises(JobError, match=r"1 of 1 records were not delivered: .*too large"):
@@ -298,7 +298,7 @@ def test_a_seed_record_that_is_too_large_is_one_line_and_not_counted(topic, size
 
 
 @pytest.mark.long
-def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, topic, tmp_path):
+def test_a_table_by_name_is_clustered_compacted_and_evolved(spark, topic, tmp_path):
     topic.create(2)
     name = "t_" + topic.name.rpartition("-")[2]
     send(topic, [record(n, 1) for n in range(8)])
@@ -333,7 +333,7 @@ def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, top
 
 
 @pytest.mark.long
-def test_compaction_makes_files_of_the_size_that_is_asked_for(spark, topic, tmp_path):
+def test_compaction_writes_files_of_the_target_size(spark, topic, tmp_path):
     """By Delta's own settings it made them of 1 GB."""
     topic.create(2)
     send(topic, [record(n, 1) for n in range(800)])
@@ -346,7 +346,7 @@ def test_compaction_makes_files_of_the_size_that_is_asked_for(spark, topic, tmp_
     assert table.toDF().count() == 800
 
 
-def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_path):
+def test_errors_are_reported_before_anything_is_written(spark, topic, tmp_path):
     topic.create(1)
     wrong_column = job(topic, tmp_path) | {"transform": {"sql": "SELECT nmae FROM records"}}
     wrong_topic = job(topic, tmp_path)
@@ -385,7 +385,7 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
     spark.catalog.dropTempView("records")
 
 
-def test_an_error_of_java_that_only_names_something_says_what_it_is(spark: SparkSession) -> None:
+def test_a_java_error_with_only_a_name_includes_its_class(spark: SparkSession) -> None:
     """`spark.serializer: no.such.Klass` was "Spark does not start: Klass"."""
     with pytest.raises(Py4JJavaError) as raised:
         spark._jvm.java.lang.Class.forName("no.such.Klass")

@@ -40,7 +40,7 @@ def record(key: int, name: str | None, seconds: int) -> tuple[str, str | None, i
     return str(key), value, 0, NOW + 1000 * seconds
 
 
-def test_the_highest_offset_stays_although_the_producers_clock_steps_back(
+def test_the_highest_offset_wins_if_a_producers_clock_is_set_back(
     spark: SparkSession, topic: Topic, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Within a batch (3 and 4) and in two of them (1 and 2), for values and deletes."""
@@ -123,7 +123,7 @@ def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, cap
 
 
 @pytest.mark.long
-def test_offsets_that_began_again_are_reported(spark, tmp_path, caplog):
+def test_restarted_offsets_are_reported(spark, tmp_path, caplog):
     """As of a topic that was created again: its records are older by their offsets."""
     run = Upsert(spark, tmp_path / "table")
     with caplog.at_level(logging.WARNING):
@@ -136,7 +136,7 @@ def test_offsets_that_began_again_are_reported(spark, tmp_path, caplog):
 
 
 @pytest.mark.long
-def test_a_table_of_an_earlier_version_keeps_its_order_and_reports_clocks_that_step_back(
+def test_an_older_table_keeps_its_order_and_reports_clocks_set_back(
     spark, tmp_path, caplog
 ):
     """With its properties or without; the shape of `_sequence` is its rule, and stays."""
@@ -167,7 +167,7 @@ def test_a_table_of_an_earlier_version_keeps_its_order_and_reports_clocks_that_s
 
 
 @pytest.mark.long
-def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_path):
+def test_a_key_that_a_partition_column_cannot_hold_is_refused(spark, tmp_path):
     """Delta reads it back as null or as another value, so that its row is not found again."""
     for number, (zone, kind, kept, lost) in enumerate((
         ("UTC", "STRING", "' '", ("''", "'__HIVE_DEFAULT_PARTITION__'")),
@@ -196,7 +196,7 @@ def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_p
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_conflict_with_another_writer_is_tried_again(spark, topic, tmp_path, caplog, mode):
+def test_a_conflict_with_another_writer_is_retried(spark, topic, tmp_path, caplog, mode):
     """The other writer commits while a task of the batch waits; records are counted once."""
     topic.create(1)
     gate, reached, table = tmp_path / "gate", tmp_path / "reached", tmp_path / "table"

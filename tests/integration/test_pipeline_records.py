@@ -71,7 +71,7 @@ def check_table(
     assert bad == {n for n, (_, row) in enumerate(table) if row is None}
 
 
-def test_a_json_record_that_is_read_in_part_is_bad(spark):
+def test_a_partially_read_json_record_is_bad(spark):
     schema = "id BIGINT, v STRING, n STRUCT<a: INT>"
     check_table(spark, {"format": "json", "schema": schema}, JSON)
 
@@ -110,7 +110,7 @@ EXACT: list[tuple[str, bytes, Any]] = [
 ]  # fmt: skip
 
 
-def test_a_json_number_is_read_with_all_of_its_digits_or_is_bad(spark):
+def test_a_json_number_is_read_exactly_or_is_bad(spark):
     schema = (
         "s STRING, n STRUCT<l: ARRAY<STRING>, d: MAP<STRING, DECIMAL(4,1)>>, m DECIMAL(10,2), "
         "b TINYINT, t TIMESTAMP, i BIGINT"
@@ -169,7 +169,7 @@ AVRO: list[tuple[str, bytes, Any]] = [
 ]
 
 
-def test_an_avro_record_that_claims_more_than_it_has_is_bad(spark):
+def test_an_avro_record_with_a_false_length_is_bad(spark):
     """Avro would allocate it first: the executor ends of it."""
     fields = [{"name": name, "type": ["null", kind]} for name, kind in AVRO_FIELDS.items()]
     schema = json.dumps({"type": "record", "name": "R", "fields": fields})
@@ -210,7 +210,7 @@ CSV: list[tuple[bytes, tuple[Any, ...] | None]] = [
 
 
 @pytest.mark.long
-def test_csv_is_that_of_rfc_4180_and_what_is_read_in_part_is_bad(spark):
+def test_csv_follows_rfc_4180_and_partially_read_records_are_bad(spark):
     check_table(spark, {"format": "csv", "schema": "id BIGINT, v STRING"}, CSV)
     own = {"format": "csv", "schema": "id INT, v STRING", "options": {"Quote": "'", "sep": ";"}}
     assert parsed(spark, own, [(None, b"1;'it''s'"), (None, b'2;"')])[0] == {
@@ -263,7 +263,7 @@ KEYS: list[tuple[str, list[tuple[bytes, tuple[Any, ...] | None]]]] = [
 
 
 @pytest.mark.parametrize(("key", "tombstones"), KEYS, ids=[key for key, _ in KEYS])
-def test_the_key_of_a_tombstone_is_text_or_an_object_and_loses_no_digit(spark, key, tombstones):
+def test_the_key_of_a_tombstone_is_read_exactly_from_text_or_json(spark, key, tombstones):
     names = tuple(column.split()[0] for column in key.split(", "))
     records = {"format": "json", "schema": key, "key": key}
     pairs = [(text, None) for text, _ in tombstones]
@@ -282,6 +282,6 @@ def test_the_key_of_a_tombstone_is_text_or_an_object_and_loses_no_digit(spark, k
         ),
     ],
 )
-def test_a_column_of_a_name_that_is_ours_is_refused(spark, records, name):
+def test_a_column_with_a_reserved_name_is_refused(spark, records, name):
     with pytest.raises(ValueError, match=rf"the column '{name}' has a reserved name: use another"):
         parsed(spark, records, [])

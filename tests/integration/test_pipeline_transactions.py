@@ -107,7 +107,7 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
         ),
     ],
 )  # fmt: skip
-def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path, sink):
+def test_checkpoints_of_the_log_are_written_in_the_background(spark, tmp_path, sink):
     """By a thread of the jar, which names its jobs; the run's end waits for it."""
     table = tmp_path / "table"
     driver = Driver(spark, table, **sink)
@@ -152,7 +152,7 @@ def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_
 
 
 @pytest.mark.long
-def test_a_batch_that_another_driver_merged_is_skipped_whatever_is_in_it(spark, tmp_path):
+def test_a_batch_that_another_driver_merged_is_skipped(spark, tmp_path):
     """By the checksum, as an append; Delta's own merge would read the log for that."""
     merges = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
     table = tmp_path / "table"
@@ -168,7 +168,7 @@ def test_a_batch_that_another_driver_merged_is_skipped_whatever_is_in_it(spark, 
     assert driver.asks_checksums
 
 
-def test_what_another_driver_wrote_meanwhile_is_skipped(spark, tmp_path):
+def test_a_batch_written_meanwhile_by_another_driver_is_skipped(spark, tmp_path):
     """Though it is not the first batch of this run."""
     table = tmp_path / "table"
     one, two = Driver(spark, table), Driver(spark, table)
@@ -221,7 +221,7 @@ def test_two_drivers_that_write_a_batch_at_once_write_it_once(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_without_a_checksum_the_log_is_asked(spark, tmp_path):
+def test_the_log_is_read_if_there_is_no_checksum(spark, tmp_path):
     """As where another engine committed, or the property forgets ids by their age."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
@@ -241,7 +241,7 @@ def test_without_a_checksum_the_log_is_asked(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta_itself(
+def test_a_table_restored_or_recreated_meanwhile_is_written_as_by_delta(
     spark, tmp_path
 ):
     """A batch that was taken away counts as Delta counts it; the run goes on behind it."""
@@ -272,7 +272,7 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
         "by a merge",
     ],
 )
-def test_a_table_that_was_removed_meanwhile_is_not_made_again(spark, tmp_path, way):
+def test_a_table_removed_meanwhile_is_not_created_again(spark, tmp_path, way):
     """An append made a table of its batch alone, and the rows before were gone."""
     table = tmp_path / "table"
     driver = Driver(spark, table, **(MERGED if way == "by a merge" else {}))
@@ -298,7 +298,7 @@ def newest(table: Path) -> int:
 
 
 @pytest.mark.long
-def test_a_run_lists_the_tables_log_only_behind_a_checkpoint(spark, tmp_path):
+def test_a_run_lists_the_tables_log_only_after_a_checkpoint(spark, tmp_path):
     """A listing would find the commit behind a gap, which Delta takes for a broken log."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
@@ -326,7 +326,7 @@ def test_a_run_lists_the_tables_log_only_behind_a_checkpoint(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_checkpoints_that_are_always_being_written_are_found_nevertheless(spark, tmp_path):
+def test_checkpoints_that_are_still_being_written_are_found(spark, tmp_path):
     """Else what is kept of the log, and what a checkpoint reads of it, would grow for ever."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
@@ -367,7 +367,7 @@ def test_a_commit_of_another_process_is_found(spark, tmp_path):
         pytest.param(4, id="as many commits", marks=pytest.mark.long),
     ],
 )
-def test_a_table_that_another_process_put_back_is_written_behind_its_own_last_commit(
+def test_a_table_restored_by_another_process_is_written_after_its_last_commit(
     spark, tmp_path, batches
 ):
     table, copy = tmp_path / "table", tmp_path / "copy"
@@ -385,7 +385,7 @@ def test_a_table_that_another_process_put_back_is_written_behind_its_own_last_co
 
 
 @pytest.mark.long
-def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monkeypatch, caplog):
+def test_an_unsupported_delta_writes_all_batches_itself(spark, tmp_path, monkeypatch, caplog):
     """At worst what fits no more is found behind the commit."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
@@ -409,7 +409,7 @@ def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monk
 
 
 @pytest.mark.long
-def test_what_fails_in_a_batch_is_raised_as_ever(spark, tmp_path):
+def test_errors_of_a_batch_are_raised_unchanged(spark, tmp_path):
     driver = Driver(spark, tmp_path / "table")
     driver.write(0)
     with pytest.raises(Exception, match="no such luck"):

@@ -113,7 +113,7 @@ def test_no_object_shows_a_secret(loaded):
             pickle.dumps(refused)
 
 
-def test_no_error_shows_a_secret_nor_does_its_cause(loaded):
+def test_no_error_or_cause_shows_a_secret(loaded):
     """Loggers print the causes of an error, too, with the words that were redacted in its own."""
     for config in (
         {**SECRETS, "name": f"a b{SECRET}"},
@@ -141,7 +141,7 @@ def fail_behind_another_error(words: str) -> None:
         raise RuntimeError("it failed") from error
 
 
-def test_every_error_of_ours_is_made_of_its_message_alone():
+def test_every_error_can_be_created_from_its_message():
     """`assignor run` made the error anew with the log's name: a traceback for a read-only HOME."""
     for package in (assignor_bridge, streaming):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
@@ -160,7 +160,7 @@ def test_every_error_of_ours_is_made_of_its_message_alone():
         assert copied.exit_code in (1, 2)
 
 
-def test_names_of_the_api_are_completed_and_there():
+def test_public_names_are_completed_and_importable():
     assert set(dir(streaming)) >= {"run_job", "JobError", "ConfigError", "RunningJob", "JobResult"}
     for name in streaming.__all__:
         assert getattr(streaming, name).__name__

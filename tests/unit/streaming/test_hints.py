@@ -46,7 +46,7 @@ from streaming.pipeline.errors import add_hint, drop_java_trace, summarize
         pytest.param("id is null", "/c", "", id="something else"),
     ],
 )  # fmt: skip
-def test_what_can_be_done_is_said(message, checkpoint, hint):
+def test_known_failures_get_a_hint(message, checkpoint, hint):
     assert add_hint(message, checkpoint) == message + hint
 
 
@@ -58,12 +58,12 @@ def test_what_can_be_done_is_said(message, checkpoint, hint):
         pytest.param(Py4JError("An error occurred while calling o341.isActive"), id="amid a call"),
     ],
 )
-def test_a_jvm_that_ended_is_named_however_py4j_tells_it(error: Exception):
+def test_a_lost_jvm_is_recognized_in_all_messages_of_py4j(error: Exception):
     """Amid a call, the run said `An error occurred while calling o341.isActive`."""
     assert summarize(error) == "Spark's JVM has ended: was it killed, or out of memory?"
 
 
-def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
+def test_deltas_remedy_is_kept_and_its_record_removed():
     """It stands behind the first line: an ALTER TABLE, the names of columns."""
     text = (
         "[DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT] The feature timestampNtz is needed.\n\n"
@@ -75,14 +75,14 @@ def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
     assert summarize(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_plain_words():
+def test_a_folder_that_cannot_be_created_has_a_plain_message():
     text = "java.io.IOException: Mkdirs failed to create file:/a b/t (exists=false, cwd=file:/w)"
     assert summarize(ValueError(text)) == (
         "no permission to create the folder /a b/t, or a file is in its place"
     )
 
 
-def test_an_error_of_javas_is_no_end_of_the_jvm():
+def test_a_java_error_is_not_taken_for_a_lost_jvm():
     said = "An error occurred while calling o1.f. Trace:\npy4j.Py4JException: no such method\n"
     assert summarize(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"
 

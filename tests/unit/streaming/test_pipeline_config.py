@@ -71,7 +71,7 @@ def test_a_good_job_loads_and_fits_the_json_schema():
         pytest.param("none", "none", "none", id="none opts out of the session's"),
     ],
 )
-def test_which_assignor_a_source_names(assignor, with_session, without):
+def test_the_assignor_of_a_source_overrides_the_sessions(assignor, with_session, without):
     """`none` was left out, so that a session's assignor planned the source all the same."""
     config = changed("source/assignor", assignor) if assignor else GOOD
     [source] = load_job(config, environment={}).job.all_sources.values()
@@ -79,7 +79,7 @@ def test_which_assignor_a_source_names(assignor, with_session, without):
     assert source.get_assignor(session_has_one=False) == without
 
 
-def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
+def test_options_of_a_custom_assignor_are_accepted_only_with_it():
     own = changed("source/assignor", "mine:Backwards")
     own["source"]["assignor.mine.maxAge"] = 5
     [source] = load_job(own, environment={}).job.all_sources.values()
@@ -211,7 +211,7 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
         pytest.param("name", 12, "name: text in quotes is expected", id="a number for a name"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_where(path, value, message):
+def test_a_config_error_is_one_line_with_the_key_path(path, value, message):
     with pytest.raises(ConfigError) as raised:
         load_job(changed(path, value), environment={})
     assert message in str(raised.value)
@@ -219,7 +219,7 @@ def test_a_mistake_is_one_line_that_says_where(path, value, message):
     assert raised.value.exit_code == 2
 
 
-def test_the_command_says_the_file_the_place_and_exits_with_2(tmp_path, capsys):
+def test_the_command_prints_the_file_and_key_and_exits_with_2(tmp_path, capsys):
     (tmp_path / "orders.yaml").write_bytes(orjson.dumps(changed("sink/compact_every", "often")))
     assert main.run(["run", str(tmp_path / "orders.yaml"), "--dry-run"]) == 2
     out, err = capsys.readouterr()
@@ -227,7 +227,7 @@ def test_the_command_says_the_file_the_place_and_exits_with_2(tmp_path, capsys):
     assert err.startswith("assignor: orders.yaml: sink.compact_every: ")
 
 
-def test_a_key_that_stands_twice_is_an_error(tmp_path):
+def test_a_duplicate_key_is_an_error(tmp_path):
     (tmp_path / "job.yaml").write_text("name: a\nname: b\n")
     with pytest.raises(ConfigError, match=r"job.yaml: line 2: duplicate key 'name'"):
         load_job(tmp_path / "job.yaml")
@@ -263,7 +263,7 @@ MERGED = "\n".join(
         pytest.param("a" * 1_000_001, "it has more than 1,000,000 bytes", id="endless"),
     ],
 )  # fmt: skip
-def test_yaml_that_cannot_be_read_is_one_line_with_its_place(text, message, tmp_path, capsys):
+def test_invalid_yaml_is_one_line_with_its_position(text, message, tmp_path, capsys):
     (tmp_path / "job.yaml").write_text(text)
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     [line] = capsys.readouterr().err.splitlines()
@@ -289,7 +289,7 @@ def test_yaml_that_cannot_be_read_is_one_line_with_its_place(text, message, tmp_
         "20:30",
     ],
 )
-def test_a_value_without_quotes_is_the_text_as_it_was_written(text, tmp_path):
+def test_an_unquoted_value_keeps_its_text(text, tmp_path):
     """A job read the topic 1.1 in place of 1.10, and a password lost its last digit."""
     config = orjson.dumps(changed("source/kafka.ssl.key.password", "HERE")).decode()
     (tmp_path / "job.yaml").write_text(config.replace('"HERE"', f" {text}"))
@@ -310,7 +310,7 @@ def test_a_value_without_quotes_is_the_text_as_it_was_written(text, tmp_path):
         ("a: \tb\n\tc: d", "line 1, column 4: not valid YAML: found character '\\t' that cannot"),
     ],
 )
-def test_a_mistake_in_yaml_is_at_its_column_with_what_is_expected(text, message, tmp_path, capsys):
+def test_a_yaml_error_has_its_column_and_the_expected_token(text, message, tmp_path, capsys):
     """All between the first quote of the parser's words and the last one was hidden."""
     (tmp_path / "job.yaml").write_text(text)
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
@@ -318,13 +318,13 @@ def test_a_mistake_in_yaml_is_at_its_column_with_what_is_expected(text, message,
 
 
 @pytest.mark.parametrize("value", ["&a [*a]", "[" * 3_000])
-def test_a_value_of_set_that_cannot_be_read_is_one_line_with_its_place(value):
+def test_an_invalid_value_of_set_is_one_line_with_its_position(value):
     with pytest.raises(ConfigError, match=r"^config: --set name: line 1: ") as raised:
         load_job(GOOD, sets=[f"name={value}"], environment={})
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_what_an_alias_stands_for_is_changed_in_one_place_only(tmp_path):
+def test_set_changes_only_one_use_of_an_alias(tmp_path):
     (tmp_path / "job.yaml").write_text(
         "source: {kafka.bootstrap.servers: 'b:1', subscribe: t}\n"
         "checkpoint: c\n"
@@ -334,12 +334,12 @@ def test_what_an_alias_stands_for_is_changed_in_one_place_only(tmp_path):
     assert (job.sinks["a"].path, job.sinks["b"].path) == ("x", "y")
 
 
-def test_variables_defaults_and_plain_dollars():
+def test_variables_defaults_and_escaped_dollars_are_substituted():
     data = changed("checkpoint", "${A}/${B:-b}/$${C}")
     assert load_job(data, environment={"A": "s3://x"}).job.checkpoint == "s3://x/b/${C}"
 
 
-def test_set_reaches_dotted_keys_and_levels_below():
+def test_set_changes_dotted_and_nested_keys():
     before = copy.deepcopy(GOOD)
     job = load_job(
         GOOD,
@@ -375,7 +375,7 @@ def test_set_reaches_dotted_keys_and_levels_below():
         pytest.param("spark.speculation.a=v", ["spark", "spark.speculation.a"], id="a setting's"),
     ],
 )
-def test_set_reaches_every_key(assignment, path):
+def test_set_can_change_every_key(assignment, path):
     there = {
         "seed": {"my.topic": {"partitions": 2}, "my": {}}, "sources": {"kafka": {}},
         "metrics": None, "source": {"assignor": "sticky"},
@@ -388,7 +388,7 @@ def test_set_reaches_every_key(assignment, path):
 
 
 @pytest.mark.parametrize("assignment", ["name", "=x", "sink..path=x", "sink.=x", "name.below=x"])
-def test_a_path_of_set_that_leads_nowhere_is_one_line(assignment):
+def test_an_invalid_path_of_set_is_one_line(assignment):
     with pytest.raises(ConfigError, match=r"^config: --set('|: key| ')") as raised:
         load_job({**GOOD, "name": "a"}, sets=[assignment], environment={})
     assert len(str(raised.value).splitlines()) == 1
@@ -403,7 +403,7 @@ SECRETS = {
 }
 
 
-def test_secrets_and_values_of_the_environment_are_not_shown():
+def test_secrets_and_environment_values_are_hidden():
     data = copy.deepcopy(GOOD)
     for path, value in SECRETS.items():
         first, last = path.split("/")
@@ -427,7 +427,7 @@ def test_secrets_and_values_of_the_environment_are_not_shown():
         )
 
 
-def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, capsys):
+def test_an_unreachable_broker_is_one_line_before_spark_starts(tmp_path, capsys):
     data = changed("source/kafka.bootstrap.servers", "127.0.0.1:1")
     (tmp_path / "job.yaml").write_bytes(orjson.dumps(data))
     assert main.run(["run", str(tmp_path / "job.yaml")]) == 1
@@ -455,7 +455,7 @@ def test_a_metrics_port_in_use_is_one_line_before_spark_starts(tmp_path, capsys)
         ("127.0.0.1:1,host:99999", "'host:99999': the port must be from 1 to 65535"),
     ],
 )
-def test_a_brokers_address_that_is_none_is_one_line_as_for_commands(servers, message):
+def test_an_invalid_broker_address_is_one_line(servers, message):
     """An empty variable in it was a traceback of Python's."""
     config = changed("source/kafka.bootstrap.servers", servers)
     with pytest.raises(ConfigError, match=r"^config: source: kafka.bootstrap.servers '") as raised:
@@ -495,7 +495,7 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
          f"{EXTENSION},x.Y"),
     ],
 )  # fmt: skip
-def test_extensions_of_others_stay_beside_deltas(of_job, of_operator, expected):
+def test_other_sql_extensions_are_kept_with_deltas(of_job, of_operator, expected):
     """Those of `spark-defaults.conf` were left out without a word."""
     loaded = load_job({**GOOD, "spark": of_job}, environment={})
     assert _join_extensions(loaded.job, of_operator) == expected
@@ -524,7 +524,7 @@ def test_an_example_fits_the_json_schema_and_its_seeds_can_be_read(path):
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
-def test_a_loaded_job_moves_to_a_broker_as_if_it_were_loaded_for_it(path):
+def test_replacing_brokers_equals_loading_the_job_with_the_broker(path):
     """`--with-broker` knows the address only once the broker runs; the job is loaded once."""
     moved = load_job(path, environment={}, broker="127.0.0.1:9092").replace_brokers("b:1")
     loaded = load_job(path, environment={}, broker="b:1")
@@ -551,7 +551,7 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_what_init_says_of_a_login_and_a_cluster_loads_as_it_stands(tmp_path):
+def test_the_authentication_and_cluster_examples_of_init_load(tmp_path):
     """Whose broker asks for a login found no word of it in the first job."""
     file = tmp_path / "mine.yaml"
     assert main.run(["init", str(file)]) == 0
@@ -575,7 +575,7 @@ def test_init_writes_names_that_yaml_reads_as_text(topic, tmp_path):
     assert job.checkpoint == f"data/checkpoints/{topic}"
 
 
-def test_init_takes_a_name_that_is_no_utf8(tmp_path):
+def test_init_accepts_a_file_name_that_is_not_utf8(tmp_path):
     """It was a traceback, and left an empty file that the next try would not overwrite."""
     file = tmp_path / os.fsdecode(b"caf\xe9.yaml")
     assert main.run(["init", str(file)]) == 0
@@ -584,7 +584,7 @@ def test_init_takes_a_name_that_is_no_utf8(tmp_path):
     )
 
 
-def test_init_leaves_nothing_of_a_file_that_it_cannot_write_whole(tmp_path, capsys):
+def test_init_removes_a_partially_written_file(tmp_path, capsys):
     before = (
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
         resource.getrlimit(resource.RLIMIT_FSIZE),
@@ -611,7 +611,7 @@ def test_init_leaves_nothing_of_a_file_that_it_cannot_write_whole(tmp_path, caps
         (["--bootstrap-server", "a: {x"], "--bootstrap-server 'a: {x': host:port is expected"),
     ],
 )
-def test_init_refuses_what_kafka_would(words, message, tmp_path, capsys):
+def test_init_rejects_topics_and_servers_that_kafka_rejects(words, message, tmp_path, capsys):
     assert main.run(["init", str(tmp_path / "job.yaml"), *words]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
@@ -628,7 +628,7 @@ def test_init_refuses_what_kafka_would(words, message, tmp_path, capsys):
         pytest.param('{"value": 1, "base64": ""}', "cannot be used together", id="both"),
     ],
 )
-def test_a_mistake_in_a_seed_file_is_one_line_that_says_where(line, message, tmp_path):
+def test_an_error_in_a_seed_file_is_one_line_with_its_position(line, message, tmp_path):
     (tmp_path / "job.yaml").write_bytes(orjson.dumps(GOOD | {"seed": {"orders": {"file": "s"}}}))
     (tmp_path / "s").write_text('{"key": "1", "value": {"id": 1}}\n' + line + "\n")
     with pytest.raises(ConfigError, match=r"^job.yaml: seed.orders.file: ") as raised:
@@ -664,7 +664,7 @@ def test_a_bad_schema_file_is_one_line_and_exit_code_2(file, content, message, t
         pytest.param("json:__name__", "is not a function", id="no callable"),
     ],
 )
-def test_a_python_step_that_is_not_there_is_told(function, message):
+def test_a_missing_python_function_is_an_error(function, message):
     with pytest.raises(ConfigError, match=r"^config: transform.python: ") as raised:
         check_files(load_job(GOOD | {"transform": {"python": function}}, environment={}))
     assert message in str(raised.value)
@@ -678,7 +678,7 @@ def test_a_python_step_that_is_not_there_is_told(function, message):
         pytest.param("raise SystemExit('no more')", "SystemExit: no more", id="it ends Python"),
     ],
 )
-def test_a_python_step_that_fails_while_it_is_imported_is_one_line(
+def test_a_failing_import_of_a_python_function_is_one_line(
     module, message, tmp_path, monkeypatch, capsys
 ):
     """It was a traceback, or the end of the process with an exit code of its own."""
@@ -693,7 +693,7 @@ def test_a_python_step_that_fails_while_it_is_imported_is_one_line(
     assert line.startswith(start)
 
 
-def test_flags_for_spark_submit_name_what_the_job_needs(tmp_path, capsys):
+def test_flags_for_spark_submit_have_the_jobs_packages(tmp_path, capsys):
     data = changed("source/records", {"format": "avro", "schema": "s.avsc"})
     (tmp_path / "job.yaml").write_bytes(orjson.dumps(data))
     assert main.run(["jars", "--job", str(tmp_path / "job.yaml")]) == 0
@@ -703,7 +703,7 @@ def test_flags_for_spark_submit_name_what_the_job_needs(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("package", ["", "init", "no init"])
-def test_jobs_that_name_a_module_alike_get_each_its_own_steps(package, tmp_path, monkeypatch):
+def test_jobs_with_modules_of_the_same_name_use_their_own_functions(package, tmp_path, monkeypatch):
     """The second job ran the first one's function: modules are kept by their bare name."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     name = f"steps_{abs(hash(tmp_path))}"

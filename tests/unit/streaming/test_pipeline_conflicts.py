@@ -121,7 +121,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("data", "message"), REFUSED.values(), ids=REFUSED)
-def test_parts_that_cannot_stand_together_are_refused_in_one_line(data, message):
+def test_conflicting_parts_are_refused_in_one_line(data, message):
     if data.get("source", {}).get("subscribe", "") is None:
         del data["source"]["subscribe"]
     with pytest.raises(ConfigError) as raised:
@@ -170,7 +170,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("data", TAKEN.values(), ids=TAKEN)
-def test_parts_that_stand_beside_each_other_are_taken(data):
+def test_parts_without_conflicts_are_accepted(data):
     load_job(data, environment={})
 
 
@@ -188,7 +188,7 @@ def test_parts_that_stand_beside_each_other_are_taken(data):
         pytest.param("file:/tables/a", None, id="apart"),
     ],
 )
-def test_where_a_table_by_name_lies_is_compared_once_spark_has_told(location, message):
+def test_the_folder_of_a_table_by_name_is_compared(location, message):
     config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
     if message is None:
         check_folders(config.job, {"sinks.a": location})
@@ -197,7 +197,7 @@ def test_where_a_table_by_name_lies_is_compared_once_spark_has_told(location, me
         check_folders(config.job, {"sinks.a": location})
 
 
-def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
+def test_a_path_without_a_file_system_may_equal_a_tables_folder():
     """With HDFS as the default, `/tables/b` and `hdfs://nn/tables/b` seemed to be two."""
     config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
     folder = "hdfs://nn/tables/b"
@@ -205,7 +205,7 @@ def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
         check_folders(config.job, {"sinks.a": folder, "sinks.b": folder})
 
 
-def test_a_checkpoint_that_lies_in_its_table_by_a_link_is_refused(tmp_path):
+def test_a_checkpoint_inside_its_table_through_a_link_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     config = job(checkpoint=str(tmp_path / "real" / "table" / "c"))
     config["sink"] = {"path": str(tmp_path / "link" / "table")}
@@ -213,13 +213,13 @@ def test_a_checkpoint_that_lies_in_its_table_by_a_link_is_refused(tmp_path):
         load_job(config, environment={})
 
 
-def test_topics_of_assign_are_looked_for_as_those_of_subscribe():
+def test_topics_of_assign_are_checked_like_those_of_subscribe():
     config = job(source={"assign": '{"back": [0], "more": [1]}'})
     [(place, _, topics)] = load_job(config, environment={}).job.iterate_broker_uses()
     assert (place, topics) == ("source", ["back", "more"])
 
 
-def test_the_sources_of_a_sink_are_those_that_its_transforms_read():
+def test_the_sources_of_a_sink_are_the_inputs_of_its_transforms():
     data = job(
         sources={"a": SOURCE, "b": SOURCE, "c": SOURCE},
         transforms={

@@ -102,7 +102,7 @@ def test_structs_are_compared_as_delta_merges_them(there, rows, plain, evolving)
         pytest.param(columns(IntegerType()), "", True, id="other types"),
     ],
 )
-def test_a_column_that_needs_a_feature_of_delta_is_refused_before_the_start(rows, feature, fits):
+def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, feature, fits):
     """Delta refused it in the first batch, after the query had started."""
     properties = {"delta.minReaderVersion": "1", f"delta.feature.{feature}": "supported"}
     added = StructType().add("timestamp_ntz", IntegerType()).add("new", rows)
@@ -136,7 +136,7 @@ def test_a_column_that_needs_a_feature_of_delta_is_refused_before_the_start(rows
         ),
     ],
 )  # fmt: skip
-def test_a_table_that_was_kept_otherwise_is_refused(now, message):
+def test_a_table_written_in_another_mode_is_refused(now, message):
     before = read_mode(UPSERT.properties())
     assert before == UPSERT
     if message is None:
@@ -146,21 +146,21 @@ def test_a_table_that_was_kept_otherwise_is_refused(now, message):
         check_same_mode("t", before, now, str.lower, is_inferred=False)
 
 
-def test_where_spark_tells_cases_apart_so_do_keys():
+def test_keys_are_case_sensitive_if_spark_is():
     now = WriteMode("upsert", ("ID", "Day"), "remove", ("seq",))
     check_same_mode("t", UPSERT, now, str.lower, is_inferred=False)
     with pytest.raises(TableError, match="keys id, Day, but the job has ID, Day"):
         check_same_mode("t", UPSERT, now, str, is_inferred=False)
 
 
-def test_properties_that_cannot_be_read_are_told():
+def test_invalid_table_properties_are_an_error():
     assert read_mode({"delta.appendOnly": "false"}) is None
     for text in ("id", "1", '{"id": 1}', "[1]"):
         with pytest.raises(TableError, match=r"assignor\.keys"):
             read_mode({"assignor.mode": "upsert", "assignor.keys": text})
 
 
-def test_an_older_table_tells_by_its_columns_how_it_was_kept():
+def test_the_mode_of_an_older_table_is_inferred_from_its_columns():
     for fields in (BY_OFFSET, BY_TIMESTAMP):
         order = StructType().add("seq", LongType())
         for name in fields:
@@ -201,7 +201,7 @@ def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
     return settings
 
 
-def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(settings_of):
+def test_a_dead_letter_table_by_name_gets_a_persistent_catalog(settings_of):
     """It could be written once only: the catalog was in memory, the table's folder was not."""
     catalog = "spark.sql.catalogImplementation"
     records = {"format": "json", "schema": "id INT", "bad_records": "dead_letter"}
@@ -210,7 +210,7 @@ def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(settings_of):
         assert settings_of(data).get(catalog) == wanted
 
 
-def test_only_spark_on_this_machine_writes_its_logs_without_processes(settings_of):
+def test_only_local_spark_writes_its_logs_without_processes(settings_of):
     key = "spark.hadoop.fs.AbstractFileSystem.file.impl"
     users = "org.apache.hadoop.fs.local.LocalFs"
     for settings, expected in (
@@ -229,12 +229,12 @@ def test_only_spark_on_this_machine_writes_its_logs_without_processes(settings_o
         pytest.param({"path": "/a", "mode": "upsert", "keys": ["id"]}, "200", id="upsert"),
     ],
 )
-def test_the_code_of_each_merge_is_kept_and_no_more(settings_of, sink, pieces):
+def test_the_code_cache_has_room_for_each_merge_only(settings_of, sink, pieces):
     """A thousand were kept: each checkpoint of a table's log added one, as long as a job ran."""
     assert settings_of(changed("sink", sink)).get(_COMPILED) == pieces
 
 
-def test_the_code_of_two_merges_is_kept_unless_an_operator_says_how_much(
+def test_the_code_cache_of_two_merges_respects_the_operators_size(
     settings_of, monkeypatch, tmp_path
 ):
     tables = {n: {"path": f"/{n}", "mode": "upsert", "keys": ["id"]} for n in ("a", "b")}
@@ -246,7 +246,7 @@ def test_the_code_of_two_merges_is_kept_unless_an_operator_says_how_much(
     assert settings_of(data).get(_COMPILED) is None
 
 
-def test_settings_for_one_machine_take_the_place_of_nothing_in_the_defaults(
+def test_settings_for_local_spark_do_not_override_the_defaults_file(
     settings_of, monkeypatch, tmp_path
 ):
     """A cluster that spark-defaults.conf names got the shuffle partitions of this machine."""
@@ -262,7 +262,7 @@ def test_settings_for_one_machine_take_the_place_of_nothing_in_the_defaults(
         assert settings_of(changed("spark", settings)).get(key) == expected
 
 
-def test_names_of_files_beyond_ascii_are_java_s_in_a_c_locale_too(settings_of, monkeypatch):
+def test_java_reads_non_ascii_file_names_in_the_c_locale(settings_of, monkeypatch):
     """It said "unmappable characters", and left a folder of another name."""
     for before, after in (("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8")):
         monkeypatch.setenv("LC_ALL", before)
@@ -270,7 +270,7 @@ def test_names_of_files_beyond_ascii_are_java_s_in_a_c_locale_too(settings_of, m
         assert os.environ["LC_ALL"] == after
 
 
-def test_a_jobs_kill_switch_is_there_when_its_driver_starts(settings_of):
+def test_a_jobs_kill_switch_is_set_when_its_driver_starts(settings_of):
     """docs/upgrading.md promises it; tests/lab/long/test_switch.py shows what it does then."""
     key = "spark.assignor.killSwitchFile"
     assert settings_of(changed("spark", {key: "file:/off"}))[key] == "file:/off"
@@ -317,7 +317,7 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
         ({"spark.api.mode": "other"}, {"SPARK_CONNECT_MODE": "1"}),
     ],
 )
-def test_the_mode_that_makes_it_spark_connect_is_refused_in_the_same_line(
+def test_the_connect_api_mode_is_refused_with_the_same_message(
     settings, variables, monkeypatch
 ):
     """It was `PyArrow >= 11.0.0 must be installed`, or another package that clients need."""
@@ -328,7 +328,7 @@ def test_the_mode_that_makes_it_spark_connect_is_refused_in_the_same_line(
         start_session(load_job(changed("spark", settings), environment={}).job)
 
 
-def test_one_run_of_a_job_at_a_time(tmp_path):
+def test_only_one_run_of_a_job_is_allowed_at_a_time(tmp_path):
     """A process that ended without a word has no lock; nor has a job whose queries were stopped."""
     place = str(tmp_path / "checkpoint")
     code = (
@@ -362,7 +362,7 @@ def test_one_run_of_a_job_at_a_time(tmp_path):
     assert lock_folder("s3a://bucket/checkpoint") is None
 
 
-def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_nobody(
+def test_a_checkpoint_that_cannot_be_locked_does_not_stop_a_job(
     tmp_path, monkeypatch
 ):
     """Another user's lock file was unreadable, `a#1` was taken for `a`, `a%20b` for `a b`."""
@@ -391,7 +391,7 @@ def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_
     lock.release()
 
 
-def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
+def test_a_link_named_like_the_lock_file_is_not_followed(tmp_path):
     """What it pointed to was emptied."""
     file = tmp_path / "file"
     file.write_text("mine")
@@ -421,7 +421,7 @@ def wrote(writer: str, batch: int) -> dict[str, Any]:
     return {"txn": {"appId": writer, "version": batch}}
 
 
-def test_a_tables_log_names_the_batch_the_restore_after_it_and_another_writer(tmp_path):
+def test_a_tables_log_has_the_last_batch_a_later_restore_and_other_writers(tmp_path):
     folder = a_table(
         tmp_path,
         [did("CREATE TABLE")],
@@ -439,7 +439,7 @@ def test_a_tables_log_names_the_batch_the_restore_after_it_and_another_writer(tm
     assert (third.batch, third.other_query_id) == (NO_BATCH, QUERY)
 
 
-def test_a_new_query_does_not_read_the_log_behind_the_first_other_writer(tmp_path):
+def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):
     """It read all of it, only to refuse: a commit is a call into the JVM."""
     folder = a_table(tmp_path, [did("CREATE TABLE")], [wrote(OTHER, 7)])
     (tmp_path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
@@ -457,7 +457,7 @@ def test_a_new_query_does_not_read_the_log_behind_the_first_other_writer(tmp_pat
         "REPLACE TABLE AS SELECT",
     ],
 )
-def test_a_table_that_was_replaced_holds_no_batch_from_before(tmp_path, operation):
+def test_a_replaced_table_has_no_earlier_batches(tmp_path, operation):
     """Delta keeps the number of the last batch, whose rows were missing without a word."""
     before = [did("CREATE TABLE")], [wrote(QUERY, 9)], [did(operation)]
     log = read_log(a_table(tmp_path / "replaced", *before, [did("DELETE")]), QUERY)
@@ -485,14 +485,14 @@ def test_a_table_that_was_replaced_holds_no_batch_from_before(tmp_path, operatio
         pytest.param([None], (None, 3), id="to a time"),
     ],
 )
-def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_back):
+def test_a_restore_that_was_undone_is_ignored(tmp_path, restores, set_back):
     """A user who did what the message asks for got the same message about his own RESTORE."""
     commits = [[did("RESTORE", version=to)] for to in restores]
     folder = a_table(tmp_path, [], [], [wrote(QUERY, 1)], *commits)
     assert read_log(folder, QUERY).restored == set_back
 
 
-def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeypatch, caplog):
+def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypatch, caplog):
     """Who may append need not have the right to ALTER, which no run had needed before."""
 
     def refuse(*_: object) -> None:
@@ -530,7 +530,7 @@ def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeyp
         pytest.param([{"subscribe": "a"}, {}], None, id="no source of Kafka's"),
     ],
 )
-def test_each_source_still_reads_the_topics_of_its_number(sources, words):
+def test_each_source_must_read_the_topics_of_its_number(sources, words):
     """Two sources that change places are refused whatever `failOnDataLoss` says."""
     ends = {"0": {"a": {0: 1}}, "1": {"b": {0: 1}, "c": {0: 1}}}
     standing = LastBatches(QUERY, LoggedBatch(0, ends, True, 1), 0)
@@ -580,7 +580,7 @@ def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, 
         ),
     ],
 )
-def test_shares_that_make_a_watermark_drop_records_are_warned_of(options, warns, caplog):
+def test_options_that_make_a_watermark_drop_records_cause_a_warning(options, warns, caplog):
     source = {**changed("source/subscribe", "orders")["source"], "maxOffsetsPerTrigger": 9}
     for watermark in ({}, {"watermark": {"column": "ts"}}):
         data = changed("source", {**source, **options, **watermark})
@@ -592,7 +592,7 @@ def test_shares_that_make_a_watermark_drop_records_are_warned_of(options, warns,
         assert "set assignor.alignEventTime to the watermark's delay (10 minutes)" in warning
 
 
-def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, caplog):
+def test_the_error_of_a_compaction_is_logged_without_secrets(monkeypatch, caplog):
     """The writer's warnings went past the redactor that the job's other words go through."""
 
     def fail(*_: object) -> None:
@@ -627,7 +627,7 @@ def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
     assert "topsecret99" not in str(shown)
 
 
-def test_what_an_operator_hides_in_the_ui_stays_hidden(settings_of, monkeypatch, tmp_path):
+def test_the_operators_redaction_pattern_is_kept(settings_of, monkeypatch, tmp_path):
     """Ours once took the place of the pattern in spark-defaults.conf."""
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.redaction.regex (?i)pin[._]code\n", "utf-8"
