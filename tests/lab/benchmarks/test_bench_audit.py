@@ -190,6 +190,6 @@ def _with_audit(is_on: bool, driver_s: list[float]) -> Iterator[None]:
         return
     with (
         mock.patch.object(AuditTrail, "build_metadata", return_value=NO_METADATA),
-        mock.patch.object(records, "checksum_columns", list),
+        mock.patch.object(records, "build_checksum_columns", list),
     ):
         yield

@@ -19,7 +19,7 @@ from assignor_bridge.errors import AssignorError
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError, JobError
 from streaming.pipeline.progress import QueryResult
-from streaming.pipeline.queries import Query
+from streaming.pipeline.queries import JobQuery
 from streaming.pipeline.run import RunningJob
 from tests.unit.streaming.test_pipeline_config import GOOD
 
@@ -89,7 +89,7 @@ def held(value: Any) -> Iterator[Any]:
 def test_no_object_shows_a_secret(loaded):
     result = QueryResult("q", loaded.redact(loaded.job.checkpoint))
     writer: Any = threading.Lock()  # no more to be pickled than Spark's
-    query = Query("q", "sink", writer, writer, loaded.job.checkpoint, None, [], result)
+    query = JobQuery("q", "sink", writer, writer, loaded.job.checkpoint, None, [], result)
     running = RunningJob(loaded, [query])
     objects = [
         each for each in (*held(loaded), *held(running), query, running.result)

@@ -234,5 +234,5 @@ def test_the_sources_of_a_sink_are_the_inputs_of_its_transforms():
         },
     )
     loaded = load_job(data, environment={}).job
-    found = {name: loaded.sources_of(sink) for name, sink in loaded.all_sinks.items()}
+    found = {name: loaded.find_sources(sink) for name, sink in loaded.all_sinks.items()}
     assert found == {"x": ("a",), "y": ("a", "b"), "z": ("c",)}

@@ -49,9 +49,9 @@ from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
 from streaming.pipeline.run import start_job, warn_about_late_records
 from streaming.pipeline.spark import session
-from streaming.pipeline.spark.folders import lock_folder, find_owner
+from streaming.pipeline.spark.folders import find_owner, lock_folder
 from streaming.pipeline.spark.plan_sources import PlanSource
-from streaming.pipeline.spark.session import _COMPILED, check_master, start_session
+from streaming.pipeline.spark.session import _CODE_CACHE_SIZE, check_master, start_session
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
 
@@ -121,7 +121,7 @@ def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, fe
         pytest.param(
             WriteMode("upsert", ("DAY", "ID"), "remove", ("SEQ",)), None, id="same by case"
         ),
-        pytest.param(WriteMode("append"), "mode upsert, but the job has append: restore", id="mode"),
+        pytest.param(WriteMode("append"), "upsert, but the job has append: restore", id="mode"),
         pytest.param(
             WriteMode("upsert", ("id",), "remove", ("seq",)), "keys id, Day, but the job has id",
             id="keys",
@@ -131,7 +131,7 @@ def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, fe
             id="marks",
         ),
         pytest.param(
-            WriteMode("upsert", ("id", "day"), "remove", ()), "sequence_by seq, but the job has none",
+            WriteMode("upsert", ("id", "day"), "remove", ()), "seq, but the job has none",
             id="order",
         ),
     ],
@@ -231,7 +231,7 @@ def test_only_local_spark_writes_its_logs_without_processes(settings_of):
 )
 def test_the_code_cache_has_room_for_each_merge_only(settings_of, sink, pieces):
     """A thousand were kept: each checkpoint of a table's log added one, as long as a job ran."""
-    assert settings_of(changed("sink", sink)).get(_COMPILED) == pieces
+    assert settings_of(changed("sink", sink)).get(_CODE_CACHE_SIZE) == pieces
 
 
 def test_the_code_cache_of_two_merges_respects_the_operators_size(
@@ -240,10 +240,10 @@ def test_the_code_cache_of_two_merges_respects_the_operators_size(
     tables = {n: {"path": f"/{n}", "mode": "upsert", "keys": ["id"]} for n in ("a", "b")}
     data = changed("sink", None)
     data["sinks"] = {name: {"from": "records", **table} for name, table in tables.items()}
-    assert settings_of(data).get(_COMPILED) == "300"
+    assert settings_of(data).get(_CODE_CACHE_SIZE) == "300"
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    (tmp_path / "spark-defaults.conf").write_text(f"{_COMPILED} 5000\n", "utf-8")
-    assert settings_of(data).get(_COMPILED) is None
+    (tmp_path / "spark-defaults.conf").write_text(f"{_CODE_CACHE_SIZE} 5000\n", "utf-8")
+    assert settings_of(data).get(_CODE_CACHE_SIZE) is None
 
 
 def test_settings_for_local_spark_do_not_override_the_defaults_file(
@@ -317,9 +317,7 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
         ({"spark.api.mode": "other"}, {"SPARK_CONNECT_MODE": "1"}),
     ],
 )
-def test_the_connect_api_mode_is_refused_with_the_same_message(
-    settings, variables, monkeypatch
-):
+def test_the_connect_api_mode_is_refused_with_the_same_message(settings, variables, monkeypatch):
     """It was `PyArrow >= 11.0.0 must be installed`, or another package that clients need."""
     monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
     for name, value in variables.items():
@@ -349,7 +347,7 @@ def test_only_one_run_of_a_job_is_allowed_at_a_time(tmp_path):
     assert find_owner(place) == str(os.getpid())
     with pytest.raises(BlockingIOError):
         lock_folder(place)
-    lock.is_used = lambda: False
+    lock.is_in_use = lambda: False
     second = lock_folder(place)
     assert second is not None
     lock.release()  # it has none any more
@@ -362,9 +360,7 @@ def test_only_one_run_of_a_job_is_allowed_at_a_time(tmp_path):
     assert lock_folder("s3a://bucket/checkpoint") is None
 
 
-def test_a_checkpoint_that_cannot_be_locked_does_not_stop_a_job(
-    tmp_path, monkeypatch
-):
+def test_a_checkpoint_that_cannot_be_locked_does_not_stop_a_job(tmp_path, monkeypatch):
     """Another user's lock file was unreadable, `a#1` was taken for `a`, `a%20b` for `a b`."""
     for name in ("a#1", "a%20b", "a?b"):
         lock = lock_folder(f"file:{tmp_path}/{name}")
