@@ -65,9 +65,9 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     """Import a public name on its first use, so that `import streaming` stays fast."""
     if name in _MODULE_AND_NAME:
-        from streaming.extras import name_missing_extra
+        from streaming.extras import explain_missing_extra
 
         module, attribute = _MODULE_AND_NAME[name]
-        with name_missing_extra():
+        with explain_missing_extra():
             return getattr(import_module(module), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""The packages that only an extra of the wheel installs, and the error if one is missing."""
+"""List the packages that only extras install, and report a missing one with its extra."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MissingExtraError(AssignorError, ImportError):
 
 
 @contextlib.contextmanager
-def name_missing_extra() -> Iterator[None]:
+def explain_missing_extra() -> Iterator[None]:
     """Turn a failed import of an extra's package into an error that names the extra."""
     try:
         yield

@@ -17,7 +17,7 @@ from urllib.parse import quote, quote_plus
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_NAMES = (
+_SETTING_NAMES = (
     r"secret|passw|pwd|passphrase|credential|jaas|username|user\.info|authorization"
     r"|token(?!\.endpoint)|oauthbearer\.(?:client|config|extensions)"
     r"|(?:access|account|private|api|shared|encryption|signing)[._-]?key|key\.pem|keystore\.key"
@@ -25,11 +25,11 @@ _NAMES = (
 )
 #: Patterns, valid in Python and Java: names of settings with secret values, and below such settings
 #: in a text (`name -> value`).
-SECRET_KEYS = f"(?i){_NAMES}"
+SECRET_KEYS = f"(?i){_SETTING_NAMES}"
 #: An address with a password in it, whatever the name of its setting; also valid in Java.
 PASSWORDS = r"://[^\s/@:'\"]*:[^\s'\"]+@"
 SECRET_OPTIONS = (  # a value may span lines, as PEM keys do, and have brackets
-    rf"(?is)(?:{_NAMES})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
+    rf"(?is)(?:{_SETTING_NAMES})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
 )
 _SECRET_KEY = re.compile(SECRET_KEYS)
 #: Values shorter than this are not hidden: they are part of ordinary words.
@@ -49,25 +49,26 @@ _USER_INFO = re.compile(
 )
 #: A token before the host; in other schemes a container's name is there (abfss://C@HOST).
 _WEB_USER = re.compile(r"(\bhttps?:/{1,2})([^\s/@'\"]{1,500})@", re.IGNORECASE)
-#: Names of secrets in free text; the weak ones are also ordinary words, and `_MORE` is their end.
-_KEYS = r"(?:access|account|private|api|shared|encryption|signing|secret)[._-]?key"
-_STRONG = rf"passw(?:or)?d|pwd|passphrase|{_KEYS}|user\.info|connection[._-]?string"
+#: Names of secrets in free text, and how they may continue; the weak ones are ordinary words, too.
+_KEY_NAMES = r"(?:access|account|private|api|shared|encryption|signing|secret)[._-]?key"
+_STRONG = rf"passw(?:or)?d|pwd|passphrase|{_KEY_NAMES}|user\.info|connection[._-]?string"
 _WEAK = r"secret|token(?!\.endpoint)|credentials?|signature"  # `unexpected token: EOF`
-_MORE = r"(?:[._-][\w.-]{0,100})?"
+_SUFFIX = r"(?:[._-][\w.-]{0,100})?"
 #: A value: in quotes, in the quotes of JSON that is itself quoted, or a word.
 _VALUE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\\\"[^\"]*\"|[^\s&;,'\")]+"
 #: `password=…` in addresses, JAAS, connection strings; `{"password": …}` in JSON; `a.password: …`
 #: and `a.password -> …` in settings, unless a sentence follows; a header of HTTP.
 _ASSIGNED = re.compile(
-    rf"((?:{_STRONG}|{_WEAK}){_MORE}(?:=|\\?[\"'][ \t]?(?:=|:|->)[ \t]?)"
+    rf"((?:{_STRONG}|{_WEAK}){_SUFFIX}(?:=|\\?[\"'][ \t]?(?:=|:|->)[ \t]?)"
     rf"|(?<=[?&;])sig="
-    rf"|(?:{_STRONG}|(?<=[._-])(?:{_WEAK})){_MORE}[ \t]?(?:=|:|->)[ \t]?(?![A-Z]?[a-z']+[ ][a-z])"
+    rf"|(?:{_STRONG}|(?<=[._-])(?:{_WEAK})){_SUFFIX}[ \t]?(?:=|:|->)[ \t]?"
+    rf"(?![A-Z]?[a-z']+[ ][a-z])"
     rf"|authorization\\?[\"']?[ \t]?[:=][ \t]?\\?[\"']?(?:basic|bearer|digest|token|apikey)[ ])"
     rf"(?!(?:true|false|null|none)\b)({_VALUE})",
     re.IGNORECASE,
 )
 #: Files and the environment may hold bytes that are not valid text.
-_ERRORS = "surrogatepass"
+_ON_ERROR = "surrogatepass"
 _PLACEHOLDER = re.compile(r"(?:\$\{\w+\}|\*\*\*)(?::(?:\$\{\w+\}|\*\*\*))?@?")
 #: Parts of a secret value that are secrets themselves: quoted text, a value after `=`, a password
 #: after its user, and the credentials of an HTTP authorization header.
@@ -161,11 +162,11 @@ class Redactor:
         """
         lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _MIN_SUBSTRING]
         encodings = (
-            value, value.strip(), quote(value, errors=_ERRORS),
-            quote(value, safe="", errors=_ERRORS), quote_plus(value, errors=_ERRORS),
+            value, value.strip(), quote(value, errors=_ON_ERROR),
+            quote(value, safe="", errors=_ON_ERROR), quote_plus(value, errors=_ON_ERROR),
             html.escape(value), html.escape(value, quote=False),
             json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1],
-            base64.b64encode(value.encode("utf-8", _ERRORS)).decode(),
+            base64.b64encode(value.encode("utf-8", _ON_ERROR)).decode(),
         )  # fmt: skip
         for secret in (*encodings, *lines):
             if len(secret) >= _MIN_LENGTH:

@@ -18,7 +18,7 @@ from typer.exceptions import TyperException
 from assignor_bridge.errors import AssignorError, visible, words
 from assignor_bridge.version import read_version
 from streaming.cli.earlier_names import LAB, translate
-from streaming.extras import name_missing_extra
+from streaming.extras import explain_missing_extra
 from streaming.redaction import redact
 from streaming.validation import describe_expectation
 
@@ -146,7 +146,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
     given = translate(sys.argv[1:] if arguments is None else arguments)
     try:
-        with name_missing_extra():
+        with explain_missing_extra():
             result = app_of(given)(given, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)

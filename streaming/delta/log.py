@@ -188,23 +188,23 @@ def read_commit(folder: Folder, version: int) -> Commit:
     raw = folder.read(f"{LOG}/{version:020}.json")
     if raw is None:
         raise CommitGoneError(f"version {version} is missing")
-    parts: dict[str, list[dict[str, Any]]] = {}
+    actions: dict[str, list[dict[str, Any]]] = {}
     try:
         for kind, action in _iterate_actions(raw):
-            parts.setdefault(kind, []).append(action)
+            actions.setdefault(kind, []).append(action)
     except (ValueError, RecursionError):
         raise DamagedCommitError("a line is not JSON, or is truncated") from None
-    if not parts:
+    if not actions:
         raise DamagedCommitError("it is empty")
     try:
         return msgspec.convert(
             {
                 "version": version,
-                "info": (parts.get("commitInfo") or [{}])[-1],
-                "adds": parts.get("add", []),
-                "removes": parts.get("remove", []),
-                "transactions": parts.get("txn", []),
-                "metadata": parts["metaData"][-1] if "metaData" in parts else None,
+                "info": (actions.get("commitInfo") or [{}])[-1],
+                "adds": actions.get("add", []),
+                "removes": actions.get("remove", []),
+                "transactions": actions.get("txn", []),
+                "metadata": actions["metaData"][-1] if "metaData" in actions else None,
             },
             Commit,
             strict=False,

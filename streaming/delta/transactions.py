@@ -22,7 +22,7 @@ _STREAMING = re.compile(
 )
 #: Batch number for a query that has written no batch.
 NO_BATCH = -1
-#: Part of each such operation: `CREATE OR REPLACE TABLE`, `REPLACE TABLE AS SELECT`, ….
+#: Common part of `CREATE OR REPLACE TABLE`, `REPLACE TABLE AS SELECT`, ….
 _REPLACE = "REPLACE TABLE"
 #: Table property that users set to the version of a `RESTORE` or `REPLACE TABLE` to accept it.
 ACCEPTED = "assignor.acceptedRestore"
@@ -86,8 +86,8 @@ def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: i
             f"rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
         )
     if log.restored is not None and not log.accepts(log.restored.version):
-        to, version = log.restored
-        target = "an earlier time" if to is None else f"version {to}"
+        restored_to, version = log.restored
+        target = "an earlier time" if restored_to is None else f"version {restored_to}"
         return (
             f"was restored to {target} by RESTORE (version {version}) after batch {written}, so "
             f"rows that are not read again may be missing: RESTORE it to version {version - 1}, "
@@ -116,8 +116,8 @@ def read_log(table: str | Folder, query_id: str | None) -> TableLog:
     except (OSError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         if isinstance(error, OptionError):
             raise
-        why = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"
-        raise OptionError(f"Delta table {name!r} cannot be read: {why}") from error
+        reason = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"
+        raise OptionError(f"Delta table {name!r} cannot be read: {reason}") from error
 
 
 def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:

@@ -115,7 +115,7 @@ def seed_topics(
         if topic not in existing:
             try:
                 create_topic(bootstrap_servers, topic, partitions)
-                sent[topic] = _send(bootstrap_servers, topic, records.get(topic, []))
+                sent[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
             except BaseException as error:
                 if _TOPIC_EXISTS not in str(error):  # the next run would not fill the topic
                     delete_topics(bootstrap_servers, [topic])
@@ -123,7 +123,7 @@ def seed_topics(
     return sent
 
 
-def _send(bootstrap_servers: str, topic: str, records: list[Record]) -> int:
+def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> int:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
     failures: list[str] = []
 

@@ -29,7 +29,6 @@ class QueryResult:
     #: Whether it writes the bad records of a source, which it reads a second time.
     is_dead_letter: bool = False
     batches: int = 0
-    #: Records read.
     read: int = 0
     #: Rows passed to the sink; for an upsert, before the merge and including deletes.
     written: int = 0

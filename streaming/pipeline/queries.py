@@ -81,10 +81,10 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
     """Build and check all queries of a job, without starting or writing anything."""
     queries = []
     for output in loaded.job.outputs:
-        if output.bad_of is None:
+        if output.bad_source is None:
             frame = build_sink_frame(spark, loaded, output.sink)
         else:  # its own query reads the source again, for exactly-once
-            frame = build_bad_records(spark, loaded, output.bad_of, output.sink)
+            frame = build_bad_records(spark, loaded, output.bad_source, output.sink)
         with loaded.wrap_errors(output.key_path):
             queries.append(_plan_one(spark, loaded, output, frame))
     _check_commit_groups(loaded, queries)
@@ -125,7 +125,7 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
 
 def _plan_one(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> JobQuery:
     job, sink = loaded.job, output.sink
-    is_sink = output.bad_of is None
+    is_sink = output.bad_source is None
     name = job.name if job.sink is not None and is_sink else f"{job.name}.{output.folder}"
     if isinstance(sink, DeltaSink) and sink.mode == "upsert":
         rows = upsert.add_sequence(frame, sink)

@@ -154,9 +154,9 @@ def _find_first_difference(
 ) -> str | None:
     """Return the position of a record that is bad by only one of two rules; None if all agree."""
     try:
-        old = _select_bad_positions(frame, f"{name} before", old_rules)
-        new = _select_bad_positions(frame, f"{name} now", new_rules)
-        differences = old.unionAll(new).groupBy("position").count().where("count = 1")
+        old_bad = _select_bad_positions(frame, f"{name} before", old_rules)
+        new_bad = _select_bad_positions(frame, f"{name} now", new_rules)
+        differences = old_bad.unionAll(new_bad).groupBy("position").count().where("count = 1")
         first = differences.orderBy("position").first()
     except Exception as error:
         is_incompatible = isinstance(error, ValidationError)

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming import JobTimeoutError, run_job, start_job
-from streaming.pipeline.brokers import _send, check_topics
+from streaming.pipeline.brokers import _send_records, check_topics
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.config.sources import Records
@@ -294,7 +294,7 @@ def test_a_too_large_seed_record_is_an_error_and_not_counted(topic, size):
     """For the broker it counted as sent, for the producer it was a traceback."""
     topic.create(1, {"max.message.bytes": "1000"})
     with pytest.raises(JobError, match=r"1 of 1 records were not delivered: .*too large"):
-        _send(topic.bootstrap_servers, topic.name, [(None, bytes(size))])
+        _send_records(topic.bootstrap_servers, topic.name, [(None, bytes(size))])
 
 
 @pytest.mark.long

@@ -135,13 +135,10 @@ def _check_folder(path: str) -> str:
     return path
 
 
-#: The value of a Spark option.
 OptionText = Annotated[str, BeforeValidator(to_option_text), WithJsonSchema(_SCALAR)]
-#: A size such as "128MB", or "off".
 Size = Annotated[str, require_pattern(SIZE, "a size such as '128MB' (KB, MB or GB)")]
 #: A duration in Spark's syntax.
 Interval = Annotated[str, require_pattern(_DURATION, "a duration such as '10 seconds'")]
-#: When batches start.
 Trigger = Annotated[str, require_pattern(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
 #: A positive number that fits into a Java int.
 Count = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]

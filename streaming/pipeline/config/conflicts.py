@@ -32,7 +32,7 @@ def check_names(job: Job) -> None:
                 raise ValueError(f"{job.locate(kind, name)}: {problem}: use another")
             views[name.lower()] = name
     problems: dict[str, str] = {}
-    for folder, key_path, _, source in sorted(job.outputs, key=lambda x: x.bad_of is None):
+    for folder, key_path, _, source in sorted(job.outputs, key=lambda x: x.bad_source is None):
         if folder.lower() in problems:
             raise ValueError(f"{key_path}: the name {problems[folder.lower()]}: use another")
         for_bad_records = f"is reserved for the bad records of source {source!r}"
@@ -123,10 +123,10 @@ def check_no_loops(job: Job) -> None:
         if not isinstance(sink, KafkaSink):
             continue
         for name in [source] if source else job.find_sources(sink):
-            options = job.all_sources[name].options
+            source_options = job.all_sources[name].options
             read_from, written_to = (
-                {text.strip().lower() for text in job.merge_kafka_options(own)[SERVERS].split(",")}
-                for own in (options, sink.options)
+                {x.strip().lower() for x in job.merge_kafka_options(options)[SERVERS].split(",")}
+                for options in (source_options, sink.options)
             )
             if read_from & written_to and job.all_sources[name].reads(sink.topic):
                 bad_loop = f"the source reads the topic {sink.topic!r} itself, so each bad record"

@@ -84,7 +84,7 @@ class Output(NamedTuple):
     key_path: str
     sink: Sink
     #: The source whose bad records are written; None for a sink of the config.
-    bad_of: str | None = None
+    bad_source: str | None = None
 
 
 class Job(Section):
@@ -105,8 +105,7 @@ class Job(Section):
     sinks: dict[ViewName, Sink] = Field({})
     """Several sinks by name."""
     trigger: Trigger = "availableNow"
-    """`availableNow` processes all available records and exits; `processingTime 0 seconds` keeps
-    running."""
+    """`availableNow` processes all records and exits; `processingTime 0 seconds` keeps running."""
     checkpoint: Location | None = None
     """Folder or URL of the checkpoints, with progress and the identity of exactly-once writes. A
     job that only prints needs none."""
@@ -199,9 +198,9 @@ class Job(Section):
 
     @model_validator(mode="after")
     def _check_sections(self) -> Self:
-        for one in ("source", "sink", "transform"):
-            if getattr(self, one) is not None and getattr(self, f"{one}s"):
-                raise ValueError(f"'{one}' and '{one}s' cannot be used together")
+        for key in ("source", "sink", "transform"):
+            if getattr(self, key) is not None and getattr(self, f"{key}s"):
+                raise ValueError(f"'{key}' and '{key}s' cannot be used together")
         for section, entries in (("source", self.all_sources), ("sink", self.all_sinks)):
             if not entries:
                 raise ValueError(f"{section!r} is missing: a job needs a source and a sink")
@@ -239,7 +238,7 @@ def _check_from(key_path: str, name: str | None, views: list[str], is_ambiguous:
         raise ValueError(f"{key_path}.from: {name!r} is unknown: use one of {', '.join(views)}")
 
 
-def json_schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a job, for editors."""
     draft = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "assignor job"}
     return {**Job.model_json_schema(by_alias=True), **draft}

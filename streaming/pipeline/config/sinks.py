@@ -153,7 +153,7 @@ class KafkaSink(Section):
     PREFIXES: ClassVar[dict[str, str]] = KAFKA_PREFIXES
 
 
-def _sink_type(value: Any) -> str:
+def _get_sink_type(value: Any) -> str:
     """Return a sink's type; the default is a Delta table."""
     sink_type = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
     return str(sink_type or "delta")
@@ -164,7 +164,7 @@ Sink = Annotated[
     | Annotated[ConsoleSink, Tag("console")]
     | Annotated[KafkaSink, Tag("kafka")],
     Discriminator(
-        _sink_type,
+        _get_sink_type,
         custom_error_type="sink_type",
         custom_error_message="'type' is unknown: delta, console or kafka is expected",
     ),

@@ -96,9 +96,9 @@ class Records(Section):
     """Columns as DDL (`id BIGINT, name STRING`), or a file next to the job's YAML (.ddl, .json:
     Spark's JSON, .avsc: Avro)."""
     key: str | None = None
-    """Columns of Kafka's key as DDL: the key's text or a JSON object for one column, a JSON object
-    for several. They fill the rows of tombstones, and are added if the schema lacks them. The
-    default is the key column of an upsert, if it has only one."""
+    """Columns of Kafka's key as DDL; the key is text or a JSON object for one, a JSON object for
+    several. They fill the rows of tombstones, and are added if the schema lacks them. The default
+    is the key column of an upsert, if it has only one."""
     bad_records: Literal["fail", "drop", "dead_letter"] = "fail"
     """What to do with records that cannot be read. They are always counted."""
     dead_letter: DeadLetter | None = None

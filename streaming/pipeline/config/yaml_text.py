@@ -135,9 +135,9 @@ def parse_yaml(text: str) -> dict[str, Any]:
         data = _load_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        position = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         problem = _QUOTED_TEXT.sub(_hide, getattr(error, "problem", None) or "cannot be parsed")
-        raise ConfigError(f"{where}not valid YAML: {problem}") from None
+        raise ConfigError(f"{position}not valid YAML: {problem}") from None
     if not isinstance(data, dict):
         raise ConfigError("a mapping with the keys of a job is expected; see `assignor init`")
     return data

@@ -38,7 +38,6 @@ class CommitMetadata(NamedTuple):
     ranges: str | None
 
 
-#: For a commit without metadata.
 NO_METADATA = CommitMetadata({}, None)
 
 
@@ -84,12 +83,12 @@ class AuditTrail:
             return None
         return encode_ranges(ranges)
 
-    def _warn(self, why: str) -> None:
+    def _warn(self, reason: str) -> None:
         if not self._has_warned:
             _LOG.warning(
                 "%s: a commit lacks the offsets of its rows, so `assignor audit` may be unable to "
                 "prove it; this is logged once a run (%s)",
-                self._label, self._redact(why),
+                self._label, self._redact(reason),
             )  # fmt: skip
         self._has_warned = True
 

@@ -120,7 +120,8 @@ class OrderConflicts:
                 )  # fmt: skip
 
 
-def _position(of: str = "") -> str:
+def _position(prefix: str = "") -> str:
     """Return SQL for partition and offset, in the types that the jar's functions take."""
     fields = (("partition", "INT"), ("offset", "BIGINT"))
-    return ", ".join(f"coalesce(CAST({of}{SEQUENCE}.{p} AS {kind}), -1)" for p, kind in fields)
+    names = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)
+    return ", ".join(f"coalesce(CAST({name} AS {sql_type}), -1)" for name, sql_type in names)

@@ -172,11 +172,11 @@ def check_columns(name: str, table: StructType, rows: StructType, schema_evoluti
         existing = by_name.get(field.name.lower())
         if existing is None or _fits(existing.dataType, field.dataType, schema_evolution):
             continue
-        was, now = existing.dataType.simpleString(), field.dataType.simpleString()
+        table_type, row_type = existing.dataType.simpleString(), field.dataType.simpleString()
         can_evolve = not schema_evolution and _fits(existing.dataType, field.dataType, True)
         remedy = "; schema_evolution: on adds fields" if can_evolve else ""
-        words = f"column {field.name!r} is {was} in the table {name!r}, but {now} in the rows"
-        raise TableError(words + remedy)
+        problem = f"column {field.name!r} is {table_type} in the table {name!r}, but {row_type}"
+        raise TableError(f"{problem} in the rows{remedy}")
 
 
 def check_timestamps(
@@ -186,9 +186,10 @@ def check_timestamps(
 
     Delta adds the feature only to new tables, and would refuse the column in the first batch.
     """
-    had, has = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
+    was_used, is_used = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
     # Properties from Delta's details lack the version and features of the protocol.
-    if has and not had and "delta.minReaderVersion" in properties and _NTZ not in properties:
+    is_new = is_used and not was_used
+    if is_new and "delta.minReaderVersion" in properties and _NTZ not in properties:
         raise TableError(
             f"the table {name!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE "
             f"… SET TBLPROPERTIES ('{_NTZ}' = 'supported'), or use another type"

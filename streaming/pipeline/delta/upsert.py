@@ -86,7 +86,7 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     fields = name_sequence_fields(sink.sequence_by, kafka_fields)
     pairs = zip(sink.sequence_by, fields, strict=True)
     order = [f.col(quote_name(column)).alias(field) for column, field in pairs]
-    order += [f.col(f"{KAFKA}.{part}") for part in kafka_fields]
+    order += [f.col(f"{KAFKA}.{field}") for field in kafka_fields]
     delete = f.lit(False)
     if has_kafka:  # unmatched rows of a LEFT JOIN have a null struct
         delete = f.coalesce(f.col(f"{KAFKA}.tombstone"), delete)

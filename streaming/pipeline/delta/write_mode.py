@@ -59,7 +59,7 @@ def get_sink_mode(sink: DeltaSink) -> WriteMode:
     return WriteMode("upsert", sink.keys, sink.deletes, sink.sequence_by)
 
 
-def name_sequence_fields(columns: Iterable[str], others: Iterable[str]) -> list[str]:
+def name_sequence_fields(columns: Iterable[str], reserved: Iterable[str]) -> list[str]:
     """Name the fields of `_sequence` after their columns, with a `_` before a duplicate name.
 
     To Delta, names that differ only by case are equal, whatever Spark's setting.
@@ -67,7 +67,7 @@ def name_sequence_fields(columns: Iterable[str], others: Iterable[str]) -> list[
     >>> name_sequence_fields(["seq", "Offset", "SEQ"], BY_OFFSET)
     ['seq', '_Offset', '_SEQ']
     """
-    used_names, fields = set(others), []
+    used_names, fields = set(reserved), []
     for column in columns:
         field = column
         while field.lower() in used_names:
@@ -139,10 +139,10 @@ def check_same_mode(
     for name, old, new in zip(WriteMode._fields, before, now, strict=True):
         if old is None or new is None or _fold(name, old, fold) == _fold(name, new, fold):
             continue
-        was, now_is = (n if isinstance(n, str) else ", ".join(n) or "none" for n in (old, new))
+        saved, wanted = (x if isinstance(x, str) else ", ".join(x) or "none" for x in (old, new))
         raise TableError(
-            f"the table {table!r} was written with {name} {was}, but the job has {now_is}: restore "
-            f"the old value, or {_NEW_TABLE}"
+            f"the table {table!r} was written with {name} {saved}, but the job has {wanted}: "
+            f"restore the old value, or {_NEW_TABLE}"
         )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
 #: Folder name that Hive gives to a partition whose value is null.
-_HIVES_NULL = "__HIVE_DEFAULT_PARTITION__"
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def parse_schema(text: str) -> StructType:
@@ -93,7 +93,7 @@ def survives_partitioning(column: Column, data_type: DataType) -> Column:
     """
     if isinstance(data_type, (StringType, BinaryType)):
         text = column.cast("string")
-        return ~text.isin("", _HIVES_NULL) & f.is_valid_utf8(text)
+        return ~text.isin("", _HIVE_NULL) & f.is_valid_utf8(text)
     if isinstance(data_type, (DateType, TimestampType, TimestampNTZType)):
         return (column.cast("string").cast(data_type) == column) & f.year(column).between(1, 9999)
     return f.lit(True)
@@ -102,8 +102,7 @@ def survives_partitioning(column: Column, data_type: DataType) -> Column:
 def to_hashable(column: Column, data_type: DataType) -> Column:
     """Convert maps and variants, which Spark cannot hash, to values that it can hash.
 
-    A map becomes the sorted list of its entries, because equal maps may list them in any order. A
-    variant becomes its JSON, whose fields Spark sorts.
+    A map becomes the sorted list of its entries, a variant its JSON, whose fields Spark sorts.
     """
     if _is_hashable(data_type):
         return column
@@ -126,7 +125,7 @@ def to_hashable(column: Column, data_type: DataType) -> Column:
 
 def _is_hashable(data_type: DataType) -> bool:
     if isinstance(data_type, StructType):
-        return all(_is_hashable(part.dataType) for part in data_type.fields)
+        return all(_is_hashable(field.dataType) for field in data_type.fields)
     if isinstance(data_type, ArrayType):
         return _is_hashable(data_type.elementType)
     return not isinstance(data_type, (MapType, VariantType))

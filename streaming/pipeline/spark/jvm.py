@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _STOP_TIMEOUT_S = 5.0
-#: The JVMs that this process has started.
 _STARTED_JVMS: list[subprocess.Popen[bytes]] = []
 
 

@@ -19,7 +19,7 @@ import pytest
 from streaming.cli import main
 from streaming.delta.session import EXTENSION
 from streaming.pipeline.config.files import check_files, import_function, read_seeds
-from streaming.pipeline.config.job import json_schema
+from streaming.pipeline.config.job import build_json_schema
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.yaml_text import apply_sets, parse_yaml
 from streaming.pipeline.errors import ConfigError
@@ -60,7 +60,7 @@ def test_a_good_job_loads_and_fits_the_json_schema():
     several["sink"] = {**GOOD["sink"], "from": "a"}
     assert load_job(several, environment={}).to_yaml().count("startingOffsets: earliest") == 1
     assert loaded.job.interval is None
-    jsonschema.validate(GOOD, json_schema())
+    jsonschema.validate(GOOD, build_json_schema())
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_options_of_a_custom_assignor_are_accepted_only_with_it():
     own["source"]["assignor.mine.maxAge"] = 5
     [source] = load_job(own, environment={}).job.all_sources.values()
     assert source.spark_options["assignor.mine.maxAge"] == "5"
-    jsonschema.validate(own, json_schema())
+    jsonschema.validate(own, build_json_schema())
     own["source"]["assignor"] = "sticky"
     with pytest.raises(ConfigError, match=r"source: .*unknown option 'assignor\.mine\.maxAge'"):
         load_job(own, environment={})
@@ -470,7 +470,7 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
     records = {"format": "csv", "schema": "id INT", "options": options}
     data = changed("source/records", records)
     data["spark"] = {"spark.ui.enabled": False, "spark.memory.fraction": 0.5}
-    jsonschema.validate(data, json_schema())
+    jsonschema.validate(data, build_json_schema())
     job = load_job(data, sets=["spark.sql.shuffle.partitions=8"], environment={}).job
     assert job.spark == {
         "spark.ui.enabled": "false", "spark.memory.fraction": "0.5",
@@ -520,7 +520,7 @@ def test_an_example_fits_the_json_schema_and_its_seeds_can_be_read(path):
     loaded = load_job(path, environment={})
     check_files(loaded)
     assert all(read_seeds(loaded).values())
-    jsonschema.validate(parse_yaml(path.read_text(encoding="utf-8")), json_schema())
+    jsonschema.validate(parse_yaml(path.read_text(encoding="utf-8")), build_json_schema())
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
@@ -542,7 +542,7 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     job = load_job(file, environment={}).job
     assert job.name == "mine"
     assert job.all_sources["records"].options["subscribe"] == "events"
-    jsonschema.validate(parse_yaml(text), json_schema())
+    jsonschema.validate(parse_yaml(text), build_json_schema())
     capsys.readouterr()
     assert main.run(["init", str(file)]) == 2
     assert capsys.readouterr().err == f"assignor: {str(file)!r} already exists: name another file\n"
