@@ -1,4 +1,4 @@
-"""The Delta sink of jobs in a `writeStream` of the user's own."""
+"""The Delta sink of jobs in the user's own `writeStream`."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_restarted_query_may_keep_its_sink(
     spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """As in a program that starts its query again after an error."""
+    """A program may restart its query after an error."""
     sink = delta_sink(orders, path=str(tmp_path / "table"))
     for records in ([("a", "1"), ("b", "2"), ("c", "3")], [("d", "4")]):
         send(topic, records)

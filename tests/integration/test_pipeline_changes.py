@@ -1,4 +1,4 @@
-"""What happens when something changed between two runs of a job: it goes on, or says so and stops.
+"""Changes between two runs of a job: it continues correctly, or stops with an error.
 
 The rows of docs/internals/evidence.md, "Changes between two runs", name tests of this module.
 """
@@ -43,7 +43,7 @@ def record(key: int, name: str | None = "n") -> tuple[str, str | None]:
 
 
 def changed(config: dict[str, Any], **sink: Any) -> dict[str, Any]:
-    """Give the job with other keys of its sink; None takes one away."""
+    """Return the job with changed keys of its sink; None removes a key."""
     made = copy.deepcopy(config)
     made["sink"] |= sink
     made["sink"] = {key: value for key, value in made["sink"].items() if value is not None}
@@ -51,7 +51,7 @@ def changed(config: dict[str, Any], **sink: Any) -> dict[str, Any]:
 
 
 def refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
-    """Check that a run ends with one line that has these words in it, before it starts."""
+    """Check that a run fails before it starts, with one line that contains these words."""
     with pytest.raises((ConfigError, JobError)) as raised:
         start_job(spark, config).stop()
     said = str(raised.value)
@@ -60,7 +60,7 @@ def refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
 
 
 def set_back(checkpoint: Path, run: Callable[[], Any]) -> Path:
-    """Copy a checkpoint, run one batch more, and give the copy's folder."""
+    """Copy a checkpoint, run one more batch, and return the copy's folder."""
     copied = checkpoint.with_name(checkpoint.name + "-copy")
     shutil.copytree(checkpoint, copied)
     run()
@@ -68,7 +68,7 @@ def set_back(checkpoint: Path, run: Callable[[], Any]) -> Path:
 
 
 def doctors_word(capsys: pytest.CaptureFixture[str], checkpoint: Path, table: Path) -> str:
-    """Give what `assignor doctor` says about the table."""
+    """Return what `assignor doctor` prints about the table."""
     main.run(["doctor", "--checkpoint", str(checkpoint), "--delta-table", str(table)])
     [line] = [n for n in capsys.readouterr().out.splitlines() if " Delta table " in n]
     return line
@@ -79,7 +79,7 @@ def alter(spark: SparkSession, table: Path, clause: str) -> None:
 
 
 def forget(spark: SparkSession, table: Path) -> None:
-    """Take a table's memory away: it is then as an older version made it."""
+    """Remove a table's properties, as if an older version had created it."""
     names = [r.key for r in spark.sql(f"SHOW TBLPROPERTIES delta.`{table}`").collect()]
     ours = ", ".join(f"'{name}'" for name in names if name.startswith("assignor."))
     alter(spark, table, f"UNSET TBLPROPERTIES ({ours})")
@@ -87,7 +87,7 @@ def forget(spark: SparkSession, table: Path) -> None:
 
 @contextlib.contextmanager
 def settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
-    """Let Delta look at a table's files in one task; by default it takes 10,000."""
+    """Make Delta check a table's files in one task instead of 10,000."""
     few = more | {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
     for key, value in few.items():
         spark.conf.set(key, value)
@@ -100,7 +100,7 @@ def settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
 
 @pytest.mark.long
 def test_an_upserts_table_is_written_in_the_same_mode(spark, topic, tmp_path, capsys):
-    """Other keys, deletes, order or mode are refused; the same by another spelling goes on."""
+    """Other keys, deletes, order or mode are refused, but not another spelling of the same."""
     topic.create(1)
     send(topic, [record(1, "a"), record(2, "b"), record(3, "c"), record(1, None)])
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
@@ -138,12 +138,12 @@ def test_an_upserts_table_is_written_in_the_same_mode(spark, topic, tmp_path, ca
     before = rows(spark, table, "id", "name", "_deleted", "_sequence")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id", "name", "_deleted", "_sequence") == before
-    misfits()  # it remembers again
+    misfits()  # it is recorded again
 
 
 @pytest.mark.long
 def test_an_upsert_whose_columns_look_secret_starts_again(spark, topic, tmp_path):
-    """Spark hides properties with such words from who asks by SQL: the job seemed to differ."""
+    """Regression: Spark's SQL masks such properties, so the job seemed to have changed."""
     topic.create(1)
     config = job(topic, tmp_path, mode="upsert", keys="url", sequence_by="token")
     config["source"]["records"]["schema"] = "url STRING, token BIGINT"
@@ -196,7 +196,7 @@ def test_a_removed_restored_or_vacuumed_table_is_handled(spark, topic, tmp_path,
 def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     spark, topic, tmp_path, capsys
 ):
-    """Delta keeps the number of the query's last batch: it seemed to be in the table still."""
+    """Regression: Delta keeps the number of the last batch, so it seemed to be in the table."""
     topic.create(1)
     send(topic, [record(1), record(2)])
     name, checkpoint = f"replaced_{topic.name[-6:]}", tmp_path / "checkpoint"
@@ -207,7 +207,7 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     select = "USING delta AS SELECT 7L AS id, 1L AS seq, 'n' AS name"
 
     def replaced(words: str, rest: str) -> int:
-        spark.sql(f"{words} {name} {rest}")  # by its path, Delta leaves it as it is
+        spark.sql(f"{words} {name} {rest}")  # by path, Delta would not replace it
         [last] = DeltaTable.forName(spark, name).history(1).collect()
         assert last.operation == words + (" AS SELECT" if rest is select else "")
         return int(last.version)
@@ -243,7 +243,7 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
 def test_a_second_start_reports_the_first_regardless_of_the_checkpoint(
     spark, topic, tmp_path
 ):
-    """Between two looks of the second the first wrote a batch: it was told to start anew."""
+    """Regression: the first wrote a batch between two checks of the second, which then failed."""
     topic.create(1)
     send(topic, [record(1)])
     config = job(topic, tmp_path) | {"trigger": "processingTime 1 hour"}
@@ -261,11 +261,11 @@ def test_a_second_start_reports_the_first_regardless_of_the_checkpoint(
     refused(spark, config, "has batch 0 of the query", "the checkpoint is older")
     for name in ("offsets", "commits"):
         (tmp_path / name).rename(checkpoint / name)
-    start_job(spark, config).stop()  # what was refused has no lock
+    start_job(spark, config).stop()  # the refused start holds no lock
 
 
 def test_a_job_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_path):
-    """Spark looked for an interruption in a whole Java trace, and its stack overflowed."""
+    """Regression: Spark searched a whole Java trace, and its stack overflowed."""
     topic.create(1)
     send(topic, [record(1)])
     sql = "SELECT *, reflect('java.lang.Thread', 'sleep', 600000L) AS slept FROM records"
@@ -285,7 +285,7 @@ def test_a_job_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_path):
 def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     spark, topic, tmp_path, capsys
 ):
-    """The sink, the source with its dead letters, and the topic, each renamed; two runs at once."""
+    """Rename the sink, the source with its dead letters, and the topic; start two runs at once."""
     topic.create(1)
     send(topic, [record(1), ("x", "no JSON"), record(2)])
     table, bad, checkpoint = (tmp_path / name for name in ("table", "bad", "checkpoint"))
@@ -320,7 +320,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     refused(
         spark, config, "config: checkpoint: process ", "is running this job", "wait until it ends"
     )
-    for query in going.queries:  # as a user of a notebook may stop them
+    for query in going.queries:  # as in a notebook
         query.stop()
     send(topic, [record(4)])
     plain = {**config["source"], "records": {**config["source"]["records"], "bad_records": "drop"}}
@@ -337,7 +337,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
 def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
     spark, topic, tmp_path
 ):
-    """Spark numbers them by their place in the plan, and compares no topics: all was read again."""
+    """Regression: Spark numbers sources by their order in the plan, so all was read again."""
     topics = [topic, *(Topic(topic.bootstrap_servers, f"{topic.name}-{n}") for n in (1, 2))]
     for number, each in enumerate(topics):
         send(each.create(1), [record(number)])
@@ -372,7 +372,7 @@ def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
 
 @pytest.mark.long
 def test_a_schema_cannot_change_between_queries_that_parse_a_record(spark, topic, tmp_path):
-    """A record was in neither table, or in both: one query had read it by the old schema."""
+    """Regression: a record was in neither table, or in both, as one query used the old schema."""
     topic.create(1)
     send(topic, [("1", '{"id": 1, "v": "a"}'), ("2", '{"id": 2}'), ("3", "no JSON")])
     config = job(topic, tmp_path, schema_evolution=True)
@@ -394,9 +394,9 @@ def test_a_schema_cannot_change_between_queries_that_parse_a_record(spark, topic
     assert not (checkpoint / "dead_letter_records").exists()
     run_job(spark, by(lax))
     for query in ("sink", "dead_letter_records"):
-        forget_last_commit(checkpoint / query)  # it is killed, with the batch in its table
+        forget_last_commit(checkpoint / query)  # it is killed after the batch was written
         refused(spark, by(strict), *words)
-        run_job(spark, by(f"{lax}, w STRING"))  # no record is judged in another way
+        run_job(spark, by(f"{lax}, w STRING"))  # both schemas agree on all records
     assert rows(spark, table, "id") == [(1,), (2,)]
     send(topic, [("4", '{"id": 4}'), ("5", '{"id": 5, "v": "e"}')])
     run_job(spark, by(strict))  # both queries have read the same records
@@ -411,7 +411,7 @@ def test_a_schema_cannot_change_between_queries_that_parse_a_record(spark, topic
 
 
 def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
-    """Each query commits its own ends: the group was ahead of a table whose query had failed."""
+    """Regression: each query committed its own offsets, also if the other had failed."""
     topic.create(1)
     config = job(topic, tmp_path)
     config["source"]["assignor.commitGroup"] = "g"
@@ -429,7 +429,7 @@ def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
     del two["sink"]
     refused(spark, two, "config: sinks.two: ", f"are committed by '{name}.one' as well")
     joined = "SELECT id FROM records a JOIN records b USING (id) UNION ALL SELECT id FROM records"
-    plan_queries(spark, load_job({**config, "transform": {"sql": joined}}))  # to Spark, one source
+    plan_queries(spark, load_job({**config, "transform": {"sql": joined}}))  # one source to Spark
     sources = {**config, "sources": dict.fromkeys("ab", config["source"])}
     del sources["source"]
     union = {"sql": "TABLE a UNION ALL TABLE b"}
@@ -439,7 +439,7 @@ def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
 
 @pytest.mark.long
 def test_deletes_survive_dedupe(spark, topic, tmp_path):
-    """Tombstones have nothing but their key: by `dedupe: name` they are all one row."""
+    """Tombstones have only their key, so with `dedupe: name` all are equal."""
     topic.create(1)
     sent = [record(1, "a"), record(2, "b"), record(3, "c"), record(3, "c"), record(1, None)]
     send(topic, [*sent, record(2, None)])
@@ -463,14 +463,14 @@ def test_deletes_survive_dedupe(spark, topic, tmp_path):
 
 
 def test_folders_are_read_with_the_sessions_own_settings(spark, tmp_path):
-    """A login set by `spark.conf.set` was there for the query, and not for the look before it."""
+    """Regression: credentials set by `spark.conf.set` were missing in the first checks."""
     (tmp_path / "offsets").mkdir()
     with settings(spark, {"fs.viewfs.mounttable.own.link./data": tmp_path.as_uri()}):
         assert HadoopFolder("viewfs://own/data", spark).names("") == ["offsets"]
 
 
 def write(spark: SparkSession, sink: dict[str, Any], number: int, *columns: str) -> None:
-    """Write a batch as a query does: check, make the table, write."""
+    """Write a batch as a query does: check, create the table, write."""
     ours = ("struct(1L AS timestamp) AS _sequence", "false AS __delete")
     batch = spark.range(1).selectExpr(*columns, *(ours if "keys" in sink else ()))
     write_batch(DeltaSink.model_validate(sink), batch, number)
@@ -501,7 +501,7 @@ KAFKAS = (
 
 @pytest.mark.long
 def test_an_upsert_accepts_nested_maps_and_variants(spark, tmp_path):
-    """Spark hashes neither, so every batch failed; a key of them is refused before the start."""
+    """Regression: Spark cannot hash them, so every batch failed. As keys they are refused."""
     columns = (
         "{id}L AS id", "1L AS seq", "map('a', {id}, 'b', 2) AS m", "parse_json('[{id}]') AS v",
         "named_struct('l', array(map('k', parse_json('{{\"x\": {id}}}')), null), 'n', 5) AS n",
@@ -522,7 +522,7 @@ def test_an_upsert_accepts_nested_maps_and_variants(spark, tmp_path):
 
 
 def test_the_choice_between_equally_new_rows_is_deterministic(spark):
-    """A map and a variant count by what they hold, not by the order in which it was written."""
+    """Maps and variants are compared by content, not by the order of their entries."""
     sink = DeltaSink.model_validate(
         {"path": "t", "mode": "upsert", "keys": "id", "sequence_by": "seq"}
     )
@@ -547,7 +547,7 @@ def test_the_choice_between_equally_new_rows_is_deterministic(spark):
 
 @pytest.mark.long
 def test_sequence_columns_may_repeat_kafkas_or_their_own_names(spark, tmp_path):
-    """`_sequence` had two parts of one name, which Delta refuses."""
+    """Regression: `_sequence` had two fields of one name, which Delta refuses."""
     for number, (names, parts) in enumerate(
         (
             (["Timestamp", "offset"], ["_Timestamp", "_offset"]),
@@ -569,7 +569,7 @@ def test_sequence_columns_may_repeat_kafkas_or_their_own_names(spark, tmp_path):
 
 @pytest.mark.long
 def test_an_upsert_keeps_rows_whose_kafka_struct_is_null(spark, tmp_path):
-    """As those of a LEFT JOIN are, that takes the struct of the right side; they are oldest."""
+    """A LEFT JOIN that takes the struct of its right side has such rows; they are the oldest."""
     first, second = (
         spark.range(3).selectExpr("id", f"{n} AS n", f"IF(id = {has}, {KAFKAS}, null) AS _kafka")
         for n, has in ((1, 1), (2, 0))
@@ -652,7 +652,7 @@ def test_a_column_headers_becomes_the_headers_of_a_topic_sinks_records(spark, to
 def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_none(
     spark, topic, tmp_path
 ):
-    """At least once, for rows and dead letters; a batch in the commit log comes once."""
+    """Rows and dead letters are written at least once; a committed batch is written once."""
     topic.create(1)
     out, bad = (
         Topic(topic.bootstrap_servers, f"{topic.name}-{kind}").create(1) for kind in ("out", "bad")

@@ -1,4 +1,4 @@
-"""Jobs on a real broker into real Delta tables: what was sent is in the table, once."""
+"""Jobs from a real broker into real Delta tables: each record is in the table once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-#: The columns of a table of bad records before it had the reason of each.
+#: Columns of an older table of bad records, without the reason.
 OLD_LETTERS = {
     "topic": "STRING", "partition": "INT", "offset": "BIGINT", "timestamp": "TIMESTAMP",
     "key": "BINARY", "value": "BINARY",
@@ -47,7 +47,7 @@ def history(spark: SparkSession, name: str) -> list[Any]:
 
 @pytest.mark.long
 def test_append_writes_each_record_once_in_files_of_the_target_size(spark, topic, tmp_path):
-    """The batch is run again after a crash, then again under a new checkpoint."""
+    """The batch is repeated after a crash, then again with a new checkpoint."""
     topic.create(4)
     send(topic, [record(n, 1) for n in range(400)])
     config = job(topic, tmp_path) | {"metrics": {"textfile": str(tmp_path / "job.prom")}}
@@ -64,7 +64,7 @@ def test_append_writes_each_record_once_in_files_of_the_target_size(spark, topic
 
 
 def reference(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, ...]]:
-    """Of each key the greatest seq, later records before earlier; deletes by the name `gone`."""
+    """Return the row with the greatest seq of each key; the name `gone` deletes it."""
     newest: dict[int, tuple[int, int, str]] = {}
     for number, (_, value) in enumerate(records):
         read = json.loads(value or "")
@@ -75,7 +75,7 @@ def reference(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, .
 
 
 def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, topic, tmp_path):
-    """A merge that is run again after a crash is skipped, though its rows were changed since."""
+    """A merge repeated after a crash is skipped, although its rows have changed since."""
     topic.create(1)
     draw = random.Random(8)
     sent = [record(draw.randrange(12), draw.randrange(50)) for _ in range(80)]
@@ -102,7 +102,7 @@ def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, to
 
 @pytest.mark.long
 def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spark, tmp_path):
-    """The second batch, which rewrites a file of the first; 64 is as 200, but sooner counted."""
+    """Measured for the second batch, which rewrites a file of the first; 64 is faster than 200."""
     jobs, tasks = {}, {}
     for partitions in (2, 64):
         session = spark.newSession()
@@ -170,7 +170,7 @@ def test_bad_records_fail_with_their_position_or_go_to_the_dead_letter(spark, to
     bad = DeltaTable.createIfNotExists(spark).location(str(tmp_path / "bad"))
     for name, kind in OLD_LETTERS.items():
         bad = bad.addColumn(name, kind)
-    bad.execute()  # as older versions made it
+    bad.execute()  # as older versions created it
     progress: list[tuple[str, int]] = []
     with start_job(
         spark, config, on_progress=lambda result, _: progress.append((result.name, result.read))
@@ -227,7 +227,7 @@ def test_each_bad_record_has_its_reason(spark):
 
 
 def test_the_error_of_a_query_shows_no_environment_values(spark, topic, tmp_path):
-    """In the exception and in the log of metrics; by a sink of Spark's and by ours."""
+    """Checked in the exception and in the metrics log, for Spark's sinks and the Delta sink."""
     topic.create(1)
     send(topic, [record(1, 1)])
     log = tmp_path / "m.jsonl"
@@ -250,7 +250,7 @@ def test_the_error_of_a_query_shows_no_environment_values(spark, topic, tmp_path
 
 @pytest.mark.long
 def test_a_hanging_listener_does_not_hide_a_failure_or_keep_the_lock(spark, topic, tmp_path):
-    """Spark waits 10 s until its listeners have heard of all; that it gave up was the error."""
+    """Regression: Spark waits 10 s for its listeners, and its timeout replaced the error."""
     heard_enough = threading.Event()
 
     class Hanging(StreamingQueryListener):
@@ -281,7 +281,7 @@ def test_a_hanging_listener_does_not_hide_a_failure_or_keep_the_lock(spark, topi
 
 
 def test_an_internal_topic_of_kafka_is_found(spark, topic, tmp_path):
-    """`__consumer_offsets` was said not to exist, and that it should be created."""
+    """Regression: `__consumer_offsets` was reported as missing."""
     topic.create(1).fill([1])
     topic.commit("somebody", {0: 1})
     config = job(topic, tmp_path)
@@ -291,7 +291,7 @@ def test_an_internal_topic_of_kafka_is_found(spark, topic, tmp_path):
 
 @pytest.mark.parametrize("size", [5_000, 2_000_000])
 def test_a_too_large_seed_record_is_an_error_and_not_counted(topic, size):
-    """For the broker it counted as sent, for the producer it was a traceback."""
+    """Regression: it was counted as sent, or was a traceback."""
     topic.create(1, {"max.message.bytes": "1000"})
     with pytest.raises(JobError, match=r"1 of 1 records were not delivered: .*too large"):
         _send_records(topic.bootstrap_servers, topic.name, [(None, bytes(size))])
@@ -334,7 +334,7 @@ def test_a_table_by_name_is_clustered_compacted_and_evolved(spark, topic, tmp_pa
 
 @pytest.mark.long
 def test_compaction_writes_files_of_the_target_size(spark, topic, tmp_path):
-    """By Delta's own settings it made them of 1 GB."""
+    """By default, Delta would write files of 1 GB."""
     topic.create(2)
     send(topic, [record(n, 1) for n in range(800)])
     config = job(topic, tmp_path, compact_every=4, target_file_size="10KB")
@@ -386,7 +386,7 @@ def test_errors_are_reported_before_anything_is_written(spark, topic, tmp_path):
 
 
 def test_a_java_error_with_only_a_name_includes_its_class(spark: SparkSession) -> None:
-    """`spark.serializer: no.such.Klass` was "Spark does not start: Klass"."""
+    """Regression: the message was "Spark does not start: Klass"."""
     with pytest.raises(Py4JJavaError) as raised:
         spark._jvm.java.lang.Class.forName("no.such.Klass")
     assert summarize(raised.value) == "ClassNotFoundException: no.such.Klass"

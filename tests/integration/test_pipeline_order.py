@@ -1,4 +1,4 @@
-"""Which record of a key an upsert keeps; other writers of its table, and the job's time zone."""
+"""The order of an upsert, conflicts with other writers, and the time zone of a job."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def record(key: int, name: str | None, seconds: int) -> tuple[str, str | None, i
 def test_the_highest_offset_wins_if_a_producers_clock_is_set_back(
     spark: SparkSession, topic: Topic, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Within a batch (3 and 4) and in two of them (1 and 2), for values and deletes."""
+    """Checked within a batch (3 and 4) and across two (1 and 2), for values and deletes."""
     topic.create(1)
     config = job(topic, tmp_path, mode="upsert", keys="id")
     with caplog.at_level(logging.WARNING, "streaming.pipeline"):
@@ -64,7 +64,7 @@ def kafkas(partition: int, offset: int, second: int, topic: str = "t") -> str:
 
 
 class Upsert:
-    """A run of one query that merges rows of a key, a name and a place in Kafka."""
+    """A run of one query that merges rows with a key, a name and a position in Kafka."""
 
     def __init__(self, spark: SparkSession, table: Path, **more: Any) -> None:
         self.session = spark.newSession()
@@ -124,7 +124,7 @@ def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, cap
 
 @pytest.mark.long
 def test_restarted_offsets_are_reported(spark, tmp_path, caplog):
-    """As of a topic that was created again: its records are older by their offsets."""
+    """The records of a recreated topic are older by their offsets."""
     run = Upsert(spark, tmp_path / "table")
     with caplog.at_level(logging.WARNING):
         run.write(("1", "a", kafkas(0, 9, 1)), ("2", "a", kafkas(0, 10, 1)))
@@ -139,7 +139,7 @@ def test_restarted_offsets_are_reported(spark, tmp_path, caplog):
 def test_an_older_table_keeps_its_order_and_reports_clocks_set_back(
     spark, tmp_path, caplog
 ):
-    """With its properties or without; the shape of `_sequence` is its rule, and stays."""
+    """With or without properties, the fields of `_sequence` define the order, and are kept."""
     kept = "struct<timestamp:timestamp,partition:int,offset:bigint>"
     for number, has_properties in enumerate((True, False)):
         table = tmp_path / str(number)
@@ -168,7 +168,7 @@ def test_an_older_table_keeps_its_order_and_reports_clocks_set_back(
 
 @pytest.mark.long
 def test_a_key_that_a_partition_column_cannot_hold_is_refused(spark, tmp_path):
-    """Delta reads it back as null or as another value, so that its row is not found again."""
+    """Delta reads it back as null or another value, so a merge would not find its row."""
     for number, (zone, kind, kept, lost) in enumerate((
         ("UTC", "STRING", "' '", ("''", "'__HIVE_DEFAULT_PARTITION__'")),
         ("UTC", "BINARY", "X'61'", ("X''", "X'FF'")),
@@ -181,7 +181,7 @@ def test_a_key_that_a_partition_column_cannot_hold_is_refused(spark, tmp_path):
         for name in ("first", "second"):
             run.write((f"CAST({kept} AS {kind})", name, place.replace("7L", f"{len(name)}L")))
         assert rows(spark, tmp_path / str(number), "name") == [("second",)]
-        later = Upsert(spark, tmp_path / str(number))  # the table is partitioned nevertheless
+        later = Upsert(spark, tmp_path / str(number))  # the table is still partitioned
         later.session.conf.set("spark.sql.session.timeZone", zone)
         later.writer.set_query("later")
         for value in lost:
@@ -197,12 +197,12 @@ def test_a_key_that_a_partition_column_cannot_hold_is_refused(spark, tmp_path):
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_a_conflict_with_another_writer_is_retried(spark, topic, tmp_path, caplog, mode):
-    """The other writer commits while a task of the batch waits; records are counted once."""
+    """Another writer commits while a task of the batch waits; records are counted once."""
     topic.create(1)
     gate, reached, table = tmp_path / "gate", tmp_path / "reached", tmp_path / "table"
 
     def wait(key: int) -> int:
-        if key == 2:  # of one task: the other writer needs a slot
+        if key == 2:  # in one task, because the other writer needs a slot
             reached.touch()
             deadline = time.monotonic() + 120
             while not gate.exists() and time.monotonic() < deadline:
@@ -239,18 +239,18 @@ def test_a_conflict_with_another_writer_is_retried(spark, topic, tmp_path, caplo
 
 
 def test_a_job_keeps_the_time_zone_of_its_first_run(spark, topic, tmp_path, caplog):
-    """UTC for a new job, the machine's for one of an earlier version, without a configured one."""
+    """Without a configured zone, it is UTC for a new job and the machine's for an older one."""
     loaded = load_job(job(topic, tmp_path)).job
     checkpoint = tmp_path / "checkpoint"
     session = spark.newSession()
-    session.conf.set(TIME_ZONE, "Asia/Tokyo")  # as the machine's
+    session.conf.set(TIME_ZONE, "Asia/Tokyo")  # the machine's zone
     assert use_default_time_zone(session, loaded) == "UTC"
     assert session.conf.get(TIME_ZONE) == "UTC"
     checkpoint.mkdir()
     with caplog.at_level(logging.WARNING):
         record_time_zone(session, loaded)
         session.conf.set(TIME_ZONE, "Etc/UTC")
-        record_time_zone(session, loaded)  # another name of it
+        record_time_zone(session, loaded)  # another name of the same zone
         assert caplog.messages == []
         session.conf.set(TIME_ZONE, "Asia/Tokyo")
         record_time_zone(session, loaded)

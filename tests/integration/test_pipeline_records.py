@@ -1,4 +1,4 @@
-"""Which records are bad, asked of Spark's own readers: one counts only when it is read whole."""
+"""Which records are bad, checked with Spark's own readers: partially read ones are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parsed(
     spark: SparkSession, records: dict[str, Any], pairs: list[tuple[bytes | None, bytes | None]],
     *upserts: Upsert,
 ) -> tuple[dict[int, tuple[Any, ...]], set[int]]:  # fmt: skip
-    """Give the good rows by the number of their record, and the numbers of the bad records."""
+    """Return the good rows by record number, and the numbers of the bad records."""
     read = Records.model_validate({"bad_records": "drop", **records})
     found = parse(from_kafka(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
     assert found.bad is not None
@@ -65,7 +65,7 @@ JSON: list[tuple[bytes, tuple[Any, ...] | None]] = [
 def check_table(
     spark: SparkSession, records: dict[str, Any], table: list[tuple[bytes, Any]]
 ) -> None:
-    """Parse values; each gives the row next to it, or is bad if that is None."""
+    """Check that each value is parsed to the row next to it, or is bad if that is None."""
     good, bad = parsed(spark, records, [(b"k", value) for value, _ in table])
     assert good == {n: row for n, (_, row) in enumerate(table) if row is not None}
     assert bad == {n for n, (_, row) in enumerate(table) if row is None}
@@ -76,7 +76,7 @@ def test_a_partially_read_json_record_is_bad(spark):
     check_table(spark, {"format": "json", "schema": schema}, JSON)
 
 
-#: Values of a column, and how they are read; None for a bad record.
+#: Type, JSON text and parsed value of a column; None for a bad record.
 EXACT: list[tuple[str, bytes, Any]] = [
     ("s", b"12.50 ", "12.50"),
     ("s", b"12345678901234567890.1234567890", "12345678901234567890.1234567890"),
@@ -99,7 +99,7 @@ EXACT: list[tuple[str, bytes, Any]] = [
     ("t", b"1795262402000000", None),  # Spark's microseconds overflow
     ("i", b"1.0", None),
     ("i", b'"1"', None),
-    # Lengths and exponents that claim what is not there.
+    # Lengths and exponents that are too large.
     ("m", b"1e600000000", None),
     ("m", b'"1e-600000000"', None),
     ("m", b"0e-600000000", None),
@@ -127,7 +127,7 @@ def test_a_json_number_is_read_exactly_or_is_bad(spark):
 
 
 def number(value: int) -> bytes:
-    """Write a number as Avro does."""
+    """Encode a number as Avro does."""
     zigzag, written = (value << 1) ^ (value >> 63), b""
     while zigzag > 127:
         zigzag, written = zigzag >> 7, written + bytes([zigzag & 127 | 128])
@@ -143,7 +143,7 @@ AVRO_FIELDS: dict[str, Any] = {
     "m": {"type": "map", "values": "int"},
     "r": {"type": "record", "name": "Link", "fields": [_LINK]},
 }  # fmt: skip
-#: A field, what is written for it, and how it is read; None for a bad record.
+#: Field, encoded bytes and parsed value; None for a bad record.
 AVRO: list[tuple[str, bytes, Any]] = [
     ("s", number(3) + "aé".encode(), "aé"),
     ("s", HUGE + b"ab", None),
@@ -170,7 +170,7 @@ AVRO: list[tuple[str, bytes, Any]] = [
 
 
 def test_an_avro_record_with_a_false_length_is_bad(spark):
-    """Avro would allocate it first: the executor ends of it."""
+    """Avro would allocate that memory first, and the executor would die."""
     fields = [{"name": name, "type": ["null", kind]} for name, kind in AVRO_FIELDS.items()]
     schema = json.dumps({"type": "record", "name": "R", "fields": fields})
     records = {
@@ -230,7 +230,7 @@ def test_csv_follows_rfc_4180_and_partially_read_records_are_bad(spark):
 
 @pytest.mark.long
 def test_a_tombstone_without_a_usable_key_is_a_bad_record(spark):
-    """Whatever the case of the key's name; not where a transform can make the key from Kafka's."""
+    """In any case of the key's name, unless a transform can set the key from Kafka's."""
     pairs = [(b"1", None), (b'"2"', None), (None, None), (b"\xff", b"null"), (b"4", b'{"v": "a"}')]
     records: dict[str, Any] = {"format": "json", "schema": "id BIGINT, v STRING"}
     good, bad = parsed(spark, records, pairs, Upsert(("ID",), set_by_transform=False))
@@ -248,7 +248,7 @@ def test_a_tombstone_without_a_usable_key_is_a_bad_record(spark):
         parsed(spark, records | {"bad_records": "fail"}, pairs[1:2], Upsert(("id",), False))
 
 
-#: Columns of the key, the keys of tombstones, and what they delete; None for a bad record.
+#: Columns of the key, keys of tombstones, and the keys deleted; None for a bad record.
 KEYS: list[tuple[str, list[tuple[bytes, tuple[Any, ...] | None]]]] = [
     ("id BIGINT", [(b'{"id": 1}', (1,)), (b"1", (1,)), (b'{"id": 1} x', None), (b'{"Id": 1}', None),
                    (b'{"id": "1"}', None), (b'{"id": null}', None), (b"\xff", None)]),

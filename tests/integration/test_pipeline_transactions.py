@@ -1,6 +1,6 @@
-"""Which batch a query wrote last: asked of the table's log once a run, then of checksums.
+"""The last batch of a query is read from the table's log once a run, then from checksums.
 
-Two writers of one query's id stand for two drivers of which one was thought dead.
+Two writers with one query id simulate two drivers, one of which was thought dead.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ pytestmark = pytest.mark.integration
 QUERY = "00000000-0000-0000-0000-00000000000a"
 #: Sink of an upsert.
 MERGED = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
-#: Delta writes a checkpoint of its log, which it reads for that.
+#: Number of commits after which Delta writes a checkpoint of its log.
 CHECKPOINT = 10
 
 
 class Driver:
-    """A run of one query that writes a row a batch: the batch's number, or two keys' newest."""
+    """A run of one query that writes one row per batch, or merges into two keys."""
 
     def __init__(
         self, spark: SparkSession, path: Path | None, name: str | None = None, **more: Any
@@ -63,7 +63,7 @@ class Driver:
         return upsert.add_sequence(rows.selectExpr("id % 2 AS id", "id AS seq"), sink)
 
     def write(self, number: int, frame: DataFrame | None = None) -> int:
-        """Write a batch; give the number of Spark jobs that it took."""
+        """Write a batch, and return its number of Spark jobs."""
         before = job_count(self.session)
         self.writer(self.frame(number) if frame is None else frame, number)
         return job_count(self.session) - before
@@ -108,7 +108,7 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     ],
 )  # fmt: skip
 def test_checkpoints_of_the_log_are_written_in_the_background(spark, tmp_path, sink):
-    """By a thread of the jar, which names its jobs; the run's end waits for it."""
+    """A thread of the jar writes them, and the end of the run waits for it."""
     table = tmp_path / "table"
     driver = Driver(spark, table, **sink)
     first = job_count(spark)
@@ -137,7 +137,7 @@ def test_checkpoints_of_the_log_are_written_in_the_background(spark, tmp_path, s
 
 @pytest.mark.long
 def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_path):
-    """Killed behind the table's commit, and before the checkpoint's."""
+    """The run was killed between the table's commit and the checkpoint's."""
     topic.create(1)
     send(topic, [(str(n), f'{{"id": {n}, "seq": 1}}') for n in range(40)])
     config = job(topic, tmp_path)
@@ -153,7 +153,7 @@ def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_
 
 @pytest.mark.long
 def test_a_batch_that_another_driver_merged_is_skipped(spark, tmp_path):
-    """By the checksum, as an append; Delta's own merge would read the log for that."""
+    """The checksum shows it, as for an append; Delta's own merge would read the log."""
     merges = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
     table = tmp_path / "table"
     driver = Driver(spark, table, **merges)
@@ -162,14 +162,14 @@ def test_a_batch_that_another_driver_merged_is_skipped(spark, tmp_path):
     Driver(spark, table, **merges).write(4)
     driver.write(4, driver.frame(6))
     assert rows(spark, table, "id", "seq") == [(0, 4), (1, 3)]
-    driver.write(5, driver.frame(2))  # older than what is there
+    driver.write(5, driver.frame(2))  # older than the rows in the table
     driver.write(6, driver.frame(5))
     assert rows(spark, table, "id", "seq") == [(0, 4), (1, 5)]
     assert driver.asks_checksums
 
 
 def test_a_batch_written_meanwhile_by_another_driver_is_skipped(spark, tmp_path):
-    """Though it is not the first batch of this run."""
+    """This also applies after the first batch of a run."""
     table = tmp_path / "table"
     one, two = Driver(spark, table), Driver(spark, table)
     one.write(0)
@@ -185,7 +185,7 @@ def test_a_batch_written_meanwhile_by_another_driver_is_skipped(spark, tmp_path)
 
 
 def test_two_drivers_that_write_a_batch_at_once_write_it_once(spark, tmp_path):
-    """The first has read the table, and waits in a task, while the second commits."""
+    """The first has read the table and waits in a task while the second commits."""
     table, gate, reached = tmp_path / "table", tmp_path / "gate", tmp_path / "reached"
     one, two = Driver(spark, table), Driver(spark, table)
     for driver in (one, two):
@@ -222,7 +222,7 @@ def test_two_drivers_that_write_a_batch_at_once_write_it_once(spark, tmp_path):
 
 @pytest.mark.long
 def test_the_log_is_read_if_there_is_no_checksum(spark, tmp_path):
-    """As where another engine committed, or the property forgets ids by their age."""
+    """This happens if another engine committed, or a property expires transaction ids."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     jobs = [driver.write(number) for number in range(3)]
@@ -244,7 +244,7 @@ def test_the_log_is_read_if_there_is_no_checksum(spark, tmp_path):
 def test_a_table_restored_or_recreated_meanwhile_is_written_as_by_delta(
     spark, tmp_path
 ):
-    """A batch that was taken away counts as Delta counts it; the run goes on behind it."""
+    """A removed batch is treated as in Delta, and the run continues after it."""
     found = []
     for name in ("by the log", "by checksums"):
         table = tmp_path / name
@@ -273,7 +273,7 @@ def test_a_table_restored_or_recreated_meanwhile_is_written_as_by_delta(
     ],
 )
 def test_a_table_removed_meanwhile_is_not_created_again(spark, tmp_path, way):
-    """An append made a table of its batch alone, and the rows before were gone."""
+    """Regression: an append created a table with its batch alone."""
     table = tmp_path / "table"
     driver = Driver(spark, table, **(MERGED if way == "by a merge" else {}))
     driver.writer._checkpoint = "c"
@@ -299,7 +299,7 @@ def newest(table: Path) -> int:
 
 @pytest.mark.long
 def test_a_run_lists_the_tables_log_only_after_a_checkpoint(spark, tmp_path):
-    """A listing would find the commit behind a gap, which Delta takes for a broken log."""
+    """A listing would find the commit after a gap, which Delta treats as a damaged log."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     driver.write(0)
@@ -327,7 +327,7 @@ def test_a_run_lists_the_tables_log_only_after_a_checkpoint(spark, tmp_path):
 
 @pytest.mark.long
 def test_checkpoints_that_are_still_being_written_are_found(spark, tmp_path):
-    """Else what is kept of the log, and what a checkpoint reads of it, would grow for ever."""
+    """Otherwise the log, and the part that a checkpoint reads, would grow forever."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     driver.write(0)
@@ -338,7 +338,7 @@ def test_checkpoints_that_are_still_being_written_are_found(spark, tmp_path):
     for number in range(1, 6 * CHECKPOINT):
         driver.write(number)
         known.append(log.unsafeVolatileSnapshot().checkpointProvider().version())
-        if known[-1] > known[0]:  # the first is of the properties' own commit
+        if known[-1] > known[0]:  # the first commit sets the properties
             break
     assert driver.asks_checksums
     assert known[-1] > known[0], known
@@ -346,7 +346,7 @@ def test_checkpoints_that_are_still_being_written_are_found(spark, tmp_path):
 
 @pytest.mark.long
 def test_a_commit_of_another_process_is_found(spark, tmp_path):
-    """Of a driver that was thought dead: its batch is skipped, and is no conflict."""
+    """Its driver was thought dead; the batch is skipped without a conflict."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     for number in range(4):
@@ -386,7 +386,7 @@ def test_a_table_restored_by_another_process_is_written_after_its_last_commit(
 
 @pytest.mark.long
 def test_an_unsupported_delta_writes_all_batches_itself(spark, tmp_path, monkeypatch, caplog):
-    """At worst what fits no more is found behind the commit."""
+    """In the worst case, the mismatch is detected after the commit."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     try_jar = OnceWriter._try_jar

@@ -1,4 +1,4 @@
-"""What a user can hold shows no resolved secret: not by `repr`, `str` or pickle, nor its errors."""
+"""Objects of the API show no secrets: in `repr`, `str` or pickles, nor in their errors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
 
 SECRET = "topsecret99"  # noqa: S105
-#: A secret by its key, by its variable alone, and by its shape, in each kind of section.
+#: Secrets by key, by variable, and by shape, in each kind of section.
 SECRETS = {
     "kafka.sasl.jaas.config": f'Login required password="{SECRET}";',
     "kafka.client.id": "${PLAIN}",
@@ -67,7 +67,7 @@ def loaded() -> LoadedJob:
 
 
 def held(value: Any) -> Iterator[Any]:
-    """Yield a value and what of ours can be reached by its attributes."""
+    """Yield a value and all product objects that its attributes refer to."""
     yield value
     if isinstance(value, BaseModel):
         parts = [getattr(value, name) for name in type(value).model_fields]
@@ -114,7 +114,7 @@ def test_no_object_shows_a_secret(loaded):
 
 
 def test_no_error_or_cause_shows_a_secret(loaded):
-    """Loggers print the causes of an error, too, with the words that were redacted in its own."""
+    """Loggers also print the causes of an error, whose texts may not be redacted."""
     for config in (
         {**SECRETS, "name": f"a b{SECRET}"},
         {**SECRETS, "spark": {"x": SECRET}},
@@ -142,7 +142,7 @@ def fail_behind_another_error(words: str) -> None:
 
 
 def test_every_error_can_be_created_from_its_message():
-    """`assignor run` made the error anew with the log's name: a traceback for a read-only HOME."""
+    """Regression: `assignor run` failed to recreate an error with the log's name."""
     for package in (assignor_bridge, streaming):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith(("assignor_bridge.testing", "streaming.cli.all")):

@@ -1,4 +1,4 @@
-"""What can be done about a failure follows it, where that is known."""
+"""Known failures are reported with a hint."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_known_failures_get_a_hint(message, checkpoint, hint):
     ],
 )
 def test_a_lost_jvm_is_recognized_in_all_messages_of_py4j(error: Exception):
-    """Amid a call, the run said `An error occurred while calling o341.isActive`."""
+    """Regression: during a call the message was `An error occurred while calling o341.isActive`."""
     assert summarize(error) == "Spark's JVM has ended: was it killed, or out of memory?"
 
 
 def test_deltas_remedy_is_kept_and_its_record_removed():
-    """It stands behind the first line: an ALTER TABLE, the names of columns."""
+    """The remedy, such as an ALTER TABLE, is after the first line."""
     text = (
         "[DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT] The feature timestampNtz is needed.\n\n"
         "To do this, run:\n  ALTER TABLE t SET TBLPROPERTIES ('delta.feature.x' = 'supported')\n"

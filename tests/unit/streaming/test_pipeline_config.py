@@ -1,4 +1,4 @@
-"""A job's config: substitution, redaction, and one clear line for each mistake."""
+"""A job's config: substitution, redaction, and one-line errors."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_good_job_loads_and_fits_the_json_schema():
     ],
 )
 def test_the_assignor_of_a_source_overrides_the_sessions(assignor, with_session, without):
-    """`none` was left out, so that a session's assignor planned the source all the same."""
+    """Regression: `none` was dropped, so the session's assignor was used."""
     config = changed("source/assignor", assignor) if assignor else GOOD
     [source] = load_job(config, environment={}).job.all_sources.values()
     assert source.get_assignor(session_has_one=True) == with_session
@@ -290,7 +290,7 @@ def test_invalid_yaml_is_one_line_with_its_position(text, message, tmp_path, cap
     ],
 )
 def test_an_unquoted_value_keeps_its_text(text, tmp_path):
-    """A job read the topic 1.1 in place of 1.10, and a password lost its last digit."""
+    """Regression: a job read the topic 1.1 instead of 1.10, and a password lost a digit."""
     config = orjson.dumps(changed("source/kafka.ssl.key.password", "HERE")).decode()
     (tmp_path / "job.yaml").write_text(config.replace('"HERE"', f" {text}"))
     [source] = load_job(tmp_path / "job.yaml", environment={}).job.all_sources.values()
@@ -311,7 +311,7 @@ def test_an_unquoted_value_keeps_its_text(text, tmp_path):
     ],
 )
 def test_a_yaml_error_has_its_column_and_the_expected_token(text, message, tmp_path, capsys):
-    """All between the first quote of the parser's words and the last one was hidden."""
+    """Regression: all text between the first and the last quote of the message was hidden."""
     (tmp_path / "job.yaml").write_text(text)
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     assert message in capsys.readouterr().err
@@ -456,7 +456,7 @@ def test_a_metrics_port_in_use_is_one_line_before_spark_starts(tmp_path, capsys)
     ],
 )
 def test_an_invalid_broker_address_is_one_line(servers, message):
-    """An empty variable in it was a traceback of Python's."""
+    """Regression: an empty variable in it caused a traceback."""
     config = changed("source/kafka.bootstrap.servers", servers)
     with pytest.raises(ConfigError, match=r"^config: source: kafka.bootstrap.servers '") as raised:
         load_job(config, environment={"HOST": ""})
@@ -465,7 +465,7 @@ def test_an_invalid_broker_address_is_one_line(servers, message):
 
 
 def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
-    """`--set spark.sql.shuffle.partitions=8`, which the docs recommend, was refused."""
+    """Regression: `--set spark.sql.shuffle.partitions=8` was refused."""
     options = {"header": True, "maxColumns": 9}
     records = {"format": "csv", "schema": "id INT", "options": options}
     data = changed("source/records", records)
@@ -496,7 +496,7 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
     ],
 )  # fmt: skip
 def test_other_sql_extensions_are_kept_with_deltas(of_job, of_operator, expected):
-    """Those of `spark-defaults.conf` were left out without a word."""
+    """Regression: those of `spark-defaults.conf` were dropped."""
     loaded = load_job({**GOOD, "spark": of_job}, environment={})
     assert _join_extensions(loaded.job, of_operator) == expected
 
@@ -509,7 +509,7 @@ def test_the_schema_command_prints_json_schema(capsys):
 
 
 def test_the_keys_in_the_docs_are_up_to_date():
-    """Write them anew with `python -m tests.support.job_reference docs/job-file.md`."""
+    """Update them with `python -m tests.support.job_reference docs/job-file.md`."""
     text = (ROOT / "docs" / "job-file.md").read_text(encoding="utf-8")
     assert with_tables(text) == text
     assert "| `assignor.split` |" in text
@@ -525,7 +525,7 @@ def test_an_example_fits_the_json_schema_and_its_seeds_can_be_read(path):
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
 def test_replacing_brokers_equals_loading_the_job_with_the_broker(path):
-    """`--with-broker` knows the address only once the broker runs; the job is loaded once."""
+    """`--with-broker` loads the job before the broker runs and its address is known."""
     moved = load_job(path, environment={}, broker="127.0.0.1:9092").replace_brokers("b:1")
     loaded = load_job(path, environment={}, broker="b:1")
     assert moved.job == loaded.job
@@ -552,7 +552,7 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
 
 
 def test_the_authentication_and_cluster_examples_of_init_load(tmp_path):
-    """Whose broker asks for a login found no word of it in the first job."""
+    """The first job shows how to connect to a broker with authentication."""
     file = tmp_path / "mine.yaml"
     assert main.run(["init", str(file)]) == 0
     said = re.sub("(?m)^( *)# (kafka|spark)", r"\1\2", file.read_text(encoding="utf-8"))
@@ -576,7 +576,7 @@ def test_init_writes_names_that_yaml_reads_as_text(topic, tmp_path):
 
 
 def test_init_accepts_a_file_name_that_is_not_utf8(tmp_path):
-    """It was a traceback, and left an empty file that the next try would not overwrite."""
+    """Regression: it caused a traceback, and left an empty file that blocked the next attempt."""
     file = tmp_path / os.fsdecode(b"caf\xe9.yaml")
     assert main.run(["init", str(file)]) == 0
     assert (
@@ -681,7 +681,7 @@ def test_a_missing_python_function_is_an_error(function, message):
 def test_a_failing_import_of_a_python_function_is_one_line(
     module, message, tmp_path, monkeypatch, capsys
 ):
-    """It was a traceback, or the end of the process with an exit code of its own."""
+    """Regression: it caused a traceback, or ended the process."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     name = f"step_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(module)
@@ -704,7 +704,7 @@ def test_flags_for_spark_submit_have_the_jobs_packages(tmp_path, capsys):
 
 @pytest.mark.parametrize("package", ["", "init", "no init"])
 def test_jobs_with_modules_of_the_same_name_use_their_own_functions(package, tmp_path, monkeypatch):
-    """The second job ran the first one's function: modules are kept by their bare name."""
+    """Regression: the second job ran the first one's function, cached by module name."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     name = f"steps_{abs(hash(tmp_path))}"
     for folder in ("a", "b"):

@@ -1,4 +1,4 @@
-"""Parts of a job that cannot stand together: refused in one line before anything starts."""
+"""Conflicts between the parts of a job are refused in one line before anything starts."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ REFUSED = {
         job(sink={**TABLE, "mode": "upsert", "keys": "id", "shared": True}),
         "'shared' is for mode 'append'",
     ),
-    "deletes that are marked, in an append": (  # which was ignored
+    "deletes that are marked, in an append": (  # regression: it was ignored
         job(sink={**TABLE, "deletes": "mark"}),
         "'deletes: mark' is for mode 'upsert', but the mode is 'append'",
     ),
@@ -198,7 +198,7 @@ def test_the_folder_of_a_table_by_name_is_compared(location, message):
 
 
 def test_a_path_without_a_file_system_may_equal_a_tables_folder():
-    """With HDFS as the default, `/tables/b` and `hdfs://nn/tables/b` seemed to be two."""
+    """With HDFS as the default, `/tables/b` and `hdfs://nn/tables/b` are the same."""
     config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
     folder = "hdfs://nn/tables/b"
     with pytest.raises(ValueError, match=r"sinks\.b: sinks\.a has the same table '/tables/b'"):

@@ -1,4 +1,4 @@
-"""What a table remembers, its columns beside those of the rows, and the lock of a checkpoint."""
+"""The properties, columns and log of a table, the lock of a checkpoint, and Spark's settings."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_structs_are_compared_as_delta_merges_them(there, rows, plain, evolving)
     ],
 )
 def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, feature, fits):
-    """Delta refused it in the first batch, after the query had started."""
+    """Delta would refuse it in the first batch, after the query has started."""
     properties = {"delta.minReaderVersion": "1", f"delta.feature.{feature}": "supported"}
     added = StructType().add("timestamp_ntz", IntegerType()).add("new", rows)
     check_timestamps("t", added, added, properties)
@@ -181,7 +181,7 @@ def test_the_mode_of_an_older_table_is_inferred_from_its_columns():
     by_topic = get_sink_mode(
         DeltaSink(path="t", mode="upsert", keys=("id",), sequence_by=("topic",))
     )
-    for part in ("topic", "_topic"):  # of the order by timestamp, and of the one by offset
+    for part in ("topic", "_topic"):  # in the order by timestamp, and in that by offset
         check_same_mode(
             "t", by_topic._replace(sequence_by=(part,)), by_topic, str, is_inferred=True
         )
@@ -189,7 +189,7 @@ def test_the_mode_of_an_older_table_is_inferred_from_its_columns():
 
 @pytest.fixture
 def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
-    """Give the settings that Spark would be started with for a job; it is not started."""
+    """Return a function for the settings of a job's Spark, without starting it."""
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
     monkeypatch.setattr(session, "start_context", lambda *_: None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
@@ -202,7 +202,7 @@ def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
 
 
 def test_a_dead_letter_table_by_name_gets_a_persistent_catalog(settings_of):
-    """It could be written once only: the catalog was in memory, the table's folder was not."""
+    """Regression: the catalog was in memory, so the table could be written only once."""
     catalog = "spark.sql.catalogImplementation"
     records = {"format": "json", "schema": "id INT", "bad_records": "dead_letter"}
     for letter, wanted in (({"table": "bad"}, "hive"), ({"path": "/bad"}, None)):
@@ -230,7 +230,7 @@ def test_only_local_spark_writes_its_logs_without_processes(settings_of):
     ],
 )
 def test_the_code_cache_has_room_for_each_merge_only(settings_of, sink, pieces):
-    """A thousand were kept: each checkpoint of a table's log added one, as long as a job ran."""
+    """Regression: with room for a thousand classes, the cache grew as long as a job ran."""
     assert settings_of(changed("sink", sink)).get(_CODE_CACHE_SIZE) == pieces
 
 
@@ -249,7 +249,7 @@ def test_the_code_cache_of_two_merges_respects_the_operators_size(
 def test_settings_for_local_spark_do_not_override_the_defaults_file(
     settings_of, monkeypatch, tmp_path
 ):
-    """A cluster that spark-defaults.conf names got the shuffle partitions of this machine."""
+    """Regression: a cluster in spark-defaults.conf got the settings of local Spark."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     key = "spark.sql.shuffle.partitions"
     for defaults, settings, expected in (
@@ -263,7 +263,7 @@ def test_settings_for_local_spark_do_not_override_the_defaults_file(
 
 
 def test_java_reads_non_ascii_file_names_in_the_c_locale(settings_of, monkeypatch):
-    """It said "unmappable characters", and left a folder of another name."""
+    """Regression: the error was "unmappable characters", and a folder had another name."""
     for before, after in (("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8")):
         monkeypatch.setenv("LC_ALL", before)
         settings_of(changed("spark", {}))
@@ -271,7 +271,7 @@ def test_java_reads_non_ascii_file_names_in_the_c_locale(settings_of, monkeypatc
 
 
 def test_a_jobs_kill_switch_is_set_when_its_driver_starts(settings_of):
-    """docs/upgrading.md promises it; tests/lab/long/test_switch.py shows what it does then."""
+    """docs/upgrading.md promises it; tests/lab/long/test_switch.py tests its effect."""
     key = "spark.assignor.killSwitchFile"
     assert settings_of(changed("spark", {key: "file:/off"}))[key] == "file:/off"
     assert settings_of(changed("spark", {}), f"{key}=file:/off")[key] == "file:/off"
@@ -318,7 +318,7 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
     ],
 )
 def test_the_connect_api_mode_is_refused_with_the_same_message(settings, variables, monkeypatch):
-    """It was `PyArrow >= 11.0.0 must be installed`, or another package that clients need."""
+    """Regression: the error was `PyArrow >= 11.0.0 must be installed`."""
     monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -327,7 +327,7 @@ def test_the_connect_api_mode_is_refused_with_the_same_message(settings, variabl
 
 
 def test_only_one_run_of_a_job_is_allowed_at_a_time(tmp_path):
-    """A process that ended without a word has no lock; nor has a job whose queries were stopped."""
+    """A killed process has no lock, nor has a job whose queries were stopped directly."""
     place = str(tmp_path / "checkpoint")
     code = (
         "import sys; from streaming.pipeline.spark.folders import lock_folder as lock;"
@@ -350,7 +350,7 @@ def test_only_one_run_of_a_job_is_allowed_at_a_time(tmp_path):
     lock.is_in_use = lambda: False
     second = lock_folder(place)
     assert second is not None
-    lock.release()  # it has none any more
+    lock.release()  # the lock was released
     with pytest.raises(BlockingIOError):
         lock_folder(place)
     second.release()
@@ -361,7 +361,7 @@ def test_only_one_run_of_a_job_is_allowed_at_a_time(tmp_path):
 
 
 def test_a_checkpoint_that_cannot_be_locked_does_not_stop_a_job(tmp_path, monkeypatch):
-    """Another user's lock file was unreadable, `a#1` was taken for `a`, `a%20b` for `a b`."""
+    """Regression: lock files of other users, and `a#1` or `a%20b` as folders, caused errors."""
     for name in ("a#1", "a%20b", "a?b"):
         lock = lock_folder(f"file:{tmp_path}/{name}")
         assert lock is not None
@@ -388,7 +388,7 @@ def test_a_checkpoint_that_cannot_be_locked_does_not_stop_a_job(tmp_path, monkey
 
 
 def test_a_link_named_like_the_lock_file_is_not_followed(tmp_path):
-    """What it pointed to was emptied."""
+    """Regression: the target of the link was truncated."""
     file = tmp_path / "file"
     file.write_text("mine")
     (tmp_path / "checkpoint").mkdir()
@@ -401,7 +401,7 @@ OTHER = QUERY.replace("d", "e")
 
 
 def a_table(folder: Path, *commits: list[dict[str, Any]]) -> LocalFolder:
-    """Write a table's log, of each commit the actions."""
+    """Write a table's log from the actions of each commit."""
     log = folder / "_delta_log"
     log.mkdir(parents=True)
     for number, actions in enumerate(commits):
@@ -436,7 +436,7 @@ def test_a_tables_log_has_the_last_batch_a_later_restore_and_other_writers(tmp_p
 
 
 def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):
-    """It read all of it, only to refuse: a commit is a call into the JVM."""
+    """Reading the rest would cost a call into the JVM per commit."""
     folder = a_table(tmp_path, [did("CREATE TABLE")], [wrote(OTHER, 7)])
     (tmp_path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
     assert read_log(folder, None).other_query_id == OTHER
@@ -454,7 +454,7 @@ def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):
     ],
 )
 def test_a_replaced_table_has_no_earlier_batches(tmp_path, operation):
-    """Delta keeps the number of the last batch, whose rows were missing without a word."""
+    """Delta keeps the number of the last batch, although its rows are removed."""
     before = [did("CREATE TABLE")], [wrote(QUERY, 9)], [did(operation)]
     log = read_log(a_table(tmp_path / "replaced", *before, [did("DELETE")]), QUERY)
     assert (log.batch, log.replaced, log.restored) == (NO_BATCH, 2, None)
@@ -482,14 +482,14 @@ def test_a_replaced_table_has_no_earlier_batches(tmp_path, operation):
     ],
 )
 def test_a_restore_that_was_undone_is_ignored(tmp_path, restores, set_back):
-    """A user who did what the message asks for got the same message about his own RESTORE."""
+    """Regression: a user who followed the message got the same message about that RESTORE."""
     commits = [[did("RESTORE", version=to)] for to in restores]
     folder = a_table(tmp_path, [], [], [wrote(QUERY, 1)], *commits)
     assert read_log(folder, QUERY).restored == set_back
 
 
 def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypatch, caplog):
-    """Who may append need not have the right to ALTER, which no run had needed before."""
+    """Users who may append need not have the permission to ALTER."""
 
     def refuse(*_: object) -> None:
         raise PermissionError("no ALTER for you")
@@ -527,7 +527,7 @@ def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypa
     ],
 )
 def test_each_source_must_read_the_topics_of_its_number(sources, words):
-    """Two sources that change places are refused whatever `failOnDataLoss` says."""
+    """Two sources that change places are refused with any `failOnDataLoss`."""
     ends = {"0": {"a": {0: 1}}, "1": {"b": {0: 1}, "c": {0: 1}}}
     standing = LastBatches(QUERY, LoggedBatch(0, ends, True, 1), 0)
     for accepted in ("true", "FALSE"):
@@ -548,7 +548,7 @@ def test_each_source_must_read_the_topics_of_its_number(sources, words):
     ],
 )
 def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, sink):
-    """Under a new id Delta skips nothing: a batch that was written would be written again."""
+    """With a new id, Delta would write an already written batch again."""
     checkpoint = write_query(tmp_path / "checkpoint", {"orders": {0: 5}})
     a_table(tmp_path / "table", [wrote(f"assignor-{QUERY}", 0)])
     monkeypatch.setattr(continuity, "HadoopFolder", lambda path, _: LocalFolder(Path(path)))
@@ -589,7 +589,7 @@ def test_options_that_make_a_watermark_drop_records_cause_a_warning(options, war
 
 
 def test_the_error_of_a_compaction_is_logged_without_secrets(monkeypatch, caplog):
-    """The writer's warnings went past the redactor that the job's other words go through."""
+    """Regression: the writer's warnings were not redacted."""
 
     def fail(*_: object) -> None:
         raise PermissionError("no access with topsecret99")
@@ -605,7 +605,7 @@ def test_the_error_of_a_compaction_is_logged_without_secrets(monkeypatch, caplog
 
 
 def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
-    """pyspark puts all settings there; `make long` looks at a real one (test_canary.py)."""
+    """pyspark would put all settings there; test_canary.py checks a real process."""
     started: list[dict[str, str]] = []
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
     monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
@@ -624,7 +624,7 @@ def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
 
 
 def test_the_operators_redaction_pattern_is_kept(settings_of, monkeypatch, tmp_path):
-    """Ours once took the place of the pattern in spark-defaults.conf."""
+    """Regression: the job's pattern replaced that of spark-defaults.conf."""
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.redaction.regex (?i)pin[._]code\n", "utf-8"
     )

@@ -1,4 +1,4 @@
-"""What others wrote (names, pages, checkpoints, jobs) is shown, and neither obeyed nor believed."""
+"""Untrusted input (names, pages, checkpoints, jobs) is escaped, limited, and checked."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.unit.streaming.test_top import exposition
 
 ROOT = Path(__file__).parents[3]
 #: Rich's markup (a closing tag without an opening one is an error there), an escape that clears
-#: the screen, one that sets the title, and a line of its own.
+#: the screen, one that sets the title, and a line break.
 HOSTILE = "[/red]\x1b[2J\x1b]0;title\x07\u202et\nassignor: all is well"
 SHOWN = "[/red]\\x1b[2J\\x1b]0;title\\x07\\u202et"
 HTML = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
