@@ -42,7 +42,7 @@ def record(key: int, name: str | None = "n") -> tuple[str, str | None]:
     return str(key), None if name is None else json.dumps({"id": key, "seq": 1, "name": name})
 
 
-def changed(config: dict[str, Any], **sink: Any) -> dict[str, Any]:
+def change_sink(config: dict[str, Any], **sink: Any) -> dict[str, Any]:
     """Return the job with changed keys of its sink; None removes a key."""
     made = copy.deepcopy(config)
     made["sink"] |= sink
@@ -50,7 +50,7 @@ def changed(config: dict[str, Any], **sink: Any) -> dict[str, Any]:
     return made
 
 
-def refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
+def assert_refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
     """Check that a run fails before it starts, with one line that contains these words."""
     with pytest.raises((ConfigError, JobError)) as raised:
         start_job(spark, config).stop()
@@ -59,7 +59,7 @@ def refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
     assert len(said.splitlines()) == 1
 
 
-def set_back(checkpoint: Path, run: Callable[[], Any]) -> Path:
+def copy_before_next_batch(checkpoint: Path, run: Callable[[], Any]) -> Path:
     """Copy a checkpoint, run one more batch, and return the copy's folder."""
     copied = checkpoint.with_name(checkpoint.name + "-copy")
     shutil.copytree(checkpoint, copied)
@@ -67,7 +67,7 @@ def set_back(checkpoint: Path, run: Callable[[], Any]) -> Path:
     return copied
 
 
-def doctors_word(capsys: pytest.CaptureFixture[str], checkpoint: Path, table: Path) -> str:
+def run_doctor(capsys: pytest.CaptureFixture[str], checkpoint: Path, table: Path) -> str:
     """Return what `assignor doctor` prints about the table."""
     main.run(["doctor", "--checkpoint", str(checkpoint), "--delta-table", str(table)])
     [line] = [n for n in capsys.readouterr().out.splitlines() if " Delta table " in n]
@@ -78,7 +78,7 @@ def alter(spark: SparkSession, table: Path, clause: str) -> None:
     spark.sql(f"ALTER TABLE delta.`{table}` {clause}")
 
 
-def forget(spark: SparkSession, table: Path) -> None:
+def drop_properties(spark: SparkSession, table: Path) -> None:
     """Remove a table's properties, as if an older version had created it."""
     names = [r.key for r in spark.sql(f"SHOW TBLPROPERTIES delta.`{table}`").collect()]
     ours = ", ".join(f"'{name}'" for name in names if name.startswith("assignor."))
@@ -86,7 +86,7 @@ def forget(spark: SparkSession, table: Path) -> None:
 
 
 @contextlib.contextmanager
-def settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
+def override_settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
     """Make Delta check a table's files in one task instead of 10,000."""
     few = more | {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
     for key, value in few.items():
@@ -108,37 +108,53 @@ def test_an_upserts_table_is_written_in_the_same_mode(spark, topic, tmp_path, ca
     run_job(spark, config)
     assert rows(spark, table, "id", "_deleted") == [(1, True), (2, False), (3, False)]
 
-    def misfits() -> None:
-        refused(spark, changed(config, keys="name"), "with keys", "the job has name", "restore")
-        refused(spark, changed(config, deletes="remove"), "deletes mark, but the job has remove")
-        refused(spark, changed(config, sequence_by="seq"), "sequence_by none, but the job has seq")
-        plain = changed(config, mode=None, keys=None, deletes=None)
-        refused(spark, plain, "mode upsert, but the job has append", "a new table")
+    def assert_refusals() -> None:
+        assert_refused(
+            spark, change_sink(config, keys="name"), "with keys", "the job has name", "restore"
+        )
+        assert_refused(
+            spark, change_sink(config, deletes="remove"), "deletes mark, but the job has remove"
+        )
+        assert_refused(
+            spark, change_sink(config, sequence_by="seq"), "sequence_by none, but the job has seq"
+        )
+        plain = change_sink(config, mode=None, keys=None, deletes=None)
+        assert_refused(spark, plain, "mode upsert, but the job has append", "a new table")
 
-    misfits()
+    assert_refusals()
     send(topic, [record(2, None), record(9, "b")])
-    copied = set_back(checkpoint / "sink", lambda: run_job(spark, changed(config, keys=["id"])))
+    copied = copy_before_next_batch(
+        checkpoint / "sink", lambda: run_job(spark, change_sink(config, keys=["id"]))
+    )
     assert rows(spark, table, "id", "name", "_deleted") == [
         (1, None, True), (2, None, True), (3, "c", False), (9, "b", False),
     ]  # fmt: skip
 
-    assert doctors_word(capsys, checkpoint / "sink", table).startswith("ok ")
-    assert "FAILED" in (said := doctors_word(capsys, copied, table))
+    assert run_doctor(capsys, checkpoint / "sink", table).startswith("ok ")
+    assert "FAILED" in (said := run_doctor(capsys, copied, table))
     assert "it holds batch 1, the checkpoint's last is 0" in said
     shutil.move(copied, tmp_path / "back" / "sink")
     older = config | {"checkpoint": str(tmp_path / "back")}
-    refused(spark, older, "has batch 1 of the query", "ends at 0", "is older", "new checkpoint")
+    assert_refused(
+        spark, older, "has batch 1 of the query", "ends at 0", "is older", "new checkpoint"
+    )
 
-    forget(spark, table)
-    refused(spark, changed(config, deletes="remove"), "deletes mark, but the job has remove")
-    refused(spark, changed(config, sequence_by="seq"), "sequence_by none, but the job has seq")
-    refused(
-        spark, changed(config, mode=None, keys=None, deletes=None), "mode upsert, but the job has"
+    drop_properties(spark, table)
+    assert_refused(
+        spark, change_sink(config, deletes="remove"), "deletes mark, but the job has remove"
+    )
+    assert_refused(
+        spark, change_sink(config, sequence_by="seq"), "sequence_by none, but the job has seq"
+    )
+    assert_refused(
+        spark,
+        change_sink(config, mode=None, keys=None, deletes=None),
+        "mode upsert, but the job has",
     )
     before = rows(spark, table, "id", "name", "_deleted", "_sequence")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id", "name", "_deleted", "_sequence") == before
-    misfits()  # it is recorded again
+    assert_refusals()  # it is recorded again
 
 
 @pytest.mark.long
@@ -151,7 +167,7 @@ def test_an_upsert_whose_columns_look_secret_starts_again(spark, topic, tmp_path
         send(topic, [("k", json.dumps({"url": "u", "token": token}))])
         run_job(spark, config)
     assert rows(spark, tmp_path / "table", "url", "token") == [("u", 3)]
-    refused(spark, changed(config, keys="token"), "with keys url, but the job has token")
+    assert_refused(spark, change_sink(config, keys="token"), "with keys url, but the job has token")
 
 
 @pytest.mark.long
@@ -163,29 +179,35 @@ def test_a_removed_restored_or_vacuumed_table_is_handled(spark, topic, tmp_path,
     run_job(spark, config)
     shutil.copytree(table, tmp_path / "older")
     send(topic, [record(3)])
-    copied = set_back(checkpoint / "sink", lambda: run_job(spark, config))
-    assert "FAILED" in doctors_word(capsys, copied, table)
+    copied = copy_before_next_batch(checkpoint / "sink", lambda: run_job(spark, config))
+    assert "FAILED" in run_doctor(capsys, copied, table)
     shutil.move(copied, tmp_path / "back" / "sink")
-    refused(spark, config | {"checkpoint": str(tmp_path / "back")}, "the checkpoint is older")
+    assert_refused(
+        spark, config | {"checkpoint": str(tmp_path / "back")}, "the checkpoint is older"
+    )
 
     table.rename(tmp_path / "kept")
-    refused(spark, config, "does not exist any more", "has completed batch 1", "new checkpoint")
+    assert_refused(
+        spark, config, "does not exist any more", "has completed batch 1", "new checkpoint"
+    )
     assert not table.exists()
     shutil.copytree(tmp_path / "older", table)
-    refused(spark, config, "has only batch 0 of the query", "has completed batch 1")
-    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
+    assert_refused(spark, config, "has only batch 0 of the query", "has completed batch 1")
+    assert "FAILED" in run_doctor(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     spark.range(0).selectExpr("id", "1L seq", "'' name").write.format("delta").save(str(table))
-    refused(spark, config, "has no batch of the query", "has completed batch 1")
-    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
+    assert_refused(spark, config, "has no batch of the query", "has completed batch 1")
+    assert "FAILED" in run_doctor(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     (tmp_path / "kept").rename(table)
 
-    with settings(spark, {}):
+    with override_settings(spark, {}):
         spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
-    refused(spark, config, "was restored to version 1 by RESTORE (version 3) after batch 1")
+    assert_refused(spark, config, "was restored to version 1 by RESTORE (version 3) after batch 1")
     alter(spark, table, "SET TBLPROPERTIES ('assignor.acceptedRestore' = '3')")
-    with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+    with override_settings(
+        spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+    ):
         spark.sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
     send(topic, [record(4)])
     run_job(spark, config)
@@ -206,7 +228,7 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     columns = "(id BIGINT, seq BIGINT, name STRING) USING delta"
     select = "USING delta AS SELECT 7L AS id, 1L AS seq, 'n' AS name"
 
-    def replaced(words: str, rest: str) -> int:
+    def replace_table(words: str, rest: str) -> int:
         spark.sql(f"{words} {name} {rest}")  # by path, Delta would not replace it
         [last] = DeltaTable.forName(spark, name).history(1).collect()
         assert last.operation == words + (" AS SELECT" if rest is select else "")
@@ -214,35 +236,33 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
 
     for words in ("CREATE OR REPLACE TABLE", "REPLACE TABLE"):
         for rest in (columns, select):
-            version = replaced(words, rest)
-            refused(
+            version = replace_table(words, rest)
+            assert_refused(
                 spark, config, "has no batch of the query", "has completed batch 0",
                 f"'assignor.acceptedRestore' = '{version}'",
             )  # fmt: skip
-    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
-    with settings(spark, {}):
+    assert "FAILED" in run_doctor(capsys, checkpoint / "sink", table)
+    with override_settings(spark, {}):
         spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
     send(topic, [record(3)])
     run_job(spark, config)
     assert rows(spark, table, "id") == [(1,), (2,), (3,)]
 
-    version = replaced("CREATE OR REPLACE TABLE", columns)
+    version = replace_table("CREATE OR REPLACE TABLE", columns)
     alter(spark, table, f"SET TBLPROPERTIES ('assignor.acceptedRestore' = '{version}')")
     for key in (4, 5):
         send(topic, [record(key)])
         run_job(spark, config)
     assert rows(spark, table, "id") == [(4,), (5,)]
 
-    replaced("CREATE OR REPLACE TABLE", columns)
-    refused(spark, config, "has no batch of the query", "has completed batch 3")
+    replace_table("CREATE OR REPLACE TABLE", columns)
+    assert_refused(spark, config, "has no batch of the query", "has completed batch 3")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id") == [(1,), (2,), (3,), (4,), (5,)]
     spark.sql(f"DROP TABLE {name}")
 
 
-def test_a_second_start_reports_the_first_regardless_of_the_checkpoint(
-    spark, topic, tmp_path
-):
+def test_a_second_start_reports_the_first_regardless_of_the_checkpoint(spark, topic, tmp_path):
     """Regression: the first wrote a batch between two checks of the second, which then failed."""
     topic.create(1)
     send(topic, [record(1)])
@@ -253,12 +273,12 @@ def test_a_second_start_reports_the_first_regardless_of_the_checkpoint(
         wait_until(lambda: going.queries[0].lastProgress, "the first batch")
         (checkpoint / "offsets").rename(tmp_path / "offsets")
         (checkpoint / "commits").rename(tmp_path / "commits")
-        refused(
+        assert_refused(
             spark, config, "config: checkpoint: process ", "is running this job", "wait until it"
         )
     finally:
         going.stop()
-    refused(spark, config, "has batch 0 of the query", "the checkpoint is older")
+    assert_refused(spark, config, "has batch 0 of the query", "the checkpoint is older")
     for name in ("offsets", "commits"):
         (tmp_path / name).rename(checkpoint / name)
     start_job(spark, config).stop()  # the refused start holds no lock
@@ -295,29 +315,31 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     run_job(spark, config)
     send(topic, [("y", "no JSON"), record(3)])
     forget_last_commit(checkpoint / "dead_letter_records")
-    copied = set_back(checkpoint / "dead_letter_records", lambda: run_job(spark, config))
+    copied = copy_before_next_batch(
+        checkpoint / "dead_letter_records", lambda: run_job(spark, config)
+    )
     query = json.loads((copied / "metadata").read_text())["id"]
     log = (bad / "_delta_log" / f"{2:020}.json").read_text()
     assert f'"appId":"{query}"' in log, "as older versions noted it, so that none is written twice"
-    assert "ok " in doctors_word(capsys, checkpoint / "dead_letter_records", bad)
-    assert "FAILED" in doctors_word(capsys, copied, bad)
+    assert "ok " in run_doctor(capsys, checkpoint / "dead_letter_records", bad)
+    assert "FAILED" in run_doctor(capsys, copied, bad)
     assert rows(spark, bad, "offset") == [(1,), (3,)]
 
     new = "has rows of another query"
-    refused(spark, config | {"checkpoint": str(tmp_path / "another")}, "config: sink:", new)
+    assert_refused(spark, config | {"checkpoint": str(tmp_path / "another")}, "config: sink:", new)
     other = {key: value for key, value in config.items() if key not in ("source", "sink")}
     sink = config["sink"]
     renamed = other | {"source": config["source"], "sinks": {"renamed": sink}}
-    refused(spark, renamed, "config: sinks.renamed:", new, "shared: true")
+    assert_refused(spark, renamed, "config: sinks.renamed:", new, "shared: true")
     renamed = other | {"sources": {"renamed": config["source"]}, "sink": sink}
-    refused(spark, renamed, "config: sources.renamed.records.dead_letter:", new)
+    assert_refused(spark, renamed, "config: sources.renamed.records.dead_letter:", new)
     elsewhere = Topic(topic.bootstrap_servers, topic.name + "-2").create(1)
     renamed = copy.deepcopy(config)
     renamed["source"]["subscribe"] = elsewhere.name
-    refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
+    assert_refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
 
     going = start_job(spark, config | {"trigger": "processingTime 1 hour"})
-    refused(
+    assert_refused(
         spark, config, "config: checkpoint: process ", "is running this job", "wait until it ends"
     )
     for query in going.queries:  # as in a notebook
@@ -328,7 +350,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     run_job(spark, other | {"sources": {"renamed": plain}, "sink": sink})
     assert rows(spark, table, "id") == [(1,), (2,), (3,), (4,)]
 
-    again = changed(config, shared=True) | {"checkpoint": str(tmp_path / "another")}
+    again = change_sink(config, shared=True) | {"checkpoint": str(tmp_path / "another")}
     run_job(spark, again | {"source": plain})
     assert rows(spark, table, "id") == [(n // 2,) for n in range(2, 10)]
 
@@ -358,12 +380,12 @@ def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
     run_job(spark, with_order("abc"))
     before = files()
     for order in ("bac", "acb"):
-        refused(
+        assert_refused(
             spark, with_order(order), "config: sink: the sources of the query are not in the order",
             ", then ".join(repr(each.name) for each in topics),
         )  # fmt: skip
     joined = "SELECT b.* FROM b JOIN a USING (id) JOIN c USING (id)"
-    refused(spark, config | {"transform": {"sql": joined}}, "not in the order")
+    assert_refused(spark, config | {"transform": {"sql": joined}}, "not in the order")
     assert files() == before
     send(topic, [record(3)])
     run_job(spark, with_order("abc"))
@@ -390,12 +412,12 @@ def test_a_schema_cannot_change_between_queries_that_parse_a_record(spark, topic
         f"the record at {topic.name}-0 offset 1 is good by one and bad by the other",
     )
     run_job(spark, by(lax, bad_records="drop"))
-    refused(spark, by(strict), *words)
+    assert_refused(spark, by(strict), *words)
     assert not (checkpoint / "dead_letter_records").exists()
     run_job(spark, by(lax))
     for query in ("sink", "dead_letter_records"):
         forget_last_commit(checkpoint / query)  # it is killed after the batch was written
-        refused(spark, by(strict), *words)
+        assert_refused(spark, by(strict), *words)
         run_job(spark, by(f"{lax}, w STRING"))  # both schemas agree on all records
     assert rows(spark, table, "id") == [(1,), (2,)]
     send(topic, [("4", '{"id": 4}'), ("5", '{"id": 5, "v": "e"}')])
@@ -407,7 +429,9 @@ def test_a_schema_cannot_change_between_queries_that_parse_a_record(spark, topic
     kept = checkpoint / ".assignor-schemas.json"
     kept.write_text("{")
     (checkpoint / f".{kept.name}.crc").unlink()
-    refused(spark, by(strict), f"config: checkpoint: {kept.name!r} cannot be read: it is damaged")
+    assert_refused(
+        spark, by(strict), f"config: checkpoint: {kept.name!r} cannot be read: it is damaged"
+    )
 
 
 def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
@@ -420,20 +444,20 @@ def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
     letters = copy.deepcopy(config)
     letters["source"]["records"] |= {"bad_records": "dead_letter", "dead_letter": {"path": "bad"}}
     name = config["name"]
-    refused(
+    assert_refused(
         spark, letters, "config: source.records.dead_letter: ", "the group 'g'",
         f"are committed by {name!r} as well", "remove the option",
     )  # fmt: skip
     sink = {"from": "records", **config["sink"]}
     two = {**config, "sinks": {"one": sink, "two": {**sink, "path": str(tmp_path / "two")}}}
     del two["sink"]
-    refused(spark, two, "config: sinks.two: ", f"are committed by '{name}.one' as well")
+    assert_refused(spark, two, "config: sinks.two: ", f"are committed by '{name}.one' as well")
     joined = "SELECT id FROM records a JOIN records b USING (id) UNION ALL SELECT id FROM records"
     plan_queries(spark, load_job({**config, "transform": {"sql": joined}}))  # one source to Spark
     sources = {**config, "sources": dict.fromkeys("ab", config["source"])}
     del sources["source"]
     union = {"sql": "TABLE a UNION ALL TABLE b"}
-    refused(spark, {**sources, "transform": union}, f"are committed twice by {name!r}")
+    assert_refused(spark, {**sources, "transform": union}, f"are committed twice by {name!r}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -465,7 +489,7 @@ def test_deletes_survive_dedupe(spark, topic, tmp_path):
 def test_folders_are_read_with_the_sessions_own_settings(spark, tmp_path):
     """Regression: credentials set by `spark.conf.set` were missing in the first checks."""
     (tmp_path / "offsets").mkdir()
-    with settings(spark, {"fs.viewfs.mounttable.own.link./data": tmp_path.as_uri()}):
+    with override_settings(spark, {"fs.viewfs.mounttable.own.link./data": tmp_path.as_uri()}):
         assert HadoopFolder("viewfs://own/data", spark).names("") == ["offsets"]
 
 
@@ -485,7 +509,7 @@ def write_batch(sink: DeltaSink, batch: DataFrame, number: int) -> None:
     writer(batch, number)
 
 
-def upserted(table: Path, *batches: DataFrame, **sink: Any) -> None:
+def merge_batches(table: Path, *batches: DataFrame, **sink: Any) -> None:
     """Merge batches of rows as a query does."""
     made = DeltaSink.model_validate({"path": str(table), "mode": "upsert", "keys": "id"} | sink)
     for number, batch in enumerate(batches):
@@ -510,14 +534,14 @@ def test_an_upsert_accepts_nested_maps_and_variants(spark, tmp_path):
         spark.range(1).selectExpr(*(column.format(id=number) for column in columns))
         for number in (1, 2)
     )
-    upserted(tmp_path / "table", first, first.union(second), sequence_by="seq")
+    merge_batches(tmp_path / "table", first, first.union(second), sequence_by="seq")
     found = spark.read.format("delta").load(str(tmp_path / "table"))
     assert sorted(map(tuple, found.selectExpr("id", "m.a", "to_json(struct(v, n))").collect())) == [
         (n, n, f'{{"v":[{n}],"n":{{"l":[{{"k":{{"x":{n}}}}},null],"n":5}}}}') for n in (1, 2)
     ]
     for key in ("m", "v", "n"):
         with pytest.raises(Exception, match=r"is not orderable|not support ordering"):
-            upserted(tmp_path / "none", first, keys=key, sequence_by="seq")
+            merge_batches(tmp_path / "none", first, keys=key, sequence_by="seq")
     assert not (tmp_path / "none").exists()
 
 
@@ -561,7 +585,7 @@ def test_sequence_columns_may_repeat_kafkas_or_their_own_names(spark, tmp_path):
             for n in (1, 2)
         )
         table = tmp_path / str(number)
-        upserted(table, new, old, sequence_by=names)
+        merge_batches(table, new, old, sequence_by=names)
         assert rows(spark, table, "id", "seq") == [(1, 2)]
         found = spark.read.format("delta").load(str(table)).schema["_sequence"].dataType
         assert found.names == [*parts, "offset", "partition", "topic", "timestamp"]
@@ -576,7 +600,7 @@ def test_an_upsert_keeps_rows_whose_kafka_struct_is_null(spark, tmp_path):
     )
     for deletes, more in (("remove", []), ("mark", ["_deleted"])):
         table = tmp_path / deletes
-        upserted(table, first, second, deletes=deletes, delete_when="id = 2")
+        merge_batches(table, first, second, deletes=deletes, delete_when="id = 2")
         kept = [(0, 2, False), (1, 1, False), (2, 1, True)] if more else [(0, 2), (1, 1)]
         assert rows(spark, table, "id", "n", *more) == kept
 
@@ -627,7 +651,7 @@ def test_a_topic_sink_accepts_columns_of_any_name_and_type(spark, topic, tmp_pat
     sent = {(r.key and bytes(r.key), bytes(r.value)) for r in read.collect()}
     assert sent == {(None, b'{"a.b":1,"id":7}'), (b"7", b"5"), (b"k", b'{"x":1}')}
     config["sinks"]["nested"]["value"] = "no_such"
-    refused(spark, config, "config: sinks.nested: ", "no_such")
+    assert_refused(spark, config, "config: sinks.nested: ", "no_such")
 
 
 def test_a_column_headers_becomes_the_headers_of_a_topic_sinks_records(spark, topic, tmp_path):
@@ -645,7 +669,7 @@ def test_a_column_headers_becomes_the_headers_of_a_topic_sinks_records(spark, to
     reader = spark.read.format("kafka").options(**servers, subscribe=out.name)
     [row] = reader.option("includeHeaders", "true").load().collect()
     assert [(h.key, bytes(h.value)) for h in row.headers] == [("h", b"7x")]
-    refused(spark, changed(config, includeHeaders=True), "unknown key 'includeHeaders'")
+    assert_refused(spark, change_sink(config, includeHeaders=True), "unknown key 'includeHeaders'")
 
 
 @pytest.mark.long
@@ -665,7 +689,7 @@ def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_
         "dead_letter": {"topic": bad.name},
     }
 
-    def written(to: Topic) -> dict[bytes, int]:
+    def read_topic(to: Topic) -> dict[bytes, int]:
         values = spark.read.format("kafka").options(**servers, subscribe=to.name).load()
         return dict(Counter(bytes(row.value) for row in values.select("value").collect()))
 
@@ -677,9 +701,9 @@ def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_
         forget_last_commit(tmp_path / "checkpoint" / query)
     send(topic, [record(3)])
     run_job(spark, config)
-    assert [json.loads(value)["id"] for value in written(out)] == [1, 2, 3]
-    assert list(written(out).values()) == [1, 2, 1]
-    assert written(bad) == {b"no JSON": 1, b"nor this": 2}
+    assert [json.loads(value)["id"] for value in read_topic(out)] == [1, 2, 3]
+    assert list(read_topic(out).values()) == [1, 2, 1]
+    assert read_topic(bad) == {b"no JSON": 1, b"nor this": 2}
 
 
 def test_reserved_column_names_are_refused(spark, topic, tmp_path):
@@ -692,13 +716,17 @@ def test_reserved_column_names_are_refused(spark, topic, tmp_path):
     ):
         config = job(topic, tmp_path, **sink)
         config["source"]["records"]["schema"] += f", {name} STRING"
-        refused(spark, config, f"the column '{name}' has a reserved name: use another")
+        assert_refused(spark, config, f"the column '{name}' has a reserved name: use another")
     config = job(topic, tmp_path, mode="upsert", keys="id")
     config["source"]["records"]["schema"] += ", __Tombstone STRING"
     config["source"]["dedupe"] = ["id"]
-    refused(spark, config, "config: source: the column '__Tombstone' has a reserved name: use ano")
+    assert_refused(
+        spark, config, "config: source: the column '__Tombstone' has a reserved name: use ano"
+    )
     [query] = plan_queries(spark, load_job(config | {"sink": job(topic, tmp_path)["sink"]}))
     assert "__Tombstone" in query.rows.columns, "reserved for an upsert alone"
     config = job(topic, tmp_path) | {"transform": {"sql": "SELECT id, 1 AS _kafka FROM records"}}
-    refused(spark, config, "config: sink: the column '_kafka' has a reserved name: use another")
+    assert_refused(
+        spark, config, "config: sink: the column '_kafka' has a reserved name: use another"
+    )
     assert list(tmp_path.iterdir()) == []

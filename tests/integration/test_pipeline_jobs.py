@@ -41,7 +41,7 @@ def record(key: int, seq: int, **more: Any) -> tuple[str, str]:
     return str(key), json.dumps({"id": key, "seq": seq, "name": f"n{key}-{seq}", **more})
 
 
-def history(spark: SparkSession, name: str) -> list[Any]:
+def read_history(spark: SparkSession, name: str) -> list[Any]:
     return DeltaTable.forName(spark, name).history().collect()
 
 
@@ -63,7 +63,7 @@ def test_append_writes_each_record_once_in_files_of_the_target_size(spark, topic
     assert len(list((tmp_path / "table").glob("*.parquet"))) > 2
 
 
-def reference(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, ...]]:
+def expected_rows(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, ...]]:
     """Return the row with the greatest seq of each key; the name `gone` deletes it."""
     newest: dict[int, tuple[int, int, str]] = {}
     for number, (_, value) in enumerate(records):
@@ -93,7 +93,7 @@ def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, to
     path = str(tmp_path / "table")
     table = spark.read.format("delta").load(path)
     found = sorted(map(tuple, table.where("NOT _deleted").select("id", "seq", "name").collect()))
-    assert found == reference(sent)
+    assert found == expected_rows(sent)
     DeltaTable.forPath(spark, path).delete()
     forget_last_commit(tmp_path / "checkpoint" / "sink")
     run_job(spark, config)
@@ -117,15 +117,15 @@ def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spa
             )
             if number == 0:
                 writer.prepare(session, batch)
-            jobs_before, last = job_count(spark), last_stage(spark)
+            jobs_before, last = count_jobs(spark), last_stage(spark)
             writer(batch, number)
-            jobs[partitions] = job_count(spark) - jobs_before
+            jobs[partitions] = count_jobs(spark) - jobs_before
             tasks[partitions] = len(tasks_since(spark, last))
     assert tasks[64] < 64
     assert 2 * jobs[2] < jobs[64] + 4
 
 
-def job_count(spark: SparkSession) -> int:
+def count_jobs(spark: SparkSession) -> int:
     count: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
     return count
 
@@ -306,7 +306,7 @@ def test_a_table_by_name_is_clustered_compacted_and_evolved(spark, topic, tmp_pa
     config = job(topic, tmp_path, **sink)
     config["source"]["maxOffsetsPerTrigger"] = 4
     run_job(spark, config)
-    operations = [row.operation for row in history(spark, name)]
+    operations = [row.operation for row in read_history(spark, name)]
     assert operations[0] == "OPTIMIZE"
     assert operations.count("WRITE") == 2
     assert DeltaTable.forName(spark, name).detail().first().clusteringColumns == ["id"]

@@ -56,7 +56,7 @@ def test_the_highest_offset_wins_if_a_producers_clock_is_set_back(
     assert [r.getMessage() for r in caplog.records if "batch" in r.getMessage()] == []
 
 
-def kafkas(partition: int, offset: int, second: int, topic: str = "t") -> str:
+def kafka(partition: int, offset: int, second: int, topic: str = "t") -> str:
     return (
         f"named_struct('topic', '{topic}', 'partition', {partition}, 'offset', {offset}L, "
         f"'timestamp', timestamp_seconds({second}), 'key', binary('k'), 'tombstone', false)"
@@ -101,16 +101,16 @@ class Upsert:
 def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, caplog, second_batch):
     """The higher offset stays; nothing is reported if `sequence_by` defines the order."""
     records = [
-        ("1", "a", kafkas(0, 9, 1)), ("2", "a", kafkas(0, 10, 1)), ("3", "a", kafkas(0, 11, 1)),
-        ("1", "b", kafkas(1, 3, 2)), ("2", "b", kafkas(0, 12, 2, "u")),
-        ("3", "b", kafkas(0, 12, 0)),
+        ("1", "a", kafka(0, 9, 1)), ("2", "a", kafka(0, 10, 1)), ("3", "a", kafka(0, 11, 1)),
+        ("1", "b", kafka(1, 3, 2)), ("2", "b", kafka(0, 12, 2, "u")),
+        ("3", "b", kafka(0, 12, 0)),
     ]  # fmt: skip
     batches = [records[:3], records[3:]] if second_batch else [records]
     with caplog.at_level(logging.WARNING):
         run = Upsert(spark, tmp_path / "table")
         for batch in batches:
             run.write(*batch)
-        run.write(("1", "c", kafkas(1, 4, 3)))
+        run.write(("1", "c", kafka(1, 4, 3)))
         ordered = Upsert(spark, tmp_path / "ordered", sequence_by="name")
         for batch in batches:
             ordered.write(*batch)
@@ -127,25 +127,23 @@ def test_restarted_offsets_are_reported(spark, tmp_path, caplog):
     """The records of a recreated topic are older by their offsets."""
     run = Upsert(spark, tmp_path / "table")
     with caplog.at_level(logging.WARNING):
-        run.write(("1", "a", kafkas(0, 9, 1)), ("2", "a", kafkas(0, 10, 1)))
-        run.write(("2", "older", kafkas(0, 8, 0)))
+        run.write(("1", "a", kafka(0, 9, 1)), ("2", "a", kafka(0, 10, 1)))
+        run.write(("2", "older", kafka(0, 8, 0)))
         assert caplog.records == []
-        run.write(("1", "again", kafkas(0, 0, 5)))
+        run.write(("1", "again", kafka(0, 0, 5)))
     assert rows(spark, tmp_path / "table", "id", "name") == [(1, "a"), (2, "a")]
     assert "1 record, first at partition 0, offset 0, are older by offset" in caplog.text
 
 
 @pytest.mark.long
-def test_an_older_table_keeps_its_order_and_reports_clocks_set_back(
-    spark, tmp_path, caplog
-):
+def test_an_older_table_keeps_its_order_and_reports_clocks_set_back(spark, tmp_path, caplog):
     """With or without properties, the fields of `_sequence` define the order, and are kept."""
     kept = "struct<timestamp:timestamp,partition:int,offset:bigint>"
     for number, has_properties in enumerate((True, False)):
         table = tmp_path / str(number)
         run = Upsert(spark, table)
         made = upsert.match_table_sequence(
-            run.frame(("1", "a", kafkas(0, 1, 9)), ("2", "a", kafkas(0, 2, 9))), run.sink,
+            run.frame(("1", "a", kafka(0, 1, 9)), ("2", "a", kafka(0, 2, 9))), run.sink,
             upsert.BY_TIMESTAMP,
         )  # fmt: skip
         properties = {"assignor.mode": "upsert", "assignor.keys": '["id"]',
@@ -157,8 +155,8 @@ def test_an_older_table_keeps_its_order_and_reports_clocks_set_back(
         )
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            run.write(("1", "b", kafkas(0, 3, 4)), ("2", "b", kafkas(0, 4, 10)))
-            run.write(("3", "a", kafkas(1, 9, 9)), ("3", "b", kafkas(1, 10, 8)))
+            run.write(("1", "b", kafka(0, 3, 4)), ("2", "b", kafka(0, 4, 10)))
+            run.write(("3", "a", kafka(1, 9, 9)), ("3", "b", kafka(1, 10, 8)))
         assert rows(spark, table, "id", "name") == [(1, "a"), (2, "b"), (3, "a")]
         found = spark.read.format("delta").load(str(table)).schema["_sequence"].dataType
         assert found.simpleString() == kept
@@ -177,7 +175,7 @@ def test_a_key_that_a_partition_column_cannot_hold_is_refused(spark, tmp_path):
     )):  # fmt: skip
         run = Upsert(spark, tmp_path / str(number), partition_by="Id")
         run.session.conf.set("spark.sql.session.timeZone", zone)
-        place = kafkas(0, 7, 1)
+        place = kafka(0, 7, 1)
         for name in ("first", "second"):
             run.write((f"CAST({kept} AS {kind})", name, place.replace("7L", f"{len(name)}L")))
         assert rows(spark, tmp_path / str(number), "name") == [("second",)]

@@ -18,18 +18,20 @@ pytestmark = pytest.mark.integration
 KAFKAS = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 
 
-def from_kafka(spark: SparkSession, pairs: list[tuple[bytes | None, bytes | None]]) -> DataFrame:
+def make_kafka_frame(
+    spark: SparkSession, pairs: list[tuple[bytes | None, bytes | None]]
+) -> DataFrame:
     rows = [(key, value, "t", 0, number, None) for number, (key, value) in enumerate(pairs)]
     return spark.createDataFrame(rows, KAFKAS).coalesce(1)
 
 
-def parsed(
+def parse_pairs(
     spark: SparkSession, records: dict[str, Any], pairs: list[tuple[bytes | None, bytes | None]],
     *upserts: Upsert,
 ) -> tuple[dict[int, tuple[Any, ...]], set[int]]:  # fmt: skip
     """Return the good rows by record number, and the numbers of the bad records."""
     read = Records.model_validate({"bad_records": "drop", **records})
-    found = parse(from_kafka(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
+    found = parse(make_kafka_frame(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
     assert found.bad is not None
     good = {row._kafka.offset: tuple(row)[:-1] for row in found.rows.collect()}
     bad = {row.offset for row in found.bad.select("offset").collect()}
@@ -66,7 +68,7 @@ def check_table(
     spark: SparkSession, records: dict[str, Any], table: list[tuple[bytes, Any]]
 ) -> None:
     """Check that each value is parsed to the row next to it, or is bad if that is None."""
-    good, bad = parsed(spark, records, [(b"k", value) for value, _ in table])
+    good, bad = parse_pairs(spark, records, [(b"k", value) for value, _ in table])
     assert good == {n: row for n, (_, row) in enumerate(table) if row is not None}
     assert bad == {n for n, (_, row) in enumerate(table) if row is None}
 
@@ -213,11 +215,11 @@ CSV: list[tuple[bytes, tuple[Any, ...] | None]] = [
 def test_csv_follows_rfc_4180_and_partially_read_records_are_bad(spark):
     check_table(spark, {"format": "csv", "schema": "id BIGINT, v STRING"}, CSV)
     own = {"format": "csv", "schema": "id INT, v STRING", "options": {"Quote": "'", "sep": ";"}}
-    assert parsed(spark, own, [(None, b"1;'it''s'"), (None, b'2;"')])[0] == {
+    assert parse_pairs(spark, own, [(None, b"1;'it''s'"), (None, b'2;"')])[0] == {
         0: (1, "it's"), 1: (2, '"'),
     }  # fmt: skip
     tab = {"format": "csv", "schema": "id INT, v STRING", "options": {"sep": "\\t"}}
-    assert parsed(spark, tab, [(None, b"1\ta"), (None, b'2\t"b')]) == ({0: (1, "a")}, {1})
+    assert parse_pairs(spark, tab, [(None, b"1\ta"), (None, b'2\t"b')]) == ({0: (1, "a")}, {1})
     exact = {"format": "csv", "schema": "m DECIMAL(10,2), t STRING"}
     cells = [(b"1.500,x", (Decimal("1.50"), "x")), (b",x", (None, "x")), (b'"1,234.50",x', None),
              (b"1.005,x", None), (b"1e600000000,x", None), (b"x,x", None)]  # fmt: skip
@@ -225,7 +227,10 @@ def test_csv_follows_rfc_4180_and_partially_read_records_are_bad(spark):
     german = {**exact, "options": {"locale": "de", "sep": ";"}}
     check_table(spark, german, [(b"1.234,50;x", (Decimal("1234.50"), "x"))])
     slash = {"format": "csv", "schema": "v STRING", "options": {"escape": "\\"}}
-    assert parsed(spark, slash, [(None, b'"a\\"b"'), (None, b"")])[0] == {0: ('a"b',), 1: (None,)}
+    assert parse_pairs(spark, slash, [(None, b'"a\\"b"'), (None, b"")])[0] == {
+        0: ('a"b',),
+        1: (None,),
+    }
 
 
 @pytest.mark.long
@@ -233,19 +238,19 @@ def test_a_tombstone_without_a_usable_key_is_a_bad_record(spark):
     """In any case of the key's name, unless a transform can set the key from Kafka's."""
     pairs = [(b"1", None), (b'"2"', None), (None, None), (b"\xff", b"null"), (b"4", b'{"v": "a"}')]
     records: dict[str, Any] = {"format": "json", "schema": "id BIGINT, v STRING"}
-    good, bad = parsed(spark, records, pairs, Upsert(("ID",), set_by_transform=False))
+    good, bad = parse_pairs(spark, records, pairs, Upsert(("ID",), set_by_transform=False))
     assert good == {0: (1, None), 4: (None, "a")}
     assert bad == {1, 2, 3}
-    good, bad = parsed(spark, records, pairs, Upsert(("ID",), set_by_transform=True))
+    good, bad = parse_pairs(spark, records, pairs, Upsert(("ID",), set_by_transform=True))
     assert (len(good), bad) == (5, set())
     declared = records | {"key": "Id BIGINT"}
-    good, bad = parsed(spark, declared, pairs, Upsert(("id",), set_by_transform=True))
+    good, bad = parse_pairs(spark, declared, pairs, Upsert(("id",), set_by_transform=True))
     assert good == {0: (1, None), 4: (None, "a")}
     assert bad == {1, 2, 3}
     text = {"format": "json", "schema": "k STRING", "key": "k STRING"}
-    assert parsed(spark, text, pairs, Upsert(("k",), set_by_transform=False))[1] == {2, 3}
+    assert parse_pairs(spark, text, pairs, Upsert(("k",), set_by_transform=False))[1] == {2, 3}
     with pytest.raises(Exception, match=r"at t-0 offset 0 is a tombstone whose key cannot be rea"):
-        parsed(spark, records | {"bad_records": "fail"}, pairs[1:2], Upsert(("id",), False))
+        parse_pairs(spark, records | {"bad_records": "fail"}, pairs[1:2], Upsert(("id",), False))
 
 
 #: Columns of the key, keys of tombstones, and the keys deleted; None for a bad record.
@@ -267,7 +272,7 @@ def test_the_key_of_a_tombstone_is_read_exactly_from_text_or_json(spark, key, to
     names = tuple(column.split()[0] for column in key.split(", "))
     records = {"format": "json", "schema": key, "key": key}
     pairs = [(text, None) for text, _ in tombstones]
-    good, bad = parsed(spark, records, pairs, Upsert(names, set_by_transform=False))
+    good, bad = parse_pairs(spark, records, pairs, Upsert(names, set_by_transform=False))
     assert good == {n: row for n, (_, row) in enumerate(tombstones) if row is not None}
     assert bad == {n for n, (_, row) in enumerate(tombstones) if row is None}
 
@@ -284,4 +289,4 @@ def test_the_key_of_a_tombstone_is_read_exactly_from_text_or_json(spark, key, to
 )
 def test_a_column_with_a_reserved_name_is_refused(spark, records, name):
     with pytest.raises(ValueError, match=rf"the column '{name}' has a reserved name: use another"):
-        parsed(spark, records, [])
+        parse_pairs(spark, records, [])

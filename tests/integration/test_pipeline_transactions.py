@@ -64,16 +64,16 @@ class Driver:
 
     def write(self, number: int, frame: DataFrame | None = None) -> int:
         """Write a batch, and return its number of Spark jobs."""
-        before = job_count(self.session)
+        before = count_jobs(self.session)
         self.writer(self.frame(number) if frame is None else frame, number)
-        return job_count(self.session) - before
+        return count_jobs(self.session) - before
 
     @property
-    def asks_checksums(self) -> bool:
+    def uses_checksums(self) -> bool:
         return self.writer.once.unsupported_reason is None
 
 
-def job_count(spark: SparkSession) -> int:
+def count_jobs(spark: SparkSession) -> int:
     count: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
     return count
 
@@ -84,7 +84,7 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     where = (None, f"t_{tmp_path.name}") if by_name else (tmp_path / "table", None)
     driver = Driver(spark, *where)
     first, *later = [driver.write(number) for number in range(CHECKPOINT - 2)]
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     assert set(later) == {min(later)}
     assert first > later[0]
     folder = driver.writer.table.location(spark)
@@ -111,7 +111,7 @@ def test_checkpoints_of_the_log_are_written_in_the_background(spark, tmp_path, s
     """A thread of the jar writes them, and the end of the run waits for it."""
     table = tmp_path / "table"
     driver = Driver(spark, table, **sink)
-    first = job_count(spark)
+    first = count_jobs(spark)
     for number in range(CHECKPOINT + 3):
         driver.write(number)
     driver.writer.finish()
@@ -165,7 +165,7 @@ def test_a_batch_that_another_driver_merged_is_skipped(spark, tmp_path):
     driver.write(5, driver.frame(2))  # older than the rows in the table
     driver.write(6, driver.frame(5))
     assert rows(spark, table, "id", "seq") == [(0, 4), (1, 5)]
-    assert driver.asks_checksums
+    assert driver.uses_checksums
 
 
 def test_a_batch_written_meanwhile_by_another_driver_is_skipped(spark, tmp_path):
@@ -179,8 +179,8 @@ def test_a_batch_written_meanwhile_by_another_driver_is_skipped(spark, tmp_path)
     one.write(2)
     one.write(3)
     two.write(3)
-    assert one.asks_checksums
-    assert two.asks_checksums
+    assert one.uses_checksums
+    assert two.uses_checksums
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,)]
 
 
@@ -241,9 +241,7 @@ def test_the_log_is_read_if_there_is_no_checksum(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_a_table_restored_or_recreated_meanwhile_is_written_as_by_delta(
-    spark, tmp_path
-):
+def test_a_table_restored_or_recreated_meanwhile_is_written_as_by_delta(spark, tmp_path):
     """A removed batch is treated as in Delta, and the run continues after it."""
     found = []
     for name in ("by the log", "by checksums"):
@@ -293,7 +291,7 @@ def commit_file(table: Path, version: int) -> Path:
     return table / "_delta_log" / f"{version:020}.json"
 
 
-def newest(table: Path) -> int:
+def newest_version(table: Path) -> int:
     return max(int(file.stem) for file in table.glob("_delta_log/*.json"))
 
 
@@ -321,7 +319,7 @@ def test_a_run_lists_the_tables_log_only_after_a_checkpoint(spark, tmp_path):
     [what] = listed  # the latter where the checkpoint is of the last commit before the gap
     assert re.search("DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_TRUNCATED_TRANSACTION_LOG", what)
     gap.unlink()
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     assert rows(spark, table, "id") == [(n,) for n in range(2 * CHECKPOINT)]
 
 
@@ -340,7 +338,7 @@ def test_checkpoints_that_are_still_being_written_are_found(spark, tmp_path):
         known.append(log.unsafeVolatileSnapshot().checkpointProvider().version())
         if known[-1] > known[0]:  # the first commit sets the properties
             break
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     assert known[-1] > known[0], known
 
 
@@ -352,10 +350,10 @@ def test_a_commit_of_another_process_is_found(spark, tmp_path):
     for number in range(4):
         driver.write(number)
     another = {"txn": {"appId": make_writer_name(QUERY), "version": 4}}
-    commit_file(table, newest(table) + 1).write_text(json.dumps(another), "utf-8")
+    commit_file(table, newest_version(table) + 1).write_text(json.dumps(another), "utf-8")
     driver.write(4)
     driver.write(5)
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,), (5,)]
 
 
@@ -380,7 +378,7 @@ def test_a_table_restored_by_another_process_is_written_after_its_last_commit(
     shutil.rmtree(table)
     shutil.copytree(copy, table)
     driver.write(4)
-    assert newest(table) == newest(copy) + 1
+    assert newest_version(table) == newest_version(copy) + 1
     assert rows(spark, table, "id") == [(4,), *((n + 100,) for n in range(batches))]
 
 
@@ -418,6 +416,6 @@ def test_errors_of_a_batch_are_raised_unchanged(spark, tmp_path):
         )
     with pytest.raises(Exception, match=r"(?i)schema"):
         driver.write(1, driver.frame(1).selectExpr("id", "id AS other"))
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     driver.write(1)
     assert rows(spark, tmp_path / "table", "id") == [(0,), (1,)]

@@ -66,7 +66,7 @@ def loaded() -> LoadedJob:
     return load_job(config, environment={"PLAIN": SECRET})
 
 
-def held(value: Any) -> Iterator[Any]:
+def walk_objects(value: Any) -> Iterator[Any]:
     """Yield a value and all product objects that its attributes refer to."""
     yield value
     if isinstance(value, BaseModel):
@@ -83,16 +83,16 @@ def held(value: Any) -> Iterator[Any]:
         return
     for part in parts:
         if isinstance(part, (dict, list, tuple)) or type(part).__module__.startswith("streaming."):
-            yield from held(part)
+            yield from walk_objects(part)
 
 
 def test_no_object_shows_a_secret(loaded):
     result = QueryResult("q", loaded.redact(loaded.job.checkpoint))
-    writer: Any = threading.Lock()  # no more to be pickled than Spark's
+    writer: Any = threading.Lock()  # cannot be pickled, like Spark's writer
     query = JobQuery("q", "sink", writer, writer, loaded.job.checkpoint, None, [], result)
     running = RunningJob(loaded, [query])
     objects = [
-        each for each in (*held(loaded), *held(running), query, running.result)
+        each for each in (*walk_objects(loaded), *walk_objects(running), query, running.result)
         if type(each).__module__.startswith("streaming.")
     ]  # fmt: skip
     names = {type(each).__name__ for each in objects}
@@ -128,13 +128,13 @@ def test_no_error_or_cause_shows_a_secret(loaded):
             pytest.raises(JobError) as failed, loaded.drop_secret_causes(),
             loaded.wrap_errors("sink", JobError),
         ):  # fmt: skip
-            fail_behind_another_error(words)
+            raise_with_hidden_cause(words)
         cause = failed.value.__cause__
         assert (cause is not None) == is_kept
         assert SECRET not in f"{failed.value!r}{cause!r}{failed.value.__context__!r}"
 
 
-def fail_behind_another_error(words: str) -> None:
+def raise_with_hidden_cause(words: str) -> None:
     try:
         Path(f"/proc/{words}").read_text()
     except OSError as error:

@@ -16,7 +16,7 @@ SOURCE: dict[str, Any] = {"subscribe": "orders", "records": {"format": "json", "
 TABLE: dict[str, Any] = {"path": "/tables/orders"}
 
 
-def letters(where: dict[str, Any], **source: Any) -> dict[str, Any]:
+def with_dead_letter(where: dict[str, Any], **source: Any) -> dict[str, Any]:
     data = copy.deepcopy(SOURCE) | source
     data["records"] |= {"bad_records": "dead_letter", "dead_letter": where}
     return data
@@ -45,7 +45,7 @@ REFUSED = {
         "transforms.A: to SQL this name is the same as 'a'",
     ),
     "a sink of the dead letter's name": (
-        job(source=letters({"path": "/bad"}), sinks={"dead_letter_records": TABLE}),
+        job(source=with_dead_letter({"path": "/bad"}), sinks={"dead_letter_records": TABLE}),
         "sinks.dead_letter_records: the name is reserved for the bad records of source 'records'",
     ),
     "two sinks on one table": (
@@ -57,7 +57,7 @@ REFUSED = {
         "sinks.b: sinks.a has the same table 'default.T'",
     ),
     "a dead letter on the sink's table": (
-        job(source=letters(TABLE)),
+        job(source=with_dead_letter(TABLE)),
         "source.records.dead_letter: sink has the same table '/tables/orders'",
     ),
     "a table that is the checkpoint": (
@@ -86,11 +86,15 @@ REFUSED = {
         "sinks.b: the folder 's3a://bucket/t/u' is inside 's3a://Bucket/t'",
     ),
     "a dead letter to the source's topic": (
-        job(source=letters({"topic": "orders"}, subscribe="other, orders")),
+        job(source=with_dead_letter({"topic": "orders"}, subscribe="other, orders")),
         "source.records.dead_letter: the source reads the topic 'orders' itself",
     ),
     "a dead letter that the source's pattern matches": (
-        job(source=letters({"topic": "orders.bad"}, subscribe=None, subscribePattern="orders.*")),
+        job(
+            source=with_dead_letter(
+                {"topic": "orders.bad"}, subscribe=None, subscribePattern="orders.*"
+            )
+        ),
         "source.records.dead_letter: the source reads the topic 'orders.bad' itself",
     ),
     "a sink to the source's topic": (
@@ -114,7 +118,7 @@ REFUSED = {
         "'deletes: mark' is for mode 'upsert', but the mode is 'append'",
     ),
     "a shared topic": (
-        job(source=letters({"topic": "bad", "shared": True})),
+        job(source=with_dead_letter({"topic": "bad", "shared": True})),
         "'shared' is only for a table",
     ),
 }

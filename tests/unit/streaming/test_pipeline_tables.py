@@ -400,7 +400,7 @@ def test_a_link_named_like_the_lock_file_is_not_followed(tmp_path):
 OTHER = QUERY.replace("d", "e")
 
 
-def a_table(folder: Path, *commits: list[dict[str, Any]]) -> LocalFolder:
+def write_log(folder: Path, *commits: list[dict[str, Any]]) -> LocalFolder:
     """Write a table's log from the actions of each commit."""
     log = folder / "_delta_log"
     log.mkdir(parents=True)
@@ -409,23 +409,23 @@ def a_table(folder: Path, *commits: list[dict[str, Any]]) -> LocalFolder:
     return LocalFolder(folder)
 
 
-def did(operation: str, **parameters: Any) -> dict[str, Any]:
+def commit_info(operation: str, **parameters: Any) -> dict[str, Any]:
     return {"commitInfo": {"operation": operation, "operationParameters": parameters}}
 
 
-def wrote(writer: str, batch: int) -> dict[str, Any]:
+def transaction(writer: str, batch: int) -> dict[str, Any]:
     return {"txn": {"appId": writer, "version": batch}}
 
 
 def test_a_tables_log_has_the_last_batch_a_later_restore_and_other_writers(tmp_path):
-    folder = a_table(
+    folder = write_log(
         tmp_path,
-        [did("CREATE TABLE")],
-        [wrote(OTHER, 7)],
-        [did("RESTORE", version=1)],
-        [wrote(f"assignor-{QUERY}", 3), wrote("nightly", 1)],
-        [did("RESTORE", version=1)],
-        [did("DELETE")],
+        [commit_info("CREATE TABLE")],
+        [transaction(OTHER, 7)],
+        [commit_info("RESTORE", version=1)],
+        [transaction(f"assignor-{QUERY}", 3), transaction("nightly", 1)],
+        [commit_info("RESTORE", version=1)],
+        [commit_info("DELETE")],
     )
     log_of_query = read_log(folder, QUERY)
     assert (log_of_query.batch, log_of_query.restored) == (3, (1, 4))
@@ -437,7 +437,7 @@ def test_a_tables_log_has_the_last_batch_a_later_restore_and_other_writers(tmp_p
 
 def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):
     """Reading the rest would cost a call into the JVM per commit."""
-    folder = a_table(tmp_path, [did("CREATE TABLE")], [wrote(OTHER, 7)])
+    folder = write_log(tmp_path, [commit_info("CREATE TABLE")], [transaction(OTHER, 7)])
     (tmp_path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
     assert read_log(folder, None).other_query_id == OTHER
     with pytest.raises(OptionError, match="its log is damaged"):
@@ -455,18 +455,20 @@ def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):
 )
 def test_a_replaced_table_has_no_earlier_batches(tmp_path, operation):
     """Delta keeps the number of the last batch, although its rows are removed."""
-    before = [did("CREATE TABLE")], [wrote(QUERY, 9)], [did(operation)]
-    log = read_log(a_table(tmp_path / "replaced", *before, [did("DELETE")]), QUERY)
+    before = [commit_info("CREATE TABLE")], [transaction(QUERY, 9)], [commit_info(operation)]
+    log = read_log(write_log(tmp_path / "replaced", *before, [commit_info("DELETE")]), QUERY)
     assert (log.batch, log.replaced, log.restored) == (NO_BATCH, 2, None)
     log = read_log(LocalFolder(tmp_path / "replaced"), None)
     assert log.other_query_id is None, "a new checkpoint may write to it"
 
-    log = read_log(a_table(tmp_path / "since", *before, [wrote(QUERY, 10)]), QUERY)
+    log = read_log(write_log(tmp_path / "since", *before, [transaction(QUERY, 10)]), QUERY)
     assert (log.batch, log.replaced) == (10, None)
-    within = [did(operation), wrote(QUERY, 10)]
-    log = read_log(a_table(tmp_path / "within", *before[:2], within), QUERY)
+    within = [commit_info(operation), transaction(QUERY, 10)]
+    log = read_log(write_log(tmp_path / "within", *before[:2], within), QUERY)
     assert (log.batch, log.replaced) == (10, None)
-    log = read_log(a_table(tmp_path / "undone", *before, [did("RESTORE", version=1)]), QUERY)
+    log = read_log(
+        write_log(tmp_path / "undone", *before, [commit_info("RESTORE", version=1)]), QUERY
+    )
     assert (log.batch, log.replaced, log.restored) == (9, None, None)
 
 
@@ -483,8 +485,8 @@ def test_a_replaced_table_has_no_earlier_batches(tmp_path, operation):
 )
 def test_a_restore_that_was_undone_is_ignored(tmp_path, restores, set_back):
     """Regression: a user who followed the message got the same message about that RESTORE."""
-    commits = [[did("RESTORE", version=to)] for to in restores]
-    folder = a_table(tmp_path, [], [], [wrote(QUERY, 1)], *commits)
+    commits = [[commit_info("RESTORE", version=to)] for to in restores]
+    folder = write_log(tmp_path, [], [], [transaction(QUERY, 1)], *commits)
     assert read_log(folder, QUERY).restored == set_back
 
 
@@ -550,7 +552,7 @@ def test_each_source_must_read_the_topics_of_its_number(sources, words):
 def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, sink):
     """With a new id, Delta would write an already written batch again."""
     checkpoint = write_query(tmp_path / "checkpoint", {"orders": {0: 5}})
-    a_table(tmp_path / "table", [wrote(f"assignor-{QUERY}", 0)])
+    write_log(tmp_path / "table", [transaction(f"assignor-{QUERY}", 0)])
     monkeypatch.setattr(continuity, "HadoopFolder", lambda path, _: LocalFolder(Path(path)))
     monkeypatch.setattr(Table, "location", lambda *_: str(tmp_path / "table"))
     sources = [PlanSource({"subscribe": "orders"})]
