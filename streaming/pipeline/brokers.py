@@ -74,7 +74,7 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
             if topic not in topics_by_client[client_key]:
                 problem = (
                     f"topic {topic!r} does not exist, or the user lacks Describe on it: create it, "
-                    "correct its name, or grant that"
+                    "correct its name, or grant Describe"
                 )
                 raise loaded.make_error(key_path, problem, JobError)
 

@@ -233,7 +233,7 @@ class Job(Section):
 def _check_from(key_path: str, name: str | None, views: list[str], is_ambiguous: bool) -> None:
     """Check that `from` names an earlier view, and is set if several are possible."""
     if name is None and is_ambiguous and len(views) > 1:
-        raise ValueError(f"{key_path}: 'from' is missing: one of {', '.join(views)}")
+        raise ValueError(f"{key_path}: 'from' is missing: set it to one of {', '.join(views)}")
     if name is not None and name not in views:
         raise ValueError(f"{key_path}.from: {name!r} is unknown: use one of {', '.join(views)}")
 

@@ -139,7 +139,7 @@ def _apply_transform(
         message = f"{transform.python} raised {type(error).__name__}: {summarize(error)}"
         raise loaded.make_error(key_path, message) from error
     if not hasattr(result, "writeStream"):
-        message = f"{transform.python} returned {type(result).__name__}, a DataFrame is expected"
+        message = f"{transform.python} returned {type(result).__name__}, not a DataFrame"
         raise loaded.make_error(key_path, message)
     frame: DataFrame = result
     return frame
