@@ -1,4 +1,4 @@
-"""What a user runs: the command line, the embedded broker, the demo, reports and pipelines."""
+"""The command line, the embedded broker, the demo, reports, and pipelines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = [
     "start_job",
 ]
 
-_HOMES = {
+_MODULE_AND_NAME = {
     "AssignorError": ("assignor_bridge.errors", "AssignorError"),
     "ConfigError": ("streaming.pipeline.errors", "ConfigError"),
     "JobError": ("streaming.pipeline.errors", "JobError"),
@@ -58,16 +58,16 @@ _HOMES = {
 
 
 def __dir__() -> list[str]:
-    """Name what there is, for completion."""
+    """Return the public names, for completion."""
     return __all__
 
 
 def __getattr__(name: str) -> Any:
-    """Import each where it is used first: `import streaming` stays light."""
-    if name in _HOMES:
-        from streaming.extras import name_extra
+    """Import a public name on its first use, so that `import streaming` stays fast."""
+    if name in _MODULE_AND_NAME:
+        from streaming.extras import explain_missing_extra
 
-        module, attribute = _HOMES[name]
-        with name_extra():
+        module, attribute = _MODULE_AND_NAME[name]
+        with explain_missing_extra():
             return getattr(import_module(module), attribute)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

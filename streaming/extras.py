@@ -1,4 +1,4 @@
-"""The packages that only an extra of the wheel installs, and the error if one is missing."""
+"""List the packages that only extras install, and report a missing one with its extra."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assignor_bridge.errors import AssignorError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Name under which each package is imported, and the extra that installs it.
+#: The extra that installs each package, by the name under which it is imported.
 EXTRAS = {
     "confluent_kafka": "cli",
     "delta": "delta",
@@ -23,12 +23,12 @@ EXTRAS = {
 
 
 class MissingExtraError(AssignorError, ImportError):
-    """A package is not installed that an extra of the wheel installs."""
+    """A package of an extra is not installed."""
 
 
 @contextlib.contextmanager
-def name_extra() -> Iterator[None]:
-    """Raise MissingExtraError, which names the extra, if an import of its packages fails within."""
+def explain_missing_extra() -> Iterator[None]:
+    """Turn a failed import of an extra's package into an error that names the extra."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -41,13 +41,13 @@ def name_extra() -> Iterator[None]:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra and does not replace pyspark.
+    """Return the command that installs an extra without replacing pyspark.
 
     >>> install_command("cli")
     "pip install 'assignor-bridge[cli]'"
     """
     command = f"pip install 'assignor-bridge[{extra}]'"
-    if extra == "delta":  # pip would replace pyspark by the newest that delta-spark allows
+    if extra == "delta":  # pip would replace pyspark with the newest that delta-spark allows
         from assignor_bridge.installed_spark import spark_version
         from streaming.delta.session import DELTA_VERSION
 

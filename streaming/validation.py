@@ -1,4 +1,4 @@
-"""Describe in one line what pydantic finds wrong with values that a user wrote."""
+"""Describe pydantic's validation errors in one line for the user who wrote the values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from pydantic import ValidationError
 
-#: The most characters of a key and of a value that a message shows.
-_MAX_KEY, _MAX_VALUE = 80, 40
-#: What was expected, by the type of pydantic's error.
+#: Maximum number of characters of a key and of a value in a message.
+_MAX_KEY_CHARS, _MAX_VALUE_CHARS = 80, 40
+#: Description of the expected value, by the type of pydantic's error.
 _EXPECTED = {
     kind: words
     for words, kinds in (
@@ -37,10 +37,10 @@ _EXPECTED = {
 }
 
 
-def expectation(problem: Mapping[str, Any]) -> str:
-    """Return what pydantic expected of a value, without the value: it may be secret.
+def describe_expectation(problem: Mapping[str, Any]) -> str:
+    """Describe the value that pydantic expected, without the actual value, which may be secret.
 
-    >>> expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
+    >>> describe_expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
     'at least 1 is expected'
     """
     context = problem.get("ctx", {})
@@ -49,29 +49,29 @@ def expectation(problem: Mapping[str, Any]) -> str:
     if (expected := _EXPECTED.get(problem["type"])) is None:
         return str(problem["msg"])
     bounds = {k: f"{v:.15g}" if isinstance(v, float) else v for k, v in context.items()}
-    plural = "are" if expected.endswith("characters") else "is"
-    return f"{expected.format(**bounds)} {plural} expected"
+    verb = "are" if expected.endswith("characters") else "is"
+    return f"{expected.format(**bounds)} {verb} expected"
 
 
 def describe_problems(error: ValidationError, data: Any, *, show_values: bool = False) -> str:
-    """Return the first problems of `data` on one line, each with its place.
+    """Return the first problems of `data` on one line, each with its location.
 
-    A job's config may hold secrets, so values are shown only where the caller wants them.
+    Values are left out by default, because a job's config may hold secrets.
     """
     lines = []
     for problem in error.errors(include_url=False, include_input=show_values):
         kind, location = problem["type"], problem["loc"]
         is_missing = kind == "missing"
-        place = _place(data, location[:-1] if is_missing else location)
-        words = f"{location[-1]!r} is missing" if is_missing else expectation(problem)
+        path = _format_location(data, location[:-1] if is_missing else location)
+        text = f"{location[-1]!r} is missing" if is_missing else describe_expectation(problem)
         if show_values and kind not in ("missing", "value_error"):
-            place = f"{place or 'it'} is {shorten(problem['input'])}"
-        lines.append(f"{place}: {words}" if place else words)
+            path = f"{path or 'it'} is {shorten(problem['input'])}"
+        lines.append(f"{path}: {text}" if path else text)
     return elide(lines, separator="; ")
 
 
-def _place(data: Any, location: Iterable[str | int]) -> str:
-    """Return the path of a location, without what pydantic adds to it: the tags of unions."""
+def _format_location(data: Any, location: Iterable[str | int]) -> str:
+    """Return a location as a path, without the union tags that pydantic adds to it."""
     path = ""
     for part in location:
         if isinstance(data, list) and part in range(len(data)):
@@ -79,27 +79,25 @@ def _place(data: Any, location: Iterable[str | int]) -> str:
             path += f"[{part}]"
         elif isinstance(data, dict) and part in data:
             data = data[part]
-            path += f".{str(part)[:_MAX_KEY]}"
+            path += f".{str(part)[:_MAX_KEY_CHARS]}"
     return path.removeprefix(".")
 
 
 def shorten(value: Any) -> str:
-    """Return a value as JSON, cut off if it is long."""
-    if isinstance(value, int) and abs(value) > 10**40:  # Python writes no more than 4,300 digits
+    """Return a value as JSON, truncated if it is long."""
+    if isinstance(value, int) and abs(value) > 10**40:  # Python prints no more than 4,300 digits
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     try:
         text = json.dumps(value)
-    except (ValueError, RecursionError):  # such a number, or depth, within
+    except (ValueError, RecursionError):  # it contains such a number, or is nested too deep
         return f"a {type(value).__name__}"
-    return text if len(text) <= _MAX_VALUE else f"{text[: _MAX_VALUE - 1]}…"
+    return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
 
 
-def option_text(value: Any) -> str:
-    """Return a value as options of Kafka and Spark have it."""
+def to_option_text(value: Any) -> str:
+    """Return a value as the text of an option of Kafka or Spark."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise ValueError(
-        "one value is expected (text, number, true, false); several stand in one text: 'a,b'"
-    )
+    raise ValueError("one text, number, true or false is expected; write a list as text: 'a,b'")

@@ -97,15 +97,15 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
     """
     folder = _table_folder(table)
     try:
-        versions = log.versions(folder)
+        versions = log.list_versions(folder)
         if not versions:
             raise OptionError(f"--table {table!r} is not a Delta table: it has no commits")
         before = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
-        commits, damaged = _commits(folder, log.versions(folder))
+        commits, damaged = _commits(folder, log.list_versions(folder))
         if not commits and not damaged:
             raise UnreadableTableError(f"{table}: its log vanished while it was read")
         query = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
-        counted = {v: log.read_checksum(folder, v) for v in log.checksum_versions(folder)}
+        counted = {v: log.read_checksum(folder, v) for v in log.list_checksum_versions(folder)}
     except CheckpointError as error:
         raise OptionError(str(error)) from error
     except OSError as error:

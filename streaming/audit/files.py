@@ -8,8 +8,8 @@ from assignor_bridge.errors import elide
 from assignor_bridge.model import MAX_OFFSET
 from streaming.audit.findings import Finding
 from streaming.audit.intervals import flat
-from streaming.delta.log import whole
-from streaming.delta.transactions import query_of
+from streaming.delta.log import parse_whole_number
+from streaming.delta.transactions import parse_query_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assignor_bridge.model import Partition
     from streaming.audit.evidence import DataFiles
     from streaming.audit.history import Batch, History
-    from streaming.delta.log import Add, Commit, FileKey, TableChecksum
+    from streaming.delta.log import AddedFile, Commit, FileKey, TableChecksum
 
 #: What a commit says it wrote: by operation, the metrics that count its new files and its rows.
 _COUNTED = {
@@ -64,7 +64,7 @@ def check_files(
 
 def _equal(
     history: History, files: DataFiles, topics: Collection[str]
-) -> Iterator[tuple[tuple[Add, int], tuple[Add, int]]]:
+) -> Iterator[tuple[tuple[AddedFile, int], tuple[AddedFile, int]]]:
     """Return pairs of files of equal content that two batches cannot both have written.
 
     Rows of an upsert, and rows with Kafka's columns, identify their record; any other equal files
@@ -73,7 +73,7 @@ def _equal(
     """
     suspects = {v for v in history.commits if _miscount(history.commits[v])}
     suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
-    alike: dict[Any, list[tuple[Add, int]]] = {}
+    alike: dict[Any, list[tuple[AddedFile, int]]] = {}
     for add, version in history.files.values():
         if add.rows:
             values = tuple(sorted((add.partition_values or {}).items(), key=str))
@@ -94,7 +94,7 @@ def _equal(
 
 def is_foreign(commit: Commit) -> bool:
     """Whether a commit changes rows and is no batch, no `RESTORE`."""
-    is_batch = any(query_of(transaction.app_id) for transaction in commit.transactions)
+    is_batch = any(parse_query_id(transaction.app_id) for transaction in commit.transactions)
     return commit.changes_data and not is_batch and not commit.is_restore
 
 
@@ -171,12 +171,12 @@ def _miscount(commit: Commit) -> str | None:
     files_metric, rows_metric = _COUNTED.get(commit.info.operation, ("", ""))
     if any(f.deletion_vector for f in (*commit.adds, *commit.removes)):
         return None
-    number, added = whole(metrics.get(files_metric)), len(commit.adds)
+    number, added = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
     counts = [file.rows for file in commit.adds if file.rows is not None]
     empty_files = int(files_metric == "numFiles" and len(counts) == added)
     if number is not None and not added <= number <= added + empty_files:
         return f"version {commit.version} says {number} files, it adds {added}"
-    number, rows = whole(metrics.get(rows_metric)), sum(counts)
+    number, rows = parse_whole_number(metrics.get(rows_metric)), sum(counts)
     if number in {None, rows} or len(counts) < added or commit.removes:
         return None
     return f"version {commit.version} says {number:,} rows, it adds {rows:,}"
@@ -220,7 +220,7 @@ def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding
 
 
 def _offsets_of(
-    add: Add, topics: Collection[str], is_upsert: bool
+    add: AddedFile, topics: Collection[str], is_upsert: bool
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
     """Return least and greatest partition, and offset, in a file; None where it has no such.
 
@@ -241,5 +241,5 @@ def _offsets_of(
     return ((bounds[0], bounds[1]), (bounds[2], bounds[3])) if len(bounds) == 4 else None
 
 
-def _rows(add: Add) -> str:
+def _rows(add: AddedFile) -> str:
     return f", {add.rows:,} rows" if add.rows is not None else ""

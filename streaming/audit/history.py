@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streaming.delta.log import Restore
-from streaming.delta.transactions import query_of, writer_name
-from streaming.delta.user_metadata import BatchMetadata, decode
+from streaming.delta.log import TableRestore
+from streaming.delta.transactions import make_writer_name, parse_query_id
+from streaming.delta.user_metadata import BatchMetadata, decode_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from checkpoints.offset_log import Checkpoint, KafkaRanges
-    from streaming.delta.log import Add, Commit, FileKey
+    from streaming.delta.log import AddedFile, Commit, FileKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class History:
     is_whole: bool
     #: Versions whose content the table has, unless later ones changed it.
     live: frozenset[int] = frozenset()
-    restores: list[Restore] = field(default_factory=list)
+    restores: list[TableRestore] = field(default_factory=list)
     #: The table's files with the version that added them, as far as the log tells.
-    files: dict[FileKey, tuple[Add, int]] = field(default_factory=dict)
+    files: dict[FileKey, tuple[AddedFile, int]] = field(default_factory=dict)
     #: Files that were added while they were in the table already.
-    doubled: list[tuple[Add, int, int]] = field(default_factory=list)
+    doubled: list[tuple[AddedFile, int, int]] = field(default_factory=list)
     #: Files and bytes of the table by version.
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     properties: dict[str, str | None] = field(default_factory=dict)
@@ -57,9 +57,9 @@ class History:
         kept = checkpoint.ranges if checkpoint is not None else {}
         found = []
         for version, commit in self.commits.items():
-            metadata = decode(commit.info.user_metadata)
+            metadata = decode_metadata(commit.info.user_metadata)
             for transaction in commit.transactions:
-                query = query_of(transaction.app_id)
+                query = parse_query_id(transaction.app_id)
                 if query is None or transaction.version < 0:
                     continue
                 ours = metadata if metadata and metadata.query == query else None
@@ -73,7 +73,7 @@ class History:
 def _is_merge(commit: Commit) -> bool:
     """Whether a job of ours has merged its batch; others' merges may leave every row in place."""
     names = {transaction.app_id for transaction in commit.transactions}
-    ours = {writer_name(query) for query in map(query_of, names) if query}
+    ours = {make_writer_name(query) for query in map(parse_query_id, names) if query}
     return commit.info.operation == "MERGE" and not ours.isdisjoint(names)
 
 
@@ -111,7 +111,7 @@ def replay(commits: Iterable[Commit]) -> History:
             if to is None:
                 same = (v for v in reversed(states) if v != version and states[v] == state)
                 to = next(same, None) if history.is_whole else None
-            history.restores.append(Restore(to, version))
+            history.restores.append(TableRestore(to, version))
             base[version] = to
         history.counts[version] = (len(history.files), size)
         if commit.metadata is not None:

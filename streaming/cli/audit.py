@@ -12,7 +12,7 @@ from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_lines, print_table
 from streaming.pipeline.spark.log import SparkLog
-from streaming.redaction import redacted
+from streaming.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,14 +101,14 @@ def _read_rows(
     from pyspark.errors import PySparkException
 
     from streaming.audit.row_sources import Columns, audit_rows
-    from streaming.delta.session import local_session
-    from streaming.pipeline.errors import JobError, first_line
+    from streaming.delta.session import start_local_session
+    from streaming.pipeline.errors import JobError, summarize
 
-    log = SparkLog(None, "audit", redacted)
+    log = SparkLog(None, "audit", redact)
     note("starting Spark to read the rows")
     try:
-        with log.taking_stderr():
-            spark = local_session("assignor audit")
+        with log.redirect_stderr():
+            spark = start_local_session("assignor audit")
         try:
             rows = audit_rows(
                 spark, table, Columns(*names), result.spans, brokers, sample, result.last
@@ -116,7 +116,7 @@ def _read_rows(
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:
-        why = f"--table {table!r} cannot be read: {first_line(error)}"
+        why = f"--table {table!r} cannot be read: {summarize(error)}"
         raise JobError(f"{why} (Spark's log: {log.path})") from error
     result.add_rows(*rows, are_sampled=sample is not None)
 

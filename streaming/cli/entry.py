@@ -4,13 +4,13 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from streaming.extras import MissingExtraError, name_extra
+from streaming.extras import MissingExtraError, explain_missing_extra
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line; without the extra `cli`, print one line and exit 1."""
     try:
-        with name_extra():
+        with explain_missing_extra():
             from streaming.cli.main import main as run
     except MissingExtraError as error:
         sys.exit(f"assignor: {error}")

@@ -38,10 +38,10 @@ def jars(
 
 
 def _packages_of(job: Path) -> list[str]:
-    from streaming.delta.session import describe_other_delta
+    from streaming.delta.session import describe_unknown_spark
     from streaming.pipeline.config.loading import load_job  # its models take a while to import
-    from streaming.pipeline.spark.session import job_packages
+    from streaming.pipeline.spark.session import list_packages
 
-    if other := describe_other_delta(spark_version()):
+    if other := describe_unknown_spark(spark_version()):
         note(other)
-    return job_packages(load_job(job).job)
+    return list_packages(load_job(job).job)

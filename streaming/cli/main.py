@@ -18,9 +18,9 @@ from typer.exceptions import TyperException
 from assignor_bridge.errors import AssignorError, describe_error, escape_unprintable
 from assignor_bridge.version import read_version
 from streaming.cli.earlier_names import LAB, translate
-from streaming.extras import name_extra
-from streaming.redaction import redacted
-from streaming.validation import expectation
+from streaming.extras import explain_missing_extra
+from streaming.redaction import redact
+from streaming.validation import describe_expectation
 
 #: Commands under the headings of the help, each a function of its name in its module of
 #: `streaming.cli`.
@@ -146,7 +146,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; an expected error is one line on stderr."""
     given = translate(sys.argv[1:] if arguments is None else arguments)
     try:
-        with name_extra():
+        with explain_missing_extra():
             result = app_of(given)(given, standalone_mode=False)
     except AssignorError as error:
         return _fail(str(error), error.exit_code)
@@ -166,7 +166,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 def _misuse(error: TyperException) -> str:
     """Say what is wrong with an argument, in our words where typer has those of pydantic."""
     if problems := getattr(error.__cause__, "errors", None):
-        error.message = expectation(problems()[0])
+        error.message = describe_expectation(problems()[0])
     return error.format_message()
 
 
@@ -182,15 +182,15 @@ def _report_bug(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Print one line about an error that no code expected; its traceback goes into a file."""
-    from streaming.pipeline.spark.log import new_log
+    from streaming.pipeline.spark.log import create_log
 
     if not isinstance(error, Exception):
         sys.__excepthook__(kind, error, trace)
         return
     where = ""
     with contextlib.suppress(OSError):
-        path = new_log("bug.log")
-        text = redacted("".join(traceback.format_exception(kind, error, trace)))
+        path = create_log("bug.log")
+        text = redact("".join(traceback.format_exception(kind, error, trace)))
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         where = f"; its traceback is in {path}"
     _fail(f"a bug in assignor, please report it: {describe_error(error)}{where}", 1)
@@ -201,7 +201,7 @@ def _fail(message: str, code: int) -> int:
     if not line:
         return code
     with contextlib.suppress(OSError):  # stderr on a full disk: the exit code remains
-        typer.echo(f"assignor: {escape_unprintable(redacted(line))}", err=True)
+        typer.echo(f"assignor: {escape_unprintable(redact(line))}", err=True)
     return code
 
 

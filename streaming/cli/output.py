@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assignor_bridge.errors import escape_unprintable
-from streaming.redaction import redacted
+from streaming.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -35,7 +35,7 @@ def note(text: str) -> None:
 
 def printable(text: str) -> str:
     """Return a text without secrets that a terminal shows and does not obey."""
-    return escape_unprintable(redacted(text))
+    return escape_unprintable(redact(text))
 
 
 def print_lines(lines: Iterable[str]) -> None:

@@ -67,14 +67,14 @@ def run(
     loaded = load_checked_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
     seeds = read_seeds(loaded)
     if dry_run:
-        typer.echo(loaded.shown(), nl=False)
+        typer.echo(loaded.to_yaml(), nl=False)
         note("not checked without Spark: columns, SQL, topics, permissions")
         return
     written = ""
     with StopSignals() as signals, contextlib.ExitStack() as cleanup:
         if with_broker:
             address = started_broker(cleanup, _broker_data(loaded)).bootstrap_servers
-            loaded = loaded.at_broker(address)
+            loaded = loaded.replace_brokers(address)
             typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded, seeds, address).items():
                 typer.echo(f"topic {topic}: created, {count:,} records", err=True)
@@ -119,12 +119,12 @@ def _with_spark(
     from pyspark.errors import PySparkException
 
     from streaming.cli.run_progress import ProgressLines, summary_of
-    from streaming.pipeline.errors import first_line
+    from streaming.pipeline.errors import summarize
     from streaming.pipeline.run import start_job
-    from streaming.pipeline.spark.jvm import end_jvm
+    from streaming.pipeline.spark.jvm import stop_jvm
     from streaming.pipeline.spark.time_zone import TIME_ZONE, use_default_time_zone
 
-    cleanup.callback(end_jvm)
+    cleanup.callback(stop_jvm)
     spark = _started(loaded, log)
     signals.notes_only()
     cleanup.callback(_stop, spark)
@@ -136,7 +136,7 @@ def _with_spark(
         typer.echo(f"running: {names}", err=True)
         running.await_end(lambda: signals.number is not None)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise _error_of(loaded, first_line(error), at_start=False) from error
+        raise _error_of(loaded, summarize(error), at_start=False) from error
     if signals.number is None:
         for result in running.result.queries:
             typer.echo(summary_of(result))
@@ -149,19 +149,19 @@ def _stop(spark: SparkSession) -> None:
 
 def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     """Start Spark, or say in one line why it does not start."""
-    from streaming.pipeline.errors import first_line, with_hint
-    from streaming.pipeline.spark.session import session_for
+    from streaming.pipeline.errors import add_hint, summarize
+    from streaming.pipeline.spark.session import start_session
 
     typer.echo("starting Spark", err=True)
     try:
-        return session_for(loaded.job, log.taking_stderr() if log is not None else None)
+        return start_session(loaded.job, log.redirect_stderr() if log is not None else None)
     except AssignorError:
         raise
     except Exception as error:
-        why = first_line(error)
+        why = summarize(error)
         if log is not None and _NO_JVM in why:  # only the log says why
-            why = log.last_words() or why
-        why = f"Spark does not start: {with_hint(why, None)}"
+            why = log.read_last_error() or why
+        why = f"Spark does not start: {add_hint(why, None)}"
         raise _error_of(loaded, why, at_start=True) from error
 
 
@@ -175,7 +175,7 @@ def _error_of(loaded: LoadedJob, why: str, *, at_start: bool) -> AssignorError:
     for key, value in loaded.job.spark.items():
         has_one = key in why or (len(value) >= _SHORTEST_NAMED and value in why)
         if (key in why and value in why) or (at_start and has_one):
-            return loaded.error(key, why, ConfigError)
+            return loaded.make_error(key, why, ConfigError)
     return JobError(loaded.redact(f"{loaded.title}: {why}"))
 
 
@@ -185,5 +185,5 @@ def _broker_data(loaded: LoadedJob) -> Path | None:
         return None
     folder = local_path(loaded.job.checkpoint)
     if folder is None:
-        raise loaded.error("checkpoint", "a local folder is expected with --with-broker")
+        raise loaded.make_error("checkpoint", "a local folder is expected with --with-broker")
     return folder / ".broker"

@@ -10,6 +10,6 @@ def schema() -> None:
 
     Example: `assignor lab schema > job.schema.json`
     """
-    from streaming.pipeline.config.job import json_schema  # its models take a while to import
+    from streaming.pipeline.config.job import build_json_schema  # its models take a while to import
 
-    typer.echo(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    typer.echo(json.dumps(build_json_schema(), indent=2, ensure_ascii=False))

@@ -1,6 +1,6 @@
-"""A Delta table's log, read from its JSON commits without Spark.
+"""Read a Delta table's log from its JSON commits, without Spark.
 
-Delta keeps them for 30 days by default; the Parquet checkpoints that stand for older ones are not
+Delta keeps them for 30 days by default. The Parquet checkpoints, which replace older ones, are not
 read.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from checkpoints.folders import Folder
 
 LOG = "_delta_log"
-#: What Java writes as a long.
+#: Numbers in the range of a Java long.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)]
 Long = Annotated[int, msgspec.Meta(ge=-MAX_OFFSET - 1, le=MAX_OFFSET)]
 _COMMIT = re.compile(r"(\d{20})\.json")
@@ -28,15 +28,15 @@ _CHECKSUM = re.compile(r"(\d{20})\.crc")
 
 
 class DamagedCommitError(ValueError):
-    """A commit that is not what Delta writes."""
+    """A commit file is not in Delta's format."""
 
 
 class CommitGoneError(FileNotFoundError):
-    """A commit that is no longer there."""
+    """A commit file no longer exists."""
 
 
 class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
-    """Which rows of a file do not count."""
+    """The rows of a file that are deleted."""
 
     cardinality: Natural = 0
     storage_type: str = ""
@@ -45,15 +45,15 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> str:
-        """What tells it from the file's other ones."""
+        """Its identity among the deletion vectors of one file."""
         return f"{self.storage_type}{self.path_or_inline_dv}@{self.offset}"
 
 
-#: A data file as Delta tells them apart: its path, and its deletion vector's key.
+#: Identity of a data file for Delta: its path, and its deletion vector's key.
 FileKey = tuple[str, str]
 
 
-class _File(msgspec.Struct, frozen=True, rename="camel"):
+class _DataFile(msgspec.Struct, frozen=True, rename="camel"):
     path: str
     data_change: bool = True
     partition_values: dict[str, str | None] | None = None
@@ -62,46 +62,46 @@ class _File(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> FileKey:
-        """The file and its deletion vector."""
+        """Its identity: the path, and the deletion vector's key."""
         return self.path, self.deletion_vector.key if self.deletion_vector else ""
 
 
-class Add(_File, frozen=True, rename="camel"):
+class AddedFile(_DataFile, frozen=True, rename="camel"):
     """A data file that a commit adds."""
 
     size: Natural = 0
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """Delta's statistics of the file; empty where it wrote none."""
+        """Delta's statistics of the file; empty if it wrote none."""
         try:
-            found = json.loads(self.stats) if self.stats else {}
+            statistics = json.loads(self.stats) if self.stats else {}
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return statistics if isinstance(statistics, dict) else {}
 
     @property
     def rows(self) -> int | None:
-        """Its rows that count; None where that is not written."""
+        """Number of rows that are not deleted; None if the statistics lack it."""
         count = self.statistics.get("numRecords")
         if not isinstance(count, int) or not 0 <= count <= MAX_OFFSET:
             return None
         return count - (self.deletion_vector.cardinality if self.deletion_vector else 0)
 
 
-class Remove(_File, frozen=True, rename="camel"):
-    """A data file that a commit takes out."""
+class RemovedFile(_DataFile, frozen=True, rename="camel"):
+    """A data file that a commit removes."""
 
 
 class Transaction(msgspec.Struct, frozen=True, rename="camel"):
-    """The last batch of a writer."""
+    """A `txn` action: the number of a writer's last batch."""
 
     app_id: str
     version: Long
 
 
-class Info(msgspec.Struct, frozen=True, rename="camel"):
-    """What a commit says of itself."""
+class CommitInfo(msgspec.Struct, frozen=True, rename="camel"):
+    """A `commitInfo` action: the operation that made the commit."""
 
     operation: str = ""
     operation_parameters: dict[str, Any] | None = None
@@ -109,73 +109,73 @@ class Info(msgspec.Struct, frozen=True, rename="camel"):
     user_metadata: str | None = None
 
 
-class Restore(NamedTuple):
-    """A `RESTORE`: the version it went back to, None if that is unknown, and its own version."""
+class TableRestore(NamedTuple):
+    """A `RESTORE`: the version it restored, None if that is unknown, and its own version."""
 
     to: int | None
     version: int
 
 
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """Properties of a table."""
+class TableMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    """A `metaData` action: the properties of the table."""
 
     configuration: dict[str, str | None] = {}
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """One version of a table, as its log has it."""
+    """One version of a table, as read from its log."""
 
     version: int
-    info: Info = Info()
-    adds: tuple[Add, ...] = ()
-    removes: tuple[Remove, ...] = ()
+    info: CommitInfo = CommitInfo()
+    adds: tuple[AddedFile, ...] = ()
+    removes: tuple[RemovedFile, ...] = ()
     transactions: tuple[Transaction, ...] = ()
-    metadata: Metadata | None = None
+    metadata: TableMetadata | None = None
 
     @property
     def changes_data(self) -> bool:
-        """Whether rows came or went; compaction only puts them elsewhere."""
+        """Whether it adds or removes rows; compaction only moves them to other files."""
         return any(file.data_change for file in (*self.adds, *self.removes))
 
     @property
     def restored_to(self) -> int | None:
-        """The version that a `RESTORE` names; None for none, or where it names a time."""
-        to = (self.info.operation_parameters or {}).get("version")
-        return whole(to) if self.is_restore else None
+        """The version that a `RESTORE` names; None if it names a time, or is no `RESTORE`."""
+        version = (self.info.operation_parameters or {}).get("version")
+        return parse_whole_number(version) if self.is_restore else None
 
     @property
     def is_restore(self) -> bool:
-        """Whether it sets the table back."""
+        """Whether it restores an earlier version of the table."""
         return self.info.operation == "RESTORE"
 
 
 class TableChecksum(msgspec.Struct, frozen=True, rename="camel"):
-    """What Delta counts beside a commit."""
+    """The counts in the checksum file of a commit."""
 
     num_files: Natural | None = None
     table_size_bytes: Natural | None = None
 
 
-def whole(value: object) -> int | None:
-    """Read a number as writers of Delta put it, also as text; None for anything else."""
+def parse_whole_number(value: object) -> int | None:
+    """Return a number that a Delta writer wrote, possibly as text; None for other values."""
     text = str(value).removesuffix(".0") if isinstance(value, int | float | str) else ""
     return int(text) if text.isdecimal() and len(text) <= 19 else None
 
 
-def versions(folder: Folder) -> list[int]:
-    """Return the versions that the log of a table has, ascending."""
-    return _numbered(folder, _COMMIT)
+def list_versions(folder: Folder) -> list[int]:
+    """Return the versions in the log of a table, ascending."""
+    return _list_numbered_files(folder, _COMMIT)
 
 
-def checksum_versions(folder: Folder) -> list[int]:
-    """Return the versions beside which Delta wrote a checksum, ascending."""
-    return _numbered(folder, _CHECKSUM)
+def list_checksum_versions(folder: Folder) -> list[int]:
+    """Return the versions with a checksum file, ascending."""
+    return _list_numbered_files(folder, _CHECKSUM)
 
 
-def _actions(raw: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
+def _iterate_actions(raw: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
     for line in raw.splitlines():
-        found = json.loads(line) if line.strip() else {}
-        for kind, action in found.items() if isinstance(found, dict) else ():
+        actions = json.loads(line) if line.strip() else {}
+        for kind, action in actions.items() if isinstance(actions, dict) else ():
             if isinstance(action, dict):
                 yield kind, action
 
@@ -183,28 +183,28 @@ def _actions(raw: bytes) -> Iterator[tuple[str, dict[str, Any]]]:
 def read_commit(folder: Folder, version: int) -> Commit:
     """Read one commit.
 
-    Raises DamagedCommitError when it is not one, CommitGoneError when it is not there.
+    Raises DamagedCommitError if it is not in Delta's format, CommitGoneError if it is missing.
     """
     raw = folder.read(f"{LOG}/{version:020}.json")
     if raw is None:
-        raise CommitGoneError(f"version {version} is gone")
-    parts: dict[str, list[dict[str, Any]]] = {}
+        raise CommitGoneError(f"version {version} is missing")
+    actions: dict[str, list[dict[str, Any]]] = {}
     try:
-        for kind, action in _actions(raw):
-            parts.setdefault(kind, []).append(action)
+        for kind, action in _iterate_actions(raw):
+            actions.setdefault(kind, []).append(action)
     except (ValueError, RecursionError):
-        raise DamagedCommitError("a line is no JSON, or is truncated") from None
-    if not parts:
+        raise DamagedCommitError("a line is not JSON, or is truncated") from None
+    if not actions:
         raise DamagedCommitError("it is empty")
     try:
         return msgspec.convert(
             {
                 "version": version,
-                "info": (parts.get("commitInfo") or [{}])[-1],
-                "adds": parts.get("add", []),
-                "removes": parts.get("remove", []),
-                "transactions": parts.get("txn", []),
-                "metadata": parts["metaData"][-1] if "metaData" in parts else None,
+                "info": (actions.get("commitInfo") or [{}])[-1],
+                "adds": actions.get("add", []),
+                "removes": actions.get("remove", []),
+                "transactions": actions.get("txn", []),
+                "metadata": actions["metaData"][-1] if "metaData" in actions else None,
             },
             Commit,
             strict=False,
@@ -212,11 +212,11 @@ def read_commit(folder: Folder, version: int) -> Commit:
     except msgspec.ValidationError as error:
         raise DamagedCommitError(str(error)) from None
     except UnicodeEncodeError:
-        raise DamagedCommitError("a string has half of a character") from None
+        raise DamagedCommitError("a string has half of a surrogate pair") from None
 
 
 def read_checksum(folder: Folder, version: int) -> TableChecksum | None:
-    """Read what Delta counted at a version; None where it cannot be read: it is a help, no part."""
+    """Read the checksum file of a version; None if it cannot be read, because it is optional."""
     try:
         raw = folder.read(f"{LOG}/{version:020}.crc")
         return msgspec.json.decode(raw, type=TableChecksum) if raw else None
@@ -224,6 +224,6 @@ def read_checksum(folder: Folder, version: int) -> TableChecksum | None:
         return None
 
 
-def _numbered(folder: Folder, pattern: re.Pattern[str]) -> list[int]:
-    found = (int(match[1]) for n in folder.names(LOG) if (match := pattern.fullmatch(n)))
-    return sorted(number for number in found if number <= MAX_OFFSET)
+def _list_numbered_files(folder: Folder, pattern: re.Pattern[str]) -> list[int]:
+    numbers = (int(match[1]) for n in folder.names(LOG) if (match := pattern.fullmatch(n)))
+    return sorted(number for number in numbers if number <= MAX_OFFSET)

@@ -1,4 +1,4 @@
-"""Delta and the bridge: the coordinate that fits the Spark that will run, and the settings."""
+"""Configure Spark for Delta: the Maven coordinate for its version, and the settings."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ if TYPE_CHECKING:
 DELTA_VERSION = "4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 #: Minor versions of Spark that Delta is built for, oldest first.
-_SPARKS = ((4, 0), (4, 1), (4, 2))
+_SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
 
 
 def delta_coordinate(spark: str | None = None) -> str:
-    """Return the coordinate of the Delta that was built for a Spark, by default the one that runs.
+    """Return the coordinate of the Delta built for a Spark version, by default the installed one.
 
-    A Spark later than all of these takes the Delta for the newest; see `describe_other_delta`.
+    A later Spark gets the Delta for the newest known version; see `describe_unknown_spark`.
 
     >>> delta_coordinate("4.0.4"), delta_coordinate("4.9.1")
     ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')
     """
     version = spark or spark_version()
-    major, minor = min(_minor_version(version), _SPARKS[-1])
-    if (major, minor) not in _SPARKS:
-        known = ", ".join(f"{major}.{minor}" for major, minor in _SPARKS)
-        raise OptionError(f"no Delta version is known for Spark {version}, only for {known}")
+    major, minor = min(_parse_minor_version(version), _SPARK_VERSIONS[-1])
+    if (major, minor) not in _SPARK_VERSIONS:
+        supported = ", ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS)
+        raise OptionError(f"no Delta version is known for Spark {version}, only for {supported}")
     return f"io.delta:delta-spark_{major}.{minor}_2.13:{DELTA_VERSION}"
 
 
-def describe_other_delta(spark: str) -> str | None:
-    """Return a sentence if no Delta is known that was built for this Spark; None otherwise.
+def describe_unknown_spark(spark: str) -> str | None:
+    """Return a warning if no Delta is known that was built for this Spark; None otherwise.
 
-    >>> print(describe_other_delta("4.9.1"))
+    >>> print(describe_unknown_spark("4.9.1"))
     no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work there
     """
-    if _minor_version(spark) <= _SPARKS[-1]:
+    if _parse_minor_version(spark) <= _SPARK_VERSIONS[-1]:
         return None
     return f"no Delta is known for Spark {spark}: {delta_coordinate(spark)} may not work there"
 
 
-def _minor_version(spark: str) -> tuple[int, int]:
+def _parse_minor_version(spark: str) -> tuple[int, int]:
     major, minor, *_ = spark.split(".")
     return int(major), int(minor)
 
 
 def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Add Delta to a builder that has no packages yet; `configure_spark` then adds to them.
+    """Add Delta to a builder without packages; call `configure_spark` after it.
 
-    Warns if no Delta is known for the Spark that will run.
+    Warns if no Delta is known for the installed Spark.
     """
-    if other := describe_other_delta(spark_version()):
-        warnings.warn(other, UserWarning, stacklevel=2)
+    if warning := describe_unknown_spark(spark_version()):
+        warnings.warn(warning, UserWarning, stacklevel=2)
     return (
         builder.config("spark.jars.packages", delta_coordinate())
         .config("spark.sql.extensions", EXTENSION)
@@ -65,8 +65,8 @@ def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
     )
 
 
-def local_session(name: str) -> SparkSession:
-    """Start Spark on this machine to read Delta tables, or join one that runs."""
+def start_local_session(name: str) -> SparkSession:
+    """Start Spark on this machine to read Delta tables, or return the running session."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[*]").appName(name)

@@ -1,10 +1,9 @@
-"""What a Delta table's log knows of the queries that write it, read from its JSON commits.
+"""Read from a Delta table's log which batches its queries wrote.
 
-A query notes each batch in the same commit as its rows: a `txn` action with the writer's name as
+A query records each batch in the same commit as its rows: a `txn` action with the writer's name as
 `appId` and the batch's number as `version`; Delta skips a batch of that number or a lower one. The
-name is the query's id for Delta's own streaming sink, with a prefix for the tables of `assignor
-run`. Only JSON is read, which Delta keeps for 30 days by default: what an older Parquet checkpoint
-holds is unknown.
+writer's name is the query's id, with a prefix for the tables of `assignor run`. Only JSON commits
+are read, which Delta keeps for 30 days by default; older batches are unknown.
 """
 
 from __future__ import annotations
@@ -15,149 +14,147 @@ from dataclasses import dataclass
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import CheckpointError, Folder, open_folder
-from streaming.delta.log import LOG, CommitGoneError, Restore, read_commit, versions
+from streaming.delta.log import LOG, CommitGoneError, TableRestore, list_versions, read_commit
 
 _RUN_PREFIX = "assignor-"
 _STREAMING = re.compile(
     rf"(?:{_RUN_PREFIX})?([0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}})"
 )
-#: The table holds no batch of the query.
-NEVER = -1
-#: In each of Delta's words for it: `CREATE OR REPLACE TABLE`, `REPLACE TABLE AS SELECT`, ….
+#: Batch number for a query that has written no batch.
+NO_BATCH = -1
+#: Common part of `CREATE OR REPLACE TABLE`, `REPLACE TABLE AS SELECT`, ….
 _REPLACE = "REPLACE TABLE"
-#: Set to the version of a `RESTORE` or `REPLACE TABLE` by who goes on with the table as it is.
+#: Table property that users set to the version of a `RESTORE` or `REPLACE TABLE` to accept it.
 ACCEPTED = "assignor.acceptedRestore"
 NEW_CHECKPOINT = (
     "give the query a new checkpoint, with startingOffsets exactly where the rows of the table end"
 )
 
 
-def writer_name(query_id: str) -> str:
-    """Return the name under which `assignor run` notes a query's batches."""
+def make_writer_name(query_id: str) -> str:
+    """Return the name under which `assignor run` records a query's batches."""
     return f"{_RUN_PREFIX}{query_id}"
 
 
-def query_of(app_id: str) -> str | None:
-    """Return the id of the query that notes its batches under a name; None for another writer."""
-    writer = _STREAMING.fullmatch(app_id)
-    return writer[1] if writer else None
+def parse_query_id(app_id: str) -> str | None:
+    """Return the id of the query in a writer's name; None if it is no streaming query."""
+    match = _STREAMING.fullmatch(app_id)
+    return match[1] if match else None
 
 
 @dataclass(frozen=True, slots=True)
 class TableLog:
-    """What a table's log knows of one query."""
+    """What a table's log records about one query."""
 
-    #: The newest batch of the query; `NEVER` for none, None when that is unknown.
+    #: The newest batch of the query; `NO_BATCH` if it has none, None if that is unknown.
     batch: int | None
-    #: The `RESTORE` that took that batch away; None when none did, or a later one undid it.
-    restored: Restore | None = None
-    #: Where there is no batch of the query: the version of the `REPLACE TABLE` that its log begins
-    #: with, as what was before is not in the table; None for none.
+    #: The `RESTORE` that removed that batch; None if there is none, or a later one undid it.
+    restored: TableRestore | None = None
+    #: The newest `REPLACE TABLE`, which removed all earlier rows, if no batch was written since.
     replaced: int | None = None
-    #: Where there is no batch of the query: the id of another streaming query that wrote.
-    other: str | None = None
-    #: The version up to which somebody wants to go on with the table as it was left; as text.
+    #: Id of another streaming query that wrote to the table, if this one has written no batch.
+    other_query_id: str | None = None
+    #: Value of the property `ACCEPTED`: the version whose loss of rows a user accepts.
     accepted: str | None = None
 
     def accepts(self, version: int | None) -> bool:
-        """Whether somebody wants to go on with the table as that version left it."""
+        """Return whether a user accepts the rows that this version removed."""
         return version is not None and self.accepted == str(version)
 
 
 def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: int) -> str | None:
-    """Return why a query must not continue with a table; None if table and checkpoint fit.
+    """Return why a query must not continue with a table; None if table and checkpoint match.
 
-    `planned` and `completed` are the last batches of the checkpoint, `NEVER` for none. The text is
-    the rest of a sentence that begins with the table. A table whose batch is unknown fits.
+    `planned` and `completed` are the last batches of the checkpoint, or `NO_BATCH`. The text
+    continues a sentence that begins with the table. A table with an unknown batch is accepted.
     """
-    held = log.batch
-    if held is None:
+    written = log.batch
+    if written is None:
         return None
-    if held > planned:
+    if written > planned:
         return (
-            f"holds batch {held} of the query, its checkpoint {checkpoint!r} ends at {planned}: it "
-            f"was set back, and Delta would skip batches up to {held}; put the newer checkpoint "
-            f"back, or {NEW_CHECKPOINT}"
+            f"has batch {written} of the query, but its checkpoint {checkpoint!r} ends at {planned}"
+            ": the checkpoint is older than the table, and Delta would skip batches up to "
+            f"{written}; restore the newer checkpoint, or {NEW_CHECKPOINT}"
         )
-    if held < completed and not log.accepts(log.replaced):
-        holds = "no batch" if held == NEVER else f"only batch {held}"
-        or_accept = f", or {_accept(log.replaced)}" if log.replaced is not None else ""
+    if written < completed and not log.accepts(log.replaced):
+        last_batch = "no batch" if written == NO_BATCH else f"only batch {written}"
+        or_accept = f", or {_how_to_accept(log.replaced)}" if log.replaced is not None else ""
         return (
-            f"holds {holds} of the query, its checkpoint {checkpoint!r} has completed batch "
-            f"{completed}: it was made again, put back from a copy or is another one, and rows are "
-            f"missing; put the table back, or {NEW_CHECKPOINT}{or_accept}"
+            f"has {last_batch} of the query, but its checkpoint {checkpoint!r} has completed batch "
+            f"{completed}: the table was recreated, restored from a copy, or is another one, and "
+            f"rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
         )
     if log.restored is not None and not log.accepts(log.restored.version):
-        to, version = log.restored
-        state = "an earlier time" if to is None else f"version {to}"
+        restored_to, version = log.restored
+        target = "an earlier time" if restored_to is None else f"version {restored_to}"
         return (
-            f"was set back to {state} by RESTORE (version {version}) after batch {held}, so rows "
-            f"may be missing that are not read again: RESTORE it to version {version - 1}, "
-            f"{NEW_CHECKPOINT}, or {_accept(version)}"
+            f"was restored to {target} by RESTORE (version {version}) after batch {written}, so "
+            f"rows that are not read again may be missing: RESTORE it to version {version - 1}, "
+            f"{NEW_CHECKPOINT}, or {_how_to_accept(version)}"
         )
     return None
 
 
-def _accept(version: int) -> str:
-    return f"go on without those rows by the table's property '{ACCEPTED}' = '{version}'"
+def _how_to_accept(version: int) -> str:
+    return f"accept the missing rows by the table property '{ACCEPTED}' = '{version}'"
 
 
 def read_log(table: str | Folder, query_id: str | None) -> TableLog:
-    """Read what a table's log knows of a query; None stands for one that has no id yet.
+    """Read a table's log for the batches of a query; a new query has no id yet (None).
 
     Raises
     ------
     OptionError
-        When there is no Delta table, or it cannot be read.
+        If there is no Delta table, or it cannot be read.
     """
     name = table if isinstance(table, str) else table.name
     try:
-        return _read(open_folder(table) if isinstance(table, str) else table, query_id)
+        return _read_table_log(open_folder(table) if isinstance(table, str) else table, query_id)
     except CheckpointError as error:
         raise OptionError(str(error).replace("checkpoint", "Delta table", 1)) from error
     except (OSError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
         if isinstance(error, OptionError):
             raise
-        why = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"
-        raise OptionError(f"Delta table {name!r} cannot be read: {why}") from error
+        reason = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"
+        raise OptionError(f"Delta table {name!r} cannot be read: {reason}") from error
 
 
-def _read(folder: Folder, query_id: str | None) -> TableLog:
-    newest_first = versions(folder)[::-1]
+def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
+    newest_first = list_versions(folder)[::-1]
     if not newest_first:
         raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {LOG!r}")
-    restores: list[Restore] = []
-    other: str | None = None
-    properties: dict[str, str | None] | None = None  # the newest
+    restores: list[TableRestore] = []
+    other_query_id: str | None = None
+    properties: dict[str, str | None] | None = None  # of the newest commit that has any
     for version in newest_first:
         try:
             commit = read_commit(folder, version)
-        except CommitGoneError:  # Delta cleaned its log up after it was listed
-            return TableLog(None, other=other)
+        except CommitGoneError:  # Delta removed the commit after it was listed
+            return TableLog(None, other_query_id=other_query_id)
         if commit.is_restore:
-            restores.append(Restore(commit.restored_to, version))
+            restores.append(TableRestore(commit.restored_to, version))
         if properties is None and commit.metadata is not None:
             properties = commit.metadata.configuration
         accepted = (properties or {}).get(ACCEPTED)
         for transaction in commit.transactions:
-            writer = query_of(transaction.app_id)
+            writer = parse_query_id(transaction.app_id)
             if writer is not None and writer == query_id:
                 restored = _restore_that_reverted(restores, version)
                 return TableLog(transaction.version, restored, accepted=accepted)
-            other = other or writer
+            other_query_id = other_query_id or writer
         if _REPLACE in commit.info.operation and _restore_that_reverted(restores, version) is None:
-            return TableLog(NEVER, replaced=version, other=other, accepted=accepted)
-        if query_id is None and other is not None:  # it has no batch, and all the rest is old
-            return TableLog(NEVER, other=other)
+            return TableLog(NO_BATCH, None, version, other_query_id, accepted)
+        if query_id is None and other_query_id is not None:  # a new query is not in older commits
+            return TableLog(NO_BATCH, other_query_id=other_query_id)
     is_whole = len(newest_first) == newest_first[0] + 1
-    return TableLog(NEVER if is_whole else None, other=other)
+    return TableLog(NO_BATCH if is_whole else None, other_query_id=other_query_id)
 
 
-def _restore_that_reverted(restores: list[Restore], version: int) -> Restore | None:
-    """Return the restore that took away what a version did; None when it still holds.
+def _restore_that_reverted(restores: list[TableRestore], version: int) -> TableRestore | None:
+    """Return the restore that reverted a version; None if the version is still in effect.
 
-    A restore may itself have been undone by a later one, to a version between the two; the newest
-    comes first.
+    `restores` has the newest first. A later restore to an older version undoes those in between.
     """
     up_to: float = math.inf
     for restore in restores:

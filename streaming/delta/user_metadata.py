@@ -1,7 +1,7 @@
-"""What our sink writes into a commit's `userMetadata`: which offsets the rows were made of.
+"""Encode the source offsets of a commit's rows in its `userMetadata`.
 
-It is JSON, `{"assignor": {…}}`, beside what the user has there; `DESCRIBE HISTORY` shows it.
-A range is `[from, until)`; partitions of which a batch reads nothing are left out.
+The text is JSON, `{"assignor": {…}}`, merged into the user's own; `DESCRIBE HISTORY` shows it.
+A range is `[from, until)`; partitions without records in the batch are left out.
 """
 
 from __future__ import annotations
@@ -21,66 +21,65 @@ _KEY = "assignor"
 FORMAT = 1
 
 
-_Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTITION)]
+_Partition = Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTITION)]
 
 
-class Counted(msgspec.Struct, frozen=True):
-    """The records that went through the parser."""
+class RecordCount(msgspec.Struct, frozen=True):
+    """Number and checksum of the records that the parser read."""
 
     records: Natural | None = None
-    #: Exclusive or of the records' xxhash64 over topic, partition and offset, as 16 digits.
+    #: XOR of the records' xxhash64 over topic, partition and offset, as 16 hex digits.
     checksum: str | None = None
 
 
 class BatchMetadata(msgspec.Struct, frozen=True):
-    """The batch that a commit holds."""
+    """The batch that a commit wrote."""
 
     query: str
     batch: Natural
-    #: `[from, until)` by source, topic and partition; None where they could not be learned.
-    ranges: dict[str, dict[str, dict[_Number, tuple[Long, Long]]]] | None = None
-    counted: Counted = Counted()
+    #: `[from, until)` by source, topic and partition; None if they could not be read.
+    ranges: dict[str, dict[str, dict[_Partition, tuple[Long, Long]]]] | None = None
+    counted: RecordCount = RecordCount()
     format: int = FORMAT
 
 
-def encode(
-    query: str, batch: int, ranges: KafkaRanges | None, beside: str | None = None
+def encode_metadata(
+    query: str, batch: int, ranges: KafkaRanges | None, user_text: str | None = None
 ) -> str | None:
-    """Return the text for a commit.
+    """Return the `userMetadata` of a commit; None if `user_text` must stay as it is.
 
-    Our sink leaves the ranges out, and DeltaWrites.java puts them in, where it finds
-    `"ranges":null,"counted":{}`. `beside` is what the user has there: None when that is no JSON
-    object, which it then must stay.
+    The Delta sink passes no ranges: DeltaWrites.java replaces `"ranges":null,"counted":{}`.
+    `user_text` is the user's own metadata, which can be extended only if it is a JSON object.
     """
-    users: Any = {}
-    if beside:
+    user_values: Any = {}
+    if user_text:
         try:
-            users = json.loads(beside)
+            user_values = json.loads(user_text)
         except (ValueError, RecursionError):
             return None
-        if not isinstance(users, dict) or _KEY in users:
+        if not isinstance(user_values, dict) or _KEY in user_values:
             return None
-    ours = {"format": FORMAT, "query": query, "batch": batch, "ranges": ranges, "counted": {}}
-    return _json({**users, _KEY: ours})
+    own_values = {"format": FORMAT, "query": query, "batch": batch, "ranges": ranges, "counted": {}}
+    return _to_json({**user_values, _KEY: own_values})
 
 
 def encode_ranges(ranges: KafkaRanges) -> str:
-    """Return the ranges as they stand in the text for a commit."""
-    return _json(ranges)
+    """Return the ranges in the format of the text for a commit."""
+    return _to_json(ranges)
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def decode(text: str | None) -> BatchMetadata | None:
-    """Read a commit's text; None when there is nothing of ours that this version understands."""
+def decode_metadata(text: str | None) -> BatchMetadata | None:
+    """Parse a commit's text; None if it has no metadata that this version understands."""
     if not text or f'"{_KEY}"' not in text:
         return None
     try:
-        found = json.loads(text)
-        ours = found.get(_KEY) if isinstance(found, dict) else None
-        read = msgspec.convert(ours, BatchMetadata, strict=False)
+        values = json.loads(text)
+        own_values = values.get(_KEY) if isinstance(values, dict) else None
+        metadata = msgspec.convert(own_values, BatchMetadata, strict=False)
     except (ValueError, RecursionError, msgspec.ValidationError):
         return None
-    return read if read.format <= FORMAT else None
+    return metadata if metadata.format <= FORMAT else None

@@ -14,8 +14,8 @@ from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
 from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
-from streaming.pipeline.errors import first_line
-from streaming.pipeline.spark.jvm import start_context, started_jvm
+from streaming.pipeline.errors import summarize
+from streaming.pipeline.spark.jvm import get_started_jvm, start_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +54,7 @@ def failures_in_a_line(folder: Path) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        why = _last_words(folder) if "JAVA_GATEWAY_EXITED" in str(error) else first_line(error)
+        why = _last_words(folder) if "JAVA_GATEWAY_EXITED" in str(error) else summarize(error)
         raise DemoError(f"Spark failed: {why}") from error
 
 
@@ -137,7 +137,7 @@ def ui_of(spark: SparkSession) -> SparkUi:
 
 def end() -> bool:
     """End Spark's processes, if it was started; whether they ended when they were asked to."""
-    process: Any = started_jvm()
+    process: Any = get_started_jvm()
     if process is None:
         return True
     with contextlib.suppress(BrokenPipeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.delta.transactions import NEVER, describe_mismatch, read_log
+from streaming.delta.transactions import NO_BATCH, describe_mismatch, read_log
 from streaming.observe.checkpoint_files import read_checkpoint
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ def same_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
 def _fit(held: int, planned: int, completed: int) -> str:
     if held < completed:
         return "it was replaced, which was accepted"
-    if held == NEVER:
+    if held == NO_BATCH:
         return "it has no batch of this query yet, and none was completed"
     return f"it holds batch {held}, the checkpoint's last is {planned}"
 
 
 def _number(batch: LoggedBatch | None) -> int:
-    return batch.batch_id if batch is not None else NEVER
+    return batch.batch_id if batch is not None else NO_BATCH

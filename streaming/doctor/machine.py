@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge import ivy, jars, spark_packages, tested_spark
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.installed_spark import describe_mismatch, spark_version
-from streaming.delta.session import delta_coordinate, describe_other_delta
+from streaming.delta.session import delta_coordinate, describe_unknown_spark
 from streaming.observe.check import Check
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _delta() -> Check:
     if importlib.util.find_spec("delta") is None:
         return Check(what, True, "not installed: only jobs need the extra 'delta'")
     check = _package(what, delta_coordinate)
-    other = describe_other_delta(spark_version()) if check.holds else None
+    other = describe_unknown_spark(spark_version()) if check.holds else None
     return Check(check.what, check.holds, f"{check.details}; {other}") if other else check
 
 

@@ -22,7 +22,7 @@ from assignor_bridge.protocol.columns import unpack_batch
 from assignor_bridge.protocol.messages import PlanBatch
 from checkpoints.state_text import encode
 from streaming.human_json.json_input import InputError, JsonObject, read_model
-from streaming.validation import option_text
+from streaming.validation import to_option_text
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import MicroBatch
@@ -32,7 +32,7 @@ _Int64 = Annotated[int, Field(strict=True, ge=-MAX_OFFSET - 1, le=MAX_OFFSET)]
 _Natural = Annotated[_Int64, Field(ge=0)]
 _Positive = Annotated[_Int64, Field(ge=1)]
 _Measure = Annotated[float, Field(strict=True)]
-_Text = Annotated[str, BeforeValidator(option_text)]
+_Text = Annotated[str, BeforeValidator(to_option_text)]
 _MEASURES = ("records", "bytes", "seconds", "offsets")
 
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streaming.redaction import unescaped
+from streaming.redaction import unescape_jaas
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +77,6 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         at = match.end()
         kind = match.lastgroup
         if kind == "quoted":
-            yield "quoted", unescaped(match[0][1:-1])
+            yield "quoted", unescape_jaas(match[0][1:-1])
         elif kind in ("word", "sign"):
             yield kind, match[0]

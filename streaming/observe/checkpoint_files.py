@@ -19,7 +19,7 @@ from checkpoints.folders import (
     check_size,
     open_folder,
 )
-from streaming.redaction import redacted
+from streaming.redaction import redact
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,6 +112,6 @@ def read_checkpoint(location: str, spark: SparkSession | None = None) -> offset_
         folder: Folder = open_folder(location) if spark is None else HadoopFolder(location, spark)
         return offset_log.read_checkpoint(folder)
     except NoCheckpointError as error:
-        raise OptionError(redacted(str(error))) from None
+        raise OptionError(redact(str(error))) from None
     except CheckpointError as error:
-        raise DamagedCheckpointError(redacted(str(error))) from None
+        raise DamagedCheckpointError(redact(str(error))) from None

@@ -1,4 +1,4 @@
-"""A job's brokers: whether they answer and have the topics, and topics made for `--with-broker`."""
+"""Check that a job's brokers answer and have its topics, and seed topics for `--with-broker`."""
 
 from __future__ import annotations
 
@@ -23,68 +23,69 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.files import Record
     from streaming.pipeline.config.loading import LoadedJob
 
-_CONNECT_LIMIT_S = 5.0
-_ANSWER_LIMIT_S = 15
-_FLUSH_LIMIT_S = 120.0
-_PARTITIONS = 4
-#: What Kafka says of a topic that somebody else has made meanwhile.
-_ANOTHERS = "already exists"
+_CONNECT_TIMEOUT_S = 5.0
+_RESPONSE_TIMEOUT_S = 15
+_FLUSH_TIMEOUT_S = 120.0
+_DEFAULT_PARTITIONS = 4
+#: Part of Kafka's error for a topic that another process has just created.
+_TOPIC_EXISTS = "already exists"
 
 
 def check_network(loaded: LoadedJob) -> None:
-    """Check the port for metrics, and that an address of each broker accepts connections.
+    """Check the metrics port, and that one address of each cluster accepts connections.
 
-    It takes a few seconds at most, and needs no Spark.
+    This takes a few seconds at most, and does not need Spark.
     """
     check_port(loaded.job.metrics)
-    places: dict[str, str] = {}
-    for place, options, _ in loaded.job.broker_uses():
-        places.setdefault(options[SERVERS], place)
-    for servers, place in places.items():
-        _connect(loaded, place, servers)
+    key_paths: dict[str, str] = {}
+    for key_path, options, _ in loaded.job.iterate_broker_uses():
+        key_paths.setdefault(options[SERVERS], key_path)
+    for servers, key_path in key_paths.items():
+        _connect(loaded, key_path, servers)
 
 
-def _connect(loaded: LoadedJob, place: str, servers: str) -> None:
-    why = ""
+def _connect(loaded: LoadedJob, key_path: str, servers: str) -> None:
+    reason = ""
     for address in read_servers(SERVERS, servers):
         try:
-            socket.create_connection(address, _CONNECT_LIMIT_S).close()
+            socket.create_connection(address, _CONNECT_TIMEOUT_S).close()
         except (OSError, ValueError) as error:
-            why = str(getattr(error, "strerror", None) or error)
+            reason = str(getattr(error, "strerror", None) or error)
         else:
             return
-    raise loaded.error(
-        place,
-        f"no broker answers at {servers!r} ({why}): is the address right and the broker running?",
+    raise loaded.make_error(
+        key_path,
+        f"no broker answers at {servers!r} ({reason}): check the address, and start the broker",
         JobError,
     )
 
 
 def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
-    """Check that named topics exist, with the very client and options that Spark will use."""
-    known: dict[tuple[tuple[str, str], ...], Any] = {}
-    for place, options, topics in loaded.job.broker_uses():
+    """Check that the topics exist, with the same client and options that Spark will use."""
+    topics_by_client: dict[tuple[tuple[str, str], ...], Any] = {}
+    for key_path, options, topics in loaded.job.iterate_broker_uses():
         client = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
-        identity = tuple(sorted(client.items()))
-        if topics and identity not in known:
-            silent = f"the broker at {options[SERVERS]!r} does not answer: "
-            with loaded.at(place, JobError, silent):
-                known[identity] = _topics_of(spark, client)
+        client_key = tuple(sorted(client.items()))
+        if topics and client_key not in topics_by_client:
+            prefix = f"the broker at {options[SERVERS]!r} does not answer: "
+            with loaded.wrap_errors(key_path, JobError, prefix):
+                topics_by_client[client_key] = _list_topics(spark, client)
         for topic in topics:
-            if topic not in known[identity]:
-                what = (
+            if topic not in topics_by_client[client_key]:
+                problem = (
                     f"topic {topic!r} does not exist, or the user lacks Describe on it: create it, "
-                    "correct its name, or grant that"
+                    "correct its name, or grant Describe"
                 )
-                raise loaded.error(place, what, JobError)
+                raise loaded.make_error(key_path, problem, JobError)
 
 
-def _topics_of(spark: SparkSession, client: Mapping[str, str]) -> Any:
-    """Return the topics that the user may see, as a set of Java's: there may be very many."""
+def _list_topics(spark: SparkSession, client: Mapping[str, str]) -> Any:
+    """Return the topics that the user may describe, as a Java set, which may be very large."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.HashMap()
-    limits = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), _ANSWER_LIMIT_S * 1000)
-    for key, value in {**client, **limits}.items():
+    timeout_ms = _RESPONSE_TIMEOUT_S * 1000
+    timeouts = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), timeout_ms)
+    for key, value in {**client, **timeouts}.items():
         properties.put(key, str(value))
     package = jvm.org.apache.kafka.clients.admin
     admin = package.Admin.create(properties)
@@ -97,51 +98,52 @@ def _topics_of(spark: SparkSession, client: Mapping[str, str]) -> Any:
 def seed_topics(
     loaded: LoadedJob, records: dict[str, list[Record]], bootstrap_servers: str
 ) -> dict[str, int]:
-    """Make the job's topics that are not there, and fill those that are seeded.
+    """Create the job's missing topics, and fill those that have seed records.
 
-    Return the number of records that were sent, for each topic that was made.
+    Returns the number of records sent to each created topic.
     """
-    topics = {topic: _PARTITIONS for _, _, named in loaded.job.broker_uses() for topic in named}
+    uses = loaded.job.iterate_broker_uses()
+    topics = {topic: _DEFAULT_PARTITIONS for _, _, names in uses for topic in names}
     topics |= {topic: seed.partitions for topic, seed in loaded.job.seed.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     try:
-        known = admin.list_topics(timeout=2 * _ANSWER_LIMIT_S).topics
+        existing = admin.list_topics(timeout=2 * _RESPONSE_TIMEOUT_S).topics
     except KafkaException as error:
         raise JobError(f"the broker at {bootstrap_servers!r} does not answer: {error}") from error
-    made = {}
+    sent = {}
     for topic, partitions in topics.items():
-        if topic not in known:
+        if topic not in existing:
             try:
                 create_topic(bootstrap_servers, topic, partitions)
-                made[topic] = _send(bootstrap_servers, topic, records.get(topic, []))
+                sent[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
             except BaseException as error:
-                if _ANOTHERS not in str(error):  # else the next run would take a part for all
+                if _TOPIC_EXISTS not in str(error):  # the next run would not fill the topic
                     delete_topics(bootstrap_servers, [topic])
                 raise
-    return made
+    return sent
 
 
-def _send(bootstrap_servers: str, topic: str, records: list[Record]) -> int:
+def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> int:
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
     failures: list[str] = []
 
-    def delivered(error: KafkaError | None, _: Message) -> None:
+    def on_delivery(error: KafkaError | None, _: Message) -> None:
         if error is not None:
             failures.append(error.str())
 
     for key, value in records:
         try:
-            producer.produce(topic, value, key, on_delivery=delivered)
+            producer.produce(topic, value, key, on_delivery=on_delivery)
         except BufferError:
-            producer.flush(_FLUSH_LIMIT_S)
-            producer.produce(topic, value, key, on_delivery=delivered)
-        except KafkaException as error:  # it is too large for the producer itself
+            producer.flush(_FLUSH_TIMEOUT_S)
+            producer.produce(topic, value, key, on_delivery=on_delivery)
+        except KafkaException as error:  # larger than the producer's own limit
             failures.append(error.args[0].str())
-    missing = producer.flush(_FLUSH_LIMIT_S)
+    missing = producer.flush(_FLUSH_TIMEOUT_S)
     if missing or failures:
-        why = failures[0] if failures else f"no answer within {_FLUSH_LIMIT_S:g} s"
+        reason = failures[0] if failures else f"no answer within {_FLUSH_TIMEOUT_S:g} s"
         raise JobError(
             f"topic {topic!r}: {missing + len(failures)} of {len(records)} records were not "
-            f"delivered: {why}"
+            f"delivered: {reason}"
         )
     return len(records)

@@ -1,4 +1,4 @@
-"""What the queries of a job read and wrote in one run, counted from Spark's progress events."""
+"""Count from Spark's progress events what the queries of a job read and wrote in one run."""
 
 from __future__ import annotations
 
@@ -12,62 +12,61 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _LOG = logging.getLogger(__name__)
-#: The observation of the rows that a query gives to its sink; no source can have this name.
+#: Name of the observed metric for a sink's rows; no source can have this name.
 WRITTEN = "assignor.written"
-#: Share of bad records above which a query warns.
-_MANY_BAD = 0.01
+#: Fraction of bad records above which a query warns.
+_MAX_BAD_FRACTION = 0.01
 
 
 @dataclass(slots=True)
 class QueryResult:
-    """What one query did in this run."""
+    """Counts of one query in this run."""
 
     name: str
-    #: The table or topic that it writes, without secrets; None for the console.
+    #: The table or topic that it writes, secrets hidden; None for the console.
     target: str | None
     is_table: bool = False
-    #: Whether it writes the bad records of a source, which it reads once more.
+    #: Whether it writes the bad records of a source, which it reads a second time.
     is_dead_letter: bool = False
     batches: int = 0
-    #: Records read.
     read: int = 0
-    #: Rows given to the sink; an upsert merges them, deletes among them.
+    #: Rows passed to the sink; for an upsert, before the merge and including deletes.
     written: int = 0
-    #: Records read that were bad.
+    #: Bad records among those read.
     bad: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """What a job did in this run: sums over its sinks, and each of its queries."""
+    """Result of a job's run: sums over its sinks, and the result of each query."""
 
     name: str
-    #: From the start of the queries to their end, or until now.
+    #: Time from the start of the queries to their end, or until now.
     seconds: float
     batches: int
-    #: Records read; one that two sinks read is counted twice.
+    #: Records read; a record that two sinks read is counted twice.
     read: int
     written: int
     bad: int
-    #: Rows written, by table, those of bad records included.
+    #: Rows written by table, including tables of bad records.
     tables: dict[str, int]
     queries: tuple[QueryResult, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data, for JSON."""
+        """Return the result as plain data for JSON."""
         return asdict(self)
 
 
-def sum_up(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
-    """Return the result of a job from copies of those of its queries."""
+def sum_results(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
+    """Sum the results of a job's queries, and copy them."""
     copies = tuple(replace(query) for query in queries)
-    of_sinks = [query for query in copies if not query.is_dead_letter]
+    sink_results = [query for query in copies if not query.is_dead_letter]
     return JobResult(
         name=name, seconds=round(seconds, 3), queries=copies,
-        batches=sum(query.batches for query in of_sinks),
-        read=sum(query.read for query in of_sinks),
-        written=sum(query.written for query in of_sinks),
-        bad=sum(query.bad for query in of_sinks),
+        batches=sum(query.batches for query in sink_results),
+        read=sum(query.read for query in sink_results),
+        written=sum(query.written for query in sink_results),
+        bad=sum(query.bad for query in sink_results),
         tables={query.target or "": query.written for query in copies if query.is_table},
     )  # fmt: skip
 
@@ -93,7 +92,7 @@ class ProgressCounter(StreamingQueryListener):
     onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Count a batch; Spark reports the last one again while a query is idle."""
+        """Count a batch once; Spark repeats the last event while a query is idle."""
         progress = event.progress
         result = self._results.get(progress.name)
         is_old = progress.batchId <= self._last_batches.get(progress.name, -1)
@@ -106,8 +105,8 @@ class ProgressCounter(StreamingQueryListener):
         result.bad += sum(row["bad_records"] for row in observed.values() if "bad_records" in row)
         if WRITTEN in observed:
             result.written += observed[WRITTEN]["rows"]
-        is_warned_of = result.name in self._warned or result.is_dead_letter
-        if result.bad > _MANY_BAD * result.read and not is_warned_of:
+        is_exempt = result.name in self._warned or result.is_dead_letter
+        if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned.add(result.name)
             _LOG.warning(
                 "%s: %s of the %s records that query %r has read are bad, more than 1%%: does the "

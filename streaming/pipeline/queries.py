@@ -1,4 +1,4 @@
-"""One streaming query a sink, and one for each source whose bad records go somewhere."""
+"""Build one streaming query per sink, and one per source with a dead letter."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
-from streaming.delta.transactions import writer_name
-from streaming.pipeline.config.conflicts import check_apart
+from streaming.delta.transactions import make_writer_name
+from streaming.pipeline.config.conflicts import check_folders
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, TableError
 from streaming.pipeline.progress import WRITTEN, QueryResult
-from streaming.pipeline.spark.columns import folding, quoted
-from streaming.pipeline.spark.folders import absolute
-from streaming.pipeline.spark.frames import bad_records, frame_of_sink, without_kafka
-from streaming.pipeline.spark.plan_sources import PlanSource, plan_sources
+from streaming.pipeline.spark.columns import get_name_normalizer, quote_name
+from streaming.pipeline.spark.folders import qualify_path
+from streaming.pipeline.spark.frames import build_bad_records, build_sink_frame, drop_kafka_struct
+from streaming.pipeline.spark.plan_sources import PlanSource, list_plan_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,160 +35,159 @@ _HEADERS = "array<struct<key:string,value:binary>>"
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Query:
-    """A query that is checked and can be started."""
+class JobQuery:
+    """A checked query that can be started."""
 
     name: str
-    #: Where it stands in the config.
-    place: str
+    #: Path of the sink's key in the config.
+    key_path: str
     rows: DataFrame
     #: Spark's `DataStreamWriter`.
     writer: Any
-    #: Its own checkpoint; None for a job that just prints.
+    #: The query's own checkpoint; None for a job that only prints.
     checkpoint: str | None
     delta: DeltaWriter | None
-    #: What it reads, in the order of Spark's numbers.
+    #: Its sources, in the order of Spark's numbers.
     sources: list[PlanSource]
-    #: What it has done in this run.
     result: QueryResult
-    #: Spark's own, once it is started.
-    running: StreamingQuery | None = None
+    #: Spark's query, once it is started.
+    stream: StreamingQuery | None = None
 
     def start(self) -> None:
-        """Start the query, and tell a Delta sink its id."""
-        self.running = self.writer.start()
-        if self.delta is not None and self.running is not None:
-            self.delta.started(self.running.id, self.running)
+        """Start the query, and pass its id to a Delta sink."""
+        self.stream = self.writer.start()
+        if self.delta is not None and self.stream is not None:
+            self.delta.set_query(self.stream.id, self.stream)
 
     def stop(self) -> None:
-        """Stop the query if it runs, and wait for what its sink still writes."""
-        with contextlib.suppress(Exception):  # it has ended by itself, or Spark has
-            if self.running is not None and self.running.isActive:
-                self.running.stop()
+        """Stop the query if it is running, and wait for background writes of its sink."""
+        with contextlib.suppress(Exception):  # the query or Spark has ended
+            if self.stream is not None and self.stream.isActive:
+                self.stream.stop()
         if self.delta is not None:
             self.delta.finish()
 
-    def reads(self, options: Mapping[str, str]) -> list[int]:
-        """Return the numbers of its sources that were opened with these options."""
+    def find_source_numbers(self, options: Mapping[str, str]) -> list[int]:
+        """Return the numbers of its sources that have these options."""
         return [n for n, source in enumerate(self.sources) if source.has_options(options)]
 
     @property
     def sink_error(self) -> Exception | None:
-        """What our own sink failed with, of which Spark only hands on the text."""
+        """The error of the Delta sink, of which Spark keeps only the text."""
         return self.delta.error if self.delta is not None else None
 
 
-def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[Query]:
-    """Build and check all queries of a job; nothing is started or written."""
+def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
+    """Build and check all queries of a job, without starting or writing anything."""
     queries = []
     for output in loaded.job.outputs:
-        if output.bad_of is None:
-            frame = frame_of_sink(spark, loaded, output.sink)
-        else:  # the source is read once more: a query of its own is exactly once
-            frame = bad_records(spark, loaded, output.bad_of, output.sink)
-        with loaded.at(output.place):
-            queries.append(_query(spark, loaded, output, frame))
-    _check_groups(loaded, queries)
+        if output.bad_source is None:
+            frame = build_sink_frame(spark, loaded, output.sink)
+        else:  # its own query reads the source again, for exactly-once
+            frame = build_bad_records(spark, loaded, output.bad_source, output.sink)
+        with loaded.wrap_errors(output.key_path):
+            queries.append(_plan_one(spark, loaded, output, frame))
+    _check_commit_groups(loaded, queries)
     locations = {
-        query.place: absolute(spark, query.delta.table.location(spark))
+        query.key_path: qualify_path(spark, query.delta.table.location(spark))
         for query in queries
         if query.delta is not None and query.delta.table_exists
     }
     try:
-        check_apart(loaded.job, locations)
+        check_folders(loaded.job, locations)
     except ValueError as error:
         raise ConfigError(loaded.redact(f"{loaded.title}: {error}")) from None
     return queries
 
 
-def _check_groups(loaded: LoadedJob, queries: Sequence[Query]) -> None:
-    """Check that no partition's offsets are committed to a group by two streams.
+def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None:
+    """Check that no two streams commit offsets of the same partition to the same group.
 
-    Each commits where it is itself, so the group would be ahead of the slower one's checkpoint.
+    Each commits its own progress, so the group would be ahead of the slower one's checkpoint.
     """
-    committing: list[tuple[Query, PlanSource]] = []
+    committing: list[tuple[JobQuery, PlanSource]] = []
     for query in queries:
         for source in query.sources:
             group = source.commit_group
-            same = [other for other in committing if group and source.commits_with(other[1])]
-            if any(q is not query or s.relation != source.relation for q, s in same):
-                other = same[0][0]
+            shared = [pair for pair in committing if group and source.commits_with(pair[1])]
+            if any(q is not query or s.relation != source.relation for q, s in shared):
+                other = shared[0][0]
                 by = f"twice by {query.name!r}" if other is query else f"by {other.name!r} as well"
-                raise loaded.error(
-                    query.place,
+                raise loaded.make_error(
+                    query.key_path,
                     f"this query would commit to the group {group!r} (assignor.commitGroup), to "
                     f"which these topics are committed {by}, and the group would be ahead of the "
-                    "slower one's checkpoint: leave the option out (`assignor lag` reads the "
-                    "checkpoints), or let one query alone read the source",
+                    "slower one's checkpoint: remove the option (`assignor lag` reads the "
+                    "checkpoints), or let only one query read the source",
                 )
             committing.append((query, source))
 
 
-def _query(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> Query:
+def _plan_one(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> JobQuery:
     job, sink = loaded.job, output.sink
-    is_of_sink = output.bad_of is None
-    name = job.name if job.sink is not None and is_of_sink else f"{job.name}.{output.part}"
+    is_sink = output.bad_source is None
+    name = job.name if job.sink is not None and is_sink else f"{job.name}.{output.folder}"
     if isinstance(sink, DeltaSink) and sink.mode == "upsert":
-        rows = upsert.prepare(frame, sink)
+        rows = upsert.add_sequence(frame, sink)
     else:
-        rows = without_kafka(frame)
+        rows = drop_kafka_struct(frame)
     rows = rows.observe(WRITTEN, f.count(f.lit(1)).alias("rows"))
     checkpoint = None
     if job.checkpoint is not None:
-        checkpoint = f"{job.checkpoint.rstrip('/')}/{output.part}"
+        checkpoint = f"{job.checkpoint.rstrip('/')}/{output.folder}"
     delta = None
     if isinstance(sink, DeltaSink):
-        # Dead letters are noted as Delta's own streaming sink does, which older versions used.
-        name_writer = writer_name if is_of_sink else str
-        place = f"{loaded.title}: {output.place}"
-        delta = DeltaWriter(sink, place, name_writer, loaded.redact, checkpoint)
+        # Dead letters use the query id as the name, as Delta's own sink did in older versions.
+        name_writer = make_writer_name if is_sink else str
+        label = f"{loaded.title}: {output.key_path}"
+        delta = DeltaWriter(sink, label, name_writer, loaded.redact, checkpoint)
         delta.check(spark, rows)
-        mode = "update" if sink.mode == "upsert" else "append"
-        writer = rows.writeStream.outputMode(mode).foreachBatch(delta)
+        output_mode = "update" if sink.mode == "upsert" else "append"
+        writer = rows.writeStream.outputMode(output_mode).foreachBatch(delta)
     elif isinstance(sink, ConsoleSink):
         options = {"numRows": str(sink.rows), "truncate": str(sink.truncate).lower()}
         console = rows.writeStream.format("console").options(**options)
         writer = console.outputMode(sink.output_mode)
     else:
-        kafka = _as_kafka_takes_them(rows, sink).writeStream.format("kafka")
-        kafka = kafka.options(**job.kafka_options(sink.options)).option("topic", sink.topic)
+        kafka = _select_kafka_columns(rows, sink).writeStream.format("kafka")
+        kafka = kafka.options(**job.merge_kafka_options(sink.options)).option("topic", sink.topic)
         writer = kafka.outputMode(sink.output_mode)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
-    every = {"processingTime": job.interval} if job.interval else {"availableNow": True}
-    writer = writer.queryName(name).trigger(**every)
+    trigger = {"processingTime": job.interval} if job.interval else {"availableNow": True}
+    writer = writer.queryName(name).trigger(**trigger)
     table = (sink.path or sink.table) if isinstance(sink, DeltaSink) else None
     topic = sink.topic if isinstance(sink, KafkaSink) else None
     target = loaded.redact(table or topic or "") or None
-    result = QueryResult(name, target, is_table=delta is not None, is_dead_letter=not is_of_sink)
-    return Query(name, output.place, rows, writer, checkpoint, delta, plan_sources(rows), result)
+    result = QueryResult(name, target, is_table=delta is not None, is_dead_letter=not is_sink)
+    sources = list_plan_sources(rows)
+    return JobQuery(name, output.key_path, rows, writer, checkpoint, delta, sources, result)
 
 
-def _as_kafka_takes_them(rows: DataFrame, sink: KafkaSink) -> DataFrame:
-    fold = folding(rows.sparkSession)
-    named = {fold(name): f.col(quoted(name)) for name in rows.columns}
-    everything = f.to_json(f.struct(*(quoted(name) for name in rows.columns)))
-    parts = {
-        "value": f.expr(sink.value) if sink.value else named.get("value", everything),
-        "key": f.expr(sink.key) if sink.key else named.get("key"),
-        "headers": named.get("headers"),
+def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
+    normalize = get_name_normalizer(rows.sparkSession)
+    columns = {normalize(name): f.col(quote_name(name)) for name in rows.columns}
+    all_as_json = f.to_json(f.struct(*(quote_name(name) for name in rows.columns)))
+    expressions = {
+        "value": f.expr(sink.value) if sink.value else columns.get("value", all_as_json),
+        "key": f.expr(sink.key) if sink.key else columns.get("key"),
+        "headers": columns.get("headers"),
     }
-    chosen = rows.select(*(c.alias(n) for n, c in parts.items() if c is not None))
-    return chosen.select(*(_as_kafka_takes_it(field) for field in chosen.schema.fields))
+    selected = rows.select(*(c.alias(n) for n, c in expressions.items() if c is not None))
+    return selected.select(*(_convert_for_kafka(field) for field in selected.schema.fields))
 
 
-def _as_kafka_takes_it(field: StructField) -> Column:
-    """Return bytes and text as they are, lists and structs as JSON, the rest as text."""
+def _convert_for_kafka(field: StructField) -> Column:
+    """Keep bytes and text, convert lists and structs to JSON, and other types to text."""
     column = f.col(field.name)
-    kind = field.dataType
+    data_type = field.dataType
     if field.name == "headers":
-        if kind.simpleString() != _HEADERS:
-            raise TableError(
-                f"the column 'headers' is {kind.simpleString()}, {_HEADERS} is expected"
-            )
+        if data_type.simpleString() != _HEADERS:
+            actual = data_type.simpleString()
+            raise TableError(f"the column 'headers' is {actual}, but {_HEADERS} is expected")
         return column
-    if isinstance(kind, (BinaryType, StringType)):
+    if isinstance(data_type, (BinaryType, StringType)):
         return column
-    if isinstance(kind, (StructType, ArrayType, MapType)):
+    if isinstance(data_type, (StructType, ArrayType, MapType)):
         return f.to_json(column).alias(field.name)
     return column.cast("string").alias(field.name)

@@ -1,4 +1,4 @@
-"""Run a job in a session: check everything, then start its queries, and end them together."""
+"""Run a job in a session: check it completely, start its queries, and stop them together."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from streaming.pipeline.brokers import check_network, check_topics
 from streaming.pipeline.config.files import load_checked_job
 from streaming.pipeline.config.loading import LoadedJob
 from streaming.pipeline.delta.continuity import check_continuity
-from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError, first_line, with_hint
-from streaming.pipeline.progress import ProgressCounter, sum_up
+from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError, add_hint, summarize
+from streaming.pipeline.progress import ProgressCounter, sum_results
 from streaming.pipeline.queries import plan_queries
-from streaming.pipeline.schema_change import check_schema_change, remember_judgements
-from streaming.pipeline.spark.folders import absolute, check_writable, holder, lock_checkpoint
+from streaming.pipeline.schema_change import check_schema_change, save_parsing_rules
+from streaming.pipeline.spark.folders import check_writable, find_owner, lock_folder, qualify_path
 from streaming.pipeline.spark.session import NO_CONNECT
 from streaming.pipeline.spark.time_zone import record_time_zone
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streaming.metrics.attach import Exporter
     from streaming.pipeline.config.job import Job
     from streaming.pipeline.progress import JobResult, QueryResult
-    from streaming.pipeline.queries import Query
+    from streaming.pipeline.queries import JobQuery
     from streaming.pipeline.spark.folders import JobLock
 
 _LOG = logging.getLogger(__name__)
@@ -42,15 +42,15 @@ _POLL_S = 0.5
 
 
 class RunningJob:
-    """The started queries of a job, the outlets of its metrics, and the lock of its checkpoint.
+    """The running queries of a job, its metrics exporter, and the lock of its checkpoint.
 
-    As a context manager it stops the job at the end of its block.
+    As a context manager, it stops the job at the end of the block.
     """
 
     def __init__(
         self,
         loaded: LoadedJob,
-        queries: Sequence[Query],
+        queries: Sequence[JobQuery],
         on_progress: Callable[[QueryResult, Any], None] | None = None,
     ) -> None:
         self._loaded = loaded
@@ -60,19 +60,20 @@ class RunningJob:
         self._counter = ProgressCounter(loaded.title, results, on_progress)
         self._started_at = time.monotonic()
         self._seconds: float | None = None
-        #: What `stop` does, the last first.
-        self._at_end = contextlib.ExitStack()
+        #: Callbacks of `stop`, in reverse order.
+        self._exit_stack = contextlib.ExitStack()
 
     @property
     def queries(self) -> list[StreamingQuery]:
-        """The queries that were started."""
-        return [query.running for query in self._queries if query.running is not None]
+        """The started queries."""
+        return [query.stream for query in self._queries if query.stream is not None]
 
     @property
     def result(self) -> JobResult:
-        """What the queries have done until now."""
+        """The result of the queries so far."""
         seconds = self._seconds or time.monotonic() - self._started_at
-        return sum_up(self._loaded.job.name, seconds, (query.result for query in self._queries))
+        results = (query.result for query in self._queries)
+        return sum_results(self._loaded.job.name, seconds, results)
 
     def __enter__(self) -> Self:
         return self
@@ -81,70 +82,70 @@ class RunningJob:
         self.stop()
 
     def _take_lock(self, spark: SparkSession) -> None:
-        """Be the only run of the job from now on; raise JobError when another one is."""
-        lock = _lock(spark, self._loaded)
+        """Lock the job's checkpoint; raise JobError if another run has the lock."""
+        lock = _lock_job(spark, self._loaded)
         if lock is not None:
-            lock.is_used = self.is_active
-            self._at_end.callback(lock.release)
+            lock.is_in_use = self.is_active
+            self._exit_stack.callback(lock.release)
 
     def _start(self, spark: SparkSession) -> None:
-        """Open the outlets of the metrics, make the tables, start the queries."""
+        """Start the metrics exporter, create the tables, and start the queries."""
         loaded = self._loaded
-        self._at_end.callback(listen(spark, self._counter))
+        self._exit_stack.callback(listen(spark, self._counter))
         if loaded.job.metrics is not None:
             try:
-                self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._why)
+                self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._explain)
             except AssignorError as error:
                 error.args = (loaded.redact(str(error)),)
                 raise
-            self._at_end.callback(self._close_metrics)
+            self._exit_stack.callback(self._close_metrics)
         for query in self._queries:
             if query.delta is not None:
-                what = f"the table {query.delta.table.where!r} cannot be made: "
-                with loaded.at(query.place, JobError, what):
+                prefix = f"the table {query.delta.table.title!r} cannot be created: "
+                with loaded.wrap_errors(query.key_path, JobError, prefix):
                     query.delta.prepare(spark, query.rows)
-        remember_judgements(spark, loaded)
+        save_parsing_rules(spark, loaded)
         for query in self._queries:
-            self._at_end.callback(query.stop)
+            self._exit_stack.callback(query.stop)
             try:
                 query.start()
             except Exception as error:
-                raise self._failure(query, error) from error
+                raise self._make_error(query, error) from error
 
     def await_end(
         self, stop_asked: Callable[[], bool] = lambda: False, timeout: float | None = None
     ) -> None:
-        """Wait until all queries have ended, or `stop_asked` returns True; then all are stopped.
+        """Wait until all queries have ended, or `stop_asked` returns True; then stop all of them.
 
-        The first failure stops the others and is raised as a JobError, and so is a timeout, in
-        seconds, as a JobTimeoutError.
+        The first failure stops the others and raises a JobError. After `timeout` seconds, the job
+        is stopped, and JobTimeoutError is raised.
         """
         try:
-            with self._loaded.causes_without_secrets():
+            with self._loaded.drop_secret_causes():
                 self._wait(stop_asked, timeout)
         finally:
             self.stop()
 
     def _wait(self, stop_asked: Callable[[], bool], timeout: float | None) -> None:
-        deadline = time.monotonic() + (math.inf if timeout is None else timeout)
+        deadline_s = time.monotonic() + (math.inf if timeout is None else timeout)
         try:
-            while self._look() and not stop_asked():
-                if time.monotonic() > deadline:
+            while self._check_queries() and not stop_asked():
+                if time.monotonic() > deadline_s:
                     raise JobTimeoutError(
                         f"{self._loaded.title}: the job was stopped after its timeout of "
                         f"{timeout:g} s; the next run continues from there"
                     )
                 time.sleep(_POLL_S)
         except ConnectionError as error:
-            raise JobError(f"{self._loaded.title}: {first_line(error)}") from error
+            raise JobError(f"{self._loaded.title}: {summarize(error)}") from error
 
     def is_active(self) -> bool:
-        """Whether a query still runs, or none was started yet."""
+        """Return whether a query is running, or none has been started yet."""
         return not self.queries or any(query.isActive for query in self.queries)
 
     def stop(self) -> None:
-        """Stop the queries that still run, close the metrics, and let others run the job."""
-        self._at_end.close()
+        """Stop the running queries, close the metrics, and release the job's lock."""
+        self._exit_stack.close()
         self._seconds = self._seconds or time.monotonic() - self._started_at
 
     def _close_metrics(self) -> None:
@@ -152,31 +153,30 @@ class RunningJob:
         try:
             if metrics is not None:
                 metrics.close()
-        except Exception as error:  # noqa: BLE001  (how the job went is told, not this)
-            why = self._loaded.redact(first_line(error))
-            _LOG.warning(
-                "%s: metrics: the last figures may be missing: %s", self._loaded.title, why
-            )
+        except Exception as error:  # noqa: BLE001  (must not hide the job's own error)
+            reason = self._loaded.redact(summarize(error))
+            title = self._loaded.title
+            _LOG.warning("%s: metrics: the last values may be missing: %s", title, reason)
 
-    def _look(self) -> bool:
-        """Whether any query still runs; raises when one has failed."""
+    def _check_queries(self) -> bool:
+        """Return whether any query is running; raise JobError if one has failed."""
         active = self.is_active()
         for query in self._queries:
-            running = query.running
-            if running is not None and not running.isActive and (error := running.exception()):
-                raise self._failure(query, error) from None
+            stream = query.stream
+            if stream is not None and not stream.isActive and (error := stream.exception()):
+                raise self._make_error(query, error) from None
         return active
 
-    def _why(self, query_id: str, text: str) -> str:
-        """Say why a query failed, by what its sink failed with or else by what Spark says."""
+    def _explain(self, query_id: str, text: str) -> str:
+        """Return why a query failed: its sink's error, or else Spark's text."""
         for query in self._queries:
-            if query.running is not None and str(query.running.id) == query_id and query.sink_error:
-                return first_line(query.sink_error)
+            if query.stream is not None and str(query.stream.id) == query_id and query.sink_error:
+                return summarize(query.sink_error)
         return line_of_text(text)
 
-    def _failure(self, query: Query, error: BaseException) -> JobError:
-        why = with_hint(first_line(query.sink_error or error), query.checkpoint)
-        return JobError(self._loaded.redact(f"query {query.name!r} failed: {why}"))
+    def _make_error(self, query: JobQuery, error: BaseException) -> JobError:
+        reason = add_hint(summarize(query.sink_error or error), query.checkpoint)
+        return JobError(self._loaded.redact(f"query {query.name!r} failed: {reason}"))
 
 
 def start_job(
@@ -185,42 +185,40 @@ def start_job(
     *,
     on_progress: Callable[[QueryResult, Any], None] | None = None,
 ) -> RunningJob:
-    """Check a job whole, then start its queries; return them running.
+    """Check a job completely, start its queries, and return the running job.
 
     Parameters
     ----------
     spark
         A session with Delta, Spark's Kafka connector and the bridge.
     config
-        A YAML file, a mapping of the same shape, or a job; a loaded one was checked before Spark
-        was started, as far as that goes.
+        A YAML file, a mapping of the same shape, or a job; a `LoadedJob` was checked before Spark
+        started, so only the checks that need Spark remain.
     on_progress
-        Is given the result of a query so far, and Spark's progress, after each batch; on a thread
-        of Spark's listeners, so it must return soon.
+        Called after each batch with the result of its query so far, and Spark's progress. It must
+        return quickly, because it runs on a thread of Spark's listeners.
 
     Raises
     ------
     ConfigError
-        For what the user must change; nothing was started or written.
+        If the config is invalid; nothing was started or written.
     JobError
-        For a broker, topic, table or query that fails; what was started is stopped.
+        If a broker, topic, table or query fails; started queries are stopped.
     """
     if getattr(spark, "_jsparkSession", None) is None:
         raise ConfigError("a SparkSession is expected" if spark is None else NO_CONNECT)
     loaded = load_checked_job(config)
     if not isinstance(config, LoadedJob):
         check_network(loaded)
-    with loaded.causes_without_secrets():
+    with loaded.drop_secret_causes():
         return _check_and_start(spark, loaded, on_progress)
 
 
 def _check_and_start(
-    spark: SparkSession,
-    loaded: LoadedJob,
-    on_progress: Callable[[QueryResult, Any], None] | None,
+    spark: SparkSession, loaded: LoadedJob, on_progress: Callable[[QueryResult, Any], None] | None
 ) -> RunningJob:
     check_topics(spark, loaded)
-    warn_of_late_records(loaded)
+    warn_about_late_records(loaded)
     queries = plan_queries(spark, loaded)
     check_writable(spark, loaded)
     running = RunningJob(loaded, queries, on_progress)
@@ -228,10 +226,10 @@ def _check_and_start(
         running._take_lock(spark)
         for query in queries:
             if query.checkpoint is not None:
-                with loaded.at(query.place, JobError):
+                with loaded.wrap_errors(query.key_path, JobError):
                     check_continuity(spark, query.sources, query.checkpoint, query.delta)
         check_schema_change(spark, loaded, queries)
-        with loaded.at("checkpoint", JobError, "the time zone cannot be written: "):
+        with loaded.wrap_errors("checkpoint", JobError, "the time zone cannot be written: "):
             record_time_zone(spark, loaded.job)
         running._start(spark)
     except BaseException:
@@ -240,31 +238,31 @@ def _check_and_start(
     return running
 
 
-def warn_of_late_records(loaded: LoadedJob) -> None:
-    """Warn if the options of a source make its watermark drop records that Spark's order keeps."""
+def warn_about_late_records(loaded: LoadedJob) -> None:
+    """Warn if a source's options can make its watermark drop records as late."""
     for name, source in loaded.job.all_sources.items():
         if source.watermark is not None and source.lets_event_times_drift_apart:
             _LOG.warning(
                 "%s: %s: assignor.fairness, a weight or a floor lets partitions with few records "
                 "get ahead in event time, so the watermark drops records of the others as late: "
                 "set assignor.alignEventTime to the watermark's delay (%s)",
-                loaded.title, loaded.job.place("source", name), source.watermark.delay,
+                loaded.title, loaded.job.locate("source", name), source.watermark.delay,
             )  # fmt: skip
 
 
-def _lock(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
+def _lock_job(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
     checkpoint = loaded.job.checkpoint
     if checkpoint is None:
         return None
-    where = absolute(spark, checkpoint)
+    folder = qualify_path(spark, checkpoint)
     try:
-        return lock_checkpoint(where)
+        return lock_folder(folder)
     except BlockingIOError:
-        words = (
-            f"process {holder(where)} runs this job in {checkpoint!r}: wait until it ends, or give "
-            "this run a checkpoint and tables of its own"
+        problem = (
+            f"process {find_owner(folder)} is running this job in {checkpoint!r}: wait until "
+            "it ends, or give this run its own checkpoint and tables"
         )
-        raise loaded.error("checkpoint", words, JobError) from None
+        raise loaded.make_error("checkpoint", problem, JobError) from None
 
 
 def run_job(
@@ -274,7 +272,7 @@ def run_job(
     on_progress: Callable[[QueryResult, Any], None] | None = None,
     timeout: float | None = None,
 ) -> JobResult:
-    """Start a job, wait for its end, and return what it did; see `start_job`.
+    """Start a job, wait for its end, and return its result; see `start_job`.
 
     After `timeout` seconds the job is stopped, and JobTimeoutError is raised.
     """

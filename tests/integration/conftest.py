@@ -53,13 +53,13 @@ def finish_delta_writers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from streaming.pipeline.delta.writer import DeltaWriter
 
     writers: list[DeltaWriter] = []
-    start = DeltaWriter.started
+    start = DeltaWriter.set_query
 
     def start_and_note(writer: DeltaWriter, *arguments: Any) -> None:
         writers.append(writer)
         start(writer, *arguments)
 
-    monkeypatch.setattr(DeltaWriter, "started", start_and_note)
+    monkeypatch.setattr(DeltaWriter, "set_query", start_and_note)
     yield
     for writer in writers:
         writer.finish()

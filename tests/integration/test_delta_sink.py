@@ -1,4 +1,4 @@
-"""The Delta sink of jobs in a `writeStream` of the user's own."""
+"""The Delta sink of jobs in the user's own `writeStream`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def assert_proved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out)["proved"] is True
 
 
-def test_a_batch_that_is_run_again_is_written_once(
+def test_a_repeated_batch_is_written_once(
     spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -85,10 +85,10 @@ def test_an_upsert_keeps_the_newest_row_of_a_key(
         pytest.param({"mode": "upsert"}, "needs 'keys'", id="keys"),
         pytest.param({"table": "t"}, "path", id="two places"),
         pytest.param({"from": "orders"}, "'from' is for jobs", id="from"),
-        pytest.param({"partition_by": ["day"]}, "'day' is no column", id="column"),
+        pytest.param({"partition_by": ["day"]}, "'day' is not a column", id="column"),
     ],
 )
-def test_a_wrong_option_is_one_line_before_the_query_starts(
+def test_an_invalid_option_is_one_line_before_the_query_starts(
     orders: DataFrame, tmp_path: Path, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ConfigError, match=r"^delta_sink") as raised:
@@ -113,7 +113,7 @@ def test_a_new_checkpoint_does_not_write_rows_again(
         run(orders, tmp_path, "new")
 
 
-def test_a_sink_is_of_one_query(topic: Topic, orders: DataFrame, tmp_path: Path) -> None:
+def test_a_sink_serves_only_one_query(topic: Topic, orders: DataFrame, tmp_path: Path) -> None:
     send(topic, [("a", "1")])
     sink = delta_sink(orders, path=str(tmp_path / "table"), shared=True)
     for name in ("one", "two"):
@@ -127,11 +127,11 @@ def test_a_sink_is_of_one_query(topic: Topic, orders: DataFrame, tmp_path: Path)
 
 
 @pytest.mark.long
-def test_a_query_that_is_started_again_may_keep_its_sink(
+def test_a_restarted_query_may_keep_its_sink(
     spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    """As in a program that starts its query again after an error."""
+    """A program may restart its query after an error."""
     sink = delta_sink(orders, path=str(tmp_path / "table"))
     for records in ([("a", "1"), ("b", "2"), ("c", "3")], [("d", "4")]):
         send(topic, records)

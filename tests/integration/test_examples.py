@@ -58,16 +58,17 @@ def test_a_topic_that_could_not_be_filled_whole_is_filled_by_the_next_run(
     )  # fmt: skip
     [topic] = loaded.job.seed
     seeds = {f"{topic}-{uuid4().hex[:6]}": read_seeds(loaded)[topic]}
-    monkeypatch.setattr(type(loaded.job), "broker_uses", lambda _: [("source", {}, list(seeds))])
+    uses = [("source", {}, list(seeds))]
+    monkeypatch.setattr(type(loaded.job), "iterate_broker_uses", lambda _: uses)
     monkeypatch.setitem(vars(loaded.job), "seed", {})
-    sent = brokers._send
+    sent = brokers._send_records
 
     def fail(servers: str, name: str, records: list[Any]) -> int:
         sent(servers, name, records[:1])
         raise JobError("not delivered")
 
     with monkeypatch.context() as within:
-        within.setattr(brokers, "_send", fail)
+        within.setattr(brokers, "_send_records", fail)
         with pytest.raises(JobError, match="not delivered"):
             seed_topics(loaded, seeds, broker.bootstrap_servers)
     admin = broker.admin()

@@ -1,4 +1,4 @@
-"""What happens when something changed between two runs of a job: it goes on, or says so and stops.
+"""Changes between two runs of a job: it continues correctly, or stops with an error.
 
 The rows of docs/internals/evidence.md, "Changes between two runs", name tests of this module.
 """
@@ -42,16 +42,16 @@ def record(key: int, name: str | None = "n") -> tuple[str, str | None]:
     return str(key), None if name is None else json.dumps({"id": key, "seq": 1, "name": name})
 
 
-def changed(config: dict[str, Any], **sink: Any) -> dict[str, Any]:
-    """Give the job with other keys of its sink; None takes one away."""
+def change_sink(config: dict[str, Any], **sink: Any) -> dict[str, Any]:
+    """Return the job with changed keys of its sink; None removes a key."""
     made = copy.deepcopy(config)
     made["sink"] |= sink
     made["sink"] = {key: value for key, value in made["sink"].items() if value is not None}
     return made
 
 
-def refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
-    """Check that a run ends with one line that has these words in it, before it starts."""
+def assert_refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
+    """Check that a run fails before it starts, with one line that contains these words."""
     with pytest.raises((ConfigError, JobError)) as raised:
         start_job(spark, config).stop()
     said = str(raised.value)
@@ -59,16 +59,16 @@ def refused(spark: SparkSession, config: dict[str, Any], *words: str) -> None:
     assert len(said.splitlines()) == 1
 
 
-def set_back(checkpoint: Path, run: Callable[[], Any]) -> Path:
-    """Copy a checkpoint, run one batch more, and give the copy's folder."""
+def copy_before_next_batch(checkpoint: Path, run: Callable[[], Any]) -> Path:
+    """Copy a checkpoint, run one more batch, and return the copy's folder."""
     copied = checkpoint.with_name(checkpoint.name + "-copy")
     shutil.copytree(checkpoint, copied)
     run()
     return copied
 
 
-def doctors_word(capsys: pytest.CaptureFixture[str], checkpoint: Path, table: Path) -> str:
-    """Give what `assignor doctor` says about the table."""
+def run_doctor(capsys: pytest.CaptureFixture[str], checkpoint: Path, table: Path) -> str:
+    """Return what `assignor doctor` prints about the table."""
     main.run(["doctor", "--checkpoint", str(checkpoint), "--delta-table", str(table)])
     [line] = [n for n in capsys.readouterr().out.splitlines() if " Delta table " in n]
     return line
@@ -78,16 +78,16 @@ def alter(spark: SparkSession, table: Path, clause: str) -> None:
     spark.sql(f"ALTER TABLE delta.`{table}` {clause}")
 
 
-def forget(spark: SparkSession, table: Path) -> None:
-    """Take a table's memory away: it is then as an older version made it."""
+def drop_properties(spark: SparkSession, table: Path) -> None:
+    """Remove a table's properties, as if an older version had created it."""
     names = [r.key for r in spark.sql(f"SHOW TBLPROPERTIES delta.`{table}`").collect()]
     ours = ", ".join(f"'{name}'" for name in names if name.startswith("assignor."))
     alter(spark, table, f"UNSET TBLPROPERTIES ({ours})")
 
 
 @contextlib.contextmanager
-def settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
-    """Let Delta look at a table's files in one task; by default it takes 10,000."""
+def override_settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
+    """Make Delta check a table's files in one task instead of 10,000."""
     few = more | {"spark.sql.sources.parallelPartitionDiscovery.parallelism": "1"}
     for key, value in few.items():
         spark.conf.set(key, value)
@@ -99,8 +99,8 @@ def settings(spark: SparkSession, more: dict[str, str]) -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
-    """Other keys, deletes, order or mode are refused; the same by another spelling goes on."""
+def test_an_upserts_table_is_written_in_the_same_mode(spark, topic, tmp_path, capsys):
+    """Other keys, deletes, order or mode are refused, but not another spelling of the same."""
     topic.create(1)
     send(topic, [record(1, "a"), record(2, "b"), record(3, "c"), record(1, None)])
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
@@ -108,40 +108,58 @@ def test_an_upserts_table_is_kept_as_it_was(spark, topic, tmp_path, capsys):
     run_job(spark, config)
     assert rows(spark, table, "id", "_deleted") == [(1, True), (2, False), (3, False)]
 
-    def misfits() -> None:
-        refused(spark, changed(config, keys="name"), "kept with keys", "says name", "set it back")
-        refused(spark, changed(config, deletes="remove"), "deletes mark, the job says remove")
-        refused(spark, changed(config, sequence_by="seq"), "sequence_by none, the job says seq")
-        plain = changed(config, mode=None, keys=None, deletes=None)
-        refused(spark, plain, "mode upsert, the job says append", "a new table")
+    def assert_refusals() -> None:
+        assert_refused(
+            spark, change_sink(config, keys="name"), "with keys", "the job has name", "restore"
+        )
+        assert_refused(
+            spark, change_sink(config, deletes="remove"), "deletes mark, but the job has remove"
+        )
+        assert_refused(
+            spark, change_sink(config, sequence_by="seq"), "sequence_by none, but the job has seq"
+        )
+        plain = change_sink(config, mode=None, keys=None, deletes=None)
+        assert_refused(spark, plain, "mode upsert, but the job has append", "a new table")
 
-    misfits()
+    assert_refusals()
     send(topic, [record(2, None), record(9, "b")])
-    copied = set_back(checkpoint / "sink", lambda: run_job(spark, changed(config, keys=["id"])))
+    copied = copy_before_next_batch(
+        checkpoint / "sink", lambda: run_job(spark, change_sink(config, keys=["id"]))
+    )
     assert rows(spark, table, "id", "name", "_deleted") == [
         (1, None, True), (2, None, True), (3, "c", False), (9, "b", False),
     ]  # fmt: skip
 
-    assert doctors_word(capsys, checkpoint / "sink", table).startswith("ok ")
-    assert "FAILED" in (said := doctors_word(capsys, copied, table))
+    assert run_doctor(capsys, checkpoint / "sink", table).startswith("ok ")
+    assert "FAILED" in (said := run_doctor(capsys, copied, table))
     assert "it holds batch 1, the checkpoint's last is 0" in said
     shutil.move(copied, tmp_path / "back" / "sink")
     older = config | {"checkpoint": str(tmp_path / "back")}
-    refused(spark, older, "holds batch 1 of the query", "ends at 0", "set back", "new checkpoint")
+    assert_refused(
+        spark, older, "has batch 1 of the query", "ends at 0", "is older", "new checkpoint"
+    )
 
-    forget(spark, table)
-    refused(spark, changed(config, deletes="remove"), "deletes mark, the job says remove")
-    refused(spark, changed(config, sequence_by="seq"), "sequence_by none, the job says seq")
-    refused(spark, changed(config, mode=None, keys=None, deletes=None), "mode upsert, the job says")
+    drop_properties(spark, table)
+    assert_refused(
+        spark, change_sink(config, deletes="remove"), "deletes mark, but the job has remove"
+    )
+    assert_refused(
+        spark, change_sink(config, sequence_by="seq"), "sequence_by none, but the job has seq"
+    )
+    assert_refused(
+        spark,
+        change_sink(config, mode=None, keys=None, deletes=None),
+        "mode upsert, but the job has",
+    )
     before = rows(spark, table, "id", "name", "_deleted", "_sequence")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id", "name", "_deleted", "_sequence") == before
-    misfits()  # it remembers again
+    assert_refusals()  # it is recorded again
 
 
 @pytest.mark.long
 def test_an_upsert_whose_columns_look_secret_starts_again(spark, topic, tmp_path):
-    """Spark hides properties with such words from who asks by SQL: the job seemed to differ."""
+    """Regression: Spark's SQL masks such properties, so the job seemed to have changed."""
     topic.create(1)
     config = job(topic, tmp_path, mode="upsert", keys="url", sequence_by="token")
     config["source"]["records"]["schema"] = "url STRING, token BIGINT"
@@ -149,11 +167,11 @@ def test_an_upsert_whose_columns_look_secret_starts_again(spark, topic, tmp_path
         send(topic, [("k", json.dumps({"url": "u", "token": token}))])
         run_job(spark, config)
     assert rows(spark, tmp_path / "table", "url", "token") == [("u", 3)]
-    refused(spark, changed(config, keys="token"), "kept with keys url, the job says token")
+    assert_refused(spark, change_sink(config, keys="token"), "with keys url, but the job has token")
 
 
 @pytest.mark.long
-def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsys):
+def test_a_removed_restored_or_vacuumed_table_is_handled(spark, topic, tmp_path, capsys):
     topic.create(1)
     send(topic, [record(1), record(2)])
     table, checkpoint = tmp_path / "table", tmp_path / "checkpoint"
@@ -161,29 +179,35 @@ def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsy
     run_job(spark, config)
     shutil.copytree(table, tmp_path / "older")
     send(topic, [record(3)])
-    copied = set_back(checkpoint / "sink", lambda: run_job(spark, config))
-    assert "FAILED" in doctors_word(capsys, copied, table)
+    copied = copy_before_next_batch(checkpoint / "sink", lambda: run_job(spark, config))
+    assert "FAILED" in run_doctor(capsys, copied, table)
     shutil.move(copied, tmp_path / "back" / "sink")
-    refused(spark, config | {"checkpoint": str(tmp_path / "back")}, "it was set back")
+    assert_refused(
+        spark, config | {"checkpoint": str(tmp_path / "back")}, "the checkpoint is older"
+    )
 
     table.rename(tmp_path / "kept")
-    refused(spark, config, "is gone", "has completed batch 1", "new checkpoint")
+    assert_refused(
+        spark, config, "does not exist any more", "has completed batch 1", "new checkpoint"
+    )
     assert not table.exists()
     shutil.copytree(tmp_path / "older", table)
-    refused(spark, config, "holds only batch 0 of the query", "has completed batch 1")
-    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
+    assert_refused(spark, config, "has only batch 0 of the query", "has completed batch 1")
+    assert "FAILED" in run_doctor(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     spark.range(0).selectExpr("id", "1L seq", "'' name").write.format("delta").save(str(table))
-    refused(spark, config, "holds no batch of the query", "has completed batch 1")
-    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
+    assert_refused(spark, config, "has no batch of the query", "has completed batch 1")
+    assert "FAILED" in run_doctor(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     (tmp_path / "kept").rename(table)
 
-    with settings(spark, {}):
+    with override_settings(spark, {}):
         spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
-    refused(spark, config, "was set back to version 1 by RESTORE (version 3) after batch 1")
+    assert_refused(spark, config, "was restored to version 1 by RESTORE (version 3) after batch 1")
     alter(spark, table, "SET TBLPROPERTIES ('assignor.acceptedRestore' = '3')")
-    with settings(spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}):
+    with override_settings(
+        spark, {"spark.databricks.delta.retentionDurationCheck.enabled": "false"}
+    ):
         spark.sql(f"VACUUM delta.`{table}` RETAIN 0 HOURS")
     send(topic, [record(4)])
     run_job(spark, config)
@@ -194,7 +218,7 @@ def test_a_table_that_is_gone_set_back_or_vacuumed(spark, topic, tmp_path, capsy
 def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     spark, topic, tmp_path, capsys
 ):
-    """Delta keeps the number of the query's last batch: it seemed to be in the table still."""
+    """Regression: Delta keeps the number of the last batch, so it seemed to be in the table."""
     topic.create(1)
     send(topic, [record(1), record(2)])
     name, checkpoint = f"replaced_{topic.name[-6:]}", tmp_path / "checkpoint"
@@ -204,44 +228,42 @@ def test_a_table_that_was_replaced_is_refused_until_it_is_put_back_or_accepted(
     columns = "(id BIGINT, seq BIGINT, name STRING) USING delta"
     select = "USING delta AS SELECT 7L AS id, 1L AS seq, 'n' AS name"
 
-    def replaced(words: str, rest: str) -> int:
-        spark.sql(f"{words} {name} {rest}")  # by its path, Delta leaves it as it is
+    def replace_table(words: str, rest: str) -> int:
+        spark.sql(f"{words} {name} {rest}")  # by path, Delta would not replace it
         [last] = DeltaTable.forName(spark, name).history(1).collect()
         assert last.operation == words + (" AS SELECT" if rest is select else "")
         return int(last.version)
 
     for words in ("CREATE OR REPLACE TABLE", "REPLACE TABLE"):
         for rest in (columns, select):
-            version = replaced(words, rest)
-            refused(
-                spark, config, "holds no batch of the query", "has completed batch 0",
+            version = replace_table(words, rest)
+            assert_refused(
+                spark, config, "has no batch of the query", "has completed batch 0",
                 f"'assignor.acceptedRestore' = '{version}'",
             )  # fmt: skip
-    assert "FAILED" in doctors_word(capsys, checkpoint / "sink", table)
-    with settings(spark, {}):
+    assert "FAILED" in run_doctor(capsys, checkpoint / "sink", table)
+    with override_settings(spark, {}):
         spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1")
     send(topic, [record(3)])
     run_job(spark, config)
     assert rows(spark, table, "id") == [(1,), (2,), (3,)]
 
-    version = replaced("CREATE OR REPLACE TABLE", columns)
+    version = replace_table("CREATE OR REPLACE TABLE", columns)
     alter(spark, table, f"SET TBLPROPERTIES ('assignor.acceptedRestore' = '{version}')")
     for key in (4, 5):
         send(topic, [record(key)])
         run_job(spark, config)
     assert rows(spark, table, "id") == [(4,), (5,)]
 
-    replaced("CREATE OR REPLACE TABLE", columns)
-    refused(spark, config, "holds no batch of the query", "has completed batch 3")
+    replace_table("CREATE OR REPLACE TABLE", columns)
+    assert_refused(spark, config, "has no batch of the query", "has completed batch 3")
     run_job(spark, config | {"checkpoint": str(tmp_path / "new")})
     assert rows(spark, table, "id") == [(1,), (2,), (3,), (4,), (5,)]
     spark.sql(f"DROP TABLE {name}")
 
 
-def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
-    spark, topic, tmp_path
-):
-    """Between two looks of the second the first wrote a batch: it was told to start anew."""
+def test_a_second_start_reports_the_first_regardless_of_the_checkpoint(spark, topic, tmp_path):
+    """Regression: the first wrote a batch between two checks of the second, which then failed."""
     topic.create(1)
     send(topic, [record(1)])
     config = job(topic, tmp_path) | {"trigger": "processingTime 1 hour"}
@@ -251,17 +273,19 @@ def test_a_second_start_is_told_of_the_first_whatever_stands_in_the_checkpoint(
         wait_until(lambda: going.queries[0].lastProgress, "the first batch")
         (checkpoint / "offsets").rename(tmp_path / "offsets")
         (checkpoint / "commits").rename(tmp_path / "commits")
-        refused(spark, config, "config: checkpoint: process ", "runs this job", "wait until it")
+        assert_refused(
+            spark, config, "config: checkpoint: process ", "is running this job", "wait until it"
+        )
     finally:
         going.stop()
-    refused(spark, config, "holds batch 0 of the query", "it was set back")
+    assert_refused(spark, config, "has batch 0 of the query", "the checkpoint is older")
     for name in ("offsets", "commits"):
         (tmp_path / name).rename(checkpoint / name)
-    start_job(spark, config).stop()  # what was refused has no lock
+    start_job(spark, config).stop()  # the refused start holds no lock
 
 
-def test_a_job_that_is_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_path):
-    """Spark looked for an interruption in a whole Java trace, and its stack overflowed."""
+def test_a_job_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_path):
+    """Regression: Spark searched a whole Java trace, and its stack overflowed."""
     topic.create(1)
     send(topic, [record(1)])
     sql = "SELECT *, reflect('java.lang.Thread', 'sleep', 600000L) AS slept FROM records"
@@ -281,7 +305,7 @@ def test_a_job_that_is_stopped_within_a_batch_ends_as_stopped(spark, topic, tmp_
 def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     spark, topic, tmp_path, capsys
 ):
-    """The sink, the source with its dead letters, and the topic, each renamed; two runs at once."""
+    """Rename the sink, the source with its dead letters, and the topic; start two runs at once."""
     topic.create(1)
     send(topic, [record(1), ("x", "no JSON"), record(2)])
     table, bad, checkpoint = (tmp_path / name for name in ("table", "bad", "checkpoint"))
@@ -291,30 +315,34 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     run_job(spark, config)
     send(topic, [("y", "no JSON"), record(3)])
     forget_last_commit(checkpoint / "dead_letter_records")
-    copied = set_back(checkpoint / "dead_letter_records", lambda: run_job(spark, config))
+    copied = copy_before_next_batch(
+        checkpoint / "dead_letter_records", lambda: run_job(spark, config)
+    )
     query = json.loads((copied / "metadata").read_text())["id"]
     log = (bad / "_delta_log" / f"{2:020}.json").read_text()
     assert f'"appId":"{query}"' in log, "as older versions noted it, so that none is written twice"
-    assert "ok " in doctors_word(capsys, checkpoint / "dead_letter_records", bad)
-    assert "FAILED" in doctors_word(capsys, copied, bad)
+    assert "ok " in run_doctor(capsys, checkpoint / "dead_letter_records", bad)
+    assert "FAILED" in run_doctor(capsys, copied, bad)
     assert rows(spark, bad, "offset") == [(1,), (3,)]
 
     new = "has rows of another query"
-    refused(spark, config | {"checkpoint": str(tmp_path / "another")}, "config: sink:", new)
+    assert_refused(spark, config | {"checkpoint": str(tmp_path / "another")}, "config: sink:", new)
     other = {key: value for key, value in config.items() if key not in ("source", "sink")}
     sink = config["sink"]
     renamed = other | {"source": config["source"], "sinks": {"renamed": sink}}
-    refused(spark, renamed, "config: sinks.renamed:", new, "shared: true")
+    assert_refused(spark, renamed, "config: sinks.renamed:", new, "shared: true")
     renamed = other | {"sources": {"renamed": config["source"]}, "sink": sink}
-    refused(spark, renamed, "config: sources.renamed.records.dead_letter:", new)
+    assert_refused(spark, renamed, "config: sources.renamed.records.dead_letter:", new)
     elsewhere = Topic(topic.bootstrap_servers, topic.name + "-2").create(1)
     renamed = copy.deepcopy(config)
     renamed["source"]["subscribe"] = elsewhere.name
-    refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
+    assert_refused(spark, renamed, f"has read topic {topic.name!r}, which no source reads any more")
 
     going = start_job(spark, config | {"trigger": "processingTime 1 hour"})
-    refused(spark, config, "config: checkpoint: process ", "runs this job", "wait until it ends")
-    for query in going.queries:  # as a user of a notebook may stop them
+    assert_refused(
+        spark, config, "config: checkpoint: process ", "is running this job", "wait until it ends"
+    )
+    for query in going.queries:  # as in a notebook
         query.stop()
     send(topic, [record(4)])
     plain = {**config["source"], "records": {**config["source"]["records"], "bad_records": "drop"}}
@@ -322,7 +350,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
     run_job(spark, other | {"sources": {"renamed": plain}, "sink": sink})
     assert rows(spark, table, "id") == [(1,), (2,), (3,), (4,)]
 
-    again = changed(config, shared=True) | {"checkpoint": str(tmp_path / "another")}
+    again = change_sink(config, shared=True) | {"checkpoint": str(tmp_path / "another")}
     run_job(spark, again | {"source": plain})
     assert rows(spark, table, "id") == [(n // 2,) for n in range(2, 10)]
 
@@ -331,7 +359,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
 def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
     spark, topic, tmp_path
 ):
-    """Spark numbers them by their place in the plan, and compares no topics: all was read again."""
+    """Regression: Spark numbers sources by their order in the plan, so all was read again."""
     topics = [topic, *(Topic(topic.bootstrap_servers, f"{topic.name}-{n}") for n in (1, 2))]
     for number, each in enumerate(topics):
         send(each.create(1), [record(number)])
@@ -352,12 +380,12 @@ def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
     run_job(spark, with_order("abc"))
     before = files()
     for order in ("bac", "acb"):
-        refused(
+        assert_refused(
             spark, with_order(order), "config: sink: the sources of the query are not in the order",
             ", then ".join(repr(each.name) for each in topics),
         )  # fmt: skip
     joined = "SELECT b.* FROM b JOIN a USING (id) JOIN c USING (id)"
-    refused(spark, config | {"transform": {"sql": joined}}, "not in the order")
+    assert_refused(spark, config | {"transform": {"sql": joined}}, "not in the order")
     assert files() == before
     send(topic, [record(3)])
     run_job(spark, with_order("abc"))
@@ -365,8 +393,8 @@ def test_sources_in_another_order_are_refused_and_in_the_same_order_continue(
 
 
 @pytest.mark.long
-def test_a_schema_is_not_changed_between_the_queries_that_judge_a_record(spark, topic, tmp_path):
-    """A record was in neither table, or in both: one query had read it by the old schema."""
+def test_a_schema_cannot_change_between_queries_that_parse_a_record(spark, topic, tmp_path):
+    """Regression: a record was in neither table, or in both, as one query used the old schema."""
     topic.create(1)
     send(topic, [("1", '{"id": 1, "v": "a"}'), ("2", '{"id": 2}'), ("3", "no JSON")])
     config = job(topic, tmp_path, schema_evolution=True)
@@ -384,13 +412,13 @@ def test_a_schema_is_not_changed_between_the_queries_that_judge_a_record(spark, 
         f"the record at {topic.name}-0 offset 1 is good by one and bad by the other",
     )
     run_job(spark, by(lax, bad_records="drop"))
-    refused(spark, by(strict), *words)
+    assert_refused(spark, by(strict), *words)
     assert not (checkpoint / "dead_letter_records").exists()
     run_job(spark, by(lax))
     for query in ("sink", "dead_letter_records"):
-        forget_last_commit(checkpoint / query)  # it is killed, with the batch in its table
-        refused(spark, by(strict), *words)
-        run_job(spark, by(f"{lax}, w STRING"))  # no record is judged in another way
+        forget_last_commit(checkpoint / query)  # it is killed after the batch was written
+        assert_refused(spark, by(strict), *words)
+        run_job(spark, by(f"{lax}, w STRING"))  # both schemas agree on all records
     assert rows(spark, table, "id") == [(1,), (2,)]
     send(topic, [("4", '{"id": 4}'), ("5", '{"id": 5, "v": "e"}')])
     run_job(spark, by(strict))  # both queries have read the same records
@@ -401,11 +429,13 @@ def test_a_schema_is_not_changed_between_the_queries_that_judge_a_record(spark, 
     kept = checkpoint / ".assignor-schemas.json"
     kept.write_text("{")
     (checkpoint / f".{kept.name}.crc").unlink()
-    refused(spark, by(strict), f"config: checkpoint: {kept.name!r} cannot be read: it is damaged")
+    assert_refused(
+        spark, by(strict), f"config: checkpoint: {kept.name!r} cannot be read: it is damaged"
+    )
 
 
-def test_a_group_gets_the_offsets_of_one_query_alone(spark, topic, tmp_path):
-    """Each query commits its own ends: the group was ahead of a table whose query had failed."""
+def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
+    """Regression: each query committed its own offsets, also if the other had failed."""
     topic.create(1)
     config = job(topic, tmp_path)
     config["source"]["assignor.commitGroup"] = "g"
@@ -414,26 +444,26 @@ def test_a_group_gets_the_offsets_of_one_query_alone(spark, topic, tmp_path):
     letters = copy.deepcopy(config)
     letters["source"]["records"] |= {"bad_records": "dead_letter", "dead_letter": {"path": "bad"}}
     name = config["name"]
-    refused(
+    assert_refused(
         spark, letters, "config: source.records.dead_letter: ", "the group 'g'",
-        f"are committed by {name!r} as well", "leave the option out",
+        f"are committed by {name!r} as well", "remove the option",
     )  # fmt: skip
     sink = {"from": "records", **config["sink"]}
     two = {**config, "sinks": {"one": sink, "two": {**sink, "path": str(tmp_path / "two")}}}
     del two["sink"]
-    refused(spark, two, "config: sinks.two: ", f"are committed by '{name}.one' as well")
+    assert_refused(spark, two, "config: sinks.two: ", f"are committed by '{name}.one' as well")
     joined = "SELECT id FROM records a JOIN records b USING (id) UNION ALL SELECT id FROM records"
-    plan_queries(spark, load_job({**config, "transform": {"sql": joined}}))  # to Spark, one source
+    plan_queries(spark, load_job({**config, "transform": {"sql": joined}}))  # one source to Spark
     sources = {**config, "sources": dict.fromkeys("ab", config["source"])}
     del sources["source"]
     union = {"sql": "TABLE a UNION ALL TABLE b"}
-    refused(spark, {**sources, "transform": union}, f"are committed twice by {name!r}")
+    assert_refused(spark, {**sources, "transform": union}, f"are committed twice by {name!r}")
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.long
 def test_deletes_survive_dedupe(spark, topic, tmp_path):
-    """Tombstones have nothing but their key: by `dedupe: name` they are all one row."""
+    """Tombstones have only their key, so with `dedupe: name` all are equal."""
     topic.create(1)
     sent = [record(1, "a"), record(2, "b"), record(3, "c"), record(3, "c"), record(1, None)]
     send(topic, [*sent, record(2, None)])
@@ -456,15 +486,15 @@ def test_deletes_survive_dedupe(spark, topic, tmp_path):
     assert rows(spark, tmp_path / "timely", "id") == [(3,)]
 
 
-def test_folders_are_read_with_what_the_session_alone_has_set(spark, tmp_path):
-    """A login set by `spark.conf.set` was there for the query, and not for the look before it."""
+def test_folders_are_read_with_the_sessions_own_settings(spark, tmp_path):
+    """Regression: credentials set by `spark.conf.set` were missing in the first checks."""
     (tmp_path / "offsets").mkdir()
-    with settings(spark, {"fs.viewfs.mounttable.own.link./data": tmp_path.as_uri()}):
+    with override_settings(spark, {"fs.viewfs.mounttable.own.link./data": tmp_path.as_uri()}):
         assert HadoopFolder("viewfs://own/data", spark).names("") == ["offsets"]
 
 
 def write(spark: SparkSession, sink: dict[str, Any], number: int, *columns: str) -> None:
-    """Write a batch as a query does: check, make the table, write."""
+    """Write a batch as a query does: check, create the table, write."""
     ours = ("struct(1L AS timestamp) AS _sequence", "false AS __delete")
     batch = spark.range(1).selectExpr(*columns, *(ours if "keys" in sink else ()))
     write_batch(DeltaSink.model_validate(sink), batch, number)
@@ -475,15 +505,15 @@ def write_batch(sink: DeltaSink, batch: DataFrame, number: int) -> None:
     writer = DeltaWriter(sink, "sink")
     writer.check(spark, batch)
     writer.prepare(spark, batch)
-    writer.started("query")
+    writer.set_query("query")
     writer(batch, number)
 
 
-def upserted(table: Path, *batches: DataFrame, **sink: Any) -> None:
+def merge_batches(table: Path, *batches: DataFrame, **sink: Any) -> None:
     """Merge batches of rows as a query does."""
     made = DeltaSink.model_validate({"path": str(table), "mode": "upsert", "keys": "id"} | sink)
     for number, batch in enumerate(batches):
-        write_batch(made, upsert.prepare(batch, made), number)
+        write_batch(made, upsert.add_sequence(batch, made), number)
 
 
 #: Kafka's struct of one record.
@@ -494,8 +524,8 @@ KAFKAS = (
 
 
 @pytest.mark.long
-def test_an_upsert_takes_maps_and_variants_also_within_others(spark, tmp_path):
-    """Spark hashes neither, so every batch failed; a key of them is refused before the start."""
+def test_an_upsert_accepts_nested_maps_and_variants(spark, tmp_path):
+    """Regression: Spark cannot hash them, so every batch failed. As keys they are refused."""
     columns = (
         "{id}L AS id", "1L AS seq", "map('a', {id}, 'b', 2) AS m", "parse_json('[{id}]') AS v",
         "named_struct('l', array(map('k', parse_json('{{\"x\": {id}}}')), null), 'n', 5) AS n",
@@ -504,42 +534,44 @@ def test_an_upsert_takes_maps_and_variants_also_within_others(spark, tmp_path):
         spark.range(1).selectExpr(*(column.format(id=number) for column in columns))
         for number in (1, 2)
     )
-    upserted(tmp_path / "table", first, first.union(second), sequence_by="seq")
+    merge_batches(tmp_path / "table", first, first.union(second), sequence_by="seq")
     found = spark.read.format("delta").load(str(tmp_path / "table"))
     assert sorted(map(tuple, found.selectExpr("id", "m.a", "to_json(struct(v, n))").collect())) == [
         (n, n, f'{{"v":[{n}],"n":{{"l":[{{"k":{{"x":{n}}}}},null],"n":5}}}}') for n in (1, 2)
     ]
     for key in ("m", "v", "n"):
         with pytest.raises(Exception, match=r"is not orderable|not support ordering"):
-            upserted(tmp_path / "none", first, keys=key, sequence_by="seq")
+            merge_batches(tmp_path / "none", first, keys=key, sequence_by="seq")
     assert not (tmp_path / "none").exists()
 
 
-def test_of_rows_that_are_equally_new_the_same_wins_however_they_arrive(spark):
-    """A map and a variant count by what they hold, not by the order in which it was written."""
+def test_the_choice_between_equally_new_rows_is_deterministic(spark):
+    """Maps and variants are compared by content, not by the order of their entries."""
     sink = DeltaSink.model_validate(
         {"path": "t", "mode": "upsert", "keys": "id", "sequence_by": "seq"}
     )
     one, same, other = (
-        upsert.prepare(spark.sql(f"SELECT 1 AS id, 1 AS seq, {content}"), sink)
+        upsert.add_sequence(spark.sql(f"SELECT 1 AS id, 1 AS seq, {content}"), sink)
         for content in (
             """map('a', array(1), 'b', null) AS m, parse_json('{"x": 1, "y": "1"}') AS v""",
             """map('b', null, 'a', array(1)) AS m, parse_json('{"y": "1", "x": 1}') AS v""",
             """map('b', null, 'a', array(1)) AS m, parse_json('{"y": "1", "x": "1"}') AS v""",
         )
     )
-    hashes = [frame.select(upsert.content_hash(frame)).first()[0] for frame in (one, same, other)]
+    hashes = [frame.select(upsert.hash_content(frame)).first()[0] for frame in (one, same, other)]
     assert hashes[0] == hashes[1] != hashes[2]
     first, second = (
-        upsert.newest(rows, sink, upsert.Layout((), ())).selectExpr("to_json(v)").collect()
+        upsert.keep_newest(rows, sink, upsert.UpsertLayout((), ()))
+        .selectExpr("to_json(v)")
+        .collect()
         for rows in (one.union(other), other.union(one))
     )
     assert first == second
 
 
 @pytest.mark.long
-def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_path):
-    """`_sequence` had two parts of one name, which Delta refuses."""
+def test_sequence_columns_may_repeat_kafkas_or_their_own_names(spark, tmp_path):
+    """Regression: `_sequence` had two fields of one name, which Delta refuses."""
     for number, (names, parts) in enumerate(
         (
             (["Timestamp", "offset"], ["_Timestamp", "_offset"]),
@@ -553,7 +585,7 @@ def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_pa
             for n in (1, 2)
         )
         table = tmp_path / str(number)
-        upserted(table, new, old, sequence_by=names)
+        merge_batches(table, new, old, sequence_by=names)
         assert rows(spark, table, "id", "seq") == [(1, 2)]
         found = spark.read.format("delta").load(str(table)).schema["_sequence"].dataType
         assert found.names == [*parts, "offset", "partition", "topic", "timestamp"]
@@ -561,20 +593,20 @@ def test_a_sequence_of_columns_that_are_named_like_kafkas_or_twice(spark, tmp_pa
 
 @pytest.mark.long
 def test_an_upsert_keeps_rows_whose_kafka_struct_is_null(spark, tmp_path):
-    """As those of a LEFT JOIN are, that takes the struct of the right side; they are oldest."""
+    """A LEFT JOIN that takes the struct of its right side has such rows; they are the oldest."""
     first, second = (
         spark.range(3).selectExpr("id", f"{n} AS n", f"IF(id = {has}, {KAFKAS}, null) AS _kafka")
         for n, has in ((1, 1), (2, 0))
     )
     for deletes, more in (("remove", []), ("mark", ["_deleted"])):
         table = tmp_path / deletes
-        upserted(table, first, second, deletes=deletes, delete_when="id = 2")
+        merge_batches(table, first, second, deletes=deletes, delete_when="id = 2")
         kept = [(0, 2, False), (1, 1, False), (2, 1, True)] if more else [(0, 2), (1, 1)]
         assert rows(spark, table, "id", "n", *more) == kept
 
 
 @pytest.mark.long
-def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark, tmp_path):
+def test_schema_evolution_adds_fields_of_structs_ignoring_case(spark, tmp_path):
     narrow, wide = (
         (
             f"from_json('{text}', '{kind}') AS {n}",
@@ -596,7 +628,7 @@ def test_structs_grow_with_schema_evolution_and_names_compare_without_case(spark
 
 
 @pytest.mark.long
-def test_a_topic_sink_takes_columns_of_any_name_and_type(spark, topic, tmp_path):
+def test_a_topic_sink_accepts_columns_of_any_name_and_type(spark, topic, tmp_path):
     topic.create(1)
     send(topic, [("7", '{"a.b": 1, "id": 7, "n": {"x": 1}, "value": 5}')])
     config = job(topic, tmp_path)
@@ -619,7 +651,7 @@ def test_a_topic_sink_takes_columns_of_any_name_and_type(spark, topic, tmp_path)
     sent = {(r.key and bytes(r.key), bytes(r.value)) for r in read.collect()}
     assert sent == {(None, b'{"a.b":1,"id":7}'), (b"7", b"5"), (b"k", b'{"x":1}')}
     config["sinks"]["nested"]["value"] = "no_such"
-    refused(spark, config, "config: sinks.nested: ", "no_such")
+    assert_refused(spark, config, "config: sinks.nested: ", "no_such")
 
 
 def test_a_column_headers_becomes_the_headers_of_a_topic_sinks_records(spark, topic, tmp_path):
@@ -637,14 +669,14 @@ def test_a_column_headers_becomes_the_headers_of_a_topic_sinks_records(spark, to
     reader = spark.read.format("kafka").options(**servers, subscribe=out.name)
     [row] = reader.option("includeHeaders", "true").load().collect()
     assert [(h.key, bytes(h.value)) for h in row.headers] == [("h", b"7x")]
-    refused(spark, changed(config, includeHeaders=True), "unknown key 'includeHeaders'")
+    assert_refused(spark, change_sink(config, includeHeaders=True), "unknown key 'includeHeaders'")
 
 
 @pytest.mark.long
 def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_none(
     spark, topic, tmp_path
 ):
-    """At least once, for rows and dead letters; a batch in the commit log comes once."""
+    """Rows and dead letters are written at least once; a committed batch is written once."""
     topic.create(1)
     out, bad = (
         Topic(topic.bootstrap_servers, f"{topic.name}-{kind}").create(1) for kind in ("out", "bad")
@@ -657,7 +689,7 @@ def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_
         "dead_letter": {"topic": bad.name},
     }
 
-    def written(to: Topic) -> dict[bytes, int]:
+    def read_topic(to: Topic) -> dict[bytes, int]:
         values = spark.read.format("kafka").options(**servers, subscribe=to.name).load()
         return dict(Counter(bytes(row.value) for row in values.select("value").collect()))
 
@@ -669,12 +701,12 @@ def test_a_topic_sink_killed_before_its_commit_writes_the_batch_again_and_loses_
         forget_last_commit(tmp_path / "checkpoint" / query)
     send(topic, [record(3)])
     run_job(spark, config)
-    assert [json.loads(value)["id"] for value in written(out)] == [1, 2, 3]
-    assert list(written(out).values()) == [1, 2, 1]
-    assert written(bad) == {b"no JSON": 1, b"nor this": 2}
+    assert [json.loads(value)["id"] for value in read_topic(out)] == [1, 2, 3]
+    assert list(read_topic(out).values()) == [1, 2, 1]
+    assert read_topic(bad) == {b"no JSON": 1, b"nor this": 2}
 
 
-def test_names_of_columns_that_are_ours_are_refused(spark, topic, tmp_path):
+def test_reserved_column_names_are_refused(spark, topic, tmp_path):
     topic.create(1)
     for name, sink in (
         ("_Sequence", {"mode": "upsert", "keys": "id"}),
@@ -684,13 +716,17 @@ def test_names_of_columns_that_are_ours_are_refused(spark, topic, tmp_path):
     ):
         config = job(topic, tmp_path, **sink)
         config["source"]["records"]["schema"] += f", {name} STRING"
-        refused(spark, config, f"the column '{name}' has a reserved name: use another")
+        assert_refused(spark, config, f"the column '{name}' has a reserved name: use another")
     config = job(topic, tmp_path, mode="upsert", keys="id")
     config["source"]["records"]["schema"] += ", __Tombstone STRING"
     config["source"]["dedupe"] = ["id"]
-    refused(spark, config, "config: source: the column '__Tombstone' has a reserved name: use ano")
+    assert_refused(
+        spark, config, "config: source: the column '__Tombstone' has a reserved name: use ano"
+    )
     [query] = plan_queries(spark, load_job(config | {"sink": job(topic, tmp_path)["sink"]}))
     assert "__Tombstone" in query.rows.columns, "reserved for an upsert alone"
     config = job(topic, tmp_path) | {"transform": {"sql": "SELECT id, 1 AS _kafka FROM records"}}
-    refused(spark, config, "config: sink: the column '_kafka' has a reserved name: use another")
+    assert_refused(
+        spark, config, "config: sink: the column '_kafka' has a reserved name: use another"
+    )
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Jobs on a real broker into real Delta tables: what was sent is in the table, once."""
+"""Jobs from a real broker into real Delta tables: each record is in the table once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming import JobTimeoutError, run_job, start_job
-from streaming.pipeline.brokers import _send, check_topics
+from streaming.pipeline.brokers import _send_records, check_topics
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.config.sources import Records
 from streaming.pipeline.delta.table import Table
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, JobError, first_line
+from streaming.pipeline.errors import ConfigError, JobError, summarize
 from streaming.pipeline.spark.records import Upsert, parse
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send
 from tests.support.spark_tools import last_stage, tasks_since
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
-#: The columns of a table of bad records before it had the reason of each.
+#: Columns of an older table of bad records, without the reason.
 OLD_LETTERS = {
     "topic": "STRING", "partition": "INT", "offset": "BIGINT", "timestamp": "TIMESTAMP",
     "key": "BINARY", "value": "BINARY",
@@ -41,13 +41,13 @@ def record(key: int, seq: int, **more: Any) -> tuple[str, str]:
     return str(key), json.dumps({"id": key, "seq": seq, "name": f"n{key}-{seq}", **more})
 
 
-def history(spark: SparkSession, name: str) -> list[Any]:
+def read_history(spark: SparkSession, name: str) -> list[Any]:
     return DeltaTable.forName(spark, name).history().collect()
 
 
 @pytest.mark.long
-def test_append_writes_each_record_once_in_files_of_the_size_that_is_asked(spark, topic, tmp_path):
-    """The batch is run again after a crash, then again under a new checkpoint."""
+def test_append_writes_each_record_once_in_files_of_the_target_size(spark, topic, tmp_path):
+    """The batch is repeated after a crash, then again with a new checkpoint."""
     topic.create(4)
     send(topic, [record(n, 1) for n in range(400)])
     config = job(topic, tmp_path) | {"metrics": {"textfile": str(tmp_path / "job.prom")}}
@@ -63,8 +63,8 @@ def test_append_writes_each_record_once_in_files_of_the_size_that_is_asked(spark
     assert len(list((tmp_path / "table").glob("*.parquet"))) > 2
 
 
-def reference(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, ...]]:
-    """Of each key the greatest seq, later records before earlier; deletes by the name `gone`."""
+def expected_rows(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, ...]]:
+    """Return the row with the greatest seq of each key; the name `gone` deletes it."""
     newest: dict[int, tuple[int, int, str]] = {}
     for number, (_, value) in enumerate(records):
         read = json.loads(value or "")
@@ -75,7 +75,7 @@ def reference(records: list[tuple[str | None, str | None]]) -> list[tuple[Any, .
 
 
 def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, topic, tmp_path):
-    """A merge that is run again after a crash is skipped, though its rows were changed since."""
+    """A merge repeated after a crash is skipped, although its rows have changed since."""
     topic.create(1)
     draw = random.Random(8)
     sent = [record(draw.randrange(12), draw.randrange(50)) for _ in range(80)]
@@ -93,7 +93,7 @@ def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, to
     path = str(tmp_path / "table")
     table = spark.read.format("delta").load(path)
     found = sorted(map(tuple, table.where("NOT _deleted").select("id", "seq", "name").collect()))
-    assert found == reference(sent)
+    assert found == expected_rows(sent)
     DeltaTable.forPath(spark, path).delete()
     forget_last_commit(tmp_path / "checkpoint" / "sink")
     run_job(spark, config)
@@ -102,7 +102,7 @@ def test_upsert_keeps_the_newest_of_each_key_within_and_across_batches(spark, to
 
 @pytest.mark.long
 def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spark, tmp_path):
-    """The second batch, which rewrites a file of the first; 64 is as 200, but sooner counted."""
+    """Measured for the second batch, which rewrites a file of the first; 64 is faster than 200."""
     jobs, tasks = {}, {}
     for partitions in (2, 64):
         session = spark.newSession()
@@ -110,22 +110,22 @@ def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spa
         writer = DeltaWriter(
             DeltaSink(path=str(tmp_path / str(partitions)), mode="upsert", keys="id"), "sink"
         )
-        writer.started("query")
+        writer.set_query("query")
         for number in range(2):
             batch = session.range(number, 20).selectExpr(
                 "id", f"named_struct('seq', {number}) AS _sequence", "false AS __delete"
             )
             if number == 0:
                 writer.prepare(session, batch)
-            jobs_before, last = job_count(spark), last_stage(spark)
+            jobs_before, last = count_jobs(spark), last_stage(spark)
             writer(batch, number)
-            jobs[partitions] = job_count(spark) - jobs_before
+            jobs[partitions] = count_jobs(spark) - jobs_before
             tasks[partitions] = len(tasks_since(spark, last))
     assert tasks[64] < 64
     assert 2 * jobs[2] < jobs[64] + 4
 
 
-def job_count(spark: SparkSession) -> int:
+def count_jobs(spark: SparkSession) -> int:
     count: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
     return count
 
@@ -155,7 +155,7 @@ def test_a_null_in_a_key_or_sequence_fails_with_one_line_and_writes_nothing(spar
         assert rows(spark, folder / "table", "id") == []
 
 
-def test_bad_records_fail_with_their_place_or_go_to_the_dead_letter_table(spark, topic, tmp_path):
+def test_bad_records_fail_with_their_position_or_go_to_the_dead_letter(spark, topic, tmp_path):
     topic.create(1)
     send(topic, [record(1, 1), ("x", '{"id": "secret"}'), record(2, 1)])
     config = job(topic, tmp_path)
@@ -170,7 +170,7 @@ def test_bad_records_fail_with_their_place_or_go_to_the_dead_letter_table(spark,
     bad = DeltaTable.createIfNotExists(spark).location(str(tmp_path / "bad"))
     for name, kind in OLD_LETTERS.items():
         bad = bad.addColumn(name, kind)
-    bad.execute()  # as older versions made it
+    bad.execute()  # as older versions created it
     progress: list[tuple[str, int]] = []
     with start_job(
         spark, config, on_progress=lambda result, _: progress.append((result.name, result.read))
@@ -191,7 +191,7 @@ def test_bad_records_fail_with_their_place_or_go_to_the_dead_letter_table(spark,
         run_job(spark, config, timeout=0.1)
 
 
-def test_a_table_is_made_whatever_signs_are_in_its_path_and_columns(spark, tmp_path):
+def test_a_table_may_have_any_characters_in_its_path_and_columns(spark, tmp_path):
     rows = spark.createDataFrame([], "`people.name` STRING, `a``b` INT, id INT")
     for name, layout in (
         ("a`b c", {"cluster_by": ("people.name", "a`b")}),
@@ -215,7 +215,7 @@ def test_each_bad_record_has_its_reason(spark):
         "offset BIGINT, partition INT, topic STRING, timestamp TIMESTAMP, key BINARY, value BINARY",
     )
     records = Records(format="json", schema="-", bad_records="drop", key="k BIGINT")
-    upserts = [Upsert(("k",), makes_keys=False)]
+    upserts = [Upsert(("k",), set_by_transform=False)]
     bad = parse(frame, "records", records, "id INT NOT NULL, n INT", upserts=upserts).bad
     assert bad is not None
     assert [row.reason for row in bad.orderBy("offset").collect()] == [
@@ -226,8 +226,8 @@ def test_each_bad_record_has_its_reason(spark):
     ]
 
 
-def test_what_a_query_failed_with_tells_no_value_of_the_environment(spark, topic, tmp_path):
-    """In the exception and in the log of metrics; by a sink of Spark's and by ours."""
+def test_the_error_of_a_query_shows_no_environment_values(spark, topic, tmp_path):
+    """Checked in the exception and in the metrics log, for Spark's sinks and the Delta sink."""
     topic.create(1)
     send(topic, [record(1, 1)])
     log = tmp_path / "m.jsonl"
@@ -249,8 +249,8 @@ def test_what_a_query_failed_with_tells_no_value_of_the_environment(spark, topic
 
 
 @pytest.mark.long
-def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, tmp_path):
-    """Spark waits 10 s until its listeners have heard of all; that it gave up was the error."""
+def test_a_hanging_listener_does_not_hide_a_failure_or_keep_the_lock(spark, topic, tmp_path):
+    """Regression: Spark waits 10 s for its listeners, and its timeout replaced the error."""
     heard_enough = threading.Event()
 
     class Hanging(StreamingQueryListener):
@@ -280,8 +280,8 @@ def test_a_listener_that_hangs_hides_no_failure_and_keeps_no_lock(spark, topic, 
         run_job(spark, config)
 
 
-def test_a_topic_of_kafkas_own_is_found(spark, topic, tmp_path):
-    """`__consumer_offsets` was said not to exist, and that it should be created."""
+def test_an_internal_topic_of_kafka_is_found(spark, topic, tmp_path):
+    """Regression: `__consumer_offsets` was reported as missing."""
     topic.create(1).fill([1])
     topic.commit("somebody", {0: 1})
     config = job(topic, tmp_path)
@@ -290,15 +290,15 @@ def test_a_topic_of_kafkas_own_is_found(spark, topic, tmp_path):
 
 
 @pytest.mark.parametrize("size", [5_000, 2_000_000])
-def test_a_seed_record_that_is_too_large_is_one_line_and_not_counted(topic, size):
-    """For the broker it counted as sent, for the producer it was a traceback."""
+def test_a_too_large_seed_record_is_an_error_and_not_counted(topic, size):
+    """Regression: it was counted as sent, or was a traceback."""
     topic.create(1, {"max.message.bytes": "1000"})
     with pytest.raises(JobError, match=r"1 of 1 records were not delivered: .*too large"):
-        _send(topic.bootstrap_servers, topic.name, [(None, bytes(size))])
+        _send_records(topic.bootstrap_servers, topic.name, [(None, bytes(size))])
 
 
 @pytest.mark.long
-def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, topic, tmp_path):
+def test_a_table_by_name_is_clustered_compacted_and_evolved(spark, topic, tmp_path):
     topic.create(2)
     name = "t_" + topic.name.rpartition("-")[2]
     send(topic, [record(n, 1) for n in range(8)])
@@ -306,7 +306,7 @@ def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, top
     config = job(topic, tmp_path, **sink)
     config["source"]["maxOffsetsPerTrigger"] = 4
     run_job(spark, config)
-    operations = [row.operation for row in history(spark, name)]
+    operations = [row.operation for row in read_history(spark, name)]
     assert operations[0] == "OPTIMIZE"
     assert operations.count("WRITE") == 2
     assert DeltaTable.forName(spark, name).detail().first().clusteringColumns == ["id"]
@@ -333,8 +333,8 @@ def test_a_table_by_name_is_clustered_compacted_and_grows_when_it_may(spark, top
 
 
 @pytest.mark.long
-def test_compaction_makes_files_of_the_size_that_is_asked_for(spark, topic, tmp_path):
-    """By Delta's own settings it made them of 1 GB."""
+def test_compaction_writes_files_of_the_target_size(spark, topic, tmp_path):
+    """By default, Delta would write files of 1 GB."""
     topic.create(2)
     send(topic, [record(n, 1) for n in range(800)])
     config = job(topic, tmp_path, compact_every=4, target_file_size="10KB")
@@ -346,7 +346,7 @@ def test_compaction_makes_files_of_the_size_that_is_asked_for(spark, topic, tmp_
     assert table.toDF().count() == 800
 
 
-def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_path):
+def test_errors_are_reported_before_anything_is_written(spark, topic, tmp_path):
     topic.create(1)
     wrong_column = job(topic, tmp_path) | {"transform": {"sql": "SELECT nmae FROM records"}}
     wrong_topic = job(topic, tmp_path)
@@ -367,9 +367,9 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
         (wrong_schema, 2, "config: source.records: the schema cannot be read: .*BIGGINT"),
         (wrong_time, 2, "config: source: .*TIMESTAMP"),
         (wrong_option, 2, "config: source: .*auto.offset.reset"),
-        (job(topic, tmp_path, mode="upsert", keys="ident"), 2, "sink: keys: 'ident' is no column"),
+        (job(topic, tmp_path, mode="upsert", keys="ide"), 2, "sink: keys: 'ide' is not a column"),
         (wrong_key, 2, 'config: sink: .*"m" cannot be sorted'),
-        (job(topic, tmp_path, partition_by="day"), 2, "sink: partition_by: 'day' is no column"),
+        (job(topic, tmp_path, partition_by="day"), 2, "sink: partition_by: 'day' is not a column"),
         (job(topic, tmp_path, table="a-b"), 2, "sink.table: the name of a table such as"),
         (job(topic, tmp_path, table="a b; DROP TABLE x"), 2, "sink.table: the name of a table"),
         (job(topic, tmp_path, table="delta.`/none`"), 2, "sink: the table 'delta.`/none`' cannot"),
@@ -385,8 +385,8 @@ def test_what_does_not_fit_is_told_before_anything_is_written(spark, topic, tmp_
     spark.catalog.dropTempView("records")
 
 
-def test_an_error_of_java_that_only_names_something_says_what_it_is(spark: SparkSession) -> None:
-    """`spark.serializer: no.such.Klass` was "Spark does not start: Klass"."""
+def test_a_java_error_with_only_a_name_includes_its_class(spark: SparkSession) -> None:
+    """Regression: the message was "Spark does not start: Klass"."""
     with pytest.raises(Py4JJavaError) as raised:
         spark._jvm.java.lang.Class.forName("no.such.Klass")
-    assert first_line(raised.value) == "ClassNotFoundException: no.such.Klass"
+    assert summarize(raised.value) == "ClassNotFoundException: no.such.Klass"

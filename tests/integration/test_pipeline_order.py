@@ -1,4 +1,4 @@
-"""Which record of a key an upsert keeps; other writers of its table, and the job's time zone."""
+"""The order of an upsert, conflicts with other writers, and the time zone of a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import first_line
+from streaming.pipeline.errors import summarize
 from streaming.pipeline.spark.time_zone import (
     TIME_ZONE,
     record_time_zone,
@@ -40,10 +40,10 @@ def record(key: int, name: str | None, seconds: int) -> tuple[str, str | None, i
     return str(key), value, 0, NOW + 1000 * seconds
 
 
-def test_the_highest_offset_stays_although_the_producers_clock_steps_back(
+def test_the_highest_offset_wins_if_a_producers_clock_is_set_back(
     spark: SparkSession, topic: Topic, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Within a batch (3 and 4) and in two of them (1 and 2), for values and deletes."""
+    """Checked within a batch (3 and 4) and across two (1 and 2), for values and deletes."""
     topic.create(1)
     config = job(topic, tmp_path, mode="upsert", keys="id")
     with caplog.at_level(logging.WARNING, "streaming.pipeline"):
@@ -56,7 +56,7 @@ def test_the_highest_offset_stays_although_the_producers_clock_steps_back(
     assert [r.getMessage() for r in caplog.records if "batch" in r.getMessage()] == []
 
 
-def kafkas(partition: int, offset: int, second: int, topic: str = "t") -> str:
+def kafka(partition: int, offset: int, second: int, topic: str = "t") -> str:
     return (
         f"named_struct('topic', '{topic}', 'partition', {partition}, 'offset', {offset}L, "
         f"'timestamp', timestamp_seconds({second}), 'key', binary('k'), 'tombstone', false)"
@@ -64,7 +64,7 @@ def kafkas(partition: int, offset: int, second: int, topic: str = "t") -> str:
 
 
 class Upsert:
-    """A run of one query that merges rows of a key, a name and a place in Kafka."""
+    """A run of one query that merges rows with a key, a name and a position in Kafka."""
 
     def __init__(self, spark: SparkSession, table: Path, **more: Any) -> None:
         self.session = spark.newSession()
@@ -72,14 +72,14 @@ class Upsert:
         options = {"path": str(table), "mode": "upsert", "keys": "id"}
         self.sink = DeltaSink.model_validate(options | more)
         self.writer = DeltaWriter(self.sink, "job.yaml: sink")
-        self.writer.started("query")
+        self.writer.set_query("query")
         self._number = -1
 
     def frame(self, *records: tuple[str, str, str]) -> DataFrame:
         selects = (
             f"SELECT {key} AS id, '{name}' AS name, {k} AS _kafka" for key, name, k in records
         )
-        return upsert.prepare(self.session.sql(" UNION ALL ".join(selects)), self.sink)
+        return upsert.add_sequence(self.session.sql(" UNION ALL ".join(selects)), self.sink)
 
     def write(self, *records: tuple[str, str, str]) -> None:
         frame = self.frame(*records)
@@ -101,16 +101,16 @@ class Upsert:
 def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, caplog, second_batch):
     """The higher offset stays; nothing is reported if `sequence_by` defines the order."""
     records = [
-        ("1", "a", kafkas(0, 9, 1)), ("2", "a", kafkas(0, 10, 1)), ("3", "a", kafkas(0, 11, 1)),
-        ("1", "b", kafkas(1, 3, 2)), ("2", "b", kafkas(0, 12, 2, "u")),
-        ("3", "b", kafkas(0, 12, 0)),
+        ("1", "a", kafka(0, 9, 1)), ("2", "a", kafka(0, 10, 1)), ("3", "a", kafka(0, 11, 1)),
+        ("1", "b", kafka(1, 3, 2)), ("2", "b", kafka(0, 12, 2, "u")),
+        ("3", "b", kafka(0, 12, 0)),
     ]  # fmt: skip
     batches = [records[:3], records[3:]] if second_batch else [records]
     with caplog.at_level(logging.WARNING):
         run = Upsert(spark, tmp_path / "table")
         for batch in batches:
             run.write(*batch)
-        run.write(("1", "c", kafkas(1, 4, 3)))
+        run.write(("1", "c", kafka(1, 4, 3)))
         ordered = Upsert(spark, tmp_path / "ordered", sequence_by="name")
         for batch in batches:
             ordered.write(*batch)
@@ -123,40 +123,40 @@ def test_a_key_of_two_partitions_or_topics_is_reported_once(spark, tmp_path, cap
 
 
 @pytest.mark.long
-def test_offsets_that_began_again_are_reported(spark, tmp_path, caplog):
-    """As of a topic that was created again: its records are older by their offsets."""
+def test_restarted_offsets_are_reported(spark, tmp_path, caplog):
+    """The records of a recreated topic are older by their offsets."""
     run = Upsert(spark, tmp_path / "table")
     with caplog.at_level(logging.WARNING):
-        run.write(("1", "a", kafkas(0, 9, 1)), ("2", "a", kafkas(0, 10, 1)))
-        run.write(("2", "older", kafkas(0, 8, 0)))
+        run.write(("1", "a", kafka(0, 9, 1)), ("2", "a", kafka(0, 10, 1)))
+        run.write(("2", "older", kafka(0, 8, 0)))
         assert caplog.records == []
-        run.write(("1", "again", kafkas(0, 0, 5)))
+        run.write(("1", "again", kafka(0, 0, 5)))
     assert rows(spark, tmp_path / "table", "id", "name") == [(1, "a"), (2, "a")]
     assert "1 record, first at partition 0, offset 0, are older by offset" in caplog.text
 
 
 @pytest.mark.long
-def test_a_table_of_an_earlier_version_keeps_its_order_and_reports_clocks_that_step_back(
-    spark, tmp_path, caplog
-):
-    """With its properties or without; the shape of `_sequence` is its rule, and stays."""
+def test_an_older_table_keeps_its_order_and_reports_clocks_set_back(spark, tmp_path, caplog):
+    """With or without properties, the fields of `_sequence` define the order, and are kept."""
     kept = "struct<timestamp:timestamp,partition:int,offset:bigint>"
     for number, has_properties in enumerate((True, False)):
         table = tmp_path / str(number)
         run = Upsert(spark, table)
-        made = upsert.fit_sequence(
-            run.frame(("1", "a", kafkas(0, 1, 9)), ("2", "a", kafkas(0, 2, 9))), run.sink,
+        made = upsert.match_table_sequence(
+            run.frame(("1", "a", kafka(0, 1, 9)), ("2", "a", kafka(0, 2, 9))), run.sink,
             upsert.BY_TIMESTAMP,
         )  # fmt: skip
         properties = {"assignor.mode": "upsert", "assignor.keys": '["id"]',
                       "assignor.deletes": "remove", "assignor.sequenceBy": "[]"}  # fmt: skip
-        columns = upsert.table_columns(made, run.sink).schema
+        columns = upsert.select_table_columns(made, run.sink).schema
         run.writer.table.create(spark, run.sink, columns, properties if has_properties else {})
-        upsert.table_columns(made, run.sink).write.format("delta").mode("append").save(str(table))
+        upsert.select_table_columns(made, run.sink).write.format("delta").mode("append").save(
+            str(table)
+        )
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            run.write(("1", "b", kafkas(0, 3, 4)), ("2", "b", kafkas(0, 4, 10)))
-            run.write(("3", "a", kafkas(1, 9, 9)), ("3", "b", kafkas(1, 10, 8)))
+            run.write(("1", "b", kafka(0, 3, 4)), ("2", "b", kafka(0, 4, 10)))
+            run.write(("3", "a", kafka(1, 9, 9)), ("3", "b", kafka(1, 10, 8)))
         assert rows(spark, table, "id", "name") == [(1, "a"), (2, "b"), (3, "a")]
         found = spark.read.format("delta").load(str(table)).schema["_sequence"].dataType
         assert found.simpleString() == kept
@@ -165,8 +165,8 @@ def test_a_table_of_an_earlier_version_keeps_its_order_and_reports_clocks_that_s
 
 
 @pytest.mark.long
-def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_path):
-    """Delta reads it back as null or as another value, so that its row is not found again."""
+def test_a_key_that_a_partition_column_cannot_hold_is_refused(spark, tmp_path):
+    """Delta reads it back as null or another value, so a merge would not find its row."""
     for number, (zone, kind, kept, lost) in enumerate((
         ("UTC", "STRING", "' '", ("''", "'__HIVE_DEFAULT_PARTITION__'")),
         ("UTC", "BINARY", "X'61'", ("X''", "X'FF'")),
@@ -175,17 +175,17 @@ def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_p
     )):  # fmt: skip
         run = Upsert(spark, tmp_path / str(number), partition_by="Id")
         run.session.conf.set("spark.sql.session.timeZone", zone)
-        place = kafkas(0, 7, 1)
+        place = kafka(0, 7, 1)
         for name in ("first", "second"):
             run.write((f"CAST({kept} AS {kind})", name, place.replace("7L", f"{len(name)}L")))
         assert rows(spark, tmp_path / str(number), "name") == [("second",)]
-        later = Upsert(spark, tmp_path / str(number))  # the table is partitioned nevertheless
+        later = Upsert(spark, tmp_path / str(number))  # the table is still partitioned
         later.session.conf.set("spark.sql.session.timeZone", zone)
-        later.writer.started("later")
+        later.writer.set_query("later")
         for value in lost:
             with pytest.raises(Exception, match="cannot hold") as raised:
                 later.write((f"CAST({value} AS {kind})", "lost", place))
-            assert first_line(raised.value).startswith(
+            assert summarize(raised.value).startswith(
                 "key column 'id' has a value that a partition of the table cannot hold in the row "
                 "of t-0 offset 7; filter"
             )
@@ -194,13 +194,13 @@ def test_a_key_that_a_partition_of_the_table_cannot_hold_is_refused(spark, tmp_p
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_a_conflict_with_another_writer_is_tried_again(spark, topic, tmp_path, caplog, mode):
-    """The other writer commits while a task of the batch waits; records are counted once."""
+def test_a_conflict_with_another_writer_is_retried(spark, topic, tmp_path, caplog, mode):
+    """Another writer commits while a task of the batch waits; records are counted once."""
     topic.create(1)
     gate, reached, table = tmp_path / "gate", tmp_path / "reached", tmp_path / "table"
 
     def wait(key: int) -> int:
-        if key == 2:  # of one task: the other writer needs a slot
+        if key == 2:  # in one task, because the other writer needs a slot
             reached.touch()
             deadline = time.monotonic() + 120
             while not gate.exists() and time.monotonic() < deadline:
@@ -237,18 +237,18 @@ def test_a_conflict_with_another_writer_is_tried_again(spark, topic, tmp_path, c
 
 
 def test_a_job_keeps_the_time_zone_of_its_first_run(spark, topic, tmp_path, caplog):
-    """UTC for a new job, the machine's for one of an earlier version, without a configured one."""
+    """Without a configured zone, it is UTC for a new job and the machine's for an older one."""
     loaded = load_job(job(topic, tmp_path)).job
     checkpoint = tmp_path / "checkpoint"
     session = spark.newSession()
-    session.conf.set(TIME_ZONE, "Asia/Tokyo")  # as the machine's
+    session.conf.set(TIME_ZONE, "Asia/Tokyo")  # the machine's zone
     assert use_default_time_zone(session, loaded) == "UTC"
     assert session.conf.get(TIME_ZONE) == "UTC"
     checkpoint.mkdir()
     with caplog.at_level(logging.WARNING):
         record_time_zone(session, loaded)
         session.conf.set(TIME_ZONE, "Etc/UTC")
-        record_time_zone(session, loaded)  # another name of it
+        record_time_zone(session, loaded)  # another name of the same zone
         assert caplog.messages == []
         session.conf.set(TIME_ZONE, "Asia/Tokyo")
         record_time_zone(session, loaded)
@@ -266,4 +266,4 @@ def test_a_job_keeps_the_time_zone_of_its_first_run(spark, topic, tmp_path, capl
         record_time_zone(session, loaded)
         assert use_default_time_zone(session, loaded) == "Asia/Tokyo"
     [said] = caplog.messages
-    assert "ran before in the machine's time zone and keeps it (Asia/Tokyo)" in said
+    assert "used the machine's time zone before and keeps it (Asia/Tokyo)" in said

@@ -1,4 +1,4 @@
-"""Which records are bad, asked of Spark's own readers: one counts only when it is read whole."""
+"""Which records are bad, checked with Spark's own readers: partially read ones are."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ pytestmark = pytest.mark.integration
 KAFKAS = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP"
 
 
-def from_kafka(spark: SparkSession, pairs: list[tuple[bytes | None, bytes | None]]) -> DataFrame:
+def make_kafka_frame(
+    spark: SparkSession, pairs: list[tuple[bytes | None, bytes | None]]
+) -> DataFrame:
     rows = [(key, value, "t", 0, number, None) for number, (key, value) in enumerate(pairs)]
     return spark.createDataFrame(rows, KAFKAS).coalesce(1)
 
 
-def parsed(
+def parse_pairs(
     spark: SparkSession, records: dict[str, Any], pairs: list[tuple[bytes | None, bytes | None]],
     *upserts: Upsert,
 ) -> tuple[dict[int, tuple[Any, ...]], set[int]]:  # fmt: skip
-    """Give the good rows by the number of their record, and the numbers of the bad records."""
+    """Return the good rows by record number, and the numbers of the bad records."""
     read = Records.model_validate({"bad_records": "drop", **records})
-    found = parse(from_kafka(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
+    found = parse(make_kafka_frame(spark, pairs), "t", read, read.schema_ or "", upserts=upserts)
     assert found.bad is not None
     good = {row._kafka.offset: tuple(row)[:-1] for row in found.rows.collect()}
     bad = {row.offset for row in found.bad.select("offset").collect()}
@@ -65,18 +67,18 @@ JSON: list[tuple[bytes, tuple[Any, ...] | None]] = [
 def check_table(
     spark: SparkSession, records: dict[str, Any], table: list[tuple[bytes, Any]]
 ) -> None:
-    """Parse values; each gives the row next to it, or is bad if that is None."""
-    good, bad = parsed(spark, records, [(b"k", value) for value, _ in table])
+    """Check that each value is parsed to the row next to it, or is bad if that is None."""
+    good, bad = parse_pairs(spark, records, [(b"k", value) for value, _ in table])
     assert good == {n: row for n, (_, row) in enumerate(table) if row is not None}
     assert bad == {n for n, (_, row) in enumerate(table) if row is None}
 
 
-def test_a_json_record_that_is_read_in_part_is_bad(spark):
+def test_a_partially_read_json_record_is_bad(spark):
     schema = "id BIGINT, v STRING, n STRUCT<a: INT>"
     check_table(spark, {"format": "json", "schema": schema}, JSON)
 
 
-#: Values of a column, and how they are read; None for a bad record.
+#: Type, JSON text and parsed value of a column; None for a bad record.
 EXACT: list[tuple[str, bytes, Any]] = [
     ("s", b"12.50 ", "12.50"),
     ("s", b"12345678901234567890.1234567890", "12345678901234567890.1234567890"),
@@ -99,7 +101,7 @@ EXACT: list[tuple[str, bytes, Any]] = [
     ("t", b"1795262402000000", None),  # Spark's microseconds overflow
     ("i", b"1.0", None),
     ("i", b'"1"', None),
-    # Lengths and exponents that claim what is not there.
+    # Lengths and exponents that are too large.
     ("m", b"1e600000000", None),
     ("m", b'"1e-600000000"', None),
     ("m", b"0e-600000000", None),
@@ -110,7 +112,7 @@ EXACT: list[tuple[str, bytes, Any]] = [
 ]  # fmt: skip
 
 
-def test_a_json_number_is_read_with_all_of_its_digits_or_is_bad(spark):
+def test_a_json_number_is_read_exactly_or_is_bad(spark):
     schema = (
         "s STRING, n STRUCT<l: ARRAY<STRING>, d: MAP<STRING, DECIMAL(4,1)>>, m DECIMAL(10,2), "
         "b TINYINT, t TIMESTAMP, i BIGINT"
@@ -127,7 +129,7 @@ def test_a_json_number_is_read_with_all_of_its_digits_or_is_bad(spark):
 
 
 def number(value: int) -> bytes:
-    """Write a number as Avro does."""
+    """Encode a number as Avro does."""
     zigzag, written = (value << 1) ^ (value >> 63), b""
     while zigzag > 127:
         zigzag, written = zigzag >> 7, written + bytes([zigzag & 127 | 128])
@@ -143,7 +145,7 @@ AVRO_FIELDS: dict[str, Any] = {
     "m": {"type": "map", "values": "int"},
     "r": {"type": "record", "name": "Link", "fields": [_LINK]},
 }  # fmt: skip
-#: A field, what is written for it, and how it is read; None for a bad record.
+#: Field, encoded bytes and parsed value; None for a bad record.
 AVRO: list[tuple[str, bytes, Any]] = [
     ("s", number(3) + "aé".encode(), "aé"),
     ("s", HUGE + b"ab", None),
@@ -169,8 +171,8 @@ AVRO: list[tuple[str, bytes, Any]] = [
 ]
 
 
-def test_an_avro_record_that_claims_more_than_it_has_is_bad(spark):
-    """Avro would allocate it first: the executor ends of it."""
+def test_an_avro_record_with_a_false_length_is_bad(spark):
+    """Avro would allocate that memory first, and the executor would die."""
     fields = [{"name": name, "type": ["null", kind]} for name, kind in AVRO_FIELDS.items()]
     schema = json.dumps({"type": "record", "name": "R", "fields": fields})
     records = {
@@ -210,14 +212,14 @@ CSV: list[tuple[bytes, tuple[Any, ...] | None]] = [
 
 
 @pytest.mark.long
-def test_csv_is_that_of_rfc_4180_and_what_is_read_in_part_is_bad(spark):
+def test_csv_follows_rfc_4180_and_partially_read_records_are_bad(spark):
     check_table(spark, {"format": "csv", "schema": "id BIGINT, v STRING"}, CSV)
     own = {"format": "csv", "schema": "id INT, v STRING", "options": {"Quote": "'", "sep": ";"}}
-    assert parsed(spark, own, [(None, b"1;'it''s'"), (None, b'2;"')])[0] == {
+    assert parse_pairs(spark, own, [(None, b"1;'it''s'"), (None, b'2;"')])[0] == {
         0: (1, "it's"), 1: (2, '"'),
     }  # fmt: skip
     tab = {"format": "csv", "schema": "id INT, v STRING", "options": {"sep": "\\t"}}
-    assert parsed(spark, tab, [(None, b"1\ta"), (None, b'2\t"b')]) == ({0: (1, "a")}, {1})
+    assert parse_pairs(spark, tab, [(None, b"1\ta"), (None, b'2\t"b')]) == ({0: (1, "a")}, {1})
     exact = {"format": "csv", "schema": "m DECIMAL(10,2), t STRING"}
     cells = [(b"1.500,x", (Decimal("1.50"), "x")), (b",x", (None, "x")), (b'"1,234.50",x', None),
              (b"1.005,x", None), (b"1e600000000,x", None), (b"x,x", None)]  # fmt: skip
@@ -225,30 +227,33 @@ def test_csv_is_that_of_rfc_4180_and_what_is_read_in_part_is_bad(spark):
     german = {**exact, "options": {"locale": "de", "sep": ";"}}
     check_table(spark, german, [(b"1.234,50;x", (Decimal("1234.50"), "x"))])
     slash = {"format": "csv", "schema": "v STRING", "options": {"escape": "\\"}}
-    assert parsed(spark, slash, [(None, b'"a\\"b"'), (None, b"")])[0] == {0: ('a"b',), 1: (None,)}
+    assert parse_pairs(spark, slash, [(None, b'"a\\"b"'), (None, b"")])[0] == {
+        0: ('a"b',),
+        1: (None,),
+    }
 
 
 @pytest.mark.long
 def test_a_tombstone_without_a_usable_key_is_a_bad_record(spark):
-    """Whatever the case of the key's name; not where a transform can make the key from Kafka's."""
+    """In any case of the key's name, unless a transform can set the key from Kafka's."""
     pairs = [(b"1", None), (b'"2"', None), (None, None), (b"\xff", b"null"), (b"4", b'{"v": "a"}')]
     records: dict[str, Any] = {"format": "json", "schema": "id BIGINT, v STRING"}
-    good, bad = parsed(spark, records, pairs, Upsert(("ID",), makes_keys=False))
+    good, bad = parse_pairs(spark, records, pairs, Upsert(("ID",), set_by_transform=False))
     assert good == {0: (1, None), 4: (None, "a")}
     assert bad == {1, 2, 3}
-    good, bad = parsed(spark, records, pairs, Upsert(("ID",), makes_keys=True))
+    good, bad = parse_pairs(spark, records, pairs, Upsert(("ID",), set_by_transform=True))
     assert (len(good), bad) == (5, set())
     declared = records | {"key": "Id BIGINT"}
-    good, bad = parsed(spark, declared, pairs, Upsert(("id",), makes_keys=True))
+    good, bad = parse_pairs(spark, declared, pairs, Upsert(("id",), set_by_transform=True))
     assert good == {0: (1, None), 4: (None, "a")}
     assert bad == {1, 2, 3}
     text = {"format": "json", "schema": "k STRING", "key": "k STRING"}
-    assert parsed(spark, text, pairs, Upsert(("k",), makes_keys=False))[1] == {2, 3}
+    assert parse_pairs(spark, text, pairs, Upsert(("k",), set_by_transform=False))[1] == {2, 3}
     with pytest.raises(Exception, match=r"at t-0 offset 0 is a tombstone whose key cannot be rea"):
-        parsed(spark, records | {"bad_records": "fail"}, pairs[1:2], Upsert(("id",), False))
+        parse_pairs(spark, records | {"bad_records": "fail"}, pairs[1:2], Upsert(("id",), False))
 
 
-#: Columns of the key, the keys of tombstones, and what they delete; None for a bad record.
+#: Columns of the key, keys of tombstones, and the keys deleted; None for a bad record.
 KEYS: list[tuple[str, list[tuple[bytes, tuple[Any, ...] | None]]]] = [
     ("id BIGINT", [(b'{"id": 1}', (1,)), (b"1", (1,)), (b'{"id": 1} x', None), (b'{"Id": 1}', None),
                    (b'{"id": "1"}', None), (b'{"id": null}', None), (b"\xff", None)]),
@@ -263,11 +268,11 @@ KEYS: list[tuple[str, list[tuple[bytes, tuple[Any, ...] | None]]]] = [
 
 
 @pytest.mark.parametrize(("key", "tombstones"), KEYS, ids=[key for key, _ in KEYS])
-def test_the_key_of_a_tombstone_is_text_or_an_object_and_loses_no_digit(spark, key, tombstones):
+def test_the_key_of_a_tombstone_is_read_exactly_from_text_or_json(spark, key, tombstones):
     names = tuple(column.split()[0] for column in key.split(", "))
     records = {"format": "json", "schema": key, "key": key}
     pairs = [(text, None) for text, _ in tombstones]
-    good, bad = parsed(spark, records, pairs, Upsert(names, makes_keys=False))
+    good, bad = parse_pairs(spark, records, pairs, Upsert(names, set_by_transform=False))
     assert good == {n: row for n, (_, row) in enumerate(tombstones) if row is not None}
     assert bad == {n for n, (_, row) in enumerate(tombstones) if row is None}
 
@@ -282,6 +287,6 @@ def test_the_key_of_a_tombstone_is_text_or_an_object_and_loses_no_digit(spark, k
         ),
     ],
 )
-def test_a_column_of_a_name_that_is_ours_is_refused(spark, records, name):
+def test_a_column_with_a_reserved_name_is_refused(spark, records, name):
     with pytest.raises(ValueError, match=rf"the column '{name}' has a reserved name: use another"):
-        parsed(spark, records, [])
+        parse_pairs(spark, records, [])

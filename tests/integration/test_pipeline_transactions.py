@@ -1,6 +1,6 @@
-"""Which batch a query wrote last: asked of the table's log once a run, then of checksums.
+"""The last batch of a query is read from the table's log once a run, then from checksums.
 
-Two writers of one query's id stand for two drivers of which one was thought dead.
+Two writers with one query id simulate two drivers, one of which was thought dead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from delta.tables import DeltaTable
 from py4j.protocol import Py4JJavaError
 
 from streaming import run_job
-from streaming.delta.transactions import read_log, writer_name
+from streaming.delta.transactions import make_writer_name, read_log
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.once import OnceWriter
@@ -37,12 +37,12 @@ pytestmark = pytest.mark.integration
 QUERY = "00000000-0000-0000-0000-00000000000a"
 #: Sink of an upsert.
 MERGED = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
-#: Delta writes a checkpoint of its log, which it reads for that.
+#: Number of commits after which Delta writes a checkpoint of its log.
 CHECKPOINT = 10
 
 
 class Driver:
-    """A run of one query that writes a row a batch: the batch's number, or two keys' newest."""
+    """A run of one query that writes one row per batch, or merges into two keys."""
 
     def __init__(
         self, spark: SparkSession, path: Path | None, name: str | None = None, **more: Any
@@ -51,7 +51,7 @@ class Driver:
         self.session.conf.set("spark.sql.shuffle.partitions", "2")
         sink = DeltaSink(path=str(path) if path else None, table=name, **more)
         self.writer = DeltaWriter(sink, "sink")
-        self.writer.started(QUERY)
+        self.writer.set_query(QUERY)
         frame = self.frame(0)
         self.writer.check(self.session, frame)
         self.writer.prepare(self.session, frame)
@@ -60,20 +60,20 @@ class Driver:
         rows, sink = self.session.range(number, number + 1), self.writer.sink
         if sink.mode == "append":
             return rows
-        return upsert.prepare(rows.selectExpr("id % 2 AS id", "id AS seq"), sink)
+        return upsert.add_sequence(rows.selectExpr("id % 2 AS id", "id AS seq"), sink)
 
     def write(self, number: int, frame: DataFrame | None = None) -> int:
-        """Write a batch; give the number of Spark jobs that it took."""
-        before = job_count(self.session)
+        """Write a batch, and return its number of Spark jobs."""
+        before = count_jobs(self.session)
         self.writer(self.frame(number) if frame is None else frame, number)
-        return job_count(self.session) - before
+        return count_jobs(self.session) - before
 
     @property
-    def asks_checksums(self) -> bool:
-        return self.writer.once.misfit is None
+    def uses_checksums(self) -> bool:
+        return self.writer.once.unsupported_reason is None
 
 
-def job_count(spark: SparkSession) -> int:
+def count_jobs(spark: SparkSession) -> int:
     count: int = spark.sparkContext._jsc.sc().dagScheduler().numTotalJobs()
     return count
 
@@ -84,7 +84,7 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     where = (None, f"t_{tmp_path.name}") if by_name else (tmp_path / "table", None)
     driver = Driver(spark, *where)
     first, *later = [driver.write(number) for number in range(CHECKPOINT - 2)]
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     assert set(later) == {min(later)}
     assert first > later[0]
     folder = driver.writer.table.location(spark)
@@ -107,11 +107,11 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
         ),
     ],
 )  # fmt: skip
-def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path, sink):
-    """By a thread of the jar, which names its jobs; the run's end waits for it."""
+def test_checkpoints_of_the_log_are_written_in_the_background(spark, tmp_path, sink):
+    """A thread of the jar writes them, and the end of the run waits for it."""
     table = tmp_path / "table"
     driver = Driver(spark, table, **sink)
-    first = job_count(spark)
+    first = count_jobs(spark)
     for number in range(CHECKPOINT + 3):
         driver.write(number)
     driver.writer.finish()
@@ -137,7 +137,7 @@ def test_checkpoints_of_the_log_are_written_beside_the_batches(spark, tmp_path, 
 
 @pytest.mark.long
 def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_path):
-    """Killed behind the table's commit, and before the checkpoint's."""
+    """The run was killed between the table's commit and the checkpoint's."""
     topic.create(1)
     send(topic, [(str(n), f'{{"id": {n}, "seq": 1}}') for n in range(40)])
     config = job(topic, tmp_path)
@@ -152,8 +152,8 @@ def test_a_later_batch_of_a_killed_run_is_skipped_by_the_next(spark, topic, tmp_
 
 
 @pytest.mark.long
-def test_a_batch_that_another_driver_merged_is_skipped_whatever_is_in_it(spark, tmp_path):
-    """By the checksum, as an append; Delta's own merge would read the log for that."""
+def test_a_batch_that_another_driver_merged_is_skipped(spark, tmp_path):
+    """The checksum shows it, as for an append; Delta's own merge would read the log."""
     merges = {"mode": "upsert", "keys": "id", "sequence_by": "seq"}
     table = tmp_path / "table"
     driver = Driver(spark, table, **merges)
@@ -162,14 +162,14 @@ def test_a_batch_that_another_driver_merged_is_skipped_whatever_is_in_it(spark, 
     Driver(spark, table, **merges).write(4)
     driver.write(4, driver.frame(6))
     assert rows(spark, table, "id", "seq") == [(0, 4), (1, 3)]
-    driver.write(5, driver.frame(2))  # older than what is there
+    driver.write(5, driver.frame(2))  # older than the rows in the table
     driver.write(6, driver.frame(5))
     assert rows(spark, table, "id", "seq") == [(0, 4), (1, 5)]
-    assert driver.asks_checksums
+    assert driver.uses_checksums
 
 
-def test_what_another_driver_wrote_meanwhile_is_skipped(spark, tmp_path):
-    """Though it is not the first batch of this run."""
+def test_a_batch_written_meanwhile_by_another_driver_is_skipped(spark, tmp_path):
+    """This also applies after the first batch of a run."""
     table = tmp_path / "table"
     one, two = Driver(spark, table), Driver(spark, table)
     one.write(0)
@@ -179,13 +179,13 @@ def test_what_another_driver_wrote_meanwhile_is_skipped(spark, tmp_path):
     one.write(2)
     one.write(3)
     two.write(3)
-    assert one.asks_checksums
-    assert two.asks_checksums
+    assert one.uses_checksums
+    assert two.uses_checksums
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,)]
 
 
 def test_two_drivers_that_write_a_batch_at_once_write_it_once(spark, tmp_path):
-    """The first has read the table, and waits in a task, while the second commits."""
+    """The first has read the table and waits in a task while the second commits."""
     table, gate, reached = tmp_path / "table", tmp_path / "gate", tmp_path / "reached"
     one, two = Driver(spark, table), Driver(spark, table)
     for driver in (one, two):
@@ -221,8 +221,8 @@ def test_two_drivers_that_write_a_batch_at_once_write_it_once(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_without_a_checksum_the_log_is_asked(spark, tmp_path):
-    """As where another engine committed, or the property forgets ids by their age."""
+def test_the_log_is_read_if_there_is_no_checksum(spark, tmp_path):
+    """This happens if another engine committed, or a property expires transaction ids."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     jobs = [driver.write(number) for number in range(3)]
@@ -241,16 +241,14 @@ def test_without_a_checksum_the_log_is_asked(spark, tmp_path):
 
 
 @pytest.mark.long
-def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta_itself(
-    spark, tmp_path
-):
-    """A batch that was taken away counts as Delta counts it; the run goes on behind it."""
+def test_a_table_restored_or_recreated_meanwhile_is_written_as_by_delta(spark, tmp_path):
+    """A removed batch is treated as in Delta, and the run continues after it."""
     found = []
     for name in ("by the log", "by checksums"):
         table = tmp_path / name
         driver = Driver(spark, table)
         if name == "by the log":
-            driver.writer.once.misfit = "of this test"
+            driver.writer.once.unsupported_reason = "of this test"
         for number in range(4):
             driver.write(number)
         DeltaTable.forPath(spark, str(table)).restoreToVersion(2)
@@ -272,17 +270,19 @@ def test_a_table_that_was_set_back_or_made_anew_meanwhile_is_written_as_by_delta
         "by a merge",
     ],
 )
-def test_a_table_that_was_removed_meanwhile_is_not_made_again(spark, tmp_path, way):
-    """An append made a table of its batch alone, and the rows before were gone."""
+def test_a_table_removed_meanwhile_is_not_created_again(spark, tmp_path, way):
+    """Regression: an append created a table with its batch alone."""
     table = tmp_path / "table"
     driver = Driver(spark, table, **(MERGED if way == "by a merge" else {}))
     driver.writer._checkpoint = "c"
     if way == "by the log":
-        driver.writer.once.misfit = "of this test"
+        driver.writer.once.unsupported_reason = "of this test"
     driver.write(0)
     driver.write(1)
     shutil.rmtree(table)
-    with pytest.raises(TableError, match="is gone, but the checkpoint 'c' has completed batch 1: "):
+    with pytest.raises(
+        TableError, match="does not exist any more, but the checkpoint 'c' has completed batch 1, "
+    ):
         driver.write(2)
     assert not table.exists()
 
@@ -291,13 +291,13 @@ def commit_file(table: Path, version: int) -> Path:
     return table / "_delta_log" / f"{version:020}.json"
 
 
-def newest(table: Path) -> int:
+def newest_version(table: Path) -> int:
     return max(int(file.stem) for file in table.glob("_delta_log/*.json"))
 
 
 @pytest.mark.long
-def test_a_run_lists_the_tables_log_only_behind_a_checkpoint(spark, tmp_path):
-    """A listing would find the commit behind a gap, which Delta takes for a broken log."""
+def test_a_run_lists_the_tables_log_only_after_a_checkpoint(spark, tmp_path):
+    """A listing would find the commit after a gap, which Delta treats as a damaged log."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     driver.write(0)
@@ -319,13 +319,13 @@ def test_a_run_lists_the_tables_log_only_behind_a_checkpoint(spark, tmp_path):
     [what] = listed  # the latter where the checkpoint is of the last commit before the gap
     assert re.search("DELTA_VERSIONS_NOT_CONTIGUOUS|DELTA_TRUNCATED_TRANSACTION_LOG", what)
     gap.unlink()
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     assert rows(spark, table, "id") == [(n,) for n in range(2 * CHECKPOINT)]
 
 
 @pytest.mark.long
-def test_checkpoints_that_are_always_being_written_are_found_nevertheless(spark, tmp_path):
-    """Else what is kept of the log, and what a checkpoint reads of it, would grow for ever."""
+def test_checkpoints_that_are_still_being_written_are_found(spark, tmp_path):
+    """Otherwise the log, and the part that a checkpoint reads, would grow forever."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     driver.write(0)
@@ -336,24 +336,24 @@ def test_checkpoints_that_are_always_being_written_are_found_nevertheless(spark,
     for number in range(1, 6 * CHECKPOINT):
         driver.write(number)
         known.append(log.unsafeVolatileSnapshot().checkpointProvider().version())
-        if known[-1] > known[0]:  # the first is of the properties' own commit
+        if known[-1] > known[0]:  # the first commit sets the properties
             break
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     assert known[-1] > known[0], known
 
 
 @pytest.mark.long
 def test_a_commit_of_another_process_is_found(spark, tmp_path):
-    """Of a driver that was thought dead: its batch is skipped, and is no conflict."""
+    """Its driver was thought dead; the batch is skipped without a conflict."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
     for number in range(4):
         driver.write(number)
-    another = {"txn": {"appId": writer_name(QUERY), "version": 4}}
-    commit_file(table, newest(table) + 1).write_text(json.dumps(another), "utf-8")
+    another = {"txn": {"appId": make_writer_name(QUERY), "version": 4}}
+    commit_file(table, newest_version(table) + 1).write_text(json.dumps(another), "utf-8")
     driver.write(4)
     driver.write(5)
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,), (5,)]
 
 
@@ -365,7 +365,7 @@ def test_a_commit_of_another_process_is_found(spark, tmp_path):
         pytest.param(4, id="as many commits", marks=pytest.mark.long),
     ],
 )
-def test_a_table_that_another_process_put_back_is_written_behind_its_own_last_commit(
+def test_a_table_restored_by_another_process_is_written_after_its_last_commit(
     spark, tmp_path, batches
 ):
     table, copy = tmp_path / "table", tmp_path / "copy"
@@ -378,36 +378,36 @@ def test_a_table_that_another_process_put_back_is_written_behind_its_own_last_co
     shutil.rmtree(table)
     shutil.copytree(copy, table)
     driver.write(4)
-    assert newest(table) == newest(copy) + 1
+    assert newest_version(table) == newest_version(copy) + 1
     assert rows(spark, table, "id") == [(4,), *((n + 100,) for n in range(batches))]
 
 
 @pytest.mark.long
-def test_where_delta_is_another_one_all_batches_go_its_way(spark, tmp_path, monkeypatch, caplog):
-    """At worst what fits no more is found behind the commit."""
+def test_an_unsupported_delta_writes_all_batches_itself(spark, tmp_path, monkeypatch, caplog):
+    """In the worst case, the mismatch is detected after the commit."""
     table = tmp_path / "table"
     driver = Driver(spark, table)
-    by_checksum = OnceWriter._by_checksum
+    try_jar = OnceWriter._try_jar
     asked = []
 
     def misfits(self: OnceWriter, jvm: Any, write: Any) -> str:
-        asked.append(by_checksum(self, jvm, write))
+        asked.append(try_jar(self, jvm, write))
         return "java.lang.NoSuchMethodError: x"
 
-    monkeypatch.setattr(OnceWriter, "_by_checksum", misfits)
+    monkeypatch.setattr(OnceWriter, "_try_jar", misfits)
     with caplog.at_level(logging.WARNING):
         for number in range(4):
             driver.write(number)
     assert asked == [None]
     assert [r.getMessage() for r in caplog.records if "NoSuchMethodError" in r.getMessage()] == [
-        "sink: each batch reads the table's log, as this Delta is another one "
+        "sink: each batch reads the table's log, because the jar cannot be used "
         "(java.lang.NoSuchMethodError: x)"
     ]
     assert rows(spark, table, "id") == [(0,), (1,), (2,), (3,)]
 
 
 @pytest.mark.long
-def test_what_fails_in_a_batch_is_raised_as_ever(spark, tmp_path):
+def test_errors_of_a_batch_are_raised_unchanged(spark, tmp_path):
     driver = Driver(spark, tmp_path / "table")
     driver.write(0)
     with pytest.raises(Exception, match="no such luck"):
@@ -416,6 +416,6 @@ def test_what_fails_in_a_batch_is_raised_as_ever(spark, tmp_path):
         )
     with pytest.raises(Exception, match=r"(?i)schema"):
         driver.write(1, driver.frame(1).selectExpr("id", "id AS other"))
-    assert driver.asks_checksums
+    assert driver.uses_checksums
     driver.write(1)
     assert rows(spark, tmp_path / "table", "id") == [(0,), (1,)]

@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streaming.delta.user_metadata import encode
+from streaming.delta.user_metadata import encode_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -148,7 +148,8 @@ class DeltaLog:
         self.ends.append(self.offset)
         ranges = {"0": {"t": {0: (begin, self.offset)}}} if offsets else {}
         txn = {"txn": {"appId": f"{prefix}{self.query}", "version": self.batch}}
-        metadata = {"userMetadata": encode(self.query, self.batch, ranges)} if prefix else {}
+        text = encode_metadata(self.query, self.batch, ranges)
+        metadata = {"userMetadata": text} if prefix else {}
         self.commit(operation, txn, *actions, operationMetrics=metrics, **metadata)
 
     def _removes(self, number: int, *, data_change: bool) -> list[Action]:

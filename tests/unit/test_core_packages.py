@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assignor_bridge.installed_spark import spark_version
-from streaming.extras import EXTRAS, MissingExtraError, name_extra
+from streaming.extras import EXTRAS, MissingExtraError, explain_missing_extra
 from tests.support.core_venv import ROOT, make_environment, requirements
 from tests.support.planner_process import line_of
 
@@ -123,7 +123,7 @@ def test_a_job_without_delta_names_its_extra(tmp_path: Path) -> None:
 def test_delta_is_installed_next_to_the_spark_that_is_there() -> None:
     with (
         pytest.raises(MissingExtraError, match=r"pip install 'assignor-bridge\[delta\]'") as raised,
-        name_extra(),
+        explain_missing_extra(),
     ):
         raise ModuleNotFoundError("No module named 'delta'", name="delta.tables")
     assert f"'pyspark=={spark_version()}'" in str(raised.value)

@@ -178,7 +178,7 @@ def test_invalid_requests_get_a_one_line_answer(request_, message):
         ({**SNAPSHOT, "options": {"assignor.splitt": "1"}}, "did you mean 'assignor.split'"),
         (
             {**SNAPSHOT, "options": {"assignor.split": [1]}},
-            "one value is expected (text, number, true, false)",
+            "one text, number, true or false is expected",
         ),
         (
             {**SNAPSHOT, "executors": [{"id": "1", "host": "h", "slot": 4}]},

@@ -1,1 +1,1 @@
-"""A job's config: its models, and the way from YAML to a job that fits together."""
+"""Models of a job's config, and loading and checking it from YAML."""

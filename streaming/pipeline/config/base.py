@@ -1,6 +1,6 @@
-"""The base of the config models, and the kinds of values that they share.
+"""Define the base class of the config models, and their shared types.
 
-A value may be a secret, so neither an error nor the `repr` of a model shows one.
+Values may be secrets, so neither errors nor the `repr` of a model show them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pydantic import (
 from assignor_bridge.errors import describe_unknown_name
 from streaming.kafka.servers import check_topic
 from streaming.metrics.config import NOT_A_FLAG
-from streaming.validation import option_text
+from streaming.validation import to_option_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,42 +30,42 @@ if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
 SERVERS = "kafka.bootstrap.servers"
-_COMMON = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
+_COMMON_OPTIONS = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
 
-_LENGTH = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
-_TRIGGER = rf"availableNow|(?:processingTime\s*)?({_LENGTH})"
+_DURATION = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
+_TRIGGER = rf"availableNow|(?:processingTime\s*)?({_DURATION})"
 SIZE = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
-#: In JSON Schema, what `option_text` takes.
+#: JSON Schema of the values that `to_option_text` accepts.
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 
 
 class Section(BaseModel):
-    """A mapping of the config, some with options of Kafka or Spark next to their own keys, as text.
+    """A mapping of the config, which may have options of Kafka or Spark next to its own keys.
 
-    A key that is not known is an error that names the nearest one.
+    An unknown key is an error that suggests the nearest one.
     """
 
-    # Meanings of keys are the texts below them.
+    # The text below each key describes it.
     model_config = ConfigDict(
         extra="allow", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
     )
 
-    #: Options by name, with their meaning for the docs.
+    #: Descriptions of the options, by name.
     OPTIONS: ClassVar[dict[str, str]] = {}
-    #: Beginnings of further options, each with the pattern of their names for JSON Schema.
+    #: Prefixes of further options, each with a pattern of their names for JSON Schema.
     PREFIXES: ClassVar[dict[str, str]] = {}
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
-        """Show which keys are set, and no value."""
+        """Show the names of the keys that are set, but no values."""
         return [(None, key) for key in sorted(self.model_fields_set)]
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled."""
-        raise TypeError("a job's config may hold secrets: send what it was loaded from")
+        raise TypeError("a job's config may hold secrets and cannot be pickled: load it again")
 
     @property
     def options(self) -> dict[str, str]:
-        """The options of Kafka and Spark, by the names that these give them."""
+        """The options of Kafka and Spark, by their own names."""
         return dict(self.model_extra or {})
 
     @model_validator(mode="before")
@@ -74,29 +74,29 @@ class Section(BaseModel):
         if not isinstance(data, dict):
             return data
         fields = [field.alias or name for name, field in cls.model_fields.items()]
-        read = {}
+        values = {}
         for key, value in data.items():
             if key in fields:
-                read[key] = value
+                values[key] = value
             elif not isinstance(key, str):
-                raise ValueError(f"key {key!r} is no text")
+                raise ValueError(f"key {key!r} is not text")
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
-                kafka = _COMMON if cls.PREFIXES else ()
-                raise ValueError(describe_unknown_name("key", key, [*fields, *cls.OPTIONS, *kafka]))
+                common_options = _COMMON_OPTIONS if cls.PREFIXES else ()
+                raise ValueError(describe_unknown_name("key", key, [*fields, *cls.OPTIONS, *common_options]))
             else:
                 try:
-                    read[key] = option_text(value)
+                    values[key] = to_option_text(value)
                 except ValueError as error:
                     raise ValueError(f"option {key!r}: {error}") from None
-        return read
+        return values
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Say in JSON Schema what `_read_options` takes."""
-        named = handler(core_schema)
-        schema = handler.resolve_ref_schema(named)
+        """Add the options that `_read_options` accepts to the JSON Schema."""
+        reference = handler(core_schema)
+        schema = handler.resolve_ref_schema(reference)
         schema["additionalProperties"] = False
         if cls.PREFIXES:
             schema["patternProperties"] = dict.fromkeys(cls.PREFIXES.values(), _SCALAR)
@@ -104,26 +104,26 @@ class Section(BaseModel):
             schema["properties"][name] = {**_SCALAR, "description": meaning}
         for part in schema["properties"].values():
             part["description"] = " ".join(part.get("description", "").split())
-        return named
+        return reference
 
 
-#: `PREFIXES` of what takes options of Kafka's client.
-OF_KAFKA = {"kafka.": r"^kafka\."}
+#: `PREFIXES` of sections that accept options of Kafka's client.
+KAFKA_PREFIXES = {"kafka.": r"^kafka\."}
 
 
-def require_one(parts: Mapping[str, object]) -> None:
-    """Raise ValueError unless exactly one of several keys has a value."""
-    if sum(value is not None for value in parts.values()) != 1:
-        *names, last = map(repr, parts)
+def require_one(values: Mapping[str, object]) -> None:
+    """Raise ValueError unless exactly one of these keys has a value."""
+    if sum(value is not None for value in values.values()) != 1:
+        *names, last = map(repr, values)
         raise ValueError(f"exactly one of {', '.join(names)} and {last} is expected")
 
 
-def require_pattern(pattern: str, what: str) -> AfterValidator:
-    """Return a validator that takes text of a pattern, without case and the blanks around it."""
+def require_pattern(pattern: str, expected: str) -> AfterValidator:
+    """Return a validator that strips text and matches it with a pattern, ignoring case."""
 
     def check(text: str) -> str:
         if re.fullmatch(pattern, text.strip(), re.IGNORECASE | re.ASCII) is None:
-            raise ValueError(f"{what} is expected")
+            raise ValueError(f"{expected} is expected")
         return text.strip()
 
     return AfterValidator(check)
@@ -135,30 +135,23 @@ def _check_folder(path: str) -> str:
     return path
 
 
-#: The value of an option of Spark's.
-OptionText = Annotated[str, BeforeValidator(option_text), WithJsonSchema(_SCALAR)]
-#: A size such as "128MB", or "off".
-Size = Annotated[
-    str,
-    require_pattern(SIZE, "a size such as '128MB' (KB, MB or GB)"),
-]
-#: A length of time in Spark's words.
-Interval = Annotated[str, require_pattern(_LENGTH, "a length of time such as '10 seconds'")]
-#: When batches start.
+OptionText = Annotated[str, BeforeValidator(to_option_text), WithJsonSchema(_SCALAR)]
+Size = Annotated[str, require_pattern(SIZE, "a size such as '128MB' (KB, MB or GB)")]
+#: A duration in Spark's syntax.
+Interval = Annotated[str, require_pattern(_DURATION, "a duration such as '10 seconds'")]
 Trigger = Annotated[str, require_pattern(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
-#: A count that Kafka, Avro and the JVM can hold.
+#: A positive number that fits into a Java int.
 Count = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
-#: Columns: one name, or a list.
+#: Columns: one name, or a list of names.
 Columns = Annotated[
     tuple[str, ...],
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
-#: The name of a source, a transform or a sink; SQL must be able to say it.
+#: The name of a source, a transform or a sink, which is valid in SQL.
 ViewName = Annotated[
     str, require_pattern(r"[a-z_][a-z0-9_]*", "a name of ASCII letters, digits and '_' for SQL")
 ]
-#: A folder or its URL.
 Location = Annotated[str, AfterValidator(_check_folder)]
-#: The name of a topic, as Kafka takes it.
+#: The name of a topic that Kafka accepts.
 TopicName = Annotated[str, AfterValidator(check_topic)]

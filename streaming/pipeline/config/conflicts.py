@@ -1,7 +1,7 @@
-"""What of a job's parts cannot stand together: names, places that overlap, topics that feed back.
+"""Check a job for conflicts between its parts: equal names, nested folders, and topic loops.
 
-Each check raises a ValueError with the place in the config. Whether a table and a checkpoint belong
-together is the question of `delta.continuity`.
+Each check raises a ValueError with the path of the key. `delta.continuity` checks whether a table
+and a checkpoint belong together.
 """
 
 from __future__ import annotations
@@ -18,117 +18,120 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.job import Job
 
-#: Folders in a table's own folder that are Delta's.
-_OF_DELTA = ("_delta_log", "_change_data", "_delta_index")
+#: Delta's folders inside the folder of a table.
+_DELTA_FOLDERS = ("_delta_log", "_change_data", "_delta_index")
 
 
 def check_names(job: Job) -> None:
-    """Check that no two names are one to SQL, nor to the checkpoint's folders."""
+    """Check that no two names are equal in SQL or as folders of the checkpoint."""
     views: dict[str, str] = {}
     for kind, names in (("source", job.all_sources), ("transform", job.all_transforms)):
         for name in names:
             if name.lower() in views:
-                same = f"to SQL this name is the same as {views[name.lower()]!r}"
-                raise ValueError(f"{job.place(kind, name)}: {same}: use another")
+                problem = f"to SQL this name is the same as {views[name.lower()]!r}"
+                raise ValueError(f"{job.locate(kind, name)}: {problem}: use another")
             views[name.lower()] = name
-    why: dict[str, str] = {}
-    for part, place, _, source in sorted(job.outputs, key=lambda output: output.bad_of is None):
-        if part.lower() in why:
-            raise ValueError(f"{place}: the name {why[part.lower()]}: use another")
-        bad = f"is that of the bad records of source {source!r}"
-        why[part.lower()] = bad if source else f"differs from {part!r} only by case"
+    problems: dict[str, str] = {}
+    for folder, key_path, _, source in sorted(job.outputs, key=lambda x: x.bad_source is None):
+        if folder.lower() in problems:
+            raise ValueError(f"{key_path}: the name {problems[folder.lower()]}: use another")
+        for_bad_records = f"is reserved for the bad records of source {source!r}"
+        differs_by_case = f"differs from {folder!r} only by case"
+        problems[folder.lower()] = for_bad_records if source else differs_by_case
 
 
 class _Folder(NamedTuple):
-    where: str
+    owner: str
     path: str
     #: Scheme and host, then folders, so that paths can be compared.
-    steps: tuple[str, ...]
+    parts: tuple[str, ...]
 
 
-def check_apart(job: Job, locations: Mapping[str, str] | None = None) -> None:
-    """Check that tables and the checkpoint do not lie in each other.
+def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
+    """Check that the folders of tables and of the checkpoint are not nested.
 
-    `locations` has the folders of tables that are there, as Spark names them, by place in the
-    config: a path alone does not tell its file system, nor a name its folder.
+    `locations` has the qualified folders of existing tables by key path, because a path may lack
+    its file system, and a table's name its folder.
     """
     tables: list[_Folder] = []
-    seen: dict[tuple[str, ...], tuple[str, bool]] = {}
-    for where, table in job.tables:
-        location = (locations or {}).get(where) or table.path
+    owners: dict[tuple[str, ...], tuple[str, bool]] = {}
+    for key_path, table in job.tables:
+        location = (locations or {}).get(key_path) or table.path
         path = table.path or location
-        steps = _steps(location) if location is not None else _name_parts(table.table or "")
-        other, is_shared = seen.setdefault(steps, (where, table.shared))
-        if other != where and not (is_shared and table.shared):
+        parts = _split_path(location) if location is not None else _split_name(table.table or "")
+        other_key_path, is_shared = owners.setdefault(parts, (key_path, table.shared))
+        if other_key_path != key_path and not (is_shared and table.shared):
             raise ValueError(
-                f"{where}: the table {table.path or table.table!r} is that of {other}: "
-                "each needs its own (for rows of the same kind, join them in a transform by UNION "
-                "ALL, or set 'shared: true' for both)"
+                f"{key_path}: {other_key_path} has the same table {table.path or table.table!r}: "
+                "use different tables (to combine rows of the same kind, use UNION ALL in a "
+                "transform, or set 'shared: true' for both)"
             )
-        if path is not None and other == where:
-            tables.append(_Folder(where, path, steps))
+        if path is not None and other_key_path == key_path:
+            tables.append(_Folder(key_path, path, parts))
     inner, outer = list(tables), list(tables)
     if job.checkpoint is not None:
-        root = _Folder("checkpoint", job.checkpoint, _steps(job.checkpoint))
-        if root.steps in seen:
-            raise ValueError(f"checkpoint: the folder is that of {seen[root.steps][0]}'s table")
+        root = _Folder("checkpoint", job.checkpoint, _split_path(job.checkpoint))
+        if root.parts in owners:
+            owner = owners[root.parts][0]
+            raise ValueError(f"checkpoint: the folder is the table of {owner}: use another")
         inner.append(root)
-        for part in (output.part for output in job.outputs):
-            path = f"{job.checkpoint.rstrip('/')}/{part}"
-            outer.append(_Folder(f"the checkpoint of {part!r}", path, (*root.steps, part)))
+        for name in (output.folder for output in job.outputs):
+            path = f"{job.checkpoint.rstrip('/')}/{name}"
+            outer.append(_Folder(f"the checkpoint of {name!r}", path, (*root.parts, name)))
     for folder in inner:
-        for above in outer:
-            if folder.where != above.where and _lies_in(folder.steps, above.steps):
+        for ancestor in outer:
+            if folder.owner != ancestor.owner and _is_inside(folder.parts, ancestor.parts):
                 raise ValueError(
-                    f"{folder.where}: the folder {folder.path!r} is in {above.path!r}, that of "
-                    f"{above.where}: VACUUM deletes what a table does not know; use folders side "
-                    "by side"
+                    f"{folder.owner}: the folder {folder.path!r} is inside {ancestor.path!r} of "
+                    f"{ancestor.owner}, where VACUUM deletes unknown files: use separate folders"
                 )
 
 
-def _name_parts(table: str) -> tuple[str, ...]:
+def _split_name(table: str) -> tuple[str, ...]:
     parts = [part.strip("`").lower() for part in table.split(".")]
     return ("table", *(parts if len(parts) > 1 else ["default", *parts]))
 
 
-def _steps(path: str) -> tuple[str, ...]:
-    """Split a path as Hadoop reads it: nothing is quoted, `#` and `?` are letters."""
-    scheme, colon, rest = path.partition(":")
-    root, below = "", path
+def _split_path(path: str) -> tuple[str, ...]:
+    """Split a path as Hadoop does: no character is an escape, and `#` and `?` are literal."""
+    scheme, colon, after_scheme = path.partition(":")
+    root, folder_path = "", path
     if colon and "/" not in scheme:
-        host, slash, folders = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
-        root, below = f"{scheme.lower()}://{host.lower()}", slash + folders
+        has_host, without_host = after_scheme.startswith("//"), ("", "", after_scheme)
+        host, slash, folders = after_scheme[2:].partition("/") if has_host else without_host
+        root, folder_path = f"{scheme.lower()}://{host.lower()}", slash + folders
         if scheme.lower() == "file":
             root = ""
     if not root:
-        below = os.path.realpath(os.path.normpath(Path.cwd() / below))
-    return (root, *(part for part in below.split("/") if part))
+        folder_path = os.path.realpath(os.path.normpath(Path.cwd() / folder_path))
+    return (root, *(part for part in folder_path.split("/") if part))
 
 
-def _lies_in(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    """Whether a folder is another, or in it; a folder of a hidden name is safe from VACUUM."""
+def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
+    """Return whether a folder equals another, or is inside it without being safe from VACUUM."""
     if inner[: len(outer)] != outer:
         return False
     if len(inner) == len(outer):
         return True
     name = inner[len(outer)]
-    return not name.startswith("_") or name in _OF_DELTA or "=" in name
+    return not name.startswith("_") or name in _DELTA_FOLDERS or "=" in name
 
 
 def check_no_loops(job: Job) -> None:
-    """Check that nothing is written to a topic that it is read from."""
-    for _, place, sink, source in job.outputs:
+    """Check that no sink writes to a topic from which its rows were read."""
+    for _, key_path, sink, source in job.outputs:
         if not isinstance(sink, KafkaSink):
             continue
-        for name in [source] if source else job.sources_of(sink):
-            options = job.all_sources[name].options
+        for name in [source] if source else job.find_sources(sink):
+            source_options = job.all_sources[name].options
             read_from, written_to = (
-                {text.strip().lower() for text in job.kafka_options(own)[SERVERS].split(",")}
-                for own in (options, sink.options)
+                {x.strip().lower() for x in job.merge_kafka_options(options)[SERVERS].split(",")}
+                for options in (source_options, sink.options)
             )
             if read_from & written_to and job.all_sources[name].reads(sink.topic):
-                itself = f"the source reads the topic {sink.topic!r} itself, so each bad record"
-                other = f"source {name!r} reads the topic {sink.topic!r}, so each record"
+                bad_loop = f"the source reads the topic {sink.topic!r} itself, so each bad record"
+                loop = f"source {name!r} reads the topic {sink.topic!r}, so each record"
                 raise ValueError(
-                    f"{place}: {itself if source else other} would come again forever: use another"
+                    f"{key_path}: {bad_loop if source else loop} would be read again forever: use "
+                    "another topic"
                 )

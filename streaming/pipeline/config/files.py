@@ -1,4 +1,4 @@
-"""The files that a job names, looked for next to its YAML: schemas, functions in Python, seeds."""
+"""Read the files that a job refers to, next to its YAML: schemas, Python functions, seeds."""
 
 from __future__ import annotations
 
@@ -28,12 +28,11 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.job import Job
 
-_ENDINGS = (".ddl", ".json", ".avsc", ".txt")
-#: A field that every Avro record gets when it is read; it is null when reading failed.
+_SCHEMA_SUFFIXES = (".ddl", ".json", ".avsc", ".txt")
+#: A field that is added to each Avro record when it is read; it is null if reading failed.
 AVRO_MARKER = "__read"
 #: A record's key and value.
 Record = tuple[bytes | None, bytes | None]
-#: Where functions were imported from.
 _JOB_FOLDERS: set[Path] = set()
 
 
@@ -43,9 +42,9 @@ def load_checked_job(
     sets: Sequence[str] = (),
     broker: str | None = None,
 ) -> LoadedJob:
-    """Load a job and check the files that it names; a loaded job was checked before.
+    """Load a job and check the files that it refers to; a `LoadedJob` is returned as it is.
 
-    `load_job` describes the parameters and the errors.
+    See `load_job` for the parameters and errors.
     """
     if isinstance(config, LoadedJob):
         return config
@@ -55,78 +54,77 @@ def load_checked_job(
 
 
 def check_files(loaded: LoadedJob) -> None:
-    """Check schema files and Python functions, before Spark or a broker is needed."""
+    """Check schema files and Python functions, without Spark or a broker."""
     job = loaded.job
     for name, source in job.all_sources.items():
-        text = schema_text(loaded, name)
-        with loaded.at(job.place("source", name, "records.schema")):
+        text = read_schema(loaded, name)
+        with loaded.wrap_errors(job.locate("source", name, "records.schema")):
             if source.records.schema_ is None:
                 continue
             if source.records.format == "avro":
-                marked_avro(text)
+                add_avro_marker(text)
             elif text.lstrip().startswith("{"):
-                schema_json(text)
+                parse_schema_json(text)
             elif not text.strip():
                 raise ValueError("the schema is empty: DDL such as 'id BIGINT' is expected")
     for name, transform in job.all_transforms.items():
         if transform.python is not None:
-            python_function(loaded, name)
+            import_function(loaded, name)
 
 
-def schema_text(loaded: LoadedJob, source: str) -> str:
-    """Read a source's schema from its file, or return the text itself, which is DDL."""
+def read_schema(loaded: LoadedJob, source: str) -> str:
+    """Return the text of a source's schema, from its file or from the config itself."""
     schema = loaded.job.all_sources[source].records.schema_ or ""
-    if not schema.strip().endswith(_ENDINGS) or "\n" in schema:
+    if not schema.strip().endswith(_SCHEMA_SUFFIXES) or "\n" in schema:
         return schema
     path = loaded.folder / schema
-    place = loaded.job.place("source", source, "records.schema")
-    with loaded.at(place, what=f"the schema file {str(path)!r} cannot be read: "):
+    key_path = loaded.job.locate("source", source, "records.schema")
+    with loaded.wrap_errors(key_path, prefix=f"the schema file {str(path)!r} cannot be read: "):
         return path.read_text(encoding="utf-8")
 
 
-def schema_json(text: str) -> Any:
-    """Parse a schema of Spark's or Avro's."""
+def parse_schema_json(text: str) -> Any:
+    """Parse the JSON of a Spark or Avro schema."""
     try:
         return json.loads(text)
     except ValueError as error:
         raise ValueError(f"the schema is not JSON: {error}") from None
 
 
-def marked_avro(text: str) -> str:
-    """Add the marker to an Avro schema: as a reader's field with a default, it costs no byte."""
-    schema = schema_json(text)
+def add_avro_marker(text: str) -> str:
+    """Add the marker to an Avro schema, as a field with a default, which takes no bytes."""
+    schema = parse_schema_json(text)
     if not isinstance(schema, dict) or schema.get("type") != "record" or "fields" not in schema:
         raise ValueError("the Avro schema is not a record with fields")
     marker = {"name": AVRO_MARKER, "type": "boolean", "default": True}
     return json.dumps({**schema, "fields": [*schema["fields"], marker]})
 
 
-def python_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], DataFrame]:
-    """Import a transform's `package.module:function`; the job's own folder is looked in, too."""
+def import_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], DataFrame]:
+    """Import a transform's `package.module:function`, also from the job's folder."""
     name = loaded.job.all_transforms[transform].python or ""
-    place = loaded.job.place("transform", transform, "python")
+    key_path = loaded.job.locate("transform", transform, "python")
     module_name, _, attribute = name.partition(":")
     try:
-        _look_first_in(loaded.folder.resolve())
+        _put_first_on_path(loaded.folder.resolve())
         function = getattr(importlib.import_module(module_name), attribute)
-    except (Exception, SystemExit) as error:  # whatever the user's module does
-        raise loaded.error(
-            place, f"{name!r} cannot be imported: {describe_error(error)}"
+    except (Exception, SystemExit) as error:  # the user's module may raise anything
+        raise loaded.make_error(key_path, f"{name!r} cannot be imported: {describe_error(error)}"
         ) from error
     if not callable(function):
-        raise loaded.error(place, f"{name!r} is not a function")
+        raise loaded.make_error(key_path, f"{name!r} is not a function")
     checked: Callable[[DataFrame], DataFrame] = function
     return checked
 
 
-def _look_first_in(folder: Path) -> None:
-    """Let imports begin in a job's folder; what another job's had under a name of its is gone."""
-    here = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
-    others = _JOB_FOLDERS - {folder}
-    for name, module in list(sys.modules.items()) if others else ():
-        if name in here and _home(module) in others:
-            for each in [each for each in sys.modules if each.partition(".")[0] == name]:
-                del sys.modules[each]
+def _put_first_on_path(folder: Path) -> None:
+    """Import from a job's folder first, and unload other jobs' modules of the same names."""
+    module_names = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
+    other_folders = _JOB_FOLDERS - {folder}
+    for name, module in list(sys.modules.items()) if other_folders else ():
+        if name in module_names and _find_folder(module) in other_folders:
+            for module_name in [x for x in sys.modules if x.partition(".")[0] == name]:
+                del sys.modules[module_name]
     _JOB_FOLDERS.add(folder)
     with contextlib.suppress(ValueError):
         sys.path.remove(str(folder))
@@ -134,14 +132,14 @@ def _look_first_in(folder: Path) -> None:
     importlib.invalidate_caches()
 
 
-def _home(module: ModuleType) -> Path | None:
-    """Return the folder that a module, or a package with or without `__init__.py`, is in."""
-    package = list(getattr(module, "__path__", ()))
-    place = package[0] if package else getattr(module, "__file__", None)
-    return Path(place).parent if isinstance(place, str) else None
+def _find_folder(module: ModuleType) -> Path | None:
+    """Return the folder with a module or a package, also if it has no `__init__.py`."""
+    package_paths = list(getattr(module, "__path__", ()))
+    location = package_paths[0] if package_paths else getattr(module, "__file__", None)
+    return Path(location).parent if isinstance(location, str) else None
 
 
-class _Line(Section):
+class _SeedLine(Section):
     """A line of a seed file."""
 
     key: str | None = None
@@ -149,13 +147,13 @@ class _Line(Section):
     bytes_: str | None = Field(None, alias="base64")
 
     @model_validator(mode="after")
-    def _one_value(self) -> Self:
+    def _check_one_value(self) -> Self:
         if self.value is not None and self.bytes_ is not None:
             raise ValueError("'value' and 'base64' cannot be used together")
         return self
 
-    def record(self) -> Record:
-        """Return key and value as they are sent."""
+    def to_record(self) -> Record:
+        """Return the key and value as bytes."""
         key = self.key.encode() if self.key is not None else None
         if self.bytes_ is not None:
             try:
@@ -172,17 +170,17 @@ def read_seeds(loaded: LoadedJob) -> dict[str, list[Record]]:
     seeds = {}
     for topic, seed in loaded.job.seed.items():
         path = loaded.folder / seed.file
-        with loaded.at(f"seed.{topic}.file", what=f"{str(path)!r} cannot be read: "):
+        with loaded.wrap_errors(f"seed.{topic}.file", prefix=f"{str(path)!r} cannot be read: "):
             lines = path.read_bytes().splitlines()
-            seeds[topic] = [_record(n, line) for n, line in enumerate(lines, 1) if line.strip()]
+            seeds[topic] = [_parse_line(n, line) for n, line in enumerate(lines, 1) if line.strip()]
     return seeds
 
 
-def _record(number: int, line: bytes) -> Record:
+def _parse_line(number: int, line: bytes) -> Record:
     data: Any = None
     try:
         data = orjson.loads(line)
-        return _Line.model_validate(data).record()
+        return _SeedLine.model_validate(data).to_record()
     except ValueError as error:
-        why = describe_problems(error, data) if isinstance(error, ValidationError) else error
-        raise ValueError(f"line {number}: {why}") from None
+        problem = describe_problems(error, data) if isinstance(error, ValidationError) else error
+        raise ValueError(f"line {number}: {problem}") from None

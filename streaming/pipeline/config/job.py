@@ -1,8 +1,8 @@
-"""The model of a whole job: its sections, and that they fit together.
+"""Define the config model of a whole job.
 
-The config's models are the one place that says which keys there are and what they mean: JSON Schema
-(`assignor lab schema`) and the tables in docs/job-file.md are generated from them. They check what
-can be seen in the config alone; what needs files, a broker or Spark is checked before a job starts.
+The models are the only definition of the keys: JSON Schema (`assignor lab schema`) and the tables
+in docs/job-file.md are generated from them. They check the config alone; checks that need files, a
+broker or Spark run before a job starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from checkpoints.folders import DEAD_LETTER
 from streaming.kafka.servers import read_servers
 from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
-    OF_KAFKA,
+    KAFKA_PREFIXES,
     SERVERS,
     Count,
     Location,
@@ -29,7 +29,7 @@ from streaming.pipeline.config.base import (
     require_one,
     require_pattern,
 )
-from streaming.pipeline.config.conflicts import check_apart, check_names, check_no_loops
+from streaming.pipeline.config.conflicts import check_folders, check_names, check_no_loops
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink, Sink
 from streaming.pipeline.config.sources import Source
 
@@ -51,19 +51,19 @@ class Transform(Section):
     python: Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _FUNCTION)] | None = None
     """`package.module:function`, a function from DataFrame to DataFrame."""
     from_: ViewName | None = Field(None, alias="from")
-    """For python: the source or transform it is given; by default the transform before it, else the
-    only source."""
+    """For python: the source or transform to apply the function to; by default the previous
+    transform, else the only source."""
 
     @model_validator(mode="after")
-    def _one_kind(self) -> Self:
+    def _check_one_kind(self) -> Self:
         require_one({"sql": self.sql, "python": self.python})
         if self.sql is not None and self.from_ is not None:
-            raise ValueError("'from' is for python; in 'sql' the FROM clause names it")
+            raise ValueError("'from' is only for python: in 'sql', use the FROM clause")
         return self
 
 
 class Metrics(MetricsConfig, Section):
-    """Where a job's metrics go; by default, nowhere."""
+    """Where a job's metrics are exported; by default, nowhere."""
 
 
 class Seed(Section):
@@ -77,21 +77,21 @@ class Seed(Section):
 
 
 class Output(NamedTuple):
-    """What one query writes."""
+    """The sink of one query, and its places in the config and the checkpoint."""
 
-    #: Name of its folder in the checkpoint.
-    part: str
-    place: str
+    #: Name of the query's folder in the checkpoint.
+    folder: str
+    key_path: str
     sink: Sink
-    #: The source whose bad records it gets; None for a sink of the config.
-    bad_of: str | None = None
+    #: The source whose bad records are written; None for a sink of the config.
+    bad_source: str | None = None
 
 
 class Job(Section):
-    """A job: from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
+    """A job from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
 
     name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
-    """Name of the queries; a job from a YAML file without it has the file's name."""
+    """Name of the queries; by default, the name of the YAML file."""
     source: Source | None = None
     """The one source; its view is `records`."""
     sources: dict[ViewName, Source] = Field({})
@@ -105,17 +105,17 @@ class Job(Section):
     sinks: dict[ViewName, Sink] = Field({})
     """Several sinks by name."""
     trigger: Trigger = "availableNow"
-    """`availableNow` processes what is there and exits; `processingTime 0 seconds` runs on."""
+    """`availableNow` processes all records and exits; `processingTime 0 seconds` keeps running."""
     checkpoint: Location | None = None
-    """Folder or URL of the checkpoints: progress, and the identity of exactly-once writes. A
+    """Folder or URL of the checkpoints, with progress and the identity of exactly-once writes. A
     job that only prints needs none."""
     metrics: Metrics | None = None
-    """Where metrics go: Prometheus, a textfile, a log."""
+    """Where metrics are exported: Prometheus, a textfile, a log."""
     spark: dict[str, OptionText] = Field({})
-    """Settings of the Spark that `assignor run` starts (`spark.master`, …)."""
+    """Spark settings for `assignor run` (`spark.master`, …)."""
     seed: dict[TopicName, Seed] = Field({})
-    """Records by topic for `assignor run --with-broker`."""
-    PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
+    """Seed records by topic, for `assignor run --with-broker`."""
+    PREFIXES: ClassVar[dict[str, str]] = KAFKA_PREFIXES
 
     @property
     def all_sources(self) -> dict[str, Source]:
@@ -134,46 +134,47 @@ class Job(Section):
 
     @property
     def outputs(self) -> list[Output]:
-        """What the job's queries write: the sinks, and where bad records go."""
-        outputs = [Output(n, self.place("sink", n), sink) for n, sink in self.all_sinks.items()]
+        """The outputs of the job's queries: its sinks, and the targets of bad records."""
+        outputs = [Output(n, self.locate("sink", n), sink) for n, sink in self.all_sinks.items()]
         for name, source in self.all_sources.items():
             letter = source.records.dead_letter
             if letter is not None:
-                place = self.place("source", name, "records.dead_letter")
-                sink = letter.as_sink(source.options)
-                outputs.append(Output(f"{DEAD_LETTER}{name}", place, sink, name))
+                key_path = self.locate("source", name, "records.dead_letter")
+                sink = letter.to_sink(source.options)
+                outputs.append(Output(f"{DEAD_LETTER}{name}", key_path, sink, name))
         return outputs
 
     @property
     def tables(self) -> list[tuple[str, DeltaSink]]:
-        """The Delta tables that are written, each with its place."""
-        return [(o.place, o.sink) for o in self.outputs if isinstance(o.sink, DeltaSink)]
+        """The Delta sinks with the paths of their keys."""
+        return [(o.key_path, o.sink) for o in self.outputs if isinstance(o.sink, DeltaSink)]
 
-    def broker_uses(self) -> Iterator[tuple[str, dict[str, str], list[str]]]:
-        """Yield each use of a broker: its place, its `kafka.*` and other options, its topics."""
+    def iterate_broker_uses(self) -> Iterator[tuple[str, dict[str, str], list[str]]]:
+        """Yield the key path, options and topics of each source and Kafka sink."""
         for name, source in self.all_sources.items():
-            yield self.place("source", name), self.kafka_options(source.options), source.topics
+            options = self.merge_kafka_options(source.options)
+            yield self.locate("source", name), options, source.topics
         for output in self.outputs:
             if isinstance(output.sink, KafkaSink):
-                options = self.kafka_options(output.sink.options)
-                yield output.place, options, [output.sink.topic]
+                options = self.merge_kafka_options(output.sink.options)
+                yield output.key_path, options, [output.sink.topic]
 
     @property
     def interval(self) -> str | None:
-        """The trigger's interval, None for availableNow."""
+        """The trigger's interval; None for availableNow."""
         return re.sub("(?i)availableNow|processingTime", "", self.trigger).strip() or None
 
-    def place(self, kind: str, name: str, *below: str) -> str:
-        """Where in the YAML something stands, for messages: `sinks.orders`, or just `sink`."""
+    def locate(self, kind: str, name: str, *below: str) -> str:
+        """Return the path of a key in the YAML for messages, such as `sinks.orders` or `sink`."""
         section = kind if getattr(self, kind) is not None else f"{kind}s.{name}"
         return ".".join([section, *below])
 
-    def kafka_options(self, own: dict[str, str]) -> dict[str, str]:
-        """Join options with the job's own `kafka.*`, which give way."""
-        return {**self.options, **own}
+    def merge_kafka_options(self, options: dict[str, str]) -> dict[str, str]:
+        """Add the job's `kafka.*` options to a source's or sink's, which take precedence."""
+        return {**self.options, **options}
 
-    def inputs(self, name: str) -> list[str]:
-        """Name the views that a transform reads; one that stands in SQL's text counts."""
+    def list_inputs(self, name: str) -> list[str]:
+        """Return the views that a transform reads; in SQL, those whose names are in the text."""
         transform = self.all_transforms[name]
         views = [*self.all_sources, *self.all_transforms]
         earlier = views[: views.index(name)]
@@ -181,63 +182,63 @@ class Job(Section):
             return [transform.from_ or earlier[-1]]
         return [n for n in earlier if re.search(rf"\b{n}\b", transform.sql, re.IGNORECASE)]
 
-    def view_of(self, sink: Sink) -> str:
-        """Name the view whose rows a sink writes."""
+    def find_view(self, sink: Sink) -> str:
+        """Return the name of the view whose rows a sink writes."""
         return sink.from_ or list(self.all_transforms or self.all_sources)[-1]
 
-    def sources_of(self, sink: Sink) -> tuple[str, ...]:
-        """Name the sources whose rows a sink may get."""
-        ahead, seen = [self.view_of(sink)], set()
-        while ahead:
-            view = ahead.pop()
-            if view not in seen and view in self.all_transforms:
-                ahead += self.inputs(view)
-            seen.add(view)
-        return tuple(name for name in self.all_sources if name in seen)
+    def find_sources(self, sink: Sink) -> tuple[str, ...]:
+        """Return the names of the sources from which a sink may get rows."""
+        pending, visited = [self.find_view(sink)], set()
+        while pending:
+            view = pending.pop()
+            if view not in visited and view in self.all_transforms:
+                pending += self.list_inputs(view)
+            visited.add(view)
+        return tuple(name for name in self.all_sources if name in visited)
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        for one in ("source", "sink", "transform"):
-            if getattr(self, one) is not None and getattr(self, f"{one}s"):
-                raise ValueError(f"'{one}' and '{one}s' cannot be used together")
-        for what, parts in (("source", self.all_sources), ("sink", self.all_sinks)):
-            if not parts:
-                raise ValueError(f"{what!r} is missing: what is read, and where it goes")
+    def _check_sections(self) -> Self:
+        for key in ("source", "sink", "transform"):
+            if getattr(self, key) is not None and getattr(self, f"{key}s"):
+                raise ValueError(f"'{key}' and '{key}s' cannot be used together")
+        for section, entries in (("source", self.all_sources), ("sink", self.all_sinks)):
+            if not entries:
+                raise ValueError(f"{section!r} is missing: a job needs a source and a sink")
         views = list(self.all_sources)
         for name, transform in self.all_transforms.items():
-            is_open = transform.python is not None and len(views) == len(self.all_sources)
-            _check_from(self.place("transform", name), transform.from_, views, is_open)
+            is_ambiguous = transform.python is not None and len(views) == len(self.all_sources)
+            _check_from(self.locate("transform", name), transform.from_, views, is_ambiguous)
             views.append(name)
         for name, sink in self.all_sinks.items():
-            where = self.place("sink", name)
-            _check_from(where, sink.from_, views, not self.all_transforms)
+            key_path = self.locate("sink", name)
+            _check_from(key_path, sink.from_, views, not self.all_transforms)
             if self.checkpoint is None and not isinstance(sink, ConsoleSink):
-                raise ValueError("'checkpoint' is missing: the folder that remembers what was read")
-        for where, options, _ in self.broker_uses():
+                raise ValueError("'checkpoint' is missing: a folder for the queries' progress")
+        for key_path, options, _ in self.iterate_broker_uses():
             if SERVERS not in options:
-                raise ValueError(f"{where}: {SERVERS!r} is missing")
+                raise ValueError(f"{key_path}: {SERVERS!r} is missing")
             try:
                 read_servers(SERVERS, options[SERVERS])
             except OptionError as error:
-                raise ValueError(f"{where}: {error}") from None
+                raise ValueError(f"{key_path}: {error}") from None
         for key in self.spark:
             if not key.startswith("spark."):
-                raise ValueError(f"spark: {key!r} is no setting of Spark: is 'spark.{key}' meant?")
+                raise ValueError(f"spark: {key!r} is not a Spark setting: is 'spark.{key}' meant?")
         check_names(self)
-        check_apart(self)
+        check_folders(self)
         check_no_loops(self)
         return self
 
 
-def _check_from(where: str, name: str | None, views: list[str], is_open: bool) -> None:
-    """Check that a `from` names an earlier view, and is there where no last transform stands in."""
-    if name is None and is_open and len(views) > 1:
-        raise ValueError(f"{where}: 'from' is missing: one of {', '.join(views)}")
+def _check_from(key_path: str, name: str | None, views: list[str], is_ambiguous: bool) -> None:
+    """Check that `from` names an earlier view, and is set if several are possible."""
+    if name is None and is_ambiguous and len(views) > 1:
+        raise ValueError(f"{key_path}: 'from' is missing: set it to one of {', '.join(views)}")
     if name is not None and name not in views:
-        raise ValueError(f"{where}.from: {name!r} is unknown; there are {', '.join(views)}")
+        raise ValueError(f"{key_path}.from: {name!r} is unknown: use one of {', '.join(views)}")
 
 
-def json_schema() -> dict[str, Any]:
+def build_json_schema() -> dict[str, Any]:
     """Return the JSON Schema of a job, for editors."""
     draft = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "assignor job"}
     return {**Job.model_json_schema(by_alias=True), **draft}

@@ -1,4 +1,4 @@
-"""From a YAML file to a job: read, substitute, validate; and show it again without its secrets."""
+"""Load a job from YAML (read, substitute, validate), and print it without its secrets."""
 
 from __future__ import annotations
 
@@ -16,88 +16,88 @@ from pydantic import ValidationError
 from assignor_bridge.errors import AssignorError
 from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.config.job import Job
-from streaming.pipeline.config.yaml_text import fill_in, mapped, parse_yaml, with_sets
-from streaming.pipeline.errors import ConfigError, JobError, first_line
+from streaming.pipeline.config.yaml_text import apply_sets, fill_variables, map_values, parse_yaml
+from streaming.pipeline.errors import ConfigError, JobError, summarize
 from streaming.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.validation import describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_MOST_BYTES = 1_000_000
+_MAX_BYTES = 1_000_000
 
-#: A value that is a variable and nothing else, so that showing it shows no value.
+#: A text that is a single variable, so that showing it reveals nothing.
 _ONE_VARIABLE = re.compile(r"\$\{\w+\}")
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedJob:
-    """A job with what is known about its file; its `repr` shows no value."""
+    """A job and the details of its file; its `repr` shows no values."""
 
     job: Job
-    #: The file as messages name it, such as `job.yaml`; "config" for a dict.
+    #: Name of the file in messages, such as `job.yaml`; "config" for a mapping.
     title: str
-    #: Where files that the job names are looked for.
+    #: Folder of the files that the job refers to.
     folder: Path = field(repr=False)
     redact: Redactor = field(repr=False)
-    #: The texts as written, where something was filled in.
-    written: Mapping[tuple[str, ...], str] = field(repr=False)
+    #: Original texts of the values in which variables were substituted.
+    original_texts: Mapping[tuple[str, ...], str] = field(repr=False)
 
     @contextlib.contextmanager
-    def at(
-        self, place: str, kind: type[AssignorError] = ConfigError, what: str = ""
+    def wrap_errors(
+        self, key_path: str, kind: type[AssignorError] = ConfigError, prefix: str = ""
     ) -> Iterator[None]:
-        """Turn what fails within into one line: the file, the place, what, the innermost cause."""
+        """Wrap an exception into one line: file, path of the key, prefix, and innermost cause."""
         try:
             yield
-        except (ConfigError, JobError):  # these say all that already
+        except (ConfigError, JobError):  # these are complete already
             raise
         except Exception as error:
-            why = (what and getattr(error, "strerror", None)) or first_line(error)
-            raise self.error(place, what + why, kind) from error
+            reason = (prefix and getattr(error, "strerror", None)) or summarize(error)
+            raise self.make_error(key_path, prefix + reason, kind) from error
 
     @contextlib.contextmanager
-    def causes_without_secrets(self) -> Iterator[None]:
-        """Unchain the causes of an error of ours if the text of one of them has a secret."""
+    def drop_secret_causes(self) -> Iterator[None]:
+        """Remove the causes of an AssignorError if the text of one of them has a secret."""
         try:
             yield
         except AssignorError as error:
-            each = error.__cause__
-            while each is not None:
-                if self.redact(str(each)) != str(each):
+            cause = error.__cause__
+            while cause is not None:
+                if self.redact(str(cause)) != str(cause):
                     error.__cause__ = error.__context__ = None
                     break
-                each = each.__cause__ or each.__context__
+                cause = cause.__cause__ or cause.__context__
             raise
 
-    def error(
-        self, place: str, what: str, kind: type[AssignorError] = ConfigError
+    def make_error(
+        self, key_path: str, problem: str, kind: type[AssignorError] = ConfigError
     ) -> AssignorError:
-        """Make an error that says where in the config and what; nothing secret in it."""
-        return kind(self.redact(f"{self.title}: {place}: {what}"))
+        """Return an error with the key's path in the config and the problem, secrets hidden."""
+        return kind(self.redact(f"{self.title}: {key_path}: {problem}"))
 
-    def at_broker(self, address: str) -> LoadedJob:
+    def replace_brokers(self, address: str) -> LoadedJob:
         """Return the job with this address for every `kafka.bootstrap.servers`."""
         data = self.job.model_dump(mode="json", by_alias=True, exclude_unset=True)
-        return replace(self, job=Job.model_validate(_at_broker(data, address)))
+        return replace(self, job=Job.model_validate(_replace_brokers(data, address)))
 
-    def shown(self) -> str:
+    def to_yaml(self) -> str:
         """Return the effective config as YAML, defaults included, secrets hidden."""
         data = self.job.model_dump(mode="json", by_alias=True, exclude_none=True)
-        for name, source in self.job.all_sources.items():  # with our default startingOffsets
+        for name, source in self.job.all_sources.items():  # with the default startingOffsets
             (data["source"] if self.job.source else data["sources"][name]).update(
                 {key: v for key, v in source.spark_options.items() if key not in source.options}
             )
-        hidden = _without_empty(mapped(data, self._hide))
+        hidden = _drop_empty(map_values(data, self._hide_value))
         return str(
             yaml.safe_dump(hidden, sort_keys=False, allow_unicode=True, default_flow_style=False)
         )
 
-    def _hide(self, path: tuple[str, ...], value: Any) -> Any:
-        written = self.written.get(path)
+    def _hide_value(self, path: tuple[str, ...], value: Any) -> Any:
+        text = self.original_texts.get(path)
         if any(is_secret_key(key) for key in path):
-            return written if written and _ONE_VARIABLE.fullmatch(written) else HIDDEN
-        return self.redact(written or value) if isinstance(value, str) else value
+            return text if text and _ONE_VARIABLE.fullmatch(text) else HIDDEN
+        return self.redact(text or value) if isinstance(value, str) else value
 
 
 def load_job(
@@ -112,39 +112,39 @@ def load_job(
     Parameters
     ----------
     sets
-        `key.path=value`, applied over the config.
+        `key.path=value`, which override the config.
     environment
         Variables for `${NAME}`; by default those of the process.
     broker
-        Address that takes the place of every `kafka.bootstrap.servers`.
+        Address that replaces every `kafka.bootstrap.servers`.
 
     Raises
     ------
     ConfigError
-        In one line: the file, the place in it, what is wrong, what would be right.
+        In one line: the file, the key's path, the problem, and the expected value.
     """
     redact = Redactor()
     if isinstance(config, Job):
         redact.learn_secrets(config.model_dump(mode="json", by_alias=True))
         return LoadedJob(config, config.name, Path(), redact, {})
-    title, folder, data = _read(config)
+    title, folder, data = _read_config(config)
     try:
-        data = with_sets(data, sets)
+        data = apply_sets(data, sets)
         if broker is not None:
-            data = _at_broker(data, broker)
+            data = _replace_brokers(data, broker)
         variables = os.environ if environment is None else environment
-        data, written = fill_in(data, variables, redact)
+        data, original_texts = fill_variables(data, variables, redact)
         redact.learn_secrets(data)
         if not isinstance(config, Mapping):
-            data = {"name": _name_from(Path(config)), **data}
+            data = {"name": _derive_name(Path(config)), **data}
         job = Job.model_validate(data)
     except (ValidationError, ConfigError) as error:
-        words = describe_problems(error, data) if isinstance(error, ValidationError) else str(error)
-        raise ConfigError(redact(f"{title}: {words}")) from None
-    return LoadedJob(job, title, folder, redact, written)
+        text = describe_problems(error, data) if isinstance(error, ValidationError) else str(error)
+        raise ConfigError(redact(f"{title}: {text}")) from None
+    return LoadedJob(job, title, folder, redact, original_texts)
 
 
-def _read(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dict[str, Any]]:
+def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dict[str, Any]]:
     if isinstance(config, Mapping):
         return "config", Path(), dict(config)
     try:
@@ -154,35 +154,35 @@ def _read(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dict[str, 
         raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {kind}") from None
     try:
         with path.open("rb") as file:
-            raw = file.read(_MOST_BYTES + 1)
-        if len(raw) > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES:,} bytes")  # noqa: TRY301
+            raw = file.read(_MAX_BYTES + 1)
+        if len(raw) > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")  # noqa: TRY301
         text = raw.decode("utf-8")
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or first_line(error)
-        raise ConfigError(f"{str(path)!r} cannot be read: {why}") from None
+        reason = getattr(error, "strerror", None) or summarize(error)
+        raise ConfigError(f"{str(path)!r} cannot be read: {reason}") from None
     try:
         return path.name, path.resolve().parent, parse_yaml(text)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from None
 
 
-def _name_from(path: Path) -> str:
+def _derive_name(path: Path) -> str:
     name = "".join(c if c.isascii() and (c.isalnum() or c in "_.-") else "-" for c in path.stem)
     return name.lstrip("_.-") or "job"
 
 
-def _at_broker(data: dict[str, Any], address: str) -> dict[str, Any]:
-    def without(section: Any) -> Any:
+def _replace_brokers(data: dict[str, Any], address: str) -> dict[str, Any]:
+    def drop_servers(section: Any) -> Any:
         if isinstance(section, dict):
-            return {key: without(value) for key, value in section.items() if key != SERVERS}
+            return {key: drop_servers(value) for key, value in section.items() if key != SERVERS}
         return section
 
-    return {**without(data), SERVERS: address}
+    return {**drop_servers(data), SERVERS: address}
 
 
-def _without_empty(data: Any) -> Any:
+def _drop_empty(data: Any) -> Any:
     if not isinstance(data, dict):
         return data
-    kept = {key: _without_empty(value) for key, value in data.items()}
-    return {key: value for key, value in kept.items() if value not in ({}, [])}
+    cleaned = {key: _drop_empty(value) for key, value in data.items()}
+    return {key: value for key, value in cleaned.items() if value not in ({}, [])}

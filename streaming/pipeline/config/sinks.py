@@ -1,4 +1,4 @@
-"""The models of sinks: a Delta table, the console, a Kafka topic; and where bad records go."""
+"""Define the config models of sinks (Delta table, console, Kafka topic) and of bad records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from streaming.pipeline.config.base import (
-    OF_KAFKA,
+    KAFKA_PREFIXES,
     SIZE,
     Columns,
     Count,
@@ -29,7 +29,7 @@ _TABLE = "the name of a table such as 'orders' or 'shop.orders'"
 _UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
 
 
-class _Table(Section):
+class _TableSection(Section):
     """A Delta table by path or by name."""
 
     path: Location | None = None
@@ -38,33 +38,33 @@ class _Table(Section):
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
     """Whether other queries also append to the table: another job, or this one with an earlier
-    checkpoint. Otherwise, that is an error."""
+    checkpoint. By default, that is an error."""
 
 
-class DeadLetter(_Table):
-    """Where bad records go: a Delta table or a topic."""
+class DeadLetter(_TableSection):
+    """Where bad records are written: a Delta table or a topic."""
 
     topic: TopicName | None = None
     """A topic of the source's own broker, instead of a table."""
 
     @model_validator(mode="after")
-    def _one_place(self) -> Self:
+    def _check_one_target(self) -> Self:
         require_one({"path": self.path, "table": self.table, "topic": self.topic})
         if self.shared and self.topic is not None:
-            raise ValueError("'shared' is for a table")
+            raise ValueError("'shared' is only for a table")
         return self
 
-    def as_sink(self, options: dict[str, str]) -> DeltaSink | KafkaSink:
-        """Return it as a sink; a topic is on the broker of these options of its source."""
+    def to_sink(self, options: dict[str, str]) -> DeltaSink | KafkaSink:
+        """Return it as a sink; a topic gets the `kafka.*` options of its source."""
         if self.topic is None:
-            return DeltaSink(  # tables of older versions get the column `reason`
+            return DeltaSink(  # adds the column `reason` to tables of older versions
                 path=self.path, table=self.table, shared=self.shared, schema_evolution=True
             )
         kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
         return KafkaSink.model_validate({"type": "kafka", "topic": self.topic, **kafka})
 
 
-class DeltaSink(_Table):
+class DeltaSink(_TableSection):
     """A Delta table, written exactly once: rows are appended, or merged by key."""
 
     type: Literal["delta"] = "delta"
@@ -79,10 +79,10 @@ class DeltaSink(_Table):
     """For upsert: columns that define which of two rows is newer, compared in order. By default,
     and between equal ones, the higher offset is newer."""
     delete_when: str | None = None
-    """For upsert: SQL condition of rows that delete, as tombstones do."""
+    """For upsert: SQL condition for rows that delete, in addition to tombstones."""
     deletes: Literal["remove", "mark"] = "remove"
-    """For upsert: `remove` takes the row out of the table; `mark` keeps it with `_deleted = true`,
-    so that older records that arrive later cannot bring it back."""
+    """For upsert: `remove` deletes the row; `mark` keeps it with `_deleted = true`, so that older
+    records that arrive later cannot restore it."""
     partition_by: Columns = ()
     """Columns that a new table is partitioned by."""
     cluster_by: Columns = ()
@@ -90,27 +90,28 @@ class DeltaSink(_Table):
     schema_evolution: bool = False
     """Whether new columns are added to the table; otherwise, they are an error."""
     target_file_size: Size = "128MB"
-    """Files are about this large, and a small batch is one file; `off` leaves it to Spark: one
-    file per task."""
+    """Approximate size of files; a small batch is one file. With `off`, Spark writes one file per
+    task."""
     compact_every: Count | None = None
     """Compact the table after every Nth batch."""
 
     @property
     def target_file_bytes(self) -> int | None:
-        """The target in bytes, None when it is off."""
+        """The target size in bytes; None if it is off."""
         number, unit = re.fullmatch(SIZE, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
         return int(float(number) * _UNITS[unit.upper()]) if number else None
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_keys(self) -> Self:
         require_one({"path": self.path, "table": self.table})
         if self.mode == "upsert" and not self.keys:
             raise ValueError("mode 'upsert' needs 'keys': the columns that identify a row")
         if self.mode == "append":
-            given = [name for name in ("keys", "sequence_by", "delete_when") if getattr(self, name)]
-            given += ["deletes: mark"] if self.deletes == "mark" else []
-            if given:
-                raise ValueError(f"{given[0]!r} is for mode 'upsert', but the mode is 'append'")
+            names = ("keys", "sequence_by", "delete_when")
+            misused = [name for name in names if getattr(self, name)]
+            misused += ["deletes: mark"] if self.deletes == "mark" else []
+            if misused:
+                raise ValueError(f"{misused[0]!r} is for mode 'upsert', but the mode is 'append'")
         elif self.shared:
             raise ValueError("'shared' is for mode 'append', but the mode is 'upsert'")
         if self.partition_by and self.cluster_by:
@@ -119,43 +120,43 @@ class DeltaSink(_Table):
 
 
 class ConsoleSink(Section):
-    """Print rows, to look at a job."""
+    """Prints rows, to try out a job."""
 
     type: Literal["console"]
     """`console`."""
     from_: ViewName | None = Field(None, alias="from")
     """The source or transform whose rows are written; the last transform, else the only source."""
     rows: Count = 20
-    """Rows of each batch that are printed."""
+    """Number of rows printed per batch."""
     truncate: bool = True
-    """Whether long values are cut."""
+    """Whether long values are truncated."""
     output_mode: Literal["append", "update", "complete"] = "append"
     """Spark's output mode, for transforms that aggregate: `append`, `update` or `complete`."""
 
 
 class KafkaSink(Section):
-    """A Kafka topic, at least once; a column `headers` becomes the headers of its records."""
+    """A Kafka topic, written at least once; a column `headers` becomes the records' headers."""
 
     type: Literal["kafka"]
     """`kafka`."""
     from_: ViewName | None = Field(None, alias="from")
     """The source or transform whose rows are written; the last transform, else the only source."""
     topic: TopicName
-    """The topic that is written to; it must exist."""
+    """The topic to write to; it must exist."""
     key: str | None = None
-    """SQL expression of the key; by default a column `key`, else none. Bytes and text stay, structs
-    and lists become JSON, anything else its text. The same holds for the value."""
+    """SQL expression of the key; by default a column `key`, else none. Bytes and text are kept,
+    structs and lists become JSON, other types text. The same applies to the value."""
     value: str | None = None
     """SQL expression of the value; by default a column `value`, else all columns as JSON."""
     output_mode: Literal["append", "update", "complete"] = "append"
     """Spark's output mode, for transforms that aggregate: `append`, `update` or `complete`."""
-    PREFIXES: ClassVar[dict[str, str]] = OF_KAFKA
+    PREFIXES: ClassVar[dict[str, str]] = KAFKA_PREFIXES
 
 
-def _sink_type(value: Any) -> str:
-    """Return the tag of a sink; without `type` it is a Delta table."""
-    own = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
-    return str(own or "delta")
+def _get_sink_type(value: Any) -> str:
+    """Return a sink's type; the default is a Delta table."""
+    sink_type = value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+    return str(sink_type or "delta")
 
 
 Sink = Annotated[
@@ -163,8 +164,8 @@ Sink = Annotated[
     | Annotated[ConsoleSink, Tag("console")]
     | Annotated[KafkaSink, Tag("kafka")],
     Discriminator(
-        _sink_type,
+        _get_sink_type,
         custom_error_type="sink_type",
-        custom_error_message="'type' is not known: delta, console or kafka is expected",
+        custom_error_message="'type' is unknown: delta, console or kafka is expected",
     ),
 ]

@@ -1,7 +1,7 @@
-"""From the YAML of a job to plain data: keys once only, `--set` applied, `${ENV}` filled in.
+"""Parse a job's YAML into plain data: check its keys, apply `--set`, substitute `${ENV}`.
 
-Nothing is validated here; the models do that. Every value that came from the environment is told
-to the redactor, and where it stood is kept, so that it can be shown as it was written.
+The models validate the values. The redactor learns every value from the environment, and the
+original texts are kept, so that the config can be printed with its variables.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
 
     from streaming.redaction import Redactor
 
-#: Where a value stands: the keys and numbers that lead to it.
-Path = tuple[str, ...]
+#: Path of a value: the keys and list indexes that lead to it.
+KeyPath = tuple[str, ...]
 
-#: Keys with dots in them begin like this; all other dots of `--set` lead one level down.
+#: Prefixes of keys that contain dots; in other keys of `--set`, a dot separates levels.
 _DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.")
-_SECTION = "spark."
+_SPARK_SECTION = "spark."
 #: `"a.b".rest` or `'a.b'`.
-_QUOTED = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
-#: What YAML's own words quote; kinds (`<scalar>`) and single characters are no secrets.
-_QUOTES = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""")
-_SET = re.compile(r"""((?:"[^"]*"|'[^']*'|[^=])*)(=?)(.*)""", re.DOTALL)
+_QUOTED_KEY = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
+#: Quoted text in YAML's messages; node types (`<scalar>`) and single characters are no secrets.
+_QUOTED_TEXT = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""")
+_ASSIGNMENT = re.compile(r"""((?:"[^"]*"|'[^']*'|[^=])*)(=?)(.*)""", re.DOTALL)
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
-#: A job has a few hundred values at most, nested a few levels.
-_MOST_VALUES = 10_000
-_DEEPEST = 50
-#: What is no text without quotes, by the kind, its first characters, and its pattern. To YAML 1.1,
-#: NO is a flag, 1.10 is 1.1, 012 is 10, and 20:30 is 1230; here they are the text as written.
-_NO_TEXT = (
+#: Limits far above any real job, against YAML bombs.
+_MAX_VALUES = 10_000
+_MAX_DEPTH = 50
+#: Unquoted values that are not text: type, first characters, and pattern. In YAML 1.1, NO is false,
+#: 1.10 is 1.1, 012 is 10, and 20:30 is 1230; here they are text.
+_UNQUOTED_TYPES = (
     ("bool", "tf", "true|false"),
     ("int", "-0123456789", r"0|-?[1-9]\d{0,17}"),
     ("null", ["~", "n", ""], "~|null|"),
@@ -45,99 +45,99 @@ _NO_TEXT = (
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe loader, with bounds, for which a key that stands twice is an error.
+    """YAML's safe loader with limits on size and depth, which rejects duplicate keys.
 
-    Each `ConfigError` names its line and shows no value, which may be a secret.
+    A `ConfigError` names the line, but does not show values, which may be secrets.
     """
 
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Compose what is nested, but not endlessly."""
+        """Compose a node, and limit the depth."""
         self._depth += 1
-        if self._depth > _DEEPEST:
+        if self._depth > _MAX_DEPTH:
             line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
-            raise ConfigError(f"line {line}: nested deeper than {_DEEPEST} levels")
+            raise ConfigError(f"line {line}: nested deeper than {_MAX_DEPTH} levels")
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document, if it is no larger with its aliases written out than it may be."""
+        """Return the document, and limit its size with aliases expanded."""
         node: yaml.Node | None = super().get_single_node()
         if node is not None:
-            _size(node, {})
+            _count_values(node, {})
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Make a value; the error of one that does not fit its type names its line."""
+        """Construct a value; an error of a value that does not fit its type names the line."""
         try:
             return super().construct_object(node, deep)
         except (ConfigError, yaml.YAMLError):
             raise
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             kind = node.tag.rpartition(":")[2]
-            raise _error(
+            raise _make_error(
                 node, f"a value that looks like {kind!r} is not one: put it in quotes if it is text"
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Make a mapping whose keys are text, each there once."""
-        if not isinstance(node, yaml.MappingNode):  # of a tag such as `!!set`
-            raise _error(node, "a mapping is expected")
+        """Construct a mapping whose keys are unique text."""
+        if not isinstance(node, yaml.MappingNode):  # after a tag such as `!!set`
+            raise _make_error(node, "a mapping is expected")
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                is_word = isinstance(key_node, yaml.ScalarNode)
-                which = f"the key {key_node.value!r}" if is_word else "a key"
-                raise _error(key_node, f"{which} is not text: put it in quotes")
+                is_scalar = isinstance(key_node, yaml.ScalarNode)
+                key_text = f"the key {key_node.value!r}" if is_scalar else "a key"
+                raise _make_error(key_node, f"{key_text} is not text: put it in quotes")
             if key in seen and key != "<<":
-                raise _error(key_node, f"duplicate key {key!r}")
+                raise _make_error(key_node, f"duplicate key {key!r}")
             seen.add(key)
         return super().construct_mapping(node, deep)
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _kind, _first, _pattern in _NO_TEXT:
+for _kind, _first, _pattern in _UNQUOTED_TYPES:
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_first)
     )
 
 
-def _error(node: yaml.Node, text: str) -> ConfigError:
+def _make_error(node: yaml.Node, text: str) -> ConfigError:
     return ConfigError(f"line {node.start_mark.line + 1}: {text}")
 
 
-def _size(node: yaml.Node, sizes: dict[int, int | None]) -> int:
-    """Count the values below a node as if each alias were written out."""
-    known = sizes.get(id(node), 0)
-    if known is None:
-        raise _error(node, "an alias refers to a value that contains it")
-    if known:
-        return known
+def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
+    """Count the values of a node with aliases expanded."""
+    counted = sizes.get(id(node), 0)
+    if counted is None:
+        raise _make_error(node, "an alias refers to a value that contains it")
+    if counted:
+        return counted
     sizes[id(node)] = None
-    below: list[yaml.Node] = []
+    nested: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
-        below = [part for pair in node.value for part in pair]
+        nested = [part for pair in node.value for part in pair]
     elif isinstance(node, yaml.SequenceNode):
-        below = node.value
-    size = 1 + sum(_size(part, sizes) for part in below)
-    if size > _MOST_VALUES:
-        raise _error(node, f"more than {_MOST_VALUES:,} values, with aliases written out")
+        nested = node.value
+    size = 1 + sum(_count_values(part, sizes) for part in nested)
+    if size > _MAX_VALUES:
+        raise _make_error(node, f"more than {_MAX_VALUES:,} values with aliases expanded")
     sizes[id(node)] = size
     return size
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
-    """Parse one YAML document that must be a mapping."""
+    """Parse one YAML document, which must be a mapping."""
     try:
-        data = _load(text)
+        data = _load_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = _QUOTES.sub(_hide, getattr(error, "problem", None) or "cannot be parsed")
-        raise ConfigError(f"{where}not valid YAML: {problem}") from None
+        position = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = _QUOTED_TEXT.sub(_hide, getattr(error, "problem", None) or "cannot be parsed")
+        raise ConfigError(f"{position}not valid YAML: {problem}") from None
     if not isinstance(data, dict):
         raise ConfigError("a mapping with the keys of a job is expected; see `assignor init`")
     return data
@@ -148,72 +148,73 @@ def _hide(quoted: re.Match[str]) -> str:
     return "'***'" if is_value else quoted[0]
 
 
-def _load(text: str) -> Any:
+def _load_yaml(text: str) -> Any:
     loader = _Loader(text)
     try:
-        return mapped(loader.get_single_data())  # a change must not be one of an alias, too
+        return map_values(loader.get_single_data())  # copies aliases, to change them separately
     except (ConfigError, yaml.YAMLError):
         raise
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        raise ConfigError("not valid YAML: a tag and its value do not fit together") from error
+        raise ConfigError("not valid YAML: a value does not fit its tag") from error
     finally:
         loader.dispose()
 
 
-def mapped(
-    data: Any, change: Callable[[Path, Any], Any] = lambda _, value: value, path: Path = ()
+def map_values(
+    data: Any, change: Callable[[KeyPath, Any], Any] = lambda _, value: value, path: KeyPath = ()
 ) -> Any:
-    """Copy mappings and lists, with each value in them changed by where it stands."""
+    """Copy nested mappings and lists, applying `change` to the path and value of each entry."""
     if isinstance(data, Mapping):
-        return {key: mapped(value, change, (*path, key)) for key, value in data.items()}
+        return {key: map_values(value, change, (*path, key)) for key, value in data.items()}
     if isinstance(data, list):
-        return [mapped(value, change, (*path, str(n))) for n, value in enumerate(data)]
+        return [map_values(value, change, (*path, str(n))) for n, value in enumerate(data)]
     return change(path, data)
 
 
-def with_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
-    """Return the data with `--set key.path=value` put in; the value is read as YAML.
+def apply_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
+    """Return a copy of the data with each `--set key.path=value` applied; values are YAML.
 
-    Where a key has dots in it, one that is there is taken; a new one is written in quotes.
+    A key with dots in it is matched if it exists; a new one must be quoted.
     """
-    changed: dict[str, Any] = mapped(data)
+    changed: dict[str, Any] = map_values(data)
     for assignment in sets:
-        path, equals, text = _SET.fullmatch(assignment).groups()  # type: ignore[union-attr]
-        if not equals or not path.strip():  # not shown: it may be a value that lost its key
+        path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
+        if not equals or not path.strip():  # not shown, because it may be a secret without its key
             raise ConfigError("--set: key.path=value is expected")
         try:
-            value = _load(text) if text else ""
+            value = _load_yaml(text) if text else ""
         except yaml.YAMLError:
             value = text
         except ConfigError as error:
             raise ConfigError(f"--set {path}: {error}") from None
-        _put(changed, path.strip(), value)
+        _set_value(changed, path.strip(), value)
     return changed
 
 
-def _put(section: dict[str, Any], path: str, value: Any) -> None:
-    rest = path
-    if path.startswith(_SECTION):  # each key of the section `spark` begins so itself
-        rest = "'spark'." + (path[len(_SECTION) :] if path.startswith(2 * _SECTION) else path)
+def _set_value(section: dict[str, Any], path: str, value: Any) -> None:
+    remaining = path
+    if path.startswith(_SPARK_SECTION):  # the keys of the section `spark` have this prefix, too
+        is_full = path.startswith(2 * _SPARK_SECTION)
+        remaining = "'spark'." + (path[len(_SPARK_SECTION) :] if is_full else path)
     while True:
-        if rest.startswith(".") or rest.endswith("."):
+        if remaining.startswith(".") or remaining.endswith("."):
             raise ConfigError(f"--set {path!r}: a key is missing next to a dot")
-        known = [
+        matching_keys = [
             key
-            for key, held in section.items()
-            if rest == key
-            or (rest.startswith(f"{key}.") and (held is None or isinstance(held, dict)))
+            for key, entry in section.items()
+            if remaining == key
+            or (remaining.startswith(f"{key}.") and (entry is None or isinstance(entry, dict)))
         ]
-        if known:
-            key = max(known, key=len)
-            rest = rest.removeprefix(key)[1:]
-        elif quoted := _QUOTED.match(rest):
-            key, rest = quoted[1] or quoted[2], rest[quoted.end() :]
-        elif rest.startswith(_DOTTED_KEYS):
-            key, rest = rest, ""
+        if matching_keys:
+            key = max(matching_keys, key=len)
+            remaining = remaining.removeprefix(key)[1:]
+        elif quoted := _QUOTED_KEY.match(remaining):
+            key, remaining = quoted[1] or quoted[2], remaining[quoted.end() :]
+        elif remaining.startswith(_DOTTED_KEYS):
+            key, remaining = remaining, ""
         else:
-            key, _, rest = rest.partition(".")
-        if not rest:
+            key, _, remaining = remaining.partition(".")
+        if not remaining:
             section[key] = value
             return
         if section.get(key) is None:
@@ -223,37 +224,37 @@ def _put(section: dict[str, Any], path: str, value: Any) -> None:
             raise ConfigError(f"--set {path!r}: {key!r} is a value and has no keys below it")
 
 
-def fill_in(
+def fill_variables(
     data: Any, environment: Mapping[str, str], redact: Redactor
-) -> tuple[Any, dict[Path, str]]:
-    """Replace `${NAME}` and `${NAME:-default}` in all texts; `$${` stands for a plain `${`.
+) -> tuple[Any, dict[KeyPath, str]]:
+    """Substitute `${NAME}` and `${NAME:-default}` in all texts; `$${` is an escaped `${`.
 
-    Return the data, and the text as it was written for each place where something was replaced.
+    Returns the data, and by path the original texts of values with substitutions.
     """
-    written: dict[Path, str] = {}
+    original_texts: dict[KeyPath, str] = {}
 
-    def fill(path: Path, value: Any) -> Any:
+    def substitute(path: KeyPath, value: Any) -> Any:
         if not isinstance(value, str) or "${" not in value:
             return value
-        written[path] = value
-        return _VARIABLE.sub(lambda match: variable(".".join(map(str, path)), match), value)
+        original_texts[path] = value
+        return _VARIABLE.sub(lambda match: resolve(".".join(map(str, path)), match), value)
 
-    def variable(where: str, match: re.Match[str]) -> str:
+    def resolve(key_path: str, match: re.Match[str]) -> str:
         if match[0] == "$${":
             return "${"
         name, default = match[1], match[2]
         if name is None:
             raise ConfigError(
-                f"{where}: '${{' does not begin a ${{NAME}}: write '$${{' for the plain text"
+                f"{key_path}: '${{' does not start a ${{NAME}}: write '$${{' for a literal '${{'"
             )
         if name in environment:
             redact.learn_variable(name, environment[name])
             return environment[name]
         if default is None:
             raise ConfigError(
-                f"{where}: the environment variable {name!r} is not set: set it, or write "
+                f"{key_path}: the environment variable {name!r} is not set: set it, or write "
                 f"${{{name}:-default}}"
             )
         return default
 
-    return mapped(data, fill), written
+    return map_values(data, substitute), original_texts

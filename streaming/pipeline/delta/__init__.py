@@ -1,1 +1,1 @@
-"""A sink's Delta table: made, checked, and written exactly once."""
+"""A sink's Delta table: created, checked, and written exactly once."""

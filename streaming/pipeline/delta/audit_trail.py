@@ -1,8 +1,8 @@
-"""What `assignor audit` proves a table by: each commit says which offsets its rows were made of.
+"""Record the source offsets of each batch in its commit, as evidence for `assignor audit`.
 
-The offset log has them: Spark writes `offsets/N` before batch N runs, and the same again after a
-crash. They go into the commit's `userMetadata`, so that rows and ranges are there at once or not at
-all. A failure of ours costs the audit its proof, never the query a batch.
+They come from the offset log: Spark writes `offsets/N` before batch N runs, and the same after a
+crash. They go into the commit's `userMetadata`, so rows and ranges are written atomically. If they
+cannot be read, the batch is written without them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from checkpoints.folders import LocalFolder, local_path
 from checkpoints.offset_log import BatchRangeReader
-from streaming.delta.user_metadata import encode, encode_ranges
+from streaming.delta.user_metadata import encode_metadata, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.errors import first_line
-from streaming.pipeline.spark.folders import absolute
+from streaming.pipeline.errors import summarize
+from streaming.pipeline.spark.folders import qualify_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,75 +25,75 @@ if TYPE_CHECKING:
     from checkpoints.folders import Folder
 
 _LOG = logging.getLogger(__name__)
-#: Delta's setting for the text of each commit of a session.
+#: Delta's setting for the user metadata of a session's commits.
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
-class Origin(NamedTuple):
-    """What a batch was made of, for its commit."""
+class CommitMetadata(NamedTuple):
+    """The user metadata of one commit."""
 
-    #: The session's settings for the commit; none where the user has other words there.
+    #: Spark settings for the commit; empty if the user's own metadata must stay.
     settings: dict[str, str]
-    #: JSON; None where the offset log could not be read.
+    #: Offset ranges in JSON; None if the offset log could not be read.
     ranges: str | None
 
 
-#: Of a batch whose commit says nothing.
-NOTHING = Origin({}, None)
+NO_METADATA = CommitMetadata({}, None)
 
 
 class AuditTrail:
-    """What the commits of one run of a query say of their batches."""
+    """Builds the user metadata of the commits of one query."""
 
-    def __init__(self, place: str, checkpoint: str | None, redact: Callable[[str], str]) -> None:
-        self._place = place
-        #: Hides secrets in what is logged.
+    def __init__(self, label: str, checkpoint: str | None, redact: Callable[[str], str]) -> None:
+        self._label = label
         self._redact = redact
         self._checkpoint = checkpoint
-        self._batches: BatchRangeReader | None = None
+        self._offset_log: BatchRangeReader | None = None
         self._has_warned = False
 
-    def of_batch(self, spark: SparkSession, query: str, batch: int) -> Origin:
-        """Return what the commit of a batch shall say; less where that cannot be.
+    def build_metadata(self, spark: SparkSession, query: str, batch: int) -> CommitMetadata:
+        """Return the metadata for the commit of a batch, as much of it as is available.
 
-        The ranges are no part of the setting, which Spark copies into each task and event.
+        The ranges are kept out of the setting, because Spark copies it into each task and event.
         """
         if self._checkpoint is None:
-            return NOTHING
+            return NO_METADATA
         try:
-            text = encode(query, batch, None, spark.conf.get(USER_METADATA, None))
+            text = encode_metadata(query, batch, None, spark.conf.get(USER_METADATA, None))
             if text is None:
-                self._warn(f"{USER_METADATA} is set and is no JSON object to add them to")
-                return NOTHING
-            return Origin({USER_METADATA: text}, self._ranges(spark, self._checkpoint, batch))
-        except Exception as error:  # noqa: BLE001  (the batch is written all the same)
-            self._warn(first_line(error))
-            return NOTHING
+                self._warn(f"{USER_METADATA} is set, but is not a JSON object to add them to")
+                return NO_METADATA
+            ranges = self._read_ranges(spark, self._checkpoint, batch)
+            return CommitMetadata({USER_METADATA: text}, ranges)
+        except Exception as error:  # noqa: BLE001  (the batch is written without it)
+            self._warn(summarize(error))
+            return NO_METADATA
 
-    def _ranges(self, spark: SparkSession, checkpoint: str, batch: int) -> str | None:
+    def _read_ranges(self, spark: SparkSession, checkpoint: str, batch: int) -> str | None:
         try:
-            if self._batches is None:
-                self._batches = BatchRangeReader(_open(absolute(spark, checkpoint), spark))
-            ranges = self._batches.read(batch)
-        except Exception as error:  # noqa: BLE001  (the next batch may have better luck)
-            self._warn(first_line(error))
+            if self._offset_log is None:
+                folder = _open_folder(qualify_path(spark, checkpoint), spark)
+                self._offset_log = BatchRangeReader(folder)
+            ranges = self._offset_log.read(batch)
+        except Exception as error:  # noqa: BLE001  (the next batch tries again)
+            self._warn(summarize(error))
             return None
         if ranges is None:
-            self._warn(f"offsets/{batch - 1} or offsets/{batch} is gone")
+            self._warn(f"offsets/{batch - 1} or offsets/{batch} is missing")
             return None
         return encode_ranges(ranges)
 
-    def _warn(self, why: str) -> None:
+    def _warn(self, reason: str) -> None:
         if not self._has_warned:
             _LOG.warning(
-                "%s: a commit does not say which offsets it holds, so `assignor audit` may not "
-                "prove it; later ones of this run are not warned of (%s)",
-                self._place, self._redact(why),
+                "%s: a commit lacks the offsets of its rows, so `assignor audit` may be unable to "
+                "prove it; this is logged once a run (%s)",
+                self._label, self._redact(reason),
             )  # fmt: skip
         self._has_warned = True
 
 
-def _open(location: str, spark: Any) -> Folder:
-    """Read files of this machine without Hadoop, which takes milliseconds for each."""
+def _open_folder(location: str, spark: Any) -> Folder:
+    """Open a local folder without Hadoop, which takes milliseconds per file."""
     local = local_path(location)
     return HadoopFolder(location, spark) if local is None else LocalFolder(local.resolve())

@@ -1,4 +1,4 @@
-"""The Delta sink of jobs for a `writeStream` of the user's own."""
+"""Provide the Delta sink of jobs for the user's own `writeStream`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.continuity import check_continuity
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
-from streaming.pipeline.spark.columns import folding
-from streaming.pipeline.spark.plan_sources import plan_sources
-from streaming.pipeline.spark.records import KAFKA_ORDER, kafka_struct
-from streaming.redaction import redacted
+from streaming.pipeline.spark.columns import get_name_normalizer
+from streaming.pipeline.spark.plan_sources import list_plan_sources
+from streaming.pipeline.spark.records import KAFKA_ORDER, build_kafka_struct
+from streaming.redaction import redact
 from streaming.validation import describe_problems
 
 if TYPE_CHECKING:
@@ -29,26 +29,26 @@ def delta_sink(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that writes each batch to a Delta table exactly once.
 
-    It is the sink of `assignor run`: the table is created, or checked against the rows, at once;
-    a batch that Spark repeats is written once; a small batch is one file; conflicts with other
-    writers are retried.
+    It is the sink of `assignor run`. The table is created, or checked against the rows, at once. A
+    repeated batch is written once; a small batch is one file; conflicts with other writers are
+    retried.
 
     Parameters
     ----------
     rows
-        The streaming frame that `writeStream` is called on.
+        The streaming frame whose `writeStream` uses the function.
     path, table
         The folder or URL of the table, or its name in the catalog.
     **options
         The keys of a job's Delta sink: `mode`, `keys`, `sequence_by`, `delete_when`, `deletes`,
         `partition_by`, `cluster_by`, `schema_evolution`, `target_file_size`, `compact_every`,
         `shared`. An upsert without `sequence_by` needs Kafka's columns `topic`, `partition`,
-        `offset`, and `timestamp` among the rows; it has no tombstones but those of `delete_when`.
+        `offset`, and `timestamp` among the rows; only `delete_when` deletes rows, not tombstones.
 
     Raises
     ------
     ConfigError
-        For an option that is wrong, or if rows and table do not fit together.
+        If an option is invalid, or the rows do not fit the table.
 
     Examples
     --------
@@ -56,30 +56,30 @@ def delta_sink(
     >>> writer = orders.writeStream.foreachBatch(sink)  # doctest: +SKIP
     >>> query = writer.option("checkpointLocation", "checkpoints/orders").start()  # doctest: +SKIP
     """
-    given = {"path": path, "table": table, **options}
+    values = {"path": path, "table": table, **options}
     try:
-        sink = DeltaSink.model_validate(given)
+        sink = DeltaSink.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"delta_sink: {redacted(describe_problems(error, given))}") from None
+        raise ConfigError(f"delta_sink: {redact(describe_problems(error, values))}") from None
     if sink.from_ is not None:
-        raise ConfigError("delta_sink: 'from' is for jobs: the rows are given")
+        raise ConfigError("delta_sink: 'from' is only for jobs: pass the rows instead")
     if not hasattr(rows, "_jdf"):
-        raise ConfigError("delta_sink: a session of Spark Connect has no driver to write from")
-    place = f"delta_sink({redacted(sink.path or sink.table or '')!r})"
+        raise ConfigError("delta_sink: Spark Connect is not supported: the sink needs the driver")
+    label = f"delta_sink({redact(sink.path or sink.table or '')!r})"
     try:
-        return _ForeachBatch(sink, rows, place)
+        return _ForeachBatch(sink, rows, label)
     except TableError as error:
-        raise ConfigError(f"{place}: {redacted(str(error))}") from error
+        raise ConfigError(f"{label}: {redact(str(error))}") from error
 
 
 class _ForeachBatch:
-    """Writes the batches of the one query that it is given to."""
+    """Writes the batches of one query."""
 
-    def __init__(self, sink: DeltaSink, rows: DataFrame, place: str) -> None:
+    def __init__(self, sink: DeltaSink, rows: DataFrame, label: str) -> None:
         self._spark = rows.sparkSession
         self._sink = sink
-        self._sources = plan_sources(rows)
-        self._writer = DeltaWriter(sink, place, redact=redacted)
+        self._sources = list_plan_sources(rows)
+        self._writer = DeltaWriter(sink, label, redact=redact)
         self._query_id: str | None = None
         with_sequence = self._add_sequence(rows)
         self._writer.check(self._spark, with_sequence)
@@ -90,33 +90,33 @@ class _ForeachBatch:
         context = batch.sparkSession.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
         if self._query_id is None:
-            self._begin(query_id)
+            self._set_query(query_id)
         elif query_id != self._query_id:
-            raise JobError("delta_sink: a second query uses the sink: make one for each query")
+            raise JobError("delta_sink: a second query uses the sink: create one for each query")
         self._writer(self._add_sequence(batch), number)
 
-    def _begin(self, query_id: str | None) -> None:
-        running = self._spark.streams.get(query_id) if query_id else None
-        if query_id is None or running is None:
-            raise JobError("delta_sink: the batch is of no streaming query of this session")
-        query: Any = running
+    def _set_query(self, query_id: str | None) -> None:
+        stream = self._spark.streams.get(query_id) if query_id else None
+        if query_id is None or stream is None:
+            raise JobError("delta_sink: the batch is not from a streaming query of this session")
+        query: Any = stream
         checkpoint = str(query._jsq.streamingQuery().resolvedCheckpointRoot())
         check_continuity(self._spark, self._sources, checkpoint, self._writer)
-        self._writer.started(query_id, running, checkpoint)
+        self._writer.set_query(query_id, stream, checkpoint)
         self._query_id = query_id
 
     def _add_sequence(self, rows: DataFrame) -> DataFrame:
         if self._sink.mode == "append":
             return rows
-        fold = folding(self._spark)
-        names = {fold(name) for name in rows.columns}
-        missing = [name for name in KAFKA_ORDER if fold(name) not in names]
+        normalize = get_name_normalizer(self._spark)
+        names = {normalize(name) for name in rows.columns}
+        missing = [name for name in KAFKA_ORDER if normalize(name) not in names]
         if not missing:
             no_key = f.lit(None).cast("binary")
-            rows = rows.select("*", kafka_struct(no_key, f.lit(False)))
+            rows = rows.select("*", build_kafka_struct(no_key, f.lit(False)))
         elif not self._sink.sequence_by:
             raise TableError(
                 f"an upsert needs the columns {', '.join(map(repr, missing))} of Kafka's source "
-                "among the rows, or 'sequence_by' columns: they say which row of a key is newer"
+                "among the rows, or 'sequence_by' columns, to determine which row of a key is newer"
             )
-        return upsert.prepare(rows, self._sink)
+        return upsert.add_sequence(rows, self._sink)

@@ -1,11 +1,11 @@
-"""Write each batch once, and ask the table's log which it has at most once a run.
+"""Append or merge each batch exactly once, without reading the table's log for each batch.
 
 To skip a batch that is in the table, Delta up to 4.4 runs a job over the table's log in each batch.
-Only the first batch of a run was perhaps written before; it is asked for that way. For later ones
-the bridge's jar lets Delta look into the checksum of the newest commit, in which another driver of
-this query (one that was thought dead) would show as well. It also writes the checkpoints of the
-table's log beside the batches, and how many records a batch had into its commit. Where that cannot
-be, all go Delta's way.
+Only the first batch of a run may have been written before, so only that one is checked this way.
+For later ones the bridge's jar makes Delta read the checksum of the newest commit, which also shows
+another driver of this query that was thought dead. The jar also writes checkpoints of the table's
+log in the background, and record counts into each commit. If the jar does not fit the installed
+Delta, all batches use Delta's own way.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ _NO_METHOD = re.compile(r"Method (append|merge)\(.*\) does not exist")
 
 
 class OnceWriter:
-    """Writes the batches of one run; the session's settings hold the transaction id."""
+    """Writes the batches of one run, whose transaction id is in the session's settings."""
 
-    def __init__(self, table: Table, place: str) -> None:
+    def __init__(self, table: Table, label: str) -> None:
         self._table = table
-        self._place = place
-        #: Why checksums cannot be asked here.
-        self.misfit: str | None = None
-        #: The jar's part.
-        self._writes: Any = None
+        self._label = label
+        #: Why the jar cannot be used; None if it can.
+        self.unsupported_reason: str | None = None
+        #: The jar's `DeltaWrites`.
+        self._jar_writer: Any = None
 
     def append(
-        self, rows: DataFrame, *, grows: bool, execution: Any = None, ranges: str | None = None
+        self, rows: DataFrame, *, evolve: bool, execution: Any = None, ranges: str | None = None
     ) -> None:
-        """Append a batch, adding columns where the table may grow; it must be there.
+        """Append a batch to the existing table; `evolve` adds new columns.
 
-        `execution` is Spark's own of the batch, which counts its records; `ranges` are what its
-        commit says it read, which without the jar's part it leaves out.
+        `execution` is Spark's execution of the batch, which counts its records. `ranges` are its
+        source offsets for the commit, which are written only with the jar.
         """
         writer: Any = rows.write.format("delta").mode("append")
-        if grows:
+        if evolve:
             writer = writer.option("mergeSchema", "true")
         path, name = self._table.path, self._table.name or ""
         self._write(
             writer._spark,
             lambda: writer.save(path) if path is not None else writer.saveAsTable(name),
-            lambda bridge: bridge.append(writer._jwrite, path, name, execution, ranges),
+            lambda jar: jar.append(writer._jwrite, path, name, execution, ranges),
         )
 
     def merge(
@@ -67,42 +67,42 @@ class OnceWriter:
         self._write(
             builder._spark,
             builder.execute,
-            lambda bridge: bridge.merge(builder._jbuilder, execution, ranges),
+            lambda jar: jar.merge(builder._jbuilder, execution, ranges),
         )
 
     def _write(
-        self, spark: Any, plain: Callable[[], Any], by_checksum: Callable[[Any], str | None]
+        self, spark: Any, use_delta: Callable[[], Any], use_jar: Callable[[Any], str | None]
     ) -> None:
-        if self.misfit is None:
-            self.misfit = self._by_checksum(spark._jvm, by_checksum)
-            if self.misfit is None:
+        if self.unsupported_reason is None:
+            self.unsupported_reason = self._try_jar(spark._jvm, use_jar)
+            if self.unsupported_reason is None:
                 return
             _LOG.warning(
-                "%s: each batch reads the table's log, as this Delta is another one (%s)",
-                self._place, self.misfit,
+                "%s: each batch reads the table's log, because the jar cannot be used (%s)",
+                self._label, self.unsupported_reason,
             )  # fmt: skip
         if not self._table.exists(spark):
-            raise FileNotFoundError(f"the table {self._table.where!r} is gone")
-        plain()  # what was perhaps written just now is skipped
+            raise FileNotFoundError(f"the table {self._table.title!r} does not exist any more")
+        use_delta()  # Delta skips the batch if the jar has written it
 
-    def _by_checksum(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
-        """Write, and return None; or return what the jar or this Delta lacks."""
-        if self._writes is None:
-            bridge = jvm.io.assignorbridge.delta.DeltaWrites
-            if isinstance(bridge, JavaPackage):
+    def _try_jar(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
+        """Write with the jar and return None, or return why it cannot be used."""
+        if self._jar_writer is None:
+            java_class = jvm.io.assignorbridge.delta.DeltaWrites
+            if isinstance(java_class, JavaPackage):
                 return "the session's jar has no DeltaWrites"
-            self._writes = bridge()
+            self._jar_writer = java_class()
         try:
-            return write(self._writes)
+            return write(self._jar_writer)
         except Py4JError as error:
-            # Py4J looks for the method before it calls anything: the jar is of another version.
+            # Py4J looks the method up before any call, so nothing was written.
             if isinstance(error, Py4JJavaError) or not _NO_METHOD.search(str(error)):
                 raise
-            return "the session's jar is of another version"
+            return "the session's jar has another version"
 
     def finish(self) -> None:
-        """Wait for what is still written beside the batches: a checkpoint of the table's log."""
-        if self._writes is not None:
-            with contextlib.suppress(Exception):  # Spark is gone, and the thread with it
-                self._writes.finish()
-            self._writes = None
+        """Wait for a checkpoint of the table's log that is being written in the background."""
+        if self._jar_writer is not None:
+            with contextlib.suppress(Exception):  # Spark has ended, and its threads with it
+                self._jar_writer.finish()
+            self._jar_writer = None

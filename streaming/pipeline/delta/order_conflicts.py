@@ -1,12 +1,12 @@
-"""Warn once a run of records that an upsert cannot order as Kafka would.
+"""Warn once a run about records that an upsert cannot order reliably.
 
-- A key comes from two partitions (or topics): their offsets do not say which record is newer.
-- A record is older than the table's row by offset and newer by timestamp: offsets began again, in a
-  topic that was created again or in another cluster.
+- A key comes from two partitions or topics, whose offsets cannot be compared.
+- A record is older than the table's row by offset and newer by timestamp: the topic was recreated,
+  or belongs to another cluster, so its offsets started again.
 - In a table that orders by timestamp, the timestamps of one key and partition contradict its
-  offsets: a producer's clock stepped back.
+  offsets: a producer's clock was set back.
 
-The jar's `OrderConflicts` counts them while the merge reads the rows, without a job of its own.
+The jar's `OrderConflicts` counts them while the merge reads the rows, without an extra Spark job.
 With `sequence_by` the user's columns define the order, and nothing is counted.
 """
 
@@ -20,7 +20,7 @@ from py4j.java_gateway import JavaPackage
 
 from assignor_bridge.errors import pluralize
 from streaming.pipeline.delta.write_mode import BY_OFFSET, BY_TIMESTAMP, SEQUENCE
-from streaming.pipeline.spark.columns import quoted
+from streaming.pipeline.spark.columns import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ _MOVED = (
 )
 _RESTARTED = (
     "{count}, first at {example}, are older by offset and newer by timestamp than the table's "
-    f"rows, which stay: if the topic was created again or is another cluster's, {_NEW_TABLE}"
+    f"rows, which stay: if the topic was recreated or belongs to another cluster, {_NEW_TABLE}"
 )
 _STEPPED_BACK = (
     "the timestamps contradict the offsets for {count}, first at {example}; an earlier version "
@@ -48,8 +48,8 @@ _OLDER, _NEWER = (
     f" AND s.{SEQUENCE}.timestamp {after} t.{SEQUENCE}.timestamp"
     for before, after in (("<", ">"), (">", "<"))
 )
-#: By the rule of a table: how rows `s` of a batch conflict with the row `t` of their key.
-#: A null, of a row without a place in Kafka, is no conflict.
+#: By the order of a table's fields: conditions for a conflict of a batch's row `s` with the table's
+#: row `t` of the same key. A null, of a row without an offset, is no conflict.
 _CONFLICTS = {
     BY_OFFSET: {
         _MOVED: f"NOT ({_SAME_TOPIC} AND {_SAME_PARTITION})",
@@ -57,17 +57,17 @@ _CONFLICTS = {
     },
     BY_TIMESTAMP: {_STEPPED_BACK: f"{_SAME_PARTITION} AND (({_OLDER}) OR ({_NEWER}))"},
 }
-#: Names of SQL functions, of which a session may have those of several sinks.
+#: Numbers the SQL functions, because several sinks may register theirs in one session.
 _NUMBERS = itertools.count()
 
 
 class OrderConflicts:
-    """The conflicts in the batches of one sink; `fields` are those of its table (`write_mode`)."""
+    """Counts the conflicts of one sink; `fields` is its table's order (`write_mode`)."""
 
     def __init__(
-        self, spark: SparkSession, place: str, table: str, fields: tuple[str, ...]
+        self, spark: SparkSession, label: str, table: str, fields: tuple[str, ...]
     ) -> None:
-        self._place = place
+        self._label = label
         self._table = table
         jvm: Any = spark._jvm
         counter = jvm.io.assignorbridge.records.OrderConflicts
@@ -80,35 +80,34 @@ class OrderConflicts:
             self._counters[name] = java, message, condition
         self._reported: set[str] = set()
 
-    def seen(self, keys: tuple[str, ...]) -> str:
-        """Return a condition in SQL that is true and compares the rows of a batch by their keys.
+    def build_batch_condition(self, keys: tuple[str, ...]) -> str:
+        """Return an always-true SQL condition that counts conflicts between rows of a batch.
 
-        It is for rows whose `_sequence` has all of `BY_OFFSET`.
+        The rows' `_sequence` must have all fields of `BY_OFFSET`.
         """
-        for name in self._counters:  # the first one compares within a batch
-            hashed = ", ".join(map(quoted, keys))
-            when = f"coalesce(unix_micros({SEQUENCE}.timestamp), 0)"
-            call = (
-                f"{name}_seen(xxhash64({hashed}), xxhash64({SEQUENCE}.topic), {_place()}, {when})"
-            )
+        for name in self._counters:  # only the first one compares rows of a batch
+            key_columns = ", ".join(map(quote_name, keys))
+            timestamp = f"coalesce(unix_micros({SEQUENCE}.timestamp), 0)"
+            topic = f"xxhash64({SEQUENCE}.topic)"
+            call = f"{name}_seen(xxhash64({key_columns}), {topic}, {_position()}, {timestamp})"
             return f"IF({SEQUENCE}.offset IS NULL, true, {call})"
         return "true"
 
-    def found(self) -> str:
-        """Return a condition in SQL that is true and counts the rows `s` that conflict with `t`."""
+    def build_merge_condition(self) -> str:
+        """Return an always-true SQL condition that counts the rows `s` that conflict with `t`."""
         calls = (
-            f"IF({condition}, {name}_found({_place('s.')}), true)"
+            f"IF({condition}, {name}_found({_position('s.')}), true)"
             for name, (_, _, condition) in self._counters.items()
         )
         return " AND ".join(calls) or "true"
 
-    def forget(self) -> None:
-        """Drop the counts of an attempt that failed."""
+    def discard_counts(self) -> None:
+        """Reset the counts after a failed attempt."""
         for java, _, _ in self._counters.values():
             java.take()
 
-    def report(self, batch: int) -> None:
-        """Log the conflicts of a batch; of each kind only once a run."""
+    def log_conflicts(self, batch: int) -> None:
+        """Log the conflicts of a batch, each kind once a run."""
         for name, (java, message, _) in self._counters.items():
             example = java.example()
             count = java.take()
@@ -116,12 +115,13 @@ class OrderConflicts:
                 self._reported.add(name)
                 records = pluralize(count, "record")
                 _LOG.warning(
-                    "%s: batch %d for the table %r: %s; not logged again in this run", self._place,
+                    "%s: batch %d for the table %r: %s; not logged again in this run", self._label,
                     batch, self._table, message.format(count=records, example=example),
                 )  # fmt: skip
 
 
-def _place(of: str = "") -> str:
-    """Return partition and offset in SQL, of the types that the jar's functions take."""
-    parts = (("partition", "INT"), ("offset", "BIGINT"))
-    return ", ".join(f"coalesce(CAST({of}{SEQUENCE}.{p} AS {kind}), -1)" for p, kind in parts)
+def _position(prefix: str = "") -> str:
+    """Return SQL for partition and offset, in the types that the jar's functions take."""
+    fields = (("partition", "INT"), ("offset", "BIGINT"))
+    names = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)
+    return ", ".join(f"coalesce(CAST({name} AS {sql_type}), -1)" for name, sql_type in names)

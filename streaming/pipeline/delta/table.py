@@ -1,6 +1,6 @@
-"""A sink's Delta table, made or checked before a query starts, so that a misfit fails at once.
+"""Create or check a sink's Delta table before its query starts.
 
-What does not fit is a `TableError`.
+A table that does not fit the rows or the sink raises a `TableError`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from assignor_bridge.errors import elide
-from streaming.pipeline.errors import TableError, first_line
-from streaming.pipeline.spark.columns import quoted, unquoted
-from streaming.pipeline.spark.folders import absolute
+from streaming.pipeline.errors import TableError, summarize
+from streaming.pipeline.spark.columns import quote_name, unquote_name
+from streaming.pipeline.spark.folders import qualify_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.sinks import DeltaSink
 
-#: The title of these columns in `DESCRIBE TABLE`.
+#: Heading of the partition columns in `DESCRIBE TABLE`.
 _PARTITIONS = "# Partition Information"
 #: What Spark shows in place of a value (`Utils.REDACTION_REPLACEMENT_TEXT`).
 _HIDDEN = "*********(redacted)"
-#: The feature of Delta that columns of type TIMESTAMP_NTZ need.
+#: The table feature that columns of type TIMESTAMP_NTZ need.
 _NTZ = "delta.feature.timestampNtz"
 
 
@@ -39,12 +39,12 @@ class Table(NamedTuple):
     name: str | None
 
     @property
-    def where(self) -> str:
-        """The table as messages name it."""
+    def title(self) -> str:
+        """The path or name, for messages."""
         return self.path or self.name or ""
 
     def open(self, spark: SparkSession) -> DeltaTable:
-        """Return the handle for merges and compaction."""
+        """Return Delta's handle of the table."""
         from delta.tables import DeltaTable
 
         if self.path is not None:
@@ -52,9 +52,9 @@ class Table(NamedTuple):
         return DeltaTable.forName(spark, self.name or "")
 
     def location(self, spark: SparkSession) -> str:
-        """Return the folder of a table that is there."""
+        """Return the folder of an existing table."""
         if self.path is not None:
-            return absolute(spark, self.path)
+            return qualify_path(spark, self.path)
         described = spark.sql(f"DESCRIBE TABLE EXTENDED {self.name}").collect()
         return next(str(r.data_type) for r in reversed(described) if r.col_name == "Location")
 
@@ -65,13 +65,13 @@ class Table(NamedTuple):
         if _PARTITIONS not in names:
             return []
         columns = itertools.takewhile(bool, names)
-        return [unquoted(name) for name in columns if not name.startswith("#")]
+        return [unquote_name(name) for name in columns if not name.startswith("#")]
 
     def properties(self, spark: SparkSession) -> dict[str, str]:
-        """Return the properties of a table that is there.
+        """Return the properties of an existing table.
 
-        Spark hides those that look secret to it, as `["url"]` does. Delta's details hide none, and
-        take seconds in a new JVM.
+        Spark's SQL masks values that look secret to it, such as `["url"]`. Only then are Delta's
+        details read, which mask nothing but take seconds in a new JVM.
         """
         rows = spark.sql(f"SHOW TBLPROPERTIES {self._sql(spark)}").collect()
         if all(row.value != _HIDDEN for row in rows):
@@ -81,17 +81,17 @@ class Table(NamedTuple):
         return properties
 
     def set_properties(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
-        """Write properties; the others stay."""
-        pairs = ", ".join(f"{_text(key)} = {_text(value)}" for key, value in properties.items())
+        """Set these properties, and leave the others unchanged."""
+        pairs = ", ".join(f"{_quote(key)} = {_quote(value)}" for key, value in properties.items())
         spark.sql(f"ALTER TABLE {self._sql(spark)} SET TBLPROPERTIES ({pairs})")
 
     def _sql(self, spark: SparkSession) -> str:
         if self.path is None:
             return self.name or ""
-        return f"delta.{quoted(absolute(spark, self.path))}"
+        return f"delta.{quote_name(qualify_path(spark, self.path))}"
 
     def exists(self, spark: SparkSession) -> bool:
-        """Return whether the table is there."""
+        """Return whether the table exists."""
         from delta.tables import DeltaTable
 
         if self.path is not None:
@@ -99,12 +99,12 @@ class Table(NamedTuple):
         return spark.catalog.tableExists(self.name or "")
 
     def schema(self, spark: SparkSession) -> StructType | None:
-        """Return the columns, None when there is no table yet."""
+        """Return the columns; None if the table does not exist."""
         try:
             return self.open(spark).toDF().schema if self.exists(spark) else None
         except Exception as error:
-            words = f"the table {self.where!r} cannot be read: {first_line(error)}"
-            raise TableError(words) from error
+            message = f"the table {self.title!r} cannot be read: {summarize(error)}"
+            raise TableError(message) from error
 
     def create(
         self,
@@ -113,102 +113,104 @@ class Table(NamedTuple):
         schema: StructType,
         properties: Mapping[str, str],
     ) -> None:
-        """Make the empty table, when it is not there."""
+        """Create the empty table unless it exists."""
         from delta.tables import DeltaTable
 
         nullable = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
         builder: Any = DeltaTable.createIfNotExists(spark).addColumns(StructType(nullable))
-        builder = builder.tableName(self._sql(spark))  # of a path: in quotes, and also as it is
+        builder = builder.tableName(self._sql(spark))  # a path must be set as the location, too
         if self.path is not None:
-            builder = builder.location(absolute(spark, self.path))
+            builder = builder.location(qualify_path(spark, self.path))
         for key, value in properties.items():
             builder = builder.property(key, value)
         if sink.partition_by:
             builder = builder.partitionedBy(*sink.partition_by)
         if sink.cluster_by:
-            builder = builder.clusterBy(*map(quoted, sink.cluster_by))
+            builder = builder.clusterBy(*map(quote_name, sink.cluster_by))
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
-        """Check that a table that is there is partitioned and clustered as the sink says."""
+        """Check that an existing table has the sink's partitioning and clustering."""
         if not sink.partition_by and not sink.cluster_by:
-            return  # to ask Delta for details takes seconds in a new JVM
+            return  # Delta's details take seconds in a new JVM
         detail = self.open(spark).detail().collect()[0].asDict()
-        for what, columns, key in (
+        for key, columns, detail_key in (
             ("partition_by", sink.partition_by, "partitionColumns"),
             ("cluster_by", sink.cluster_by, "clusteringColumns"),
         ):
-            actual = tuple(map(unquoted, detail.get(key) or ()))
+            actual = tuple(map(unquote_name, detail.get(detail_key) or ()))
             if columns and [c.lower() for c in actual] != [c.lower() for c in columns]:
                 raise TableError(
-                    f"{what} is {', '.join(columns)}, but the table {self.where!r} has "
-                    f"{', '.join(actual) or 'none'}: it cannot be changed here"
+                    f"{key} is {', '.join(columns)}, but the table {self.title!r} has "
+                    f"{', '.join(actual) or 'none'}: change {key}, or use a new table"
                 )
 
 
-def missing_table(where: str, checkpoint: str, completed: int) -> TableError:
-    """Make the error for a table that is gone after its query has completed a batch."""
+def lost_table_error(name: str, checkpoint: str, completed: int) -> TableError:
+    """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
-        f"the table {where!r} is gone, but the checkpoint {checkpoint!r} has completed batch "
-        f"{completed}: what was read is not read again; put the table back, or give the job a new "
-        "checkpoint, which makes the table again"
+        f"the table {name!r} does not exist any more, but the checkpoint {checkpoint!r} has "
+        f"completed batch {completed}, so its records are not read again: restore the table, or "
+        "give the job a new checkpoint, which creates the table again"
     )
 
 
-def _text(value: str) -> str:
+def _quote(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def check_columns(where: str, table: StructType, rows: StructType, evolves: bool) -> None:
-    """Check that rows fit a table that is there: no column is missing or of another type."""
+def check_columns(name: str, table: StructType, rows: StructType, schema_evolution: bool) -> None:
+    """Check that rows fit an existing table: no column is missing or has another type."""
     by_name = {field.name.lower(): field for field in table.fields}
     new = [field.name for field in rows.fields if field.name.lower() not in by_name]
-    if new and not evolves:
+    if new and not schema_evolution:
         raise TableError(
-            f"the table {where!r} lacks the columns {elide(new, 5)}: leave them out, or set "
+            f"the table {name!r} lacks the columns {elide(new, 5)}: leave them out, or set "
             "schema_evolution: on"
         )
     for field in rows.fields:
-        known = by_name.get(field.name.lower())
-        if known is None or _fits(known.dataType, field.dataType, evolves):
+        existing = by_name.get(field.name.lower())
+        if existing is None or _fits(existing.dataType, field.dataType, schema_evolution):
             continue
-        was, now = known.dataType.simpleString(), field.dataType.simpleString()
-        can_evolve = not evolves and _fits(known.dataType, field.dataType, True)
-        cure = "; schema_evolution: on adds fields" if can_evolve else ""
-        raise TableError(f"column {field.name!r} is {was} in the table {where!r}, {now} here{cure}")
+        table_type, row_type = existing.dataType.simpleString(), field.dataType.simpleString()
+        can_evolve = not schema_evolution and _fits(existing.dataType, field.dataType, True)
+        remedy = "; schema_evolution: on adds fields" if can_evolve else ""
+        problem = f"column {field.name!r} is {table_type} in the table {name!r}, but {row_type}"
+        raise TableError(f"{problem} in the rows{remedy}")
 
 
 def check_timestamps(
-    where: str, table: StructType, rows: StructType, properties: Mapping[str, str]
+    name: str, table: StructType, rows: StructType, properties: Mapping[str, str]
 ) -> None:
-    """Check that a new TIMESTAMP_NTZ column has the feature of Delta that it needs.
+    """Check that a table with a new TIMESTAMP_NTZ column has the table feature for it.
 
-    Delta adds this feature to new tables alone, and refuses the column in the first batch.
+    Delta adds the feature only to new tables, and would refuse the column in the first batch.
     """
-    had, has = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
-    # Delta's details have no features, and no version of the protocol.
-    if has and not had and "delta.minReaderVersion" in properties and _NTZ not in properties:
+    was_used, is_used = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
+    # Properties from Delta's details lack the version and features of the protocol.
+    is_new = is_used and not was_used
+    if is_new and "delta.minReaderVersion" in properties and _NTZ not in properties:
         raise TableError(
-            f"the table {where!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE … "
-            f"SET TBLPROPERTIES ('{_NTZ}' = 'supported'), or use another type"
+            f"the table {name!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE "
+            f"… SET TBLPROPERTIES ('{_NTZ}' = 'supported'), or use another type"
         )
 
 
-def _fits(table: DataType, rows: DataType, evolves: bool) -> bool:
-    """Whether values of a type can be written: Delta compares names of fields without case.
+def _fits(table: DataType, rows: DataType, schema_evolution: bool) -> bool:
+    """Return whether values of a type can be written; Delta ignores the case of field names.
 
-    With schema evolution it adds new fields and fills those that the rows lack with null.
+    With schema evolution, Delta adds new fields and fills missing ones with null.
     """
     if isinstance(table, StructType) and isinstance(rows, StructType):
-        was = {field.name.lower(): field.dataType for field in table.fields}
-        now = {field.name.lower(): field.dataType for field in rows.fields}
-        if not evolves and list(was) != list(now):
+        old = {field.name.lower(): field.dataType for field in table.fields}
+        new = {field.name.lower(): field.dataType for field in rows.fields}
+        if not schema_evolution and list(old) != list(new):
             return False
-        return all(_fits(was[name], now[name], evolves) for name in was.keys() & now.keys())
+        return all(_fits(old[x], new[x], schema_evolution) for x in old.keys() & new.keys())
     if isinstance(table, ArrayType) and isinstance(rows, ArrayType):
-        return _fits(table.elementType, rows.elementType, evolves)
+        return _fits(table.elementType, rows.elementType, schema_evolution)
     if isinstance(table, MapType) and isinstance(rows, MapType):
         return _fits(table.keyType, rows.keyType, False) and _fits(
-            table.valueType, rows.valueType, evolves
+            table.valueType, rows.valueType, schema_evolution
         )
     return table.simpleString() == rows.simpleString()

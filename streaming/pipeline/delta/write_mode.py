@@ -1,8 +1,8 @@
-"""How a sink writes its Delta table, as the table itself remembers it in its properties.
+"""Record in a table's properties how its sink writes it, and check that later runs do the same.
 
-Two runs that write one table in two ways would overwrite or hide rows without a word: by other
-keys, with deletes marked here and removed there. So a run compares before it writes. A table of an
-older version has no such properties; what its columns tell is taken for it, and written down.
+Two runs with different keys or a different handling of deletes would overwrite or hide each other's
+rows without an error. So a run compares its mode with the table's before it writes. A table of an
+older version has no such properties; its mode is inferred from its columns, and recorded.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 #: Columns that an upsert adds to the table.
 SEQUENCE = "_sequence"
 DELETED = "_deleted"
-#: The last fields of `_sequence`, if the rows have Kafka's struct. Structs compare field by field,
-#: so the order of the fields is the rule, and a table keeps the one that it was created with.
+#: The last fields of `_sequence`, if the rows have Kafka's struct. Spark compares structs field by
+#: field, so their order defines which row is newer; a table keeps the order it was created with.
 BY_OFFSET = ("offset", "partition", "topic", "timestamp")
-#: The rule of tables that earlier versions created.
+#: The order in tables that earlier versions created.
 BY_TIMESTAMP = ("timestamp", "partition", "offset")
 _NAMES = TypeAdapter(tuple[str, ...])
-#: Properties of the table that hold a list of names in JSON.
+#: Table properties with a list of names in JSON.
 _KEYS, _SEQUENCE_BY = "assignor.keys", "assignor.sequenceBy"
 _MODE, _DELETES = "assignor.mode", "assignor.deletes"
-_ELSE = "give the sink a new table and the job a new checkpoint"
+_NEW_TABLE = "give the sink a new table and the job a new checkpoint"
 
 
 class WriteMode(NamedTuple):
-    """How a table is written; None for what is not known, or does not apply."""
+    """How a table is written; a field is None if it is unknown or does not apply."""
 
     mode: str
     keys: tuple[str, ...] | None = None
@@ -45,109 +45,109 @@ class WriteMode(NamedTuple):
     sequence_by: tuple[str, ...] | None = None
 
     def properties(self) -> dict[str, str]:
-        """Return it as properties of the table."""
+        """Return the mode as table properties."""
         if self.mode == "append":
             return {_MODE: self.mode}
         keys, order = (json.dumps(names or ()) for names in (self.keys, self.sequence_by))
         return {_MODE: self.mode, _KEYS: keys, _DELETES: self.deletes or "", _SEQUENCE_BY: order}
 
 
-def of_sink(sink: DeltaSink) -> WriteMode:
+def get_sink_mode(sink: DeltaSink) -> WriteMode:
     """Return how a sink writes its table."""
     if sink.mode == "append":
         return WriteMode("append")
     return WriteMode("upsert", sink.keys, sink.deletes, sink.sequence_by)
 
 
-def part_names(columns: Iterable[str], others: Iterable[str]) -> list[str]:
-    """Name the parts of `_sequence` as their columns, with `_` before a name that is taken.
+def name_sequence_fields(columns: Iterable[str], reserved: Iterable[str]) -> list[str]:
+    """Name the fields of `_sequence` after their columns, with a `_` before a duplicate name.
 
-    Delta takes names for one that differ by case alone, whatever Spark does.
+    To Delta, names that differ only by case are equal, whatever Spark's setting.
 
-    >>> part_names(["seq", "Offset", "SEQ"], BY_OFFSET)
+    >>> name_sequence_fields(["seq", "Offset", "SEQ"], BY_OFFSET)
     ['seq', '_Offset', '_SEQ']
     """
-    taken, parts = set(others), []
+    used_names, fields = set(reserved), []
     for column in columns:
-        part = column
-        while part.lower() in taken:
-            part = f"_{part}"
-        taken.add(part.lower())
-        parts.append(part)
-    return parts
+        field = column
+        while field.lower() in used_names:
+            field = f"_{field}"
+        used_names.add(field.lower())
+        fields.append(field)
+    return fields
 
 
-def kafkas_fields(sequence: DataType | None) -> tuple[str, ...]:
-    """Return which of Kafka's fields end a `_sequence`, in its order: the rule of its table.
+def find_kafka_fields(sequence: DataType | None) -> tuple[str, ...]:
+    """Return Kafka's fields at the end of a `_sequence`, in the table's order; empty for none.
 
     >>> from pyspark.sql.types import StructType
     >>> sequence = StructType()
     >>> for name in ("seq", "timestamp", "partition", "offset"):
     ...     sequence = sequence.add(name, "long")
-    >>> kafkas_fields(sequence)
+    >>> find_kafka_fields(sequence)
     ('timestamp', 'partition', 'offset')
     """
     names = tuple(getattr(sequence, "names", ()))
     return next((o for o in (BY_OFFSET, BY_TIMESTAMP) if names[-len(o) :] == o), ())
 
 
-def of_properties(properties: Mapping[str, str]) -> WriteMode | None:
-    """Read a table's properties; None when it has none of ours."""
+def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
+    """Read the mode from a table's properties; None if they have none."""
     mode = properties.get(_MODE)
     if mode is None:
         return None
     try:
-        keys, order = (
+        keys, sequence_by = (
             _NAMES.validate_json(properties[name]) if name in properties else None
             for name in (_KEYS, _SEQUENCE_BY)
         )
     except ValidationError:
         raise TableError(
-            f"the table's properties {_KEYS} and {_SEQUENCE_BY} are no lists of names in JSON: set "
-            "them back"
+            f"the table properties {_KEYS} and {_SEQUENCE_BY} must be JSON lists of column names: "
+            "restore their previous values"
         ) from None
-    return WriteMode(mode, keys, properties.get(_DELETES), order)
+    return WriteMode(mode, keys, properties.get(_DELETES), sequence_by)
 
 
-def of_columns(table: StructType, own: Iterable[str]) -> WriteMode:
-    """Tell from a table's columns how an older version wrote it.
+def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
+    """Infer from a table's columns how an older version wrote it.
 
-    `own` are the columns of the rows themselves: one of them that is named as ours is the user's.
+    `user_columns` are the user's columns in the rows, which may be named like an upsert's.
     """
-    users = {name.lower() for name in own}
-    kinds: dict[str, Any] = {field.name.lower(): field.dataType for field in table.fields}
-    order = getattr(kinds.get(SEQUENCE), "names", None)
-    if order is None or SEQUENCE in users:
+    user_names = {name.lower() for name in user_columns}
+    types: dict[str, Any] = {field.name.lower(): field.dataType for field in table.fields}
+    fields = getattr(types.get(SEQUENCE), "names", None)
+    if fields is None or SEQUENCE in user_names:
         return WriteMode("append")
-    order = order[: len(order) - len(kafkas_fields(kinds[SEQUENCE]))]
-    marks = DELETED in kinds and DELETED not in users
-    return WriteMode("upsert", None, "mark" if marks else "remove", tuple(order))
+    fields = fields[: len(fields) - len(find_kafka_fields(types[SEQUENCE]))]
+    is_marked = DELETED in types and DELETED not in user_names
+    return WriteMode("upsert", None, "mark" if is_marked else "remove", tuple(fields))
 
 
-def check_same(
-    where: str, before: WriteMode, now: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
+def check_same_mode(
+    table: str, before: WriteMode, now: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
 ) -> None:
-    """Check that a sink writes a table as it was written; say what differs and what to do."""
+    """Raise TableError if a sink would write a table in another mode than before."""
     if is_inferred and (before.mode, now.mode) == ("append", "upsert"):
         raise TableError(
-            f"the table {where!r} was not made by an upsert (it has no column {SEQUENCE}), so "
-            f"rows cannot be merged into it: {_ELSE}"
+            f"the table {table!r} was not created by an upsert (it has no column {SEQUENCE}), "
+            f"so rows cannot be merged into it: {_NEW_TABLE}"
         )
-    if is_inferred and now.sequence_by:  # from the names of the parts
-        parts = [tuple(part_names(now.sequence_by, o)) for o in (BY_OFFSET, BY_TIMESTAMP)]
-        now = now._replace(sequence_by=parts[parts[1] == before.sequence_by])
-    for what, was, new in zip(WriteMode._fields, before, now, strict=True):
-        if was is None or new is None or _compared(what, was, fold) == _compared(what, new, fold):
+    if is_inferred and now.sequence_by:  # inferred from the names of the fields
+        names = [tuple(name_sequence_fields(now.sequence_by, o)) for o in (BY_OFFSET, BY_TIMESTAMP)]
+        now = now._replace(sequence_by=names[names[1] == before.sequence_by])
+    for name, old, new in zip(WriteMode._fields, before, now, strict=True):
+        if old is None or new is None or _fold(name, old, fold) == _fold(name, new, fold):
             continue
-        said, says = (n if isinstance(n, str) else ", ".join(n) or "none" for n in (was, new))
+        saved, wanted = (x if isinstance(x, str) else ", ".join(x) or "none" for x in (old, new))
         raise TableError(
-            f"the table {where!r} is kept with {what} {said}, the job says {says}: set it back, or "
-            f"{_ELSE}"
+            f"the table {table!r} was written with {name} {saved}, but the job has {wanted}: "
+            f"restore the old value, or {_NEW_TABLE}"
         )
 
 
-def _compared(what: str, value: Any, fold: Callable[[str], str]) -> Any:
+def _fold(name: str, value: Any, fold: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return value
-    names = [fold(name) for name in value]
-    return set(names) if what == "keys" else names
+    names = [fold(column) for column in value]
+    return set(names) if name == "keys" else names

@@ -1,9 +1,8 @@
 """Write one micro-batch to a Delta table, exactly once.
 
-Delta notes the number of the last batch per writer in its log (`txnAppId`, `txnVersion`) in the
-same commit as the rows, and skips a batch that it has. The writer's name holds the id of the
-query, which Spark keeps in the checkpoint: a batch that is run again is skipped, a new checkpoint
-begins anew.
+Delta records the number of each writer's last batch (`txnAppId`, `txnVersion`) in the same commit
+as the rows, and skips a batch that it has. The writer's name contains the id of the query, which
+Spark keeps in the checkpoint. So a repeated batch is skipped, and a new checkpoint starts again.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from delta import exceptions
 
-from streaming.delta.transactions import writer_name
+from streaming.delta.transactions import make_writer_name
 from streaming.pipeline.delta import upsert, write_mode
 from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.order_conflicts import OrderConflicts
-from streaming.pipeline.delta.table import Table, check_columns, check_timestamps, missing_table
-from streaming.pipeline.delta.upsert import Layout
-from streaming.pipeline.errors import JobError, TableError, first_line, without_java_trace
-from streaming.pipeline.spark.columns import folding
+from streaming.pipeline.delta.table import Table, check_columns, check_timestamps, lost_table_error
+from streaming.pipeline.delta.upsert import UpsertLayout
+from streaming.pipeline.errors import JobError, TableError, drop_java_trace, summarize
+from streaming.pipeline.spark.columns import get_name_normalizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,21 +40,21 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _SHUFFLE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
-#: Which files a compaction joins, and how large it makes them: by default, 1 GB both.
+#: Sizes of the files that a compaction merges and writes; by default, both are 1 GB.
 _COMPACTED_SIZES = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
 )
-#: Delta measures rows as they are shuffled; in Parquet they take about a quarter of that.
-_SHUFFLED_PER_WRITTEN = 4
-_MOST_SHUFFLE_PARTITIONS = 200
-#: So many shuffle partitions are run as they are.
-_FEW_PARTITIONS = 8
-_START_LIMIT_S = 300.0
-#: How often a batch is written before a conflict with other writers fails the query.
-_ATTEMPTS = 10
-#: Conflicts that Delta asks to try again. `ConcurrentTransactionException` is not one of them: it
-#: shows another driver of the same query.
+#: Delta measures rows as they are shuffled; in Parquet they take about a quarter of that size.
+_SHUFFLED_BYTES_PER_BYTE = 4
+_MAX_SHUFFLE_PARTITIONS = 200
+#: Up to this number of shuffle partitions, adaptive execution is off.
+_MAX_STATIC_PARTITIONS = 8
+_START_TIMEOUT_S = 300.0
+#: Number of attempts before a conflict with other writers fails the query.
+_MAX_ATTEMPTS = 10
+#: Conflicts after which a batch is retried. `ConcurrentTransactionException` is not one of them,
+#: because it shows another driver of the same query.
 _CONFLICTS = (
     exceptions.ConcurrentAppendException,
     exceptions.ConcurrentDeleteDeleteException,
@@ -67,88 +66,86 @@ _CONFLICTS = (
 
 
 class DeltaWriter:
-    """The function for `foreachBatch` of one Delta sink."""
+    """Writes the batches of one Delta sink; an instance is the function for `foreachBatch`."""
 
     def __init__(
         self,
         sink: DeltaSink,
-        place: str,
-        name_writer: Callable[[str], str] = writer_name,
+        label: str,
+        name_writer: Callable[[str], str] = make_writer_name,
         redact: Callable[[str], str] = str,
         checkpoint: str | None = None,
     ) -> None:
         self.sink = sink
         self.table = Table(sink.path, sink.table)
-        #: Appends or merges batches.
-        self.once = OnceWriter(self.table, place)
-        self._place = place
+        self.once = OnceWriter(self.table, label)
+        self._label = label
         self._checkpoint = checkpoint
-        self._trail = AuditTrail(place, checkpoint, redact)
-        #: Makes the writer's name in the table's log from the query's id.
+        self._audit_trail = AuditTrail(label, checkpoint, redact)
+        #: Returns the writer's name in the table's log for a query id.
         self._name_writer = name_writer
-        #: Hides secrets in what is logged of an error.
         self._redact = redact
-        #: Whether the table is there, as of the last check.
+        #: Whether the table existed at the last check.
         self.table_exists = False
-        #: Whether the table is from an older version, which wrote no properties.
+        #: Whether an older version created the table, without properties.
         self._is_of_older_version = False
-        #: How the table keeps its rows, as of the last check; a new one as its sink says.
-        self._layout = Layout(sink.partition_by, ())
-        #: Counts what an upsert cannot order, from the first batch on.
+        #: Layout of the table at the last check; of a new table, the sink's.
+        self._layout = UpsertLayout(sink.partition_by, ())
+        #: Counts records that an upsert cannot order; created for the first batch.
         self._conflicts: OrderConflicts | None = None
-        #: What a batch failed with; Spark only hands on its text.
+        #: The error of a failed batch, of which Spark keeps only the text.
         self.error: Exception | None = None
         self._query_id: str | None = None
-        #: Spark's own query, which counts the records of its batches; None for none.
-        self._running: Any = None
+        #: Spark's query, which counts the records of its batches; None if unknown.
+        self._stream: Any = None
         self._started = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Check that rows fit the table, if it is there, and that it is written as before."""
+        """Check that rows fit the table, if it exists, and that its write mode has not changed."""
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
         existing = self.table.schema(spark)
         self.table_exists = existing is not None
         if is_upsert:
-            self._layout = upsert.layout(spark, self.table, existing, rows, sink)
-            rows = upsert.fit_sequence(rows, sink, self._layout.fields)
-        schema = upsert.table_columns(rows, sink).schema
+            self._layout = upsert.read_layout(spark, self.table, existing, rows, sink)
+            rows = upsert.match_table_sequence(rows, sink, self._layout.fields)
+        schema = upsert.select_table_columns(rows, sink).schema
         names = {field.name.lower() for field in schema.fields}
-        for what, columns in (("partition_by", sink.partition_by), ("cluster_by", sink.cluster_by)):
+        for key, columns in (("partition_by", sink.partition_by), ("cluster_by", sink.cluster_by)):
             for column in columns:
                 if column.lower() not in names:
-                    raise TableError(f"{what}: {column!r} is no column of the rows")
+                    raise TableError(f"{key}: {column!r} is not a column of the rows")
         if is_upsert:
-            upsert.newest(rows, sink, self._layout)  # Spark refuses here, say, a map as a key
+            upsert.keep_newest(rows, sink, self._layout)  # Spark refuses a map as a key here
         if existing is None:
             return
         properties = self.table.properties(spark)
-        before = write_mode.of_properties(properties)
+        before = write_mode.read_mode(properties)
         self._is_of_older_version = before is None
-        write_mode.check_same(
-            self.table.where,
-            before or write_mode.of_columns(existing, upsert.own_columns(rows, sink)),
-            write_mode.of_sink(sink),
-            folding(spark),
+        write_mode.check_same_mode(
+            self.table.title,
+            before or write_mode.infer_mode(existing, upsert.list_user_columns(rows, sink)),
+            write_mode.get_sink_mode(sink),
+            get_name_normalizer(spark),
             is_inferred=self._is_of_older_version,
         )
-        check_columns(self.table.where, existing, schema, sink.schema_evolution)
-        check_timestamps(self.table.where, existing, schema, properties)
+        check_columns(self.table.title, existing, schema, sink.schema_evolution)
+        check_timestamps(self.table.title, existing, schema, properties)
         self.table.check_layout(spark, sink)
 
     def prepare(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Make the table for such rows; let one of an older version remember how it is written."""
-        properties = write_mode.of_sink(self.sink).properties()
+        """Create the table for such rows, or record the mode in an older version's table."""
+        properties = write_mode.get_sink_mode(self.sink).properties()
         if self.table_exists:
-            self._remember(spark, properties)
+            self._record_mode(spark, properties)
         else:
-            schema = upsert.table_columns(rows, self.sink).schema
+            schema = upsert.select_table_columns(rows, self.sink).schema
             self.table.create(spark, self.sink, schema, properties)
 
-    def _remember(self, spark: SparkSession, properties: dict[str, str]) -> None:
-        """Write down how an older version's upsert wrote the table, which has no words on its keys.
+    def _record_mode(self, spark: SparkSession, properties: dict[str, str]) -> None:
+        """Record the write mode in the table of an older version's upsert, which has no keys yet.
 
-        An append's columns tell all. To write properties breaks off other writers' batches, and
-        may not be allowed; neither is a reason to stop a job that ran before.
+        An append needs no record, because its columns show the mode. Setting properties conflicts
+        with other writers' batches, and may not be allowed. A failure must not stop an old job.
         """
         if not self._is_of_older_version or self.sink.mode != "upsert":
             return
@@ -156,50 +153,50 @@ class DeltaWriter:
             self.table.set_properties(spark, properties)
         except Exception as error:  # noqa: BLE001
             _LOG.warning(
-                "%s: the table %r cannot remember its keys (%s): other ones would not be refused",
-                self._place, self.table.where, self._redact(first_line(error)),
+                "%s: the table %r cannot record its keys (%s), so other keys would be accepted",
+                self._label, self.table.title, self._redact(summarize(error)),
             )  # fmt: skip
 
-    def started(
-        self, query_id: str, running: StreamingQuery | None = None, checkpoint: str | None = None
+    def set_query(
+        self, query_id: str, stream: StreamingQuery | None = None, checkpoint: str | None = None
     ) -> None:
-        """Take the query's id, for which the first batch waits; and its checkpoint, if new."""
+        """Set the query's id, for which the first batch waits, and its checkpoint, if new."""
         self._query_id = query_id
-        self._running = running
+        self._stream = stream
         if checkpoint is not None:
             self._checkpoint = checkpoint
-            self._trail = AuditTrail(self._place, checkpoint, self._redact)
+            self._audit_trail = AuditTrail(self._label, checkpoint, self._redact)
         self._started.set()
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Write a batch, again if another writer of the table was faster.
+        """Write a batch, and retry it after a conflict with another writer of the table.
 
-        Delta's transaction id makes that safe. There is nothing to wait for between two attempts,
-        because the other writer's commit is in the table.
+        Delta's transaction id makes a retry safe. It needs no delay, because the other writer's
+        commit is already in the table.
         """
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
                 self._write(batch, number)
             except Exception as error:
-                self.error = self._missing_table(batch.sparkSession, number) or error
+                self.error = self._find_table_error(batch.sparkSession, number) or error
                 if self.error is not error:
                     raise self.error from error
-                if attempt == _ATTEMPTS or not isinstance(error, _CONFLICTS):
+                if attempt == _MAX_ATTEMPTS or not isinstance(error, _CONFLICTS):
                     if self._is_being_stopped():
-                        raise without_java_trace(error) from None
+                        raise drop_java_trace(error) from None
                     raise
                 _LOG.warning(
-                    "%s: batch %d is written again, because another writer changed the table %r "
-                    "during attempt %d of %d: %s", self._place, number, self.table.where, attempt,
-                    _ATTEMPTS, self._redact(first_line(error)),
+                    "%s: retrying batch %d, because another writer changed the table %r "
+                    "during attempt %d of %d: %s", self._label, number, self.table.title, attempt,
+                    _MAX_ATTEMPTS, self._redact(summarize(error)),
                 )  # fmt: skip
                 self._reset_counts()
             else:
                 self.error = None
                 return
 
-    def _missing_table(self, spark: SparkSession, number: int) -> TableError | None:
-        """Return the error for a table that was removed while the query ran."""
+    def _find_table_error(self, spark: SparkSession, number: int) -> TableError | None:
+        """Return an error if the table was removed while the query ran; None otherwise."""
         try:
             exists = self.table.exists(spark)
         except Exception:  # noqa: BLE001  (the batch's own error is raised)
@@ -207,85 +204,95 @@ class DeltaWriter:
         if exists:
             return None
         if number == 0 or self._checkpoint is None:
-            return TableError(f"the table {self.table.where!r} was removed: run the job again")
-        return missing_table(self.table.where, self._checkpoint, number - 1)
+            return TableError(f"the table {self.table.title!r} was removed: run the job again")
+        return lost_table_error(self.table.title, self._checkpoint, number - 1)
 
     def _is_being_stopped(self) -> bool:
         try:
-            return self._running is not None and not self._running.isActive
+            return self._stream is not None and not self._stream.isActive
         except Exception:  # noqa: BLE001  (Spark has ended)
             return False
 
     def finish(self) -> None:
-        """Wait for what is still written beside the batches; the query has ended."""
+        """Wait for background writes after the query has ended."""
         self.once.finish()
 
     def _write(self, batch: DataFrame, number: int) -> None:
-        if not self._started.wait(_START_LIMIT_S):
-            raise JobError(f"{self._place}: the query has no id")
+        """Write a batch once.
+
+        1. Wait for the query's id, which is part of the transaction id.
+        2. Collect the source offsets for the commit, and set the transaction id.
+        3. Append or merge the rows; Delta skips a batch that the table has.
+        4. Compact the table after every Nth batch.
+        """
+        if not self._started.wait(_START_TIMEOUT_S):  # 1
+            raise JobError(f"{self._label}: the query got no id within {_START_TIMEOUT_S:g} s")
         spark = batch.sparkSession
-        origin = self._trail.of_batch(spark, self._query_id or "", number)
-        with _settings(spark, self._batch_settings(spark, number) | origin.settings):
-            if self.sink.mode == "upsert":
-                self._merge(batch, number, origin.ranges)
+        metadata = self._audit_trail.build_metadata(spark, self._query_id or "", number)  # 2
+        with _override_settings(spark, self._batch_settings(spark, number) | metadata.settings):
+            if self.sink.mode == "upsert":  # 3
+                self._merge(batch, number, metadata.ranges)
             else:
-                grows = self.sink.schema_evolution
                 self.once.append(
-                    batch, grows=grows, execution=self._execution(), ranges=origin.ranges
-                )
+                    batch, evolve=self.sink.schema_evolution,
+                    execution=self._get_execution(), ranges=metadata.ranges,
+                )  # fmt: skip
         every = self.sink.compact_every
-        if every is not None and (number + 1) % every == 0:
+        if every is not None and (number + 1) % every == 0:  # 4
             self._compact(spark)
 
     def _merge(self, batch: DataFrame, number: int, ranges: str | None) -> None:
         sink, spark = self.sink, batch.sparkSession
         if self._conflicts is None:
             fields = () if sink.sequence_by else self._layout.fields
-            self._conflicts = OrderConflicts(spark, self._place, self.table.where, fields)
+            self._conflicts = OrderConflicts(spark, self._label, self.table.title, fields)
         conflicts = self._conflicts
-        rows = upsert.newest(batch, sink, self._layout, conflicts.seen(sink.keys))
-        merge = upsert.merging(self.table.open(spark), rows, sink, conflicts.found())
-        self.once.merge(merge, self._execution(), ranges)
-        conflicts.report(number)
+        counting = conflicts.build_batch_condition(sink.keys)
+        rows = upsert.keep_newest(batch, sink, self._layout, counting)
+        counting = conflicts.build_merge_condition()
+        merge = upsert.build_merge(self.table.open(spark), rows, sink, counting)
+        self.once.merge(merge, self._get_execution(), ranges)
+        conflicts.log_conflicts(number)
 
     def _reset_counts(self) -> None:
-        """Count the records of the batch from zero, because the next attempt reads them again."""
+        """Reset the counts, because the next attempt reads the records of the batch again."""
         if self._conflicts is not None:
-            self._conflicts.forget()
-        execution = self._execution()
+            self._conflicts.discard_counts()
+        execution = self._get_execution()
         if execution is not None:
             execution.executedPlan().resetMetrics()
 
-    def _execution(self) -> Any:
-        """Return Spark's execution of the batch; None where this Spark keeps it elsewhere."""
+    def _get_execution(self) -> Any:
+        """Return Spark's execution of the batch; None if this Spark does not expose it."""
         try:
-            return self._running._jsq.streamingQuery().lastExecution() if self._running else None
-        except Exception:  # noqa: BLE001  (then the commit has no counts)
-            self._running = None
+            query = self._stream
+            return query._jsq.streamingQuery().lastExecution() if query else None
+        except Exception:  # noqa: BLE001  (the commit then has no counts)
+            self._stream = None
             return None
 
     def _compact(self, spark: SparkSession) -> None:
         try:
-            with _settings(spark, self._compaction_settings(spark)):
+            with _override_settings(spark, self._compaction_settings(spark)):
                 self.table.open(spark).optimize().executeCompaction()
-        except Exception as error:  # noqa: BLE001  (the rows are written; the next one may do it)
-            _LOG.warning("%s: compaction failed: %s", self._place, self._redact(first_line(error)))
+        except Exception as error:  # noqa: BLE001  (the rows are written already)
+            _LOG.warning("%s: compaction failed: %s", self._label, self._redact(summarize(error)))
 
     def _compaction_settings(self, spark: SparkSession) -> dict[str, str]:
-        """Return the sizes of files that the sink asks for, where nobody has set Delta's."""
+        """Return the sink's file size as Delta's settings, unless the user has set them."""
         target = self.sink.target_file_bytes
         if target is None:
             return {}
         return {key: str(target) for key in _COMPACTED_SIZES if spark.conf.get(key, None) is None}
 
     def _batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
-        """Return what holds for one write.
+        """Return Spark's settings for one write.
 
-        A write is planned while it runs, which Spark turns off for streams: with 200 shuffle
-        partitions a merge of ten rows runs hundreds of tasks without it. With few there is nothing
-        to join, and it only makes twice as many jobs.
+        Spark turns adaptive execution off for streams, but without it a merge of ten rows with 200
+        shuffle partitions runs hundreds of tasks. With few partitions it would only double the
+        number of jobs.
         """
-        is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _FEW_PARTITIONS
+        is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _MAX_STATIC_PARTITIONS
         settings = {
             _APP_ID: self._name_writer(self._query_id or ""),
             _VERSION: str(number),
@@ -293,23 +300,23 @@ class DeltaWriter:
         }
         target = self.sink.target_file_bytes
         if target is not None:
-            settings |= {_OPTIMIZE: "true", _BIN_SIZE: f"{target * _SHUFFLED_PER_WRITTEN}b"}
+            settings |= {_OPTIMIZE: "true", _BIN_SIZE: f"{target * _SHUFFLED_BYTES_PER_BYTE}b"}
             if spark.conf.get(_SHUFFLE_PARTITIONS, None) is None:
-                settings[_SHUFFLE_PARTITIONS] = str(_MOST_SHUFFLE_PARTITIONS)
+                settings[_SHUFFLE_PARTITIONS] = str(_MAX_SHUFFLE_PARTITIONS)
         return settings
 
 
 @contextlib.contextmanager
-def _settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    """Set what holds for one write, in the session that Spark cloned for the query."""
-    before = {key: spark.conf.get(key, None) for key in values}
+def _override_settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
+    """Set Spark's settings for one write, in the session that Spark cloned for the query."""
+    old_values = {key: spark.conf.get(key, None) for key in values}
     for key, value in values.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key, old in before.items():
-            if old is None:
+        for key, old_value in old_values.items():
+            if old_value is None:
                 spark.conf.unset(key)
             else:
-                spark.conf.set(key, old)
+                spark.conf.set(key, old_value)

@@ -1,4 +1,4 @@
-"""Columns: read from DDL, and their names compared as the running Spark compares them."""
+"""Parse schemas, and compare and quote column names as the running Spark does."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from streaming.pipeline.config.files import schema_json
-from streaming.pipeline.errors import first_line
+from streaming.pipeline.config.files import parse_schema_json
+from streaming.pipeline.errors import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,103 +28,104 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _CASE_SENSITIVE = "spark.sql.caseSensitive"
-#: The folder of a partition whose value is null.
-_HIVES_NULL = "__HIVE_DEFAULT_PARTITION__"
+#: Folder name that Hive gives to a partition whose value is null.
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-def columns(text: str) -> StructType:
-    """Read DDL, or Spark's JSON, with the running Spark; a ValueError says what is wrong."""
+def parse_schema(text: str) -> StructType:
+    """Parse DDL or Spark's JSON with the running Spark; a ValueError describes the problem."""
     try:
         if text.lstrip().startswith("{"):
-            return StructType.fromJson(schema_json(text))
-        kind = StructType.fromDDL(" ".join(text.split()))
+            return StructType.fromJson(parse_schema_json(text))
+        schema = StructType.fromDDL(" ".join(text.split()))
     except (PySparkException, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the schema cannot be read: {first_line(error)}") from None
-    if not isinstance(kind, StructType):
+        raise ValueError(f"the schema cannot be read: {summarize(error)}") from None
+    if not isinstance(schema, StructType):
         raise ValueError(  # noqa: TRY004  (the text is wrong, not its type)
-            "the schema names a type, but no columns: 'id BIGINT' is expected"
+            "the schema is a type without columns: columns such as 'id BIGINT' are expected"
         )
-    return kind
+    return schema
 
 
-def folding(spark: SparkSession) -> Callable[[str], str]:
-    """Return the function that makes names equal which Spark takes for one."""
-    sensitive = str(spark.conf.get(_CASE_SENSITIVE, "false")).lower() == "true"
-    return str if sensitive else str.lower
+def get_name_normalizer(spark: SparkSession) -> Callable[[str], str]:
+    """Return a function that maps names which are equal to Spark to the same text."""
+    is_case_sensitive = str(spark.conf.get(_CASE_SENSITIVE, "false")).lower() == "true"
+    return str if is_case_sensitive else str.lower
 
 
-def quoted(name: str) -> str:
-    """Quote a name for SQL; a dot in it is then no step into a struct.
+def quote_name(name: str) -> str:
+    """Quote a name for SQL, so that a dot in it does not select a field of a struct.
 
-    >>> quoted("a.b`c")
+    >>> quote_name("a.b`c")
     '`a.b``c`'
     """
     return "`" + name.replace("`", "``") + "`"
 
 
-def unquoted(name: str) -> str:
-    """Return a name without the quotes that Spark puts around an unusual one.
+def unquote_name(name: str) -> str:
+    """Return a name without the quotes that Spark adds to unusual names.
 
-    >>> unquoted("a"), unquoted("`a.b``c`")
+    >>> unquote_name("a"), unquote_name("`a.b``c`")
     ('a', 'a.b`c')
     """
     return name[1:-1].replace("``", "`") if name.startswith("`") else name
 
 
-def check_free(names: Iterable[str], ours: Iterable[str], fold: Callable[[str], str]) -> None:
-    """Raise ValueError when Spark takes one of the names for one of ours.
+def check_reserved_names(
+    names: Iterable[str], reserved: Iterable[str], normalize: Callable[[str], str]
+) -> None:
+    """Raise ValueError if one of the names is equal to a reserved one for Spark.
 
-    >>> check_free(["id", "_Kafka"], ["_kafka"], str.lower)
+    >>> check_reserved_names(["id", "_Kafka"], ["_kafka"], str.lower)
     Traceback (most recent call last):
     ValueError: the column '_Kafka' has a reserved name: use another
     """
     for name in names:
-        if fold(name) in map(fold, ours):
+        if normalize(name) in map(normalize, reserved):
             raise ValueError(f"the column {name!r} has a reserved name: use another")
 
 
-def survives_partitioning(column: Column, kind: DataType) -> Column:
-    """Return whether a partition column of a Delta table gives the value back unchanged.
+def survives_partitioning(column: Column, data_type: DataType) -> Column:
+    """Return whether a Delta table can hold the value unchanged in a partition column.
 
-    Delta writes it as text into the name of a folder, where empty text and Hive's name stand for
-    null, and a timestamp has the session's wall clock, which repeats an hour when clocks go back.
+    Delta writes it as text into a folder name, where empty text and Hive's name stand for null. A
+    timestamp is written as local time, which is ambiguous for an hour when clocks are set back.
     """
-    if isinstance(kind, (StringType, BinaryType)):
+    if isinstance(data_type, (StringType, BinaryType)):
         text = column.cast("string")
-        return ~text.isin("", _HIVES_NULL) & f.is_valid_utf8(text)
-    if isinstance(kind, (DateType, TimestampType, TimestampNTZType)):
-        return (column.cast("string").cast(kind) == column) & f.year(column).between(1, 9999)
+        return ~text.isin("", _HIVE_NULL) & f.is_valid_utf8(text)
+    if isinstance(data_type, (DateType, TimestampType, TimestampNTZType)):
+        return (column.cast("string").cast(data_type) == column) & f.year(column).between(1, 9999)
     return f.lit(True)
 
 
-def hashable(column: Column, kind: DataType) -> Column:
-    """Return a column of the same content that Spark can hash; it hashes no map and no variant.
+def to_hashable(column: Column, data_type: DataType) -> Column:
+    """Convert maps and variants, which Spark cannot hash, to values that it can hash.
 
-    A map becomes the sorted list of its entries, since equal maps may list them in another order,
-    and a variant its JSON, whose fields Spark sorts.
+    A map becomes the sorted list of its entries, a variant its JSON, whose fields Spark sorts.
     """
-    if _is_hashable(kind):
+    if _is_hashable(data_type):
         return column
-    if isinstance(kind, StructType):
-        parts = (hashable(column.getField(part.name), part.dataType) for part in kind.fields)
-        return f.struct(*parts)
-    if isinstance(kind, ArrayType):
-        return f.transform(column, lambda item: hashable(item, kind.elementType))
-    if isinstance(kind, MapType):
+    if isinstance(data_type, StructType):
+        fields = data_type.fields
+        return f.struct(*(to_hashable(column.getField(x.name), x.dataType) for x in fields))
+    if isinstance(data_type, ArrayType):
+        return f.transform(column, lambda item: to_hashable(item, data_type.elementType))
+    if isinstance(data_type, MapType):
         entries = f.transform(
             f.map_entries(column),
             lambda entry: f.struct(
-                hashable(entry.getField("key"), kind.keyType).alias("key"),
-                hashable(entry.getField("value"), kind.valueType).alias("value"),
+                to_hashable(entry.getField("key"), data_type.keyType).alias("key"),
+                to_hashable(entry.getField("value"), data_type.valueType).alias("value"),
             ),
         )
         return f.array_sort(entries)
     return f.to_json(column)
 
 
-def _is_hashable(kind: DataType) -> bool:
-    if isinstance(kind, StructType):
-        return all(_is_hashable(part.dataType) for part in kind.fields)
-    if isinstance(kind, ArrayType):
-        return _is_hashable(kind.elementType)
-    return not isinstance(kind, (MapType, VariantType))
+def _is_hashable(data_type: DataType) -> bool:
+    if isinstance(data_type, StructType):
+        return all(_is_hashable(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, ArrayType):
+        return _is_hashable(data_type.elementType)
+    return not isinstance(data_type, (MapType, VariantType))

@@ -1,6 +1,7 @@
-"""The folders that a job writes to: whether it can write there, and is the only run to do so.
+"""Check, read, write, and lock the folders of a job.
 
-Spark's own file systems are asked (S3, HDFS, …), with the settings and logins of the session.
+Files are accessed through Spark's Hadoop file systems (S3, HDFS, …), with the session's settings
+and credentials.
 """
 
 from __future__ import annotations
@@ -24,115 +25,114 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
 
 _LOCK = ".assignor.lock"
-#: What a file's name ends with until it is complete.
-_NEW = ".new"
+#: Suffix of a file's name until the file is complete.
+_NEW_SUFFIX = ".new"
 
 
 def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
-    """Check every folder that the job writes to: a small file is written and taken away again."""
+    """Check that the job can write to its folders, by writing and deleting a small file."""
     job = loaded.job
-    folders = [(place, "table", table.path) for place, table in job.tables]
-    for place, what, path in [*folders, ("checkpoint", "folder", job.checkpoint)]:
+    folders = [(key_path, "table", table.path) for key_path, table in job.tables]
+    for key_path, noun, path in [*folders, ("checkpoint", "folder", job.checkpoint)]:
         if path is not None:
-            with loaded.at(place, JobError, f"the {what} {path!r} cannot be written: "):
+            with loaded.wrap_errors(key_path, JobError, f"the {noun} {path!r} cannot be written: "):
                 _try_to_write(spark, path)
 
 
-def absolute(spark: SparkSession, text: str) -> str:
-    """Return a path with its file system, as Spark takes it."""
-    path, files = _path(spark, text)
-    return str(files.makeQualified(path).toString())
+def qualify_path(spark: SparkSession, text: str) -> str:
+    """Return a path as Spark resolves it, with the scheme of its file system."""
+    path, file_system = _open_path(spark, text)
+    return str(file_system.makeQualified(path).toString())
 
 
-def _path(spark: SparkSession, text: str) -> tuple[Any, Any]:
+def _open_path(spark: SparkSession, text: str) -> tuple[Any, Any]:
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(text)
     return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
 
 
 def _try_to_write(spark: SparkSession, text: str) -> None:
-    folder, files = _path(spark, text)
-    made = []
-    above = folder
-    while above is not None and not files.exists(above):
-        made.append(above)
-        above = above.getParent()
-    probe, _ = _path(spark, f"{text.rstrip('/')}/_assignor_probe_{uuid.uuid4().hex}")
+    folder, file_system = _open_path(spark, text)
+    missing_folders = []
+    ancestor = folder
+    while ancestor is not None and not file_system.exists(ancestor):
+        missing_folders.append(ancestor)
+        ancestor = ancestor.getParent()
+    probe, _ = _open_path(spark, f"{text.rstrip('/')}/_assignor_probe_{uuid.uuid4().hex}")
     try:
-        files.create(probe, True).close()
-        files.delete(probe, False)
+        file_system.create(probe, True).close()
+        file_system.delete(probe, False)
     finally:
-        for path in made:  # the innermost first; one that is not empty stays
-            if files.exists(path) and not files.listStatus(path):
-                files.delete(path, False)
+        for path in missing_folders:  # innermost first; folders that are not empty stay
+            if file_system.exists(path) and not file_system.listStatus(path):
+                file_system.delete(path, False)
 
 
 def write_file(spark: SparkSession, text: str, line: str) -> None:
-    """Write a file of one line; after a crash `read_file` returns its old content or the new."""
-    path, files = _path(spark, text)
-    new, _ = _path(spark, text + _NEW)
-    stream = files.create(new, True)
+    """Write a file of one line; after a crash, `read_file` returns the old or the new line."""
+    path, file_system = _open_path(spark, text)
+    new_path, _ = _open_path(spark, text + _NEW_SUFFIX)
+    stream = file_system.create(new_path, True)
     try:
         stream.write(bytearray(f"{line}\n".encode()))
     finally:
         stream.close()
-    files.delete(path, False)
-    if not files.rename(new, path):
-        raise OSError(f"{text + _NEW!r} cannot be renamed")
+    file_system.delete(path, False)
+    if not file_system.rename(new_path, path):
+        raise OSError(f"{text + _NEW_SUFFIX!r} cannot be renamed")
 
 
 def read_file(spark: SparkSession, text: str) -> bytes | None:
-    """Read a file that `write_file` has written; None if there is none."""
+    """Read a file that `write_file` has written; None if it does not exist."""
     folder, _, name = text.rpartition("/")
-    written = HadoopFolder(folder, spark)
-    content = written.read(name)
+    files = HadoopFolder(folder, spark)
+    content = files.read(name)
     if content is not None:
         return content
-    new = written.read(name + _NEW)
-    return new if new and new.endswith(b"\n") else None
+    new_content = files.read(name + _NEW_SUFFIX)
+    return new_content if new_content and new_content.endswith(b"\n") else None
 
 
 class JobLock:
     """The lock of a job's checkpoint, on a file in it; it ends with the process.
 
-    Only a checkpoint on this machine is locked. On other file systems Spark itself ends the second
-    of two queries that write one checkpoint's logs, in the middle of a batch, with nothing written
-    twice.
+    Only local checkpoints are locked. On other file systems, Spark stops the second of two queries
+    with one checkpoint in the middle of a batch, but nothing is written twice.
     """
 
-    #: What this process holds.
-    _held: ClassVar[dict[Path, JobLock]] = {}
+    #: The locks of this process, by folder.
+    _locks: ClassVar[dict[Path, JobLock]] = {}
 
     def __init__(self, folder: Path, descriptor: int) -> None:
         self._folder = folder
         self._descriptor = descriptor
-        #: Whether the job still runs: a session's user may have stopped its queries without it.
-        self.is_used: Callable[[], bool] = lambda: True
-        self._held[folder] = self
+        #: Whether the job still runs; the user may have stopped its queries directly.
+        self.is_in_use: Callable[[], bool] = lambda: True
+        self._locks[folder] = self
 
     def release(self) -> None:
-        """Let others run the job."""
-        if self._held.get(self._folder) is self:
-            del self._held[self._folder]
+        """Release the lock, so that another run can start."""
+        if self._locks.get(self._folder) is self:
+            del self._locks[self._folder]
             os.close(self._descriptor)
 
 
-def lock_checkpoint(checkpoint: str) -> JobLock | None:
-    """Lock a checkpoint, by its URL or path; None where it cannot be locked.
+def lock_folder(checkpoint: str) -> JobLock | None:
+    """Lock a checkpoint, by its URL or path; return None if it cannot be locked.
 
-    Raise BlockingIOError when another run has the lock.
+    Raises BlockingIOError if another run has the lock.
     """
     folder = local_path(checkpoint)
     if folder is None:
         return None
     folder = folder.resolve()
-    before = JobLock._held.get(folder)
-    if before is not None and not before.is_used():
-        before.release()
+    old_lock = JobLock._locks.get(folder)
+    if old_lock is not None and not old_lock.is_in_use():
+        old_lock.release()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _opened(folder / _LOCK)
-    except OSError:  # Spark may have rights that this process has not
+        descriptor = _open_lock_file(folder / _LOCK)
+    except OSError:  # Spark may have permissions that this process lacks
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,20 +147,20 @@ def lock_checkpoint(checkpoint: str) -> JobLock | None:
     return JobLock(folder, descriptor)
 
 
-def _opened(path: Path) -> int:
-    """Open the file, which another user may have made; to lock it, reading is enough.
+def _open_lock_file(path: Path) -> int:
+    """Open the lock file; one of another user is opened for reading, which suffices for a lock.
 
-    What a link in its place points to would be emptied, and a pipe waited for.
+    Links are not followed, because their target would be truncated, and pipes do not block.
     """
-    itself = os.O_NOFOLLOW | os.O_NONBLOCK
+    flags = os.O_NOFOLLOW | os.O_NONBLOCK
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | itself, 0o666)  # it holds a process id only
+        return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o666)  # it has only a process id
     except PermissionError:
-        return os.open(path, os.O_RDONLY | itself)
+        return os.open(path, os.O_RDONLY | flags)
 
 
-def holder(checkpoint: str) -> str:
-    """Name the process that has the lock, as it wrote itself down."""
+def find_owner(checkpoint: str) -> str:
+    """Return the process id in the lock file, or "unknown"."""
     try:
         return ((local_path(checkpoint) or Path()) / _LOCK).read_text(encoding="ascii").strip()
     except (OSError, ValueError):

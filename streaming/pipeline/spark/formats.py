@@ -1,7 +1,7 @@
-"""The formats of records: how Spark's functions make columns of a value, and when it is bad.
+"""Parse the values of records with Spark's JSON, CSV and Avro functions, and detect bad ones.
 
-Spark's functions report only part of what they cannot read, and do not survive every input, so the
-jar checks records first: JSON (`JsonRecords.java`), Avro (`AvroRecords.java`), and decimals in text
+Spark's functions miss some unreadable values and crash on some input, so the jar checks records
+first: JSON (`JsonRecords.java`), Avro (`AvroRecords.java`), and decimals in text
 (`ExactDecimals.java`).
 """
 
@@ -15,8 +15,8 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DecimalType, StringType, StructField, StructType
 
-from streaming.pipeline.config.files import AVRO_MARKER, marked_avro
-from streaming.pipeline.spark.columns import columns, quoted
+from streaming.pipeline.config.files import AVRO_MARKER, add_avro_marker
+from streaming.pipeline.spark.columns import parse_schema, quote_name
 from streaming.pipeline.spark.session import avro_coordinate
 
 if TYPE_CHECKING:
@@ -26,148 +26,148 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.sources import Records
 
-#: The column that `Reader.read` becomes, for `values` and `failed` to look at.
+#: Name of the column `RecordParser.parsed`, on which `values` and `failed` depend.
 PARSED = "__parsed"
 _CORRUPT = "__corrupt"
 _CONFLUENT_BYTES = 5
-#: How an option of Spark's CSV reader writes signs that YAML and shells make hard to write.
-_ESCAPED, _SIGNS = re.compile(r"\\(.)"), {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f"}
-#: The line end that closes a record of CSV.
+#: Escapes in options of Spark's CSV reader, for characters that are hard to write in YAML.
+_ESCAPE = re.compile(r"\\(.)")
+_ESCAPED = {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f"}
 _LINE_END = r"(?:\r\n|\n|\r)\z"
 
 
-class Reader(NamedTuple):
-    """How a value becomes columns."""
+class RecordParser(NamedTuple):
+    """Expressions that parse a value into columns."""
 
-    #: The columns.
-    kind: StructType
-    #: What Spark's function makes of a record; to be selected as `PARSED`.
-    read: Column
-    #: The value of each column, made of `PARSED`.
+    schema: StructType
+    #: Result of Spark's function, to be selected as `PARSED`.
+    parsed: Column
+    #: Value of each column, computed from `PARSED`.
     values: list[Column]
-    #: Whether reading failed, or left something out.
+    #: Whether parsing failed or was incomplete.
     failed: Column
 
 
-def reader_of(records: Records, schema: str) -> Reader:
-    """Return the reader of a format; a ValueError says what is wrong with the schema."""
+def make_parser(records: Records, schema_text: str) -> RecordParser:
+    """Return the parser of a format; a ValueError describes a problem of the schema."""
     if records.format == "avro":
-        return _avro(records, schema)
-    kind = columns(schema)
-    if _CORRUPT in (name.lower() for name in kind.fieldNames()):
+        return _build_avro_parser(records, schema_text)
+    schema = parse_schema(schema_text)
+    if _CORRUPT in (name.lower() for name in schema.fieldNames()):
         raise ValueError(f"the column {_CORRUPT!r} has a reserved name: use another")
-    return _json(records, kind) if records.format == "json" else _csv(records, kind)
+    build = _build_json_parser if records.format == "json" else _build_csv_parser
+    return build(records, schema)
 
 
-def read_text(text: Column, kind: DataType) -> Column:
-    """Read text as a type; null if it cannot be read, or not without losing a digit."""
-    if isinstance(kind, DecimalType):
-        return _call_jar("ExactDecimals", "read", text, kind.precision, kind.scale)
-    return text.try_cast(kind)
+def read_text(text: Column, data_type: DataType) -> Column:
+    """Convert text to a type; null if that is impossible or would lose a digit."""
+    if isinstance(data_type, DecimalType):
+        return _call_jar("ExactDecimals", "read", text, data_type.precision, data_type.scale)
+    return text.try_cast(data_type)
 
 
 def read_json(
-    value: Column, kind: StructType, options: Mapping[str, str], read_as: StructType | None = None
+    value: Column, schema: StructType, options: Mapping[str, str], read_as: StructType | None = None
 ) -> Column:
-    """Read an object; null if it is none, is not alone, or has a number that would be changed."""
-    checked = _call_jar("JsonRecords", "check", value, kind.json(), dict(options))
-    return f.from_json(checked.cast("string"), read_as or kind, {**options})
+    """Parse one JSON object; null if it is invalid, or has a number that would be changed."""
+    checked = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
+    return f.from_json(checked.cast("string"), read_as or schema, {**options})
 
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:
-    """Call a static method of the jar that makes a column of a column."""
+    """Call a static method of the jar that returns a column computed from a column."""
     jvm: Any = SparkContext.getOrCreate()._jvm
-    of_jar = getattr(jvm.io.assignorbridge.records, name)
+    java_class = getattr(jvm.io.assignorbridge.records, name)
     try:
-        return Column(getattr(of_jar, method)(column._jc, *arguments))
-    except TypeError:  # a package is no class: it is not there
+        return Column(getattr(java_class, method)(column._jc, *arguments))
+    except TypeError:  # py4j returns a package for a missing class
         raise ValueError(
-            "the jar of assignor-bridge is not in this session, or is of an older version: "
-            "start it with configure_spark"
+            "the session has no jar of assignor-bridge, or one of an older version: start it with "
+            "configure_spark"
         ) from None
 
 
-def _json(records: Records, kind: StructType) -> Reader:
-    read_as, options = _noting_failure(records, kind)
-    read = read_json(f.col("value"), kind, options, read_as)
-    values = [f.col(f"{PARSED}.{quoted(name)}") for name in kind.fieldNames()]
-    return Reader(kind, read, values, _is_corrupt(kind, values))
+def _build_json_parser(records: Records, schema: StructType) -> RecordParser:
+    extended_schema, options = _add_corrupt_column(records, schema)
+    parsed = read_json(f.col("value"), schema, options, extended_schema)
+    values = [f.col(f"{PARSED}.{quote_name(name)}") for name in schema.fieldNames()]
+    return RecordParser(schema, parsed, values, _is_corrupt(schema, values))
 
 
-def _csv(records: Records, kind: StructType) -> Reader:
-    """Read by RFC 4180: a quote in a quoted field is doubled, a line end closes the record."""
-    given = {name.lower(): value for name, value in records.reader_options.items()}
-    quote = given.get("quote", '"')
-    escape = given.get("escape", quote)
-    # Other locales write numbers with other signs, which Spark's own reader knows.
-    exact = [isinstance(x.dataType, DecimalType) and "locale" not in given for x in kind.fields]
-    cells = StructType([
-        StructField(x.name, StringType()) if as_text else x
-        for x, as_text in zip(kind.fields, exact, strict=True)
+def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
+    """Return a parser for RFC 4180: quotes in quoted fields are doubled, one record per value."""
+    csv_options = {name.lower(): value for name, value in records.reader_options.items()}
+    quote = csv_options.get("quote", '"')
+    escape = csv_options.get("escape", quote)
+    # Only Spark's own reader knows the decimal signs of other locales.
+    reads_text = "locale" not in csv_options
+    is_decimal = [reads_text and isinstance(x.dataType, DecimalType) for x in schema.fields]
+    text_schema = StructType([
+        StructField(x.name, StringType()) if is_text else x
+        for x, is_text in zip(schema.fields, is_decimal, strict=True)
     ])  # fmt: skip
-    read_as, options = _noting_failure(records, cells)
-    if "escape" not in given and quote:
+    extended_schema, options = _add_corrupt_column(records, text_schema)
+    if "escape" not in csv_options and quote:
         options["escape"] = escape
-    whole = f.col("value").cast("string")
-    text = f.regexp_replace(whole, _LINE_END, "")
-    values, failed = [], ~f.is_valid_utf8(whole)  # Java's patterns replace what is not UTF-8
-    for field, as_text in zip(kind.fields, exact, strict=True):
-        cell = f.col(f"{PARSED}.{quoted(field.name)}")
-        value = read_text(cell, field.dataType) if as_text else cell
-        failed = (failed | (cell.isNotNull() & value.isNull())) if as_text else failed
+    value_text = f.col("value").cast("string")
+    text = f.regexp_replace(value_text, _LINE_END, "")
+    values, failed = [], ~f.is_valid_utf8(value_text)  # invalid UTF-8 would be replaced below
+    for field, is_text in zip(schema.fields, is_decimal, strict=True):
+        cell = f.col(f"{PARSED}.{quote_name(field.name)}")
+        value = read_text(cell, field.dataType) if is_text else cell
+        failed = (failed | (cell.isNotNull() & value.isNull())) if is_text else failed
         values.append(value)
     if quote and quote == escape:
-        count = f.length(text) - f.length(f.replace(text, f.lit(quote), f.lit("")))
-        # A quote within a field, as in `19" rack`, is text: only a field's first sign opens one.
-        sep = _ESCAPED.sub(
-            lambda sign: _SIGNS.get(sign[1], sign[1]), given.get("sep", given.get("delimiter", ","))
-        )
-        opens = text.rlike(rf"(?:^|{re.escape(sep)})\s*{re.escape(quote)}")
-        failed = failed | (opens & (count % 2 == 1))
-    if len(kind.fields) > 1:
-        failed = failed | (text == "")  # Spark reads it as nulls, though fields are missing
-    read = f.from_csv(text, read_as.toDDL(), options)
-    return Reader(kind, read, values, _is_corrupt(kind, values) | failed)
+        quote_count = f.length(text) - f.length(f.replace(text, f.lit(quote), f.lit("")))
+        # Only a quote at the start of a field opens a quoted field; in `19" rack` it is text.
+        sep = csv_options.get("sep", csv_options.get("delimiter", ","))
+        sep = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), sep)
+        has_quoted_field = text.rlike(rf"(?:^|{re.escape(sep)})\s*{re.escape(quote)}")
+        failed = failed | (has_quoted_field & (quote_count % 2 == 1))
+    if len(schema.fields) > 1:
+        failed = failed | (text == "")  # Spark reads it as nulls, although fields are missing
+    parsed = f.from_csv(text, extended_schema.toDDL(), options)
+    return RecordParser(schema, parsed, values, _is_corrupt(schema, values) | failed)
 
 
-def _noting_failure(records: Records, kind: StructType) -> tuple[StructType, dict[str, str]]:
-    """Return the schema and the options by which Spark notes that it could not read a record."""
-    extended = StructType([*kind.fields]).add(_CORRUPT, StringType())
-    own = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return extended, {**records.reader_options, **own}
+def _add_corrupt_column(records: Records, schema: StructType) -> tuple[StructType, dict[str, str]]:
+    """Return a schema and options with which Spark marks the records that it cannot read."""
+    extended = StructType([*schema.fields]).add(_CORRUPT, StringType())
+    added = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return extended, {**records.reader_options, **added}
 
 
-def _is_corrupt(kind: StructType, values: list[Column]) -> Column:
-    """Whether Spark could not read the record, or a column declared NOT NULL is missing."""
+def _is_corrupt(schema: StructType, values: list[Column]) -> Column:
+    """Return whether Spark could not read the record, or a NOT NULL column has no value."""
     failed = f.col(PARSED).isNull() | f.col(f"{PARSED}.{_CORRUPT}").isNotNull()
-    for field, value in zip(kind.fields, values, strict=True):
+    for field, value in zip(schema.fields, values, strict=True):
         if not field.nullable:
             failed = failed | value.isNull()
     return failed
 
 
-def _avro(records: Records, schema: str) -> Reader:
+def _build_avro_parser(records: Records, text: str) -> RecordParser:
     from pyspark.sql.avro.functions import from_avro
 
-    options = {**records.reader_options, "mode": "PERMISSIVE", "avroSchema": marked_avro(schema)}
+    options = {**records.reader_options, "mode": "PERMISSIVE", "avroSchema": add_avro_marker(text)}
     body = f.col("value")
     if records.confluent:
-        number = records.schema_id
-        head = b"\0" + (number.to_bytes(4, "big") if number is not None else b"")
-        has_head = f.substring("value", 1, len(head)) == f.lit(head)
-        begins = has_head & (f.length("value") >= _CONFLUENT_BYTES)
-        body = f.when(begins, f.expr(f"substring(value, {_CONFLUENT_BYTES + 1})"))
+        schema_id = records.schema_id
+        header = b"\0" + (schema_id.to_bytes(4, "big") if schema_id is not None else b"")
+        has_header = f.substring("value", 1, len(header)) == f.lit(header)
+        has_payload = has_header & (f.length("value") >= _CONFLUENT_BYTES)
+        body = f.when(has_payload, f.expr(f"substring(value, {_CONFLUENT_BYTES + 1})"))
     try:
-        parsed = from_avro(_call_jar("AvroRecords", "check", body, schema), schema, options)
-    except TypeError:  # the class is not there
+        parsed = from_avro(_call_jar("AvroRecords", "check", body, text), text, options)
+    except TypeError:  # the class is missing
         raise ValueError(
-            f"Avro is not in this session: add {avro_coordinate()} to spark.jars.packages"
+            f"the session has no Avro functions: add {avro_coordinate()} to spark.jars.packages"
         ) from None
-    # What the reader gives is only known to Spark: look at the type of an empty frame.
+    # Only Spark knows the columns of an Avro schema, so take them from an empty frame.
     empty = SparkSession.active().createDataFrame([], "value BINARY").select(parsed.alias("p"))
-    kind = empty.schema["p"].dataType
-    assert isinstance(kind, StructType)  # noqa: S101  (the schema is a record)
-    kept = StructType([field for field in kind.fields if field.name != AVRO_MARKER])
-    values = [f.col(f"{PARSED}.{quoted(name)}") for name in kept.fieldNames()]
+    marked_schema = empty.schema["p"].dataType
+    assert isinstance(marked_schema, StructType)  # noqa: S101  (the schema is a record)
+    schema = StructType([field for field in marked_schema.fields if field.name != AVRO_MARKER])
+    values = [f.col(f"{PARSED}.{quote_name(name)}") for name in schema.fieldNames()]
     failed = f.col(PARSED).isNull() | f.col(f"{PARSED}.{AVRO_MARKER}").isNull()
-    return Reader(kept, parsed, values, failed)
+    return RecordParser(schema, parsed, values, failed)

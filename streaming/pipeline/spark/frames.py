@@ -1,4 +1,4 @@
-"""From a job's sources and transforms to the frame that a sink writes."""
+"""Build the frame that a sink writes, from the job's sources and transforms."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from streaming.pipeline.config.files import python_function, schema_text
+from streaming.pipeline.config.files import import_function, read_schema
 from streaming.pipeline.config.sinks import DeltaSink
-from streaming.pipeline.errors import first_line
-from streaming.pipeline.spark.columns import check_free, folding
-from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, Parsed, Upsert, parse
+from streaming.pipeline.errors import summarize
+from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer
+from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, ParsedRows, Upsert, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,87 +25,88 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.sources import Source
 
 _SESSION_STRATEGY = "spark.assignor.strategy"
-_KAFKAS_KEY = re.compile(rf"\b{KAFKA}`?\s*\.\s*(?:`?key\b|\*)", re.IGNORECASE)
-#: What tells tombstones apart for `dedupe`; null for rows.
+_KAFKA_KEY_IN_SQL = re.compile(rf"\b{KAFKA}`?\s*\.\s*(?:`?key\b|\*)", re.IGNORECASE)
+#: Temporary column that makes tombstones distinct for `dedupe`; null for rows.
 _TOMBSTONE = "__tombstone"
 
 
-def frame_of_sink(spark: SparkSession, loaded: LoadedJob, sink: Sink) -> DataFrame:
-    """Build the frame of one sink; views are registered on the way and taken away again."""
+def build_sink_frame(spark: SparkSession, loaded: LoadedJob, sink: Sink) -> DataFrame:
+    """Build the frame of one sink; its views are registered temporarily."""
     job = loaded.job
-    upserts = upserts_of(job, [sink])
+    upserts = collect_upserts(job, [sink])
     views: dict[str, DataFrame] = {}
-    with _users_views_kept(spark, [*job.all_sources, *job.all_transforms]):
+    with _preserve_user_views(spark, [*job.all_sources, *job.all_transforms]):
         for name, source in job.all_sources.items():
-            rows = _parsed(spark, loaded, name, upserts=upserts).rows
-            with loaded.at(job.place("source", name)):
-                views[name] = _timely(rows, source, has_deletes=bool(upserts))
+            rows = _open_and_parse(spark, loaded, name, upserts=upserts).rows
+            with loaded.wrap_errors(job.locate("source", name)):
+                views[name] = _apply_watermark_and_dedupe(rows, source, has_deletes=bool(upserts))
             views[name].createOrReplaceTempView(name)
         for name in job.all_transforms:
-            views[name] = _transformed(spark, loaded, name, views)
+            views[name] = _apply_transform(spark, loaded, name, views)
             views[name].createOrReplaceTempView(name)
-    return views[job.view_of(sink)]
+    return views[job.find_view(sink)]
 
 
 @contextlib.contextmanager
-def _users_views_kept(spark: SparkSession, names: list[str]) -> Iterator[None]:
-    """Take the job's views away at the end, and put the session's own ones of these names back."""
-    own = {}
+def _preserve_user_views(spark: SparkSession, names: list[str]) -> Iterator[None]:
+    """Drop the job's views at the end, and restore the session's views of the same names."""
+    user_views = {}
     for name in names:
         if spark.catalog.tableExists(name) and spark.catalog.getTable(name).isTemporary:
-            own[name] = spark.table(name)
+            user_views[name] = spark.table(name)
     try:
         yield
     finally:
         for name in names:
             spark.catalog.dropTempView(name)
-        for name, frame in own.items():
+        for name, frame in user_views.items():
             frame.createOrReplaceTempView(name)
 
 
-def upserts_of(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
-    """Tell the parser of upserts; a transform that sees Kafka's key may make columns of it."""
-    steps = job.all_transforms.values()
-    makes_keys = any(step.sql is None or bool(_KAFKAS_KEY.search(step.sql)) for step in steps)
+def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
+    """Return the upserts among the sinks; a transform that reads Kafka's key may set columns."""
+    sql_texts = [transform.sql for transform in job.all_transforms.values()]
+    set_by_transform = any(x is None or bool(_KAFKA_KEY_IN_SQL.search(x)) for x in sql_texts)
     return [
-        Upsert(sink.keys, makes_keys)
+        Upsert(sink.keys, set_by_transform)
         for sink in sinks
         if isinstance(sink, DeltaSink) and sink.mode == "upsert"
     ]
 
 
-def bad_records(spark: SparkSession, loaded: LoadedJob, name: str, to: Sink) -> DataFrame:
-    """Return what is bad in a source: to its schema, or to an upsert that reads it."""
+def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target: Sink) -> DataFrame:
+    """Return a source's bad records: those that do not fit its schema or one of its upserts."""
     job = loaded.job
-    sinks = [sink for sink in job.all_sinks.values() if name in job.sources_of(sink)]
-    bad = _parsed(spark, loaded, name, upserts=upserts_of(job, sinks)).bad
+    sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
+    bad = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
     assert bad is not None  # noqa: S101  (raw records have no dead letter)
-    table = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
-    return bad.select(*(table if isinstance(to, DeltaSink) else ("key", "value")))
+    columns = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
+    return bad.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
 
 
-def _parsed(
+def _open_and_parse(
     spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[Upsert]
-) -> Parsed:
+) -> ParsedRows:
     """Open a source and parse its records."""
     job = loaded.job
     source = job.all_sources[name]
-    reader = spark.readStream.format("kafka").options(**job.kafka_options(source.spark_options))
-    of_session = spark.conf.get(_SESSION_STRATEGY, None)
-    assignor = source.named_assignor(session_names_one=bool(of_session))
+    options = job.merge_kafka_options(source.spark_options)
+    reader = spark.readStream.format("kafka").options(**options)
+    session_strategy = spark.conf.get(_SESSION_STRATEGY, None)
+    assignor = source.get_assignor(session_has_one=bool(session_strategy))
     if assignor is not None:
         reader = reader.option("assignor", assignor)
-    with loaded.at(job.place("source", name)):
+    with loaded.wrap_errors(job.locate("source", name)):
         frame = reader.load()
-    with loaded.at(job.place("source", name, "records")):
-        schema = schema_text(loaded, name)
+    with loaded.wrap_errors(job.locate("source", name, "records")):
+        schema = read_schema(loaded, name)
         return parse(frame, name, source.records, schema, upserts=upserts)
 
 
-def _timely(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
+def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
     """Set the watermark and drop repeated rows.
 
-    A tombstone repeats nothing: of its columns it has the key only.
+    Tombstones are never repeats, because all of their columns but the key are null.
     """
     if source.watermark:
         rows = rows.withWatermark(source.watermark.column, source.watermark.delay)
@@ -113,47 +114,47 @@ def _timely(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
         return rows
     columns = list(source.dedupe)
     if has_deletes:
-        check_free(rows.columns, [_TOMBSTONE], folding(rows.sparkSession))
-        place = f.struct(*(f"{KAFKA}.{part}" for part in ("topic", "partition", "offset")))
-        rows = rows.withColumn(_TOMBSTONE, f.when(f.col(f"{KAFKA}.tombstone"), place))
+        check_reserved_names(rows.columns, [_TOMBSTONE], get_name_normalizer(rows.sparkSession))
+        position = f.struct(*(f"{KAFKA}.{part}" for part in ("topic", "partition", "offset")))
+        rows = rows.withColumn(_TOMBSTONE, f.when(f.col(f"{KAFKA}.tombstone"), position))
         columns.append(_TOMBSTONE)
     is_bounded = source.watermark is not None
-    once = rows.dropDuplicatesWithinWatermark if is_bounded else rows.dropDuplicates
-    return once(columns).drop(_TOMBSTONE) if has_deletes else once(columns)
+    drop_duplicates = rows.dropDuplicatesWithinWatermark if is_bounded else rows.dropDuplicates
+    return drop_duplicates(columns).drop(_TOMBSTONE) if has_deletes else drop_duplicates(columns)
 
 
-def _transformed(
+def _apply_transform(
     spark: SparkSession, loaded: LoadedJob, name: str, views: dict[str, DataFrame]
 ) -> DataFrame:
     transform = loaded.job.all_transforms[name]
     if transform.sql is not None:
-        with loaded.at(loaded.job.place("transform", name, "sql")):
+        with loaded.wrap_errors(loaded.job.locate("transform", name, "sql")):
             return spark.sql(transform.sql)
-    function = python_function(loaded, name)
-    [view] = loaded.job.inputs(name)
-    place = loaded.job.place("transform", name, "python")
+    function = import_function(loaded, name)
+    [view] = loaded.job.list_inputs(name)
+    key_path = loaded.job.locate("transform", name, "python")
     try:
-        made: Any = function(views[view])
+        result: Any = function(views[view])
     except Exception as error:
-        words = f"{transform.python} raised {type(error).__name__}: {first_line(error)}"
-        raise loaded.error(place, words) from error
-    if not hasattr(made, "writeStream"):
-        words = f"{transform.python} returned {type(made).__name__}, a DataFrame is expected"
-        raise loaded.error(place, words)
-    frame: DataFrame = made
+        message = f"{transform.python} raised {type(error).__name__}: {summarize(error)}"
+        raise loaded.make_error(key_path, message) from error
+    if not hasattr(result, "writeStream"):
+        message = f"{transform.python} returned {type(result).__name__}, not a DataFrame"
+        raise loaded.make_error(key_path, message)
+    frame: DataFrame = result
     return frame
 
 
-def without_kafka(frame: DataFrame) -> DataFrame:
-    """Leave out the struct of Kafka's columns, which only the job itself needs."""
-    check_kafka_is_ours(frame)
+def drop_kafka_struct(frame: DataFrame) -> DataFrame:
+    """Drop the struct of Kafka's columns, which only the job itself needs."""
+    check_kafka_struct(frame)
     return frame.drop(KAFKA)
 
 
-def check_kafka_is_ours(frame: DataFrame) -> None:
-    """Raise ValueError unless a column of the struct's name is the struct."""
-    is_ours = KAFKA in frame.columns and (
+def check_kafka_struct(frame: DataFrame) -> None:
+    """Raise ValueError if a column has the struct's name but is not the struct."""
+    has_struct = KAFKA in frame.columns and (
         tuple(getattr(frame.schema[KAFKA].dataType, "names", ())) == KAFKA_FIELDS
     )
-    others = [name for name in frame.columns if not is_ours or name != KAFKA]
-    check_free(others, [KAFKA], folding(frame.sparkSession))
+    others = [name for name in frame.columns if not has_struct or name != KAFKA]
+    check_reserved_names(others, [KAFKA], get_name_normalizer(frame.sparkSession))

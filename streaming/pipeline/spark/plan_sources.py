@@ -1,8 +1,8 @@
-"""The sources of a streaming frame, numbered as Spark numbers them in a query's checkpoint.
+"""List the sources of a streaming frame in the order of Spark's numbers in a checkpoint.
 
-`MicroBatchExecution` walks over the analysed plan from left to right, parents before children, and
-the offset log has one offset for each source relation it meets, in this order (Spark 4.0 to 4.2).
-This module walks over the same plan in the same order, so the numbers are known before the start.
+`MicroBatchExecution` traverses the analysed plan from left to right, parents before children, and
+the offset log has one offset for each source relation in this order (Spark 4.0 to 4.2). This module
+traverses the same plan in the same order, so it computes the numbers before the query starts.
 """
 
 from __future__ import annotations
@@ -10,31 +10,31 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.pipeline.config.base import SERVERS
-from streaming.pipeline.config.sources import topics_of
+from streaming.pipeline.config.sources import list_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from pyspark.sql import DataFrame
 
-#: Names of the classes that stand for a source in a plan; only the first has its options.
+#: Class names of a plan's source nodes; only the first has the options of its source.
 _RELATIONS = ("StreamingRelationV2", "StreamingRelation")
 
 
 class PlanSource(NamedTuple):
     """One source of a query."""
 
-    #: Options by lower-case name; none for a source that is not Kafka's.
+    #: Options by lower-case name; empty for a source other than Kafka.
     options: Mapping[str, str]
-    #: Java's `subscribePattern`; None without one.
+    #: The compiled Java pattern of `subscribePattern`; None without one.
     pattern: Any = None
-    #: Node of the plan; two equal nodes of a query are one stream to Spark.
+    #: Node of the plan; Spark reads two equal nodes of a query as one stream.
     relation: Any = None
 
     @property
     def topics(self) -> list[str]:
         """The topics of `subscribe` or `assign`."""
-        return topics_of(self.options)
+        return list_topics(self.options)
 
     @property
     def is_kafka(self) -> bool:
@@ -52,7 +52,7 @@ class PlanSource(NamedTuple):
         return self.options.get("assignor.commitgroup")
 
     def commits_with(self, other: PlanSource) -> bool:
-        """Return whether both may commit offsets of one partition to one group."""
+        """Return whether both may commit offsets of the same partition to the same group."""
         names = (SERVERS, "assignor.commitgroup")
         if any(self.options.get(name) != other.options.get(name) for name in names):
             return False
@@ -60,27 +60,27 @@ class PlanSource(NamedTuple):
         return has_pattern or not set(self.topics).isdisjoint(other.topics)
 
     def reads(self, topic: str) -> bool:
-        """Return whether it reads a topic; Spark searches the name for the pattern."""
+        """Return whether it reads a topic; as in Spark, the pattern may match part of the name."""
         if self.pattern is not None:
             return bool(self.pattern.matcher(topic).find())
         return topic in self.topics
 
     def has_options(self, options: Mapping[str, str]) -> bool:
-        """Return whether it was opened with these options, among others."""
+        """Return whether its options include these."""
         return all(self.options.get(name.lower()) == text for name, text in options.items())
 
 
-def plan_sources(rows: DataFrame) -> list[PlanSource]:
+def list_plan_sources(rows: DataFrame) -> list[PlanSource]:
     """Return the sources of a streaming frame in the order of their numbers."""
     jvm: Any = rows.sparkSession._jvm
     leaves: Any = rows._jdf.queryExecution().analyzed().collectLeaves()
     sources = []
     for number in range(leaves.size()):
         leaf = leaves.apply(number)
-        kind = leaf.getClass().getSimpleName()
-        if kind not in _RELATIONS:
+        class_name = leaf.getClass().getSimpleName()
+        if class_name not in _RELATIONS:
             continue
-        options = dict(leaf.extraOptions()) if kind == _RELATIONS[0] else {}
+        options = dict(leaf.extraOptions()) if class_name == _RELATIONS[0] else {}
         if SERVERS not in options:
             options = {}
         regex = options.get("subscribepattern")

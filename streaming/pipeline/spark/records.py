@@ -1,9 +1,9 @@
-"""From Kafka's records to columns: JSON, Avro and CSV by Spark's own functions, bad ones set apart.
+"""Parse Kafka's records into columns, and separate the bad ones.
 
 A parsed view has the schema's columns and one struct `_kafka` with topic, partition, offset,
-timestamp, key and `tombstone`. A record is bad when it cannot be read, whole and without losing a
-digit, with the schema, or when a column declared NOT NULL is missing. A null value is a tombstone
-(for JSON the text `null` too); that is bad only when an upsert needs its key and cannot read it.
+timestamp, key and `tombstone`. A record is bad if it cannot be read completely and exactly with the
+schema, or if a NOT NULL column has no value. A null value is a tombstone, and so is the JSON text
+`null`; a tombstone is bad only if an upsert needs its key and cannot read it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from streaming.pipeline.spark.columns import check_free, columns, folding
-from streaming.pipeline.spark.formats import PARSED, Reader, read_json, read_text, reader_of
+from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer, parse_schema
+from streaming.pipeline.spark.formats import PARSED, RecordParser, make_parser, read_json, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,179 +23,184 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.sources import Records
 
-#: The struct with Kafka's own columns; sinks leave it out.
+#: The struct with Kafka's own columns, which sinks drop.
 KAFKA = "_kafka"
-#: Those of its fields that order the rows of a key.
+#: Its fields that order the rows of a key.
 KAFKA_ORDER = ("topic", "partition", "offset", "timestamp")
 KAFKA_FIELDS = (*KAFKA_ORDER, "key", "tombstone")
-#: Why a record is bad.
+#: Name of the column with the reason why a record is bad.
 REASON = "reason"
 _BAD = "__bad"
 
 
-class Parsed(NamedTuple):
+class ParsedRows(NamedTuple):
     """The rows of a source, and its bad records."""
 
-    #: The view: good rows only, or failing at the first bad one.
+    #: The good rows; with `bad_records: fail`, reading them fails at the first bad record.
     rows: DataFrame
-    #: Kafka's columns of the bad records, and `REASON`; None for raw ones.
+    #: Kafka's columns of the bad records, and `REASON`; None for the format `raw`.
     bad: DataFrame | None
 
 
 class Upsert(NamedTuple):
-    """What the parser knows of an upsert that gets the rows."""
+    """The keys of an upsert that writes the rows."""
 
     keys: tuple[str, ...]
-    #: Whether a later step may make the key columns of a tombstone, so that null may stay in them.
-    makes_keys: bool
+    #: Whether a transform may set the key columns of a tombstone, so that they may be null here.
+    set_by_transform: bool
 
 
-#: For a source whose rows no upsert gets.
-_NOBODY = Upsert((), makes_keys=True)
+#: For a source that no upsert writes.
+_NO_UPSERT = Upsert((), set_by_transform=True)
 
 
 def parse(
     frame: DataFrame, name: str, records: Records, schema: str, *, upserts: Sequence[Upsert]
-) -> Parsed:
+) -> ParsedRows:
     """Parse the records of a source.
 
     Parameters
     ----------
     frame
-        Kafka's columns.
+        Rows with Kafka's columns.
     name
-        Name of the source, for messages and the observed counts.
+        Name of the source, for messages and the observed metrics.
     records, schema
-        How they are read, and the text of the schema.
+        The source's settings for its records, and the text of the schema.
     upserts
-        The upserts that the rows go to: tombstones stay; without any they are dropped.
+        The upserts that write the rows; without any, tombstones are dropped.
 
     Raises
     ------
     ValueError
-        When the schema, or the key's, cannot be read, or has a column of a name that is ours.
+        If the schema, or the key's, cannot be parsed, or has a column with a reserved name.
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
-        return Parsed(frame.select("*", kafka_struct(f.col("key"), tombstone)), None)
+        return ParsedRows(frame.select("*", build_kafka_struct(f.col("key"), tombstone)), None)
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
-    fold = folding(frame.sparkSession)
-    by_format = reader_of(records, schema)
-    fields = by_format.kind.fields
-    keys = [_key_columns(records, by_format.kind, u.keys, fold) for u in upserts or [_NOBODY]]
-    check_free([*(x.name for x in fields), *(name for name, _ in keys[0].values())], [KAFKA], fold)
-    keyless = f.lit(False)
-    for upsert, read in zip(upserts, keys, strict=False):
-        if records.key is not None or not upsert.makes_keys:
+    normalize = get_name_normalizer(frame.sparkSession)
+    parser = make_parser(records, schema)
+    columns = parser.schema
+    keys = [_read_key_columns(records, columns, x.keys, normalize) for x in upserts or [_NO_UPSERT]]
+    names = [*(x.name for x in columns.fields), *(name for name, _ in keys[0].values())]
+    check_reserved_names(names, [KAFKA], normalize)
+    lacks_key = f.lit(False)
+    for upsert, key_columns in zip(upserts, keys, strict=False):
+        if records.key is not None or not upsert.set_by_transform:
             for key in upsert.keys:
-                if fold(key) in read:
-                    keyless = keyless | read[fold(key)][1].isNull()
+                if normalize(key) in key_columns:
+                    lacks_key = lacks_key | key_columns[normalize(key)][1].isNull()
     is_tombstone = f.col(f"{KAFKA}.tombstone")
     marked = (
-        frame.select("*", kafka_struct(f.col("key"), tombstone), by_format.read.alias(PARSED))
-        .withColumn(_BAD, f.when(is_tombstone, keyless).otherwise(by_format.failed))
+        frame.select("*", build_kafka_struct(f.col("key"), tombstone), parser.parsed.alias(PARSED))
+        .withColumn(_BAD, f.when(is_tombstone, lacks_key).otherwise(parser.failed))
         .observe(
             name,
             f.count("*").alias("records"),
             f.count_if(_BAD).alias("bad_records"),
             f.count_if(is_tombstone).alias("tombstones"),
-            *checksum_columns(),
+            *build_checksum_columns(),
         )
     )
-    good = marked.where(_failing(name, records) if records.bad_records == "fail" else f"NOT {_BAD}")
+    fails = records.bad_records == "fail"
+    good = marked.where(_fail_on_bad_record(name, records) if fails else f"NOT {_BAD}")
     if not upserts:
         good = good.where(f"NOT {KAFKA}.tombstone")
-    of_key = dict(keys[0])
+    remaining_keys = dict(keys[0])
     selected = []
-    for field, value in zip(fields, by_format.values, strict=True):
+    for field, value in zip(columns.fields, parser.values, strict=True):
         column = value
-        if fold(field.name) in of_key:
-            of_tombstone = f.when(is_tombstone, of_key.pop(fold(field.name))[1])
-            column = f.coalesce(value, of_tombstone)
+        if normalize(field.name) in remaining_keys:
+            key_value = remaining_keys.pop(normalize(field.name))[1]
+            column = f.coalesce(value, f.when(is_tombstone, key_value))
         selected.append(column.alias(field.name))
-    selected += [column.alias(name) for name, column in of_key.values()]
-    bad = marked.where(_BAD).withColumn(REASON, _reason(records, by_format, is_tombstone))
-    return Parsed(good.select(*selected, KAFKA), bad.select(*frame.columns, REASON))
+    selected += [column.alias(name) for name, column in remaining_keys.values()]
+    bad = marked.where(_BAD).withColumn(REASON, _build_reason(records, parser, is_tombstone))
+    return ParsedRows(good.select(*selected, KAFKA), bad.select(*frame.columns, REASON))
 
 
-def _reason(records: Records, by_format: Reader, is_tombstone: Column) -> Column:
-    """Return why a record is bad, with names of columns and without a value of the record."""
+def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
+    """Return the reason why a record is bad; it names columns, but contains no values."""
     text = f.col("value").cast("string")
-    unread, missing = [], []
-    for field, value in zip(by_format.kind.fields, by_format.values, strict=True):
+    unreadable, missing = [], []
+    for field, value in zip(parser.schema.fields, parser.values, strict=True):
         is_null = value.isNull() & f.col(PARSED).isNotNull()
         if records.format == "json":
-            sent = f.get_json_object(text, f"$['{field.name}']")
-            unread.append(f.when(is_null & sent.isNotNull(), f.lit(field.name)))
+            json_value = f.get_json_object(text, f"$['{field.name}']")
+            unreadable.append(f.when(is_null & json_value.isNotNull(), f.lit(field.name)))
         if not field.nullable:
             missing.append(f.when(is_null, f.lit(field.name)))
-    names, needed = f.concat_ws(", ", *unread), f.concat_ws(", ", *missing)
+    bad_types, no_values = f.concat_ws(", ", *unreadable), f.concat_ws(", ", *missing)
+    type_reason = f.concat(f.lit("these columns cannot be read as their types: "), bad_types)
+    value_reason = f.concat(f.lit("these NOT NULL columns have no value: "), no_values)
     return (
         f.when(is_tombstone, f.lit("a tombstone whose key cannot be read as that of the upsert"))
-        .when(names != "", f.concat(f.lit("these columns cannot be read as their types: "), names))
-        .when(needed != "", f.concat(f.lit("these NOT NULL columns have no value: "), needed))
+        .when(bad_types != "", type_reason)
+        .when(no_values != "", value_reason)
         .otherwise(f.lit(f"it cannot be read as {records.format} with the schema"))
     )
 
 
-def checksum_columns() -> list[Column]:
-    """Return what `assignor audit` compares with the batch's offsets (`audit/checksum.py`)."""
+def build_checksum_columns() -> list[Column]:
+    """Return the checksum that `assignor audit` compares with the batch's offsets."""
     return [f.bit_xor(f.xxhash64("topic", "partition", "offset")).alias("checksum")]
 
 
-def kafka_struct(key: Column, tombstone: Column) -> Column:
-    """Return the struct of a frame that has the other columns of Kafka's source."""
+def build_kafka_struct(key: Column, tombstone: Column) -> Column:
+    """Return `_kafka` for a frame that has the columns of Kafka's source except the key."""
     columns = [*map(f.col, KAFKA_ORDER), key, f.coalesce(tombstone, f.lit(False))]
-    named = zip(columns, KAFKA_FIELDS, strict=True)
-    return f.struct(*(column.alias(name) for column, name in named)).alias(KAFKA)
+    renames = zip(columns, KAFKA_FIELDS, strict=True)
+    return f.struct(*(column.alias(name) for column, name in renames)).alias(KAFKA)
 
 
-def place_of(topic: str, partition: str, offset: str) -> Column:
-    """Say where a record lies, as messages do: `orders-0 offset 5`."""
-    where = f.concat_ws("-", topic, f.col(partition).cast("string"))
-    return f.concat(where, f.lit(" offset "), f.col(offset).cast("string"))
+def format_position(topic: str, partition: str, offset: str) -> Column:
+    """Return the position of a record for messages, such as `orders-0 offset 5`."""
+    topic_partition = f.concat_ws("-", topic, f.col(partition).cast("string"))
+    return f.concat(topic_partition, f.lit(" offset "), f.col(offset).cast("string"))
 
 
-def _failing(name: str, records: Records) -> Column:
-    """Keep good rows; a bad one fails the query and says where it lies, not what is in it."""
-    why = f.when(
+def _fail_on_bad_record(name: str, records: Records) -> Column:
+    """Return a condition that fails on a bad record, with its position but not its content."""
+    problem = f.when(
         f.col(f"{KAFKA}.tombstone"),
         f.lit(
-            " is a tombstone whose key cannot be read as the upsert's: set 'records.key', or make "
-            "the key columns of _kafka.key in a transform"
+            " is a tombstone whose key cannot be read as the upsert's: set 'records.key', or set "
+            "the key columns from _kafka.key in a transform"
         ),
     ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
-    words = f.concat(
-        f.lit(f"source '{name}': the record at "), place_of("topic", "partition", "offset"), why,
+    message = f.concat(
+        f.lit(f"source '{name}': the record at "),
+        format_position("topic", "partition", "offset"), problem,
         f.lit("; to continue without such records set bad_records: drop or dead_letter"),
     )  # fmt: skip
-    return f.when(f.col(_BAD), f.raise_error(words).cast("boolean")).otherwise(True)
+    return f.when(f.col(_BAD), f.raise_error(message).cast("boolean")).otherwise(True)
 
 
-def _key_columns(
-    records: Records, kind: StructType, upsert_keys: tuple[str, ...], fold: Callable[[str], str]
+def _read_key_columns(
+    records: Records, schema: StructType, keys: tuple[str, ...], normalize: Callable[[str], str]
 ) -> dict[str, tuple[str, Column]]:
-    """Return columns of Kafka's key, for tombstones (and all rows where the schema lacks them).
+    """Return the columns of Kafka's key, as names and expressions, by normalized name.
 
-    They are named as they are written, by their folded names.
+    They fill the rows of tombstones, and all rows if the schema lacks them.
     """
     if records.key is None:
-        named = {fold(upsert_keys[0])} if len(upsert_keys) == 1 else set()
-        kind = StructType([field for field in kind.fields if fold(field.name) in named])
+        key_names = {normalize(keys[0])} if len(keys) == 1 else set()
+        schema = StructType([x for x in schema.fields if normalize(x.name) in key_names])
     else:
-        kind = columns(records.key)
-    if not kind.fields:
+        schema = parse_schema(records.key)
+    if not schema.fields:
         return {}
-    of_object = read_json(f.col("key"), kind, {})
-    read = {field.name: of_object.getField(field.name) for field in kind.fields}
-    if len(kind.fields) == 1:
-        (field,) = kind.fields
+    key_object = read_json(f.col("key"), schema, {})
+    values = {field.name: key_object.getField(field.name) for field in schema.fields}
+    if len(schema.fields) == 1:
+        (field,) = schema.fields
         text = f.col("key").cast("string")
         text = f.when(f.is_valid_utf8(text), text)
         # Debezium's key is an object even for one column, {"id": 1}; other writers send the text.
-        value = f.when(f.array_contains(f.json_object_keys(text), field.name), read[field.name])
+        value = f.when(f.array_contains(f.json_object_keys(text), field.name), values[field.name])
         if not isinstance(field.dataType, (StructType, ArrayType, MapType)):
             value = value.otherwise(read_text(text, field.dataType))
-        read = {field.name: value}
-    return {fold(name): (name, column) for name, column in read.items()}
+        values = {field.name: value}
+    return {normalize(name): (name, column) for name, column in values.items()}

@@ -1,4 +1,4 @@
-"""The Spark that `assignor run` starts: Delta, the bridge, and Avro when a source needs it."""
+"""Start Spark for `assignor run`: with Delta, the bridge, and Avro if a source needs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming.delta.session import EXTENSION, configure_delta, delta_coordinate
 from streaming.observe.masters import addresses_of, first_that_answers
 from streaming.pipeline.errors import ConfigError, JobError
 from streaming.pipeline.spark.jvm import start_context
-from streaming.redaction import LOGINS, SECRET_KEYS, SECRET_OPTIONS, has_login, is_secret_key
+from streaming.redaction import PASSWORDS, SECRET_KEYS, SECRET_OPTIONS, has_password, is_secret_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,63 +24,62 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.job import Job
 
-#: Jobs ask the driver's JVM about tables, folders and progress, and a client has none.
+#: A job calls the driver's JVM for tables, folders and progress; a Connect client has none.
 NO_CONNECT = (
-    "a job cannot run in a session of Spark Connect: run it where the driver is, with "
-    "`assignor run` or spark-submit (a single stream can use the option through Connect)"
+    "a job cannot run in a session of Spark Connect: run it on the driver, with `assignor run` "
+    "or spark-submit (a single stream can use the option through Connect)"
 )
 _PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
 _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
-_COMPILED = "spark.sql.codegen.cache.maxEntries"
-#: Pieces of generated code that each JVM of Spark keeps. A merge has about 80: what falls out is
-#: compiled again in each batch. Each checkpoint of a table's log is a new piece of some 80 KB, as
-#: its version is in the code, so that a cache is always filled some day.
-_KEPT_PIECES = 100
-#: What Spark hides in its UI and event log, where an operator may hide more.
-_REDACTED = {
-    # Spark's own pattern knows few names of secrets.
-    "spark.redaction.regex": f"{SECRET_KEYS}|{LOGINS}",
-    # The plan of a view, which is in both, shows all options of a source.
+_CODE_CACHE_SIZE = "spark.sql.codegen.cache.maxEntries"
+#: Generated classes that each JVM of Spark caches, per merge. A merge has about 80, and others are
+#: compiled again in each batch. A larger cache would only fill up, because each checkpoint of a
+#: table's log adds a class of some 80 KB, with its version in the code.
+_CACHED_CLASSES = 100
+#: Patterns of secrets in Spark's UI and event log, to which an operator may add.
+_REDACTION_PATTERNS = {
+    # Spark's own pattern matches few names of secrets.
+    "spark.redaction.regex": f"{SECRET_KEYS}|{PASSWORDS}",
+    # Both show the plan of a view, which has all options of a source.
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
 _STANDALONE = "spark://"
-#: For Spark on this machine alone: 200 state stores, and 50 tasks to read a table's log, which each
-#: batch does, are many.
+#: For local Spark, for which 200 state stores, and 50 tasks to read a table's log, are too many.
 _LOCAL = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
     # Hadoop starts ten processes for each small file of Spark's and Delta's logs.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "io.assignorbridge.LocalFiles",
 }
-#: Without it the names of tables are gone when Spark ends.
-_LASTING_CATALOG = {"spark.sql.catalogImplementation": "hive"}
-#: Settings that are read by a session alone: the command line of its JVM can do without them.
-_OF_SESSIONS = ("spark.hadoop.", "spark.sql.")
-#: With one of these in the environment, pyspark makes sessions of Spark Connect.
-_CONNECT = "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"
-#: Loggers of pyspark that write an error to stderr as one line of JSON with all of its traces.
-_NOISY = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+#: Keeps the names of tables after Spark ends.
+_PERSISTENT_CATALOG = {"spark.sql.catalogImplementation": "hive"}
+#: Settings that only a session reads, so that they need not be on its JVM's command line.
+_SESSION_PREFIXES = ("spark.hadoop.", "spark.sql.")
+#: If one of these variables is set, pyspark creates sessions of Spark Connect.
+_CONNECT_VARIABLES = "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"
+#: Loggers of pyspark that write errors with stack traces to stderr, as JSON.
+_JSON_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 def avro_coordinate() -> str:
-    """Return the coordinate of Spark's Avro functions; of the same version as the connector's."""
+    """Return the coordinate of Spark's Avro functions, in the connector's version."""
     return connector_coordinate().replace("spark-sql-kafka-0-10", "spark-avro")
 
 
-def job_packages(job: Job) -> list[str]:
-    """Name the packages that a job needs in addition to the bridge's own."""
+def list_packages(job: Job) -> list[str]:
+    """Return the packages that a job needs in addition to the bridge's own."""
     has_avro = any(source.records.format == "avro" for source in job.all_sources.values())
     return [delta_coordinate(), *([avro_coordinate()] if has_avro else [])]
 
 
 def is_submitted() -> bool:
-    """Whether `spark-submit` has started Spark, and its JVM is there already."""
+    """Return whether `spark-submit` started this process and its JVM."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def check_master(master: str) -> None:
-    """Raise JobError when no master of a standalone cluster answers: Spark tries for a minute."""
+    """Raise JobError if no master of a standalone cluster answers; Spark would try for a minute."""
     if not master.startswith(_STANDALONE):
         return
     try:
@@ -91,60 +90,62 @@ def check_master(master: str) -> None:
         raise ConfigError(f"spark.master: {error}") from None
 
 
-def session_for(job: Job, starting: AbstractContextManager[None] | None = None) -> SparkSession:
-    """Start Spark for a job, or join the one that `spark-submit` started.
+def start_session(job: Job, starting: AbstractContextManager[None] | None = None) -> SparkSession:
+    """Start Spark for a job, or return the session of `spark-submit`.
 
-    `starting` is entered while the JVM starts, when all that it needs is there.
+    `starting` is a context that is entered only while the JVM starts.
     """
     from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
 
-    for name in _NOISY:  # the error is told in one line
+    for name in _JSON_LOGGERS:  # the command prints errors in one line
         PySparkLogger.getLogger(name).disabled = True
     logging.getLogger("py4j").propagate = False
-    logging.getLogger().addFilter(_is_not_py4js)
+    logging.getLogger().addFilter(_is_not_from_py4j)
     if _is_connect(job.spark):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java would spoil file names beyond ASCII
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java could not read file names beyond ASCII
         os.environ["LC_ALL"] = "C.UTF-8"
-    operators = _of_operators()
-    settings = {**_SETTINGS, **_compiled(job, operators), **_redacted(operators), **job.spark}
-    settings[_EXTENSIONS] = _extensions(job, operators)
-    own = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
+    operator_conf = _read_operator_conf()
+    settings = {**_SETTINGS, **_get_code_cache_conf(job, operator_conf)}
+    settings |= {**_get_redaction_conf(operator_conf), **job.spark}
+    settings[_EXTENSIONS] = _join_extensions(job, operator_conf)
+    packages = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
     if not is_submitted():
-        master = job.spark.get("spark.master") or operators.get("spark.master", "local")
+        master = job.spark.get("spark.master") or operator_conf.get("spark.master", "local")
         if master.startswith("local"):
-            # What is set on the builder goes before the operator's.
-            local = {key: value for key, value in _LOCAL.items() if key not in operators}
+            # The builder's settings override the operator's.
+            local = {key: value for key, value in _LOCAL.items() if key not in operator_conf}
             settings = {**local, **settings}
         check_master(master)
         if any(table.table for _, table in job.tables):
-            settings = {**_LASTING_CATALOG, **settings}
+            settings = {**_PERSISTENT_CATALOG, **settings}
     builder = configure_delta(SparkSession.builder.appName(job.name))
     for key, value in settings.items():
         builder = builder.config(key, value)
-    builder = configure_spark(builder.config(_PACKAGES, ",".join([*own, *job_packages(job)])))
+    packages += list_packages(job)
+    builder = configure_spark(builder.config(_PACKAGES, ",".join(packages)))
     with starting or contextlib.nullcontext():
         options: dict[str, Any] = builder._options
         # All users of a machine can read the command line of its JVM.
-        shown = {key: value for key, value in options.items() if not _is_secret(key, value)}
-        start_context(options, shown)
+        safe = {key: value for key, value in options.items() if not _is_secret(key, value)}
+        start_context(options, safe)
         return builder.getOrCreate()
 
 
-def _is_not_py4js(record: logging.LogRecord) -> bool:
-    """Leave out the traceback that py4j logs of a call whose JVM has ended."""
+def _is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Return False for a record of py4j, which logs tracebacks after its JVM has ended."""
     return record.module != "java_gateway"
 
 
 def _is_connect(settings: Mapping[str, str]) -> bool:
-    """Whether pyspark would make a session of Spark Connect, by an address or by its mode."""
+    """Return whether pyspark would create a session of Spark Connect, by address or mode."""
     if "spark.remote" in settings or settings.get("spark.master", "").startswith("sc://"):
         return True
-    if any(os.environ.get(name) for name in _CONNECT):
+    if any(os.environ.get(name) for name in _CONNECT_VARIABLES):
         return True
     from pyspark.util import default_api_mode
 
@@ -152,8 +153,8 @@ def _is_connect(settings: Mapping[str, str]) -> bool:
     return (mode if mode in ("classic", "connect") else default_api_mode()) == "connect"
 
 
-def _of_operators() -> dict[str, str]:
-    """Return what is set outside of the job: in spark-defaults.conf, by spark-submit's flags."""
+def _read_operator_conf() -> dict[str, str]:
+    """Return the settings of spark-defaults.conf or of spark-submit's flags."""
     from pyspark import SparkConf, SparkContext
 
     if not is_submitted():
@@ -162,28 +163,28 @@ def _of_operators() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-def _extensions(job: Job, operators: Mapping[str, str]) -> str:
-    """Return Delta's extension of SQL, and those of the job or else of the operator."""
-    others = job.spark.get(_EXTENSIONS) or operators.get(_EXTENSIONS, "")
-    named = [EXTENSION, *(name.strip() for name in others.split(",") if name.strip())]
-    return ",".join(dict.fromkeys(named))
+def _join_extensions(job: Job, operator_conf: Mapping[str, str]) -> str:
+    """Join Delta's SQL extension with those of the job, or else of the operator."""
+    others = job.spark.get(_EXTENSIONS) or operator_conf.get(_EXTENSIONS, "")
+    extensions = [EXTENSION, *(name.strip() for name in others.split(",") if name.strip())]
+    return ",".join(dict.fromkeys(extensions))
 
 
-def _compiled(job: Job, operators: Mapping[str, str]) -> dict[str, str]:
-    """Let Spark keep the generated code of each merge, too, unless an operator says how much."""
+def _get_code_cache_conf(job: Job, operator_conf: Mapping[str, str]) -> dict[str, str]:
+    """Enlarge Spark's code cache for each merge, unless the operator has set its size."""
     merges = sum(table.mode == "upsert" for _, table in job.tables)
-    if not merges or _COMPILED in operators:
+    if not merges or _CODE_CACHE_SIZE in operator_conf:
         return {}
-    return {_COMPILED: f"{_KEPT_PIECES * (1 + merges)}"}
+    return {_CODE_CACHE_SIZE: f"{_CACHED_CLASSES * (1 + merges)}"}
 
 
-def _redacted(operators: Mapping[str, str]) -> dict[str, str]:
-    """Return patterns that hide what we know of in addition to what the operator hides."""
+def _get_redaction_conf(operator_conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the redaction patterns, combined with the operator's."""
     return {
-        key: f"{operators[key]}|{ours}" if operators.get(key) else ours
-        for key, ours in _REDACTED.items()
+        key: f"{operator_conf[key]}|{pattern}" if operator_conf.get(key) else pattern
+        for key, pattern in _REDACTION_PATTERNS.items()
     }
 
 
 def _is_secret(key: str, value: Any) -> bool:
-    return is_secret_key(key) or (key.startswith(_OF_SESSIONS) and has_login(str(value)))
+    return is_secret_key(key) or (key.startswith(_SESSION_PREFIXES) and has_password(str(value)))

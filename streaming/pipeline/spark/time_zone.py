@@ -1,8 +1,8 @@
-"""The time zone of a job, in which Spark reads times without a zone; its default is the machine's.
+"""Choose and record the time zone of a job, in which Spark reads times without a zone.
 
-The same job would give other rows on another machine, and an upsert would compare times of two
-zones. So `assignor run` uses UTC unless a zone is configured, and the zone of the first run is
-written into the job's checkpoint.
+Spark's default is the machine's zone: a job would write other rows on another machine, and an
+upsert would compare times of two zones. So `assignor run` uses UTC unless a zone is configured, and
+records the zone of the first run in the job's checkpoint.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 TIME_ZONE = "spark.sql.session.timeZone"
-_RECORD = ".assignor.zone"
+_FILE = ".assignor.zone"
 
 
 def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
-    """Set the zone of a session for which none is configured; return it, or None.
+    """Set the zone of a session without a configured one; return it, or None if one is configured.
 
     1. The zone of the job's earlier runs.
-    2. The machine's, if earlier versions ran the job, which recorded none.
+    2. The machine's zone, if an earlier version ran the job, which recorded none.
     3. UTC.
     """
     if spark.sparkContext.getConf().contains(TIME_ZONE):
@@ -38,7 +38,7 @@ def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
         if zone is None and _has_run(HadoopFolder(job.checkpoint, spark)):  # 2
             zone = str(spark.conf.get(TIME_ZONE))
             _LOG.warning(
-                "%s: this job ran before in the machine's time zone and keeps it (%s), while new "
+                "%s: this job used the machine's time zone before and keeps it (%s), while new "
                 "jobs use UTC; set %s to make it explicit", job.name, zone, TIME_ZONE,
             )  # fmt: skip
     zone = zone or "UTC"  # 3
@@ -47,27 +47,27 @@ def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
 
 
 def record_time_zone(spark: SparkSession, job: Job) -> None:
-    """Write the session's zone into the job's checkpoint; warn if earlier runs had another one."""
+    """Record the session's zone in the job's checkpoint; warn if earlier runs had another one."""
     if job.checkpoint is None:
         return
-    now = str(spark.conf.get(TIME_ZONE))
-    before = _read_record(spark, job.checkpoint)
-    if before is None:
-        write_file(spark, _record_of(job.checkpoint), now)
-    elif _rules(spark, before) != _rules(spark, now):
+    zone = str(spark.conf.get(TIME_ZONE))
+    old_zone = _read_record(spark, job.checkpoint)
+    if old_zone is None:
+        write_file(spark, _get_record_path(job.checkpoint), zone)
+    elif _get_zone_rules(spark, old_zone) != _get_zone_rules(spark, zone):
         _LOG.warning(
             "%s: times without a zone were read as %s in earlier runs and are read as %s now, so "
-            "they differ by the offset between the two: set %s back to %s", job.name, before, now,
-            TIME_ZONE, before,
+            "they differ by the offset between the two: set %s back to %s",
+            job.name, old_zone, zone, TIME_ZONE, old_zone,
         )  # fmt: skip
 
 
-def _record_of(checkpoint: str) -> str:
-    return f"{checkpoint.rstrip('/')}/{_RECORD}"
+def _get_record_path(checkpoint: str) -> str:
+    return f"{checkpoint.rstrip('/')}/{_FILE}"
 
 
 def _read_record(spark: SparkSession, checkpoint: str) -> str | None:
-    content = read_file(spark, _record_of(checkpoint))
+    content = read_file(spark, _get_record_path(checkpoint))
     return content.decode("utf-8", "replace").strip() or None if content is not None else None
 
 
@@ -76,10 +76,10 @@ def _has_run(folder: HadoopFolder) -> bool:
     return any(folder.names(f"{query}/offsets") for query in queries)
 
 
-def _rules(spark: SparkSession, zone: str) -> Any:
-    """Return the zone's rules, which are equal for two names of one zone."""
+def _get_zone_rules(spark: SparkSession, zone: str) -> Any:
+    """Return the zone's rules, which are equal for two names of the same zone."""
     jvm: Any = spark._jvm
     try:
         return jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(zone).getRules()
-    except Exception:  # noqa: BLE001  (a damaged record differs from each zone)
+    except Exception:  # noqa: BLE001  (a damaged record equals no zone)
         return None

@@ -29,7 +29,7 @@ from streaming import start_job
 from streaming.audit.audit import audit
 from streaming.audit.evidence import read_evidence
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.pipeline.delta.audit_trail import NOTHING, AuditTrail, Origin
+from streaming.pipeline.delta.audit_trail import NO_METADATA, AuditTrail, CommitMetadata
 from streaming.pipeline.spark import records
 from tests.lab.benchmarks.report import write_report
 from tests.support.kafka_topics import Topic
@@ -176,20 +176,20 @@ class Way:
 @contextmanager
 def _with_audit(is_on: bool, driver_s: list[float]) -> Iterator[None]:
     """Leave out what a batch does for the audit; or do it, and note the driver's time."""
-    of_batch = AuditTrail.of_batch
+    build_metadata = AuditTrail.build_metadata
 
-    def timed(*arguments: Any) -> Origin:
+    def timed(*arguments: Any) -> CommitMetadata:
         began = time.perf_counter()
-        origin = of_batch(*arguments)
+        origin = build_metadata(*arguments)
         driver_s.append(time.perf_counter() - began)
         return origin
 
     if is_on:
-        with mock.patch.object(AuditTrail, "of_batch", timed):
+        with mock.patch.object(AuditTrail, "build_metadata", timed):
             yield
         return
     with (
-        mock.patch.object(AuditTrail, "of_batch", return_value=NOTHING),
-        mock.patch.object(records, "checksum_columns", list),
+        mock.patch.object(AuditTrail, "build_metadata", return_value=NO_METADATA),
+        mock.patch.object(records, "build_checksum_columns", list),
     ):
         yield

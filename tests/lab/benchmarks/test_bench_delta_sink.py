@@ -78,7 +78,7 @@ def make_tables(spark: SparkSession, folder: Path) -> dict[str, Path]:
     writer = DeltaWriter(
         DeltaSink(path=str(folder / "append"), target_file_size="off"), "made for the benchmark"
     )
-    writer.started("the query that made it")
+    writer.set_query("the query that made it")
     each = KEYS // COMMITS
     for number in range(COMMITS):
         batch = keyed(spark.range(number * each, (number + 1) * each, 1, 1).toDF("value"), -1)
@@ -181,7 +181,7 @@ def now_merge(source: DataFrame, checkpoint: str, table: str) -> StreamingQuery:
     rows = source.selectExpr(
         f"value * 7919 % {KEYS} AS id", "concat('payload of ', value) AS payload", "value AS seq"
     )
-    return ours(upsert.prepare(rows, sink), sink, checkpoint)
+    return ours(upsert.add_sequence(rows, sink), sink, checkpoint)
 
 
 def plain_merge(source: DataFrame, checkpoint: str, table: str) -> StreamingQuery:
@@ -201,9 +201,9 @@ def ours(
     rows: DataFrame, sink: DeltaSink, checkpoint: str, misfit: str | None = None
 ) -> StreamingQuery:
     writer = DeltaWriter(sink, "sink")
-    writer.once.misfit = misfit
+    writer.once.unsupported_reason = misfit
     query = started(rows.writeStream.foreachBatch(writer), checkpoint)
-    writer.started(query.id)
+    writer.set_query(query.id)
     return query
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from assignor_bridge.ivy import find_tool
 from assignor_bridge.jars import find_built_jar
-from streaming.pipeline.errors import with_hint
+from streaming.pipeline.errors import add_hint
 from tests.lab.compat.class_path import alone
 from tests.support.class_path_driver import OPTION, told_by
 from tests.support.standalone_cluster import standalone_cluster, workers
@@ -71,5 +71,5 @@ def test_workers_need_our_jar_of_the_same_version_and_no_python(
     assert metrics["assignor.strategy"] == "lag-aware-sticky"
     assert metrics["assignor.fallbacks"] == "0"
     missing = told["missing"]["query"]["error"]
-    assert "do the executors lack the jar" in with_hint(missing, None), missing
+    assert "do the executors lack the jar" in add_hint(missing, None), missing
     assert "this executor 0.0.9-other: give both the same jar" in told["other"]["query"]["error"]

@@ -200,7 +200,7 @@ def _load(data: bytes) -> None:
         if b"python" not in data:  # code of the user's is imported
             check_files(loaded)
         assert load_job(folder / "job.yaml", environment={"X": "x"}).job == loaded.job
-        loaded.shown().encode("utf-8", "surrogatepass")
+        loaded.to_yaml().encode("utf-8", "surrogatepass")
 
 
 _LOGIN = b"""bootstrap.servers=b:9092

@@ -25,9 +25,9 @@ from streaming.audit.rows import BLOCK, RowAudit, sampled
 from streaming.cli.audit import _print as print_audit
 from streaming.cli.main import run
 from streaming.delta.log import DamagedCommitError, read_commit
-from streaming.delta.user_metadata import decode, encode
+from streaming.delta.user_metadata import decode_metadata, encode_metadata
 from streaming.pipeline.delta import audit_trail
-from streaming.pipeline.delta.audit_trail import NOTHING, USER_METADATA, AuditTrail
+from streaming.pipeline.delta.audit_trail import NO_METADATA, USER_METADATA, AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.table import Table
 from tests.support.audit_reference import rows as rows_of_findings
@@ -67,19 +67,19 @@ def test_a_checksum_of_ranges_is_that_of_their_parts():
 )
 def test_ranges_stand_beside_what_the_user_has(users: str | None, kept: dict[str, str]):
     ranges = {"0": {"t": {0: (5, 7)}}}
-    text = encode(QUERY, 3, ranges, users)
+    text = encode_metadata(QUERY, 3, ranges, users)
     assert text is not None
     found = json.loads(text)
     assert found.pop("assignor")["query"] == QUERY
     assert found == kept
-    read = decode(text)
+    read = decode_metadata(text)
     assert read is not None
     assert (read.batch, read.ranges, read.counted.records) == (3, ranges, None)
 
 
 @pytest.mark.parametrize("users", ["nightly", "[1]", '{"assignor": 1}'])
 def test_other_words_of_the_user_stay_as_they_are(users: str):
-    assert encode(QUERY, 3, {}, users) is None
+    assert encode_metadata(QUERY, 3, {}, users) is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_other_words_of_the_user_stay_as_they_are(users: str):
     ],
 )  # fmt: skip
 def test_what_is_none_of_ours_is_not_read(text: str | None):
-    assert decode(text) is None
+    assert decode_metadata(text) is None
 
 
 def test_a_batch_reads_from_the_batch_before_or_where_the_query_began(tmp_path: Path):
@@ -115,7 +115,7 @@ def spark(users: str | None = None) -> Any:
 
 @pytest.fixture
 def local(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit_trail, "absolute", lambda _, path: f"file:{path}")
+    monkeypatch.setattr(audit_trail, "qualify_path", lambda _, path: f"file:{path}")
 
 
 @pytest.mark.usefixtures("local")
@@ -123,21 +123,21 @@ def local(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_commit_gets_the_ranges_of_its_batch(tmp_path: Path, name: str):
     """Not by the session's setting, which Spark copies into each task; paths are as Hadoop's."""
     checkpoint = write_checkpoint(tmp_path / name, [{"t": {0: 5}}, {"t": {0: 7}}])
-    origin = AuditTrail("job: sink", str(checkpoint), str).of_batch(spark(), QUERY, 1)
+    origin = AuditTrail("job: sink", str(checkpoint), str).build_metadata(spark(), QUERY, 1)
     text = origin.settings[USER_METADATA]
     placeholder = '"ranges":null,"counted":{}'  # as DeltaWrites.java looks for it
     assert text.count(placeholder) == 1
-    found = decode(text.replace(placeholder, f'"ranges":{origin.ranges},"counted":{{}}'))
+    found = decode_metadata(text.replace(placeholder, f'"ranges":{origin.ranges},"counted":{{}}'))
     assert found is not None
     assert (found.batch, found.ranges) == (1, {"0": {"t": {0: (5, 7)}}})
-    assert AuditTrail("job: sink", None, str).of_batch(spark(), QUERY, 1) == NOTHING
+    assert AuditTrail("job: sink", None, str).build_metadata(spark(), QUERY, 1) == NO_METADATA
 
 
 @pytest.mark.usefixtures("local")
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
-        pytest.param(lambda c: (c / "offsets" / "0").unlink(), "is gone", id="purged"),
+        pytest.param(lambda c: (c / "offsets" / "0").unlink(), "is missing", id="purged"),
         pytest.param(lambda c: (c / "offsets" / "1").write_text("v1"), "is truncated", id="cut"),
     ],
 )
@@ -150,8 +150,8 @@ def test_a_trail_that_fails_costs_one_warning_and_the_ranges_of_that_batch(
     trail = AuditTrail("job: sink", str(checkpoint), lambda text: text.replace("truncated", "***"))
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert trail.of_batch(spark(), QUERY, 1).ranges is None
-        assert trail.of_batch(spark(), QUERY, 3).ranges == '{"0":{"t":{"0":[8,9]}}}'
+            assert trail.build_metadata(spark(), QUERY, 1).ranges is None
+        assert trail.build_metadata(spark(), QUERY, 3).ranges == '{"0":{"t":{"0":[8,9]}}}'
     [warning] = caplog.messages
     assert why.replace("truncated", "***") in warning
     assert "assignor audit" in warning
@@ -163,17 +163,17 @@ def test_nothing_in_the_trail_fails_a_batch(
 ):
     trail = AuditTrail("job: sink", str(write_checkpoint(tmp_path, [{"t": {0: 5}}])), str)
     with caplog.at_level(logging.WARNING):
-        assert trail.of_batch(spark("nightly"), QUERY, 0) == NOTHING
+        assert trail.build_metadata(spark("nightly"), QUERY, 0) == NO_METADATA
 
         def broken(*_: Any) -> None:
             raise RuntimeError("no such luck")
 
         monkeypatch.setattr(audit_trail, "BatchRangeReader", broken)
-        assert trail.of_batch(spark(), QUERY, 0).ranges is None
-        monkeypatch.setattr(audit_trail, "encode", broken)
-        assert trail.of_batch(spark(), QUERY, 0) == NOTHING
+        assert trail.build_metadata(spark(), QUERY, 0).ranges is None
+        monkeypatch.setattr(audit_trail, "encode_metadata", broken)
+        assert trail.build_metadata(spark(), QUERY, 0) == NO_METADATA
     [warning] = caplog.messages
-    assert "no JSON object" in warning
+    assert "not a JSON object" in warning
 
 
 @pytest.mark.parametrize(
@@ -186,16 +186,16 @@ def test_nothing_in_the_trail_fails_a_batch(
 )  # fmt: skip
 def test_an_older_jar_in_the_session_misfits(text: str, misfits: bool):
     once = OnceWriter(Table("t", None), "sink")
-    once._writes = object()
+    once._jar_writer = object()
 
     def write(_: Any) -> None:
         raise Py4JError(text)
 
     if misfits:
-        assert once._by_checksum(None, write) == "the session's jar is of another version"
+        assert once._try_jar(None, write) == "the session's jar has another version"
     else:
         with pytest.raises(Py4JError):
-            once._by_checksum(None, write)
+            once._try_jar(None, write)
 
 
 def merged(rows: list[int], records: list[int] | None, end: int = 10) -> dict[str, Any]:
@@ -359,7 +359,9 @@ def test_a_query_whose_commits_have_no_ranges_is_proved_by_its_offset_log(tmp_pa
 def counted_batch(number: int, records: int, of: range | None = None) -> list[dict[str, Any]]:
     """Return the commit of a batch of ten offsets; the checksum is that of the records `of`."""
     begin = 10 * number
-    metadata = json.loads(encode(QUERY, number, {"0": {"t": {0: (begin, begin + 10)}}}) or "")
+    metadata = json.loads(
+        encode_metadata(QUERY, number, {"0": {"t": {0: (begin, begin + 10)}}}) or ""
+    )
     read = of if of is not None else range(begin, begin + records)
     checksum = checksum_of_ranges({"0": {"t": {0: (read.start, read.stop)}}})
     metadata["assignor"]["counted"] = {"records": records, "checksum": f"{checksum:016x}"}
@@ -444,7 +446,12 @@ def test_a_wrong_table_is_not_proved_by_since(tmp_path: Path, capsys, since: str
     other = "d9a5a3a1-0000-4000-8000-000000000002"
     batch = [{"txn": {"appId": f"assignor-{other}", "version": 0}}]
     batch.append(
-        {"commitInfo": {"operation": "WRITE", "userMetadata": encode(other, 0, {"0": {"t": {}}})}}
+        {
+            "commitInfo": {
+                "operation": "WRITE",
+                "userMetadata": encode_metadata(other, 0, {"0": {"t": {}}}),
+            }
+        }
     )
     table = write_table(tmp_path / "table", CREATED, CREATED, batch, CREATED)
     checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}])
@@ -496,7 +503,7 @@ def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
     """Merges of the same records by a new query were overlaps: "delete only those"."""
     batches = []
     for number, query in enumerate((QUERY, f"{QUERY[:-1]}2")):
-        metadata = encode(query, 0, {"0": {"t": {0: (0, 5)}}})
+        metadata = encode_metadata(query, 0, {"0": {"t": {0: (0, 5)}}})
         info = {"operation": "MERGE", "userMetadata": metadata}
         batches.append(
             [{"commitInfo": info}, {"txn": {"appId": f"assignor-{query}", "version": 0}}]

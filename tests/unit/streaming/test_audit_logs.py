@@ -15,7 +15,7 @@ from streaming.audit.audit import audit
 from streaming.audit.evidence import UnreadableTableError, read_evidence
 from streaming.audit.rows import RowAudit
 from streaming.delta import log
-from streaming.delta.user_metadata import encode
+from streaming.delta.user_metadata import encode_metadata
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 if TYPE_CHECKING:
@@ -37,7 +37,12 @@ def batch(
     size = 10 + number % 1000
     add = {"path": f"{query[-1]}-{number}", "size": size, "dataChange": True, "stats": text}
     return [
-        {"commitInfo": {"operation": "WRITE", "userMetadata": encode(query, number, by_source)}},
+        {
+            "commitInfo": {
+                "operation": "WRITE",
+                "userMetadata": encode_metadata(query, number, by_source),
+            }
+        },
         {"txn": {"appId": f"assignor-{query}", "version": number}},
         {"add": add},
     ]
@@ -194,10 +199,10 @@ def test_a_commit_that_is_cleaned_up_meanwhile_is_gone_and_not_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     commits = batch(0, {0: (0, 10)}), batch(1, {0: (10, 20)})
-    versions = log.versions
-    monkeypatch.setattr(log, "versions", lambda folder: [*versions(folder), 3])
+    versions = log.list_versions
+    monkeypatch.setattr(log, "list_versions", lambda folder: [*versions(folder), 3])
     assert found(audited(tmp_path / "last", *commits)) == {}
-    monkeypatch.setattr(log, "versions", lambda _: [7])
+    monkeypatch.setattr(log, "list_versions", lambda _: [7])
     with pytest.raises(UnreadableTableError, match="vanished while it was read"):
         audited(tmp_path / "all", *commits)
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from assignor_bridge.errors import OptionError
 from streaming.delta import session
-from streaming.delta.session import delta_coordinate, describe_other_delta
+from streaming.delta.session import delta_coordinate, describe_unknown_spark
 from streaming.demo import flights, job, progress, run
 from streaming.demo.checks import run_checks, same_batches, table_checks
 from streaming.demo.flights import Expected, Flight
@@ -155,7 +155,7 @@ def test_a_data_folder_beside_the_user_is_found_by_spark_that_works_elsewhere(
 
 def test_delta_fits_the_line_of_spark():
     assert delta_coordinate("4.2.0") == "io.delta:delta-spark_4.2_2.13:4.4.0"
-    assert describe_other_delta("4.2.9") is None
+    assert describe_unknown_spark("4.2.9") is None
     with pytest.raises(ValueError, match=r"no Delta version is known for Spark 3\.5\.1"):
         delta_coordinate("3.5.1")
 

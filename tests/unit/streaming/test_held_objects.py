@@ -1,4 +1,4 @@
-"""What a user can hold shows no resolved secret: not by `repr`, `str` or pickle, nor its errors."""
+"""Objects of the API show no secrets: in `repr`, `str` or pickles, nor in their errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from assignor_bridge.errors import AssignorError
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError, JobError
 from streaming.pipeline.progress import QueryResult
-from streaming.pipeline.queries import Query
+from streaming.pipeline.queries import JobQuery
 from streaming.pipeline.run import RunningJob
 from tests.unit.streaming.test_pipeline_config import GOOD
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
 
 SECRET = "topsecret99"  # noqa: S105
-#: A secret by its key, by its variable alone, and by its shape, in each kind of section.
+#: Secrets by key, by variable, and by shape, in each kind of section.
 SECRETS = {
     "kafka.sasl.jaas.config": f'Login required password="{SECRET}";',
     "kafka.client.id": "${PLAIN}",
@@ -66,8 +66,8 @@ def loaded() -> LoadedJob:
     return load_job(config, environment={"PLAIN": SECRET})
 
 
-def held(value: Any) -> Iterator[Any]:
-    """Yield a value and what of ours can be reached by its attributes."""
+def walk_objects(value: Any) -> Iterator[Any]:
+    """Yield a value and all product objects that its attributes refer to."""
     yield value
     if isinstance(value, BaseModel):
         parts = [getattr(value, name) for name in type(value).model_fields]
@@ -83,16 +83,16 @@ def held(value: Any) -> Iterator[Any]:
         return
     for part in parts:
         if isinstance(part, (dict, list, tuple)) or type(part).__module__.startswith("streaming."):
-            yield from held(part)
+            yield from walk_objects(part)
 
 
 def test_no_object_shows_a_secret(loaded):
     result = QueryResult("q", loaded.redact(loaded.job.checkpoint))
-    writer: Any = threading.Lock()  # no more to be pickled than Spark's
-    query = Query("q", "sink", writer, writer, loaded.job.checkpoint, None, [], result)
+    writer: Any = threading.Lock()  # cannot be pickled, like Spark's writer
+    query = JobQuery("q", "sink", writer, writer, loaded.job.checkpoint, None, [], result)
     running = RunningJob(loaded, [query])
     objects = [
-        each for each in (*held(loaded), *held(running), query, running.result)
+        each for each in (*walk_objects(loaded), *walk_objects(running), query, running.result)
         if type(each).__module__.startswith("streaming.")
     ]  # fmt: skip
     names = {type(each).__name__ for each in objects}
@@ -113,8 +113,8 @@ def test_no_object_shows_a_secret(loaded):
             pickle.dumps(refused)
 
 
-def test_no_error_shows_a_secret_nor_does_its_cause(loaded):
-    """Loggers print the causes of an error, too, with the words that were redacted in its own."""
+def test_no_error_or_cause_shows_a_secret(loaded):
+    """Loggers also print the causes of an error, whose texts may not be redacted."""
     for config in (
         {**SECRETS, "name": f"a b{SECRET}"},
         {**SECRETS, "spark": {"x": SECRET}},
@@ -125,24 +125,24 @@ def test_no_error_shows_a_secret_nor_does_its_cause(loaded):
         assert raised.value.__suppress_context__
     for words, is_kept in ((f"no access for {SECRET}", False), ("no access", True)):
         with (
-            pytest.raises(JobError) as failed, loaded.causes_without_secrets(),
-            loaded.at("sink", JobError),
+            pytest.raises(JobError) as failed, loaded.drop_secret_causes(),
+            loaded.wrap_errors("sink", JobError),
         ):  # fmt: skip
-            fail_behind_another_error(words)
+            raise_with_hidden_cause(words)
         cause = failed.value.__cause__
         assert (cause is not None) == is_kept
         assert SECRET not in f"{failed.value!r}{cause!r}{failed.value.__context__!r}"
 
 
-def fail_behind_another_error(words: str) -> None:
+def raise_with_hidden_cause(words: str) -> None:
     try:
         Path(f"/proc/{words}").read_text()
     except OSError as error:
         raise RuntimeError("it failed") from error
 
 
-def test_every_error_of_ours_is_made_of_its_message_alone():
-    """`assignor run` made the error anew with the log's name: a traceback for a read-only HOME."""
+def test_every_error_can_be_created_from_its_message():
+    """Regression: `assignor run` failed to recreate an error with the log's name."""
     for package in (assignor_bridge, streaming):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.startswith(("assignor_bridge.testing", "streaming.cli.all")):
@@ -160,7 +160,7 @@ def test_every_error_of_ours_is_made_of_its_message_alone():
         assert copied.exit_code in (1, 2)
 
 
-def test_names_of_the_api_are_completed_and_there():
+def test_public_names_are_completed_and_importable():
     assert set(dir(streaming)) >= {"run_job", "JobError", "ConfigError", "RunningJob", "JobResult"}
     for name in streaming.__all__:
         assert getattr(streaming, name).__name__

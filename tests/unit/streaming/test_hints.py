@@ -1,4 +1,4 @@
-"""What can be done about a failure follows it, where that is known."""
+"""Known failures are reported with a hint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from streaming.pipeline.errors import first_line, with_hint, without_java_trace
+from streaming.pipeline.errors import add_hint, drop_java_trace, summarize
 
 
 @pytest.mark.parametrize(
@@ -27,9 +27,9 @@ from streaming.pipeline.errors import first_line, with_hint, without_java_trace
                      "; the user needs Read on the Group", id="group"),
         pytest.param(
             "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match", "/c",
-            "; what 'dedupe' or a transform has kept in the checkpoint is of other columns, or of "
-            "a version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an "
-            "upsert then reads all again and changes nothing)", id="state",
+            "; the checkpoint has the state of 'dedupe' or a transform with other columns, or of a "
+            "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an "
+            "upsert then reads all records again and changes nothing)", id="state",
         ),
         pytest.param("cannot assign instance of scala.collection.generic.DefaultSerializationProxy "
                      "to field org.apache.spark.DataSourceRDDPartition.inputPartitions", "/c",
@@ -46,8 +46,8 @@ from streaming.pipeline.errors import first_line, with_hint, without_java_trace
         pytest.param("id is null", "/c", "", id="something else"),
     ],
 )  # fmt: skip
-def test_what_can_be_done_is_said(message, checkpoint, hint):
-    assert with_hint(message, checkpoint) == message + hint
+def test_known_failures_get_a_hint(message, checkpoint, hint):
+    assert add_hint(message, checkpoint) == message + hint
 
 
 @pytest.mark.parametrize(
@@ -58,33 +58,33 @@ def test_what_can_be_done_is_said(message, checkpoint, hint):
         pytest.param(Py4JError("An error occurred while calling o341.isActive"), id="amid a call"),
     ],
 )
-def test_a_jvm_that_ended_is_named_however_py4j_tells_it(error: Exception):
-    """Amid a call, the run said `An error occurred while calling o341.isActive`."""
-    assert first_line(error) == "Spark's JVM has ended: was it killed, or out of memory?"
+def test_a_lost_jvm_is_recognized_in_all_messages_of_py4j(error: Exception):
+    """Regression: during a call the message was `An error occurred while calling o341.isActive`."""
+    assert summarize(error) == "Spark's JVM has ended: was it killed, or out of memory?"
 
 
-def test_the_remedy_that_delta_names_is_in_the_line_and_no_record():
-    """It stands behind the first line: an ALTER TABLE, the names of columns."""
+def test_deltas_remedy_is_kept_and_its_record_removed():
+    """The remedy, such as an ALTER TABLE, is after the first line."""
     text = (
         "[DELTA_FEATURES_REQUIRE_MANUAL_ENABLEMENT] The feature timestampNtz is needed.\n\n"
         "To do this, run:\n  ALTER TABLE t SET TBLPROPERTIES ('delta.feature.x' = 'supported')\n"
     )
-    assert first_line(ValueError(text)).endswith("run: ALTER TABLE t SET TBLPROPERTIES ("
+    assert summarize(ValueError(text)).endswith("run: ALTER TABLE t SET TBLPROPERTIES ("
                                                  "'delta.feature.x' = 'supported')")  # fmt: skip
     violated = "[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint c (id > 0) violated"
-    assert first_line(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
+    assert summarize(ValueError(f"{violated} by row with values:\n - id : 7")) == violated
 
 
-def test_a_folder_that_cannot_be_made_is_told_in_plain_words():
+def test_a_folder_that_cannot_be_created_has_a_plain_message():
     text = "java.io.IOException: Mkdirs failed to create file:/a b/t (exists=false, cwd=file:/w)"
-    assert first_line(ValueError(text)) == (
+    assert summarize(ValueError(text)) == (
         "no permission to create the folder /a b/t, or a file is in its place"
     )
 
 
-def test_an_error_of_javas_is_no_end_of_the_jvm():
+def test_a_java_error_is_not_taken_for_a_lost_jvm():
     said = "An error occurred while calling o1.f. Trace:\npy4j.Py4JException: no such method\n"
-    assert first_line(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"
+    assert summarize(Py4JError(said)) == "An error occurred while calling o1.f. Trace:"
 
 
 class _JavaException:
@@ -109,7 +109,7 @@ def test_spark_finds_the_run_id_of_a_cancelled_job_after_any_query_name(name: st
         f"Query {name} [id = {UUID(int=1)}, runId = {UUID(int=2)}] was stopped SQLSTATE: XXKDA\n"
         "\tat org.apache.spark.scheduler.DAGScheduler"
     )
-    text = str(without_java_trace(cancelled))
+    text = str(drop_java_trace(cancelled))
     assert all(part in text for part in ("org.apache.spark.SparkException", "cancelled"))
     assert str(UUID(int=2)) in text
     assert len(text) < 400

@@ -1,4 +1,4 @@
-"""A job's config: substitution, redaction, and one clear line for each mistake."""
+"""A job's config: substitution, redaction, and one-line errors."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import pytest
 
 from streaming.cli import main
 from streaming.delta.session import EXTENSION
-from streaming.pipeline.config.files import check_files, python_function, read_seeds
-from streaming.pipeline.config.job import json_schema
+from streaming.pipeline.config.files import check_files, import_function, read_seeds
+from streaming.pipeline.config.job import build_json_schema
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.config.yaml_text import parse_yaml, with_sets
+from streaming.pipeline.config.yaml_text import apply_sets, parse_yaml
 from streaming.pipeline.errors import ConfigError
-from streaming.pipeline.spark.session import _extensions
+from streaming.pipeline.spark.session import _join_extensions
 from tests.support.job_reference import with_tables
 
 ROOT = Path(__file__).parents[3]
@@ -54,13 +54,13 @@ def changed(path: str, value: Any) -> dict[str, Any]:
 def test_a_good_job_loads_and_fits_the_json_schema():
     loaded = load_job(GOOD, environment={})
     assert loaded.job.all_sources["records"].spark_options["startingOffsets"] == "earliest"
-    assert "  startingOffsets: earliest\n" in loaded.shown()
+    assert "  startingOffsets: earliest\n" in loaded.to_yaml()
     at_time = {"a": {**GOOD["source"], "startingTimestamp": 5}, "b": GOOD["source"]}
     several = {key: value for key, value in GOOD.items() if key != "source"} | {"sources": at_time}
     several["sink"] = {**GOOD["sink"], "from": "a"}
-    assert load_job(several, environment={}).shown().count("startingOffsets: earliest") == 1
+    assert load_job(several, environment={}).to_yaml().count("startingOffsets: earliest") == 1
     assert loaded.job.interval is None
-    jsonschema.validate(GOOD, json_schema())
+    jsonschema.validate(GOOD, build_json_schema())
 
 
 @pytest.mark.parametrize(
@@ -71,20 +71,20 @@ def test_a_good_job_loads_and_fits_the_json_schema():
         pytest.param("none", "none", "none", id="none opts out of the session's"),
     ],
 )
-def test_which_assignor_a_source_names(assignor, with_session, without):
-    """`none` was left out, so that a session's assignor planned the source all the same."""
+def test_the_assignor_of_a_source_overrides_the_sessions(assignor, with_session, without):
+    """Regression: `none` was dropped, so the session's assignor was used."""
     config = changed("source/assignor", assignor) if assignor else GOOD
     [source] = load_job(config, environment={}).job.all_sources.values()
-    assert source.named_assignor(session_names_one=True) == with_session
-    assert source.named_assignor(session_names_one=False) == without
+    assert source.get_assignor(session_has_one=True) == with_session
+    assert source.get_assignor(session_has_one=False) == without
 
 
-def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
+def test_options_of_a_custom_assignor_are_accepted_only_with_it():
     own = changed("source/assignor", "mine:Backwards")
     own["source"]["assignor.mine.maxAge"] = 5
     [source] = load_job(own, environment={}).job.all_sources.values()
     assert source.spark_options["assignor.mine.maxAge"] == "5"
-    jsonschema.validate(own, json_schema())
+    jsonschema.validate(own, build_json_schema())
     own["source"]["assignor"] = "sticky"
     with pytest.raises(ConfigError, match=r"source: .*unknown option 'assignor\.mine\.maxAge'"):
         load_job(own, environment={})
@@ -127,10 +127,13 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
             "source/records", {"bad_records": "drop"}, "'bad_records' needs a format", id="raw bad"
         ),
         pytest.param(
-            "source/includeHeaders", True, "'includeHeaders' adds a column only", id="headers"
+            "source/includeHeaders",
+            True,
+            "'includeHeaders' is only for 'format: raw'",
+            id="headers",
         ),
-        pytest.param("source", {1: "x"}, "source: key 1 is no text", id="a number for a key"),
-        pytest.param("sink/type", "dleta", "sink: 'type' is not known: delta", id="sink type"),
+        pytest.param("source", {1: "x"}, "source: key 1 is not text", id="a number for a key"),
+        pytest.param("sink/type", "dleta", "sink: 'type' is unknown: delta", id="sink type"),
         pytest.param("sink/keys", None, "mode 'upsert' needs 'keys'", id="no keys"),
         pytest.param("sink/target_file_size", "big", "a size such as '128MB'", id="no size"),
         pytest.param("checkpoint", None, "'checkpoint' is missing", id="no checkpoint"),
@@ -149,10 +152,10 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
         pytest.param("source/subscribe", None, "exactly one of 'subscribe'", id="no topic"),
         pytest.param("source/records/schema", None, "needs a 'schema'", id="no schema"),
         pytest.param(
-            "source/records/bad_records", "dead_letter", "belong together", id="no letter"
+            "source/records/bad_records", "dead_letter", "must be used together", id="no letter"
         ),
         pytest.param("trigger", "sometimes", "processingTime 10 seconds", id="trigger"),
-        pytest.param("sink/from", "nowhere", "'nowhere' is unknown; there are records", id="from"),
+        pytest.param("sink/from", "nowhere", "'nowhere' is unknown: use one of records", id="from"),
         pytest.param("checkpoint", "${NOT_SET}", "variable 'NOT_SET' is not set", id="environment"),
         pytest.param(
             "source/assignor",
@@ -192,9 +195,7 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
             )
         ),
         pytest.param("source/subscribe", "or ders", "'or ders': a topic's name has", id="topic"),
-        pytest.param(
-            "source/subscribe", ["a", "b"], "several stand in one text: 'a,b'", id="topics"
-        ),
+        pytest.param("source/subscribe", ["a", "b"], "write a list as text: 'a,b'", id="topics"),
         pytest.param("sink/path", "", "sink.path: a folder or URL is expected", id="no path"),
         pytest.param("sink/path", "~/lake", "write ${HOME} for your home folder", id="home"),
         pytest.param("checkpoint", "$HOME/c", "checkpoint: a folder or URL is expected", id="$"),
@@ -213,7 +214,7 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
         pytest.param("name", 12, "name: text in quotes is expected", id="a number for a name"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_where(path, value, message):
+def test_a_config_error_is_one_line_with_the_key_path(path, value, message):
     with pytest.raises(ConfigError) as raised:
         load_job(changed(path, value), environment={})
     assert message in str(raised.value)
@@ -221,7 +222,7 @@ def test_a_mistake_is_one_line_that_says_where(path, value, message):
     assert raised.value.exit_code == 2
 
 
-def test_the_command_says_the_file_the_place_and_exits_with_2(tmp_path, capsys):
+def test_the_command_prints_the_file_and_key_and_exits_with_2(tmp_path, capsys):
     (tmp_path / "orders.yaml").write_bytes(orjson.dumps(changed("sink/compact_every", "often")))
     assert main.run(["run", str(tmp_path / "orders.yaml"), "--dry-run"]) == 2
     out, err = capsys.readouterr()
@@ -229,7 +230,7 @@ def test_the_command_says_the_file_the_place_and_exits_with_2(tmp_path, capsys):
     assert err.startswith("assignor: orders.yaml: sink.compact_every: ")
 
 
-def test_a_key_that_stands_twice_is_an_error(tmp_path):
+def test_a_duplicate_key_is_an_error(tmp_path):
     (tmp_path / "job.yaml").write_text("name: a\nname: b\n")
     with pytest.raises(ConfigError, match=r"job.yaml: line 2: duplicate key 'name'"):
         load_job(tmp_path / "job.yaml")
@@ -248,7 +249,7 @@ MERGED = "\n".join(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param(BOMB, "line 4: more than 10,000 values, with aliases written out", id="bomb"),
+        pytest.param(BOMB, "line 4: more than 10,000 values, with aliases expanded", id="bomb"),
         pytest.param(MERGED, "line 5: more than 10,000 values", id="bomb of merged keys"),
         pytest.param("name: &a {b: *a}", "line 1: an alias refers to a value", id="circle"),
         pytest.param("name: !!int abc", "looks like 'int' is not one", id="no int"),
@@ -265,7 +266,7 @@ MERGED = "\n".join(
         pytest.param("a" * 1_000_001, "it has more than 1,000,000 bytes", id="endless"),
     ],
 )  # fmt: skip
-def test_yaml_that_cannot_be_read_is_one_line_with_its_place(text, message, tmp_path, capsys):
+def test_invalid_yaml_is_one_line_with_its_position(text, message, tmp_path, capsys):
     (tmp_path / "job.yaml").write_text(text)
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     [line] = capsys.readouterr().err.splitlines()
@@ -291,8 +292,8 @@ def test_yaml_that_cannot_be_read_is_one_line_with_its_place(text, message, tmp_
         "20:30",
     ],
 )
-def test_a_value_without_quotes_is_the_text_as_it_was_written(text, tmp_path):
-    """A job read the topic 1.1 in place of 1.10, and a password lost its last digit."""
+def test_an_unquoted_value_keeps_its_text(text, tmp_path):
+    """Regression: a job read the topic 1.1 instead of 1.10, and a password lost a digit."""
     config = orjson.dumps(changed("source/kafka.ssl.key.password", "HERE")).decode()
     (tmp_path / "job.yaml").write_text(config.replace('"HERE"', f" {text}"))
     [source] = load_job(tmp_path / "job.yaml", environment={}).job.all_sources.values()
@@ -312,21 +313,21 @@ def test_a_value_without_quotes_is_the_text_as_it_was_written(text, tmp_path):
         ("a: \tb\n\tc: d", "line 1, column 4: not valid YAML: found character '\\t' that cannot"),
     ],
 )
-def test_a_mistake_in_yaml_is_at_its_column_with_what_is_expected(text, message, tmp_path, capsys):
-    """All between the first quote of the parser's words and the last one was hidden."""
+def test_a_yaml_error_has_its_column_and_the_expected_token(text, message, tmp_path, capsys):
+    """Regression: all text between the first and the last quote of the message was hidden."""
     (tmp_path / "job.yaml").write_text(text)
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("value", ["&a [*a]", "[" * 3_000])
-def test_a_value_of_set_that_cannot_be_read_is_one_line_with_its_place(value):
+def test_an_invalid_value_of_set_is_one_line_with_its_position(value):
     with pytest.raises(ConfigError, match=r"^config: --set name: line 1: ") as raised:
         load_job(GOOD, sets=[f"name={value}"], environment={})
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_what_an_alias_stands_for_is_changed_in_one_place_only(tmp_path):
+def test_set_changes_only_one_use_of_an_alias(tmp_path):
     (tmp_path / "job.yaml").write_text(
         "source: {kafka.bootstrap.servers: 'b:1', subscribe: t}\n"
         "checkpoint: c\n"
@@ -336,12 +337,12 @@ def test_what_an_alias_stands_for_is_changed_in_one_place_only(tmp_path):
     assert (job.sinks["a"].path, job.sinks["b"].path) == ("x", "y")
 
 
-def test_variables_defaults_and_plain_dollars():
+def test_variables_defaults_and_escaped_dollars_are_substituted():
     data = changed("checkpoint", "${A}/${B:-b}/$${C}")
     assert load_job(data, environment={"A": "s3://x"}).job.checkpoint == "s3://x/b/${C}"
 
 
-def test_set_reaches_dotted_keys_and_levels_below():
+def test_set_changes_dotted_and_nested_keys():
     before = copy.deepcopy(GOOD)
     job = load_job(
         GOOD,
@@ -377,20 +378,20 @@ def test_set_reaches_dotted_keys_and_levels_below():
         pytest.param("spark.speculation.a=v", ["spark", "spark.speculation.a"], id="a setting's"),
     ],
 )
-def test_set_reaches_every_key(assignment, path):
+def test_set_can_change_every_key(assignment, path):
     there = {
         "seed": {"my.topic": {"partitions": 2}, "my": {}}, "sources": {"kafka": {}},
         "metrics": None, "source": {"assignor": "sticky"},
         "spark": {"spark.speculation": True},
     }  # fmt: skip
-    here: Any = with_sets(there, [assignment])
+    here: Any = apply_sets(there, [assignment])
     for key in path:
         here = here[key]
     assert here == ("a=v" if path == ["name"] else "v")
 
 
 @pytest.mark.parametrize("assignment", ["name", "=x", "sink..path=x", "sink.=x", "name.below=x"])
-def test_a_path_of_set_that_leads_nowhere_is_one_line(assignment):
+def test_an_invalid_path_of_set_is_one_line(assignment):
     with pytest.raises(ConfigError, match=r"^config: --set('|: key| ')") as raised:
         load_job({**GOOD, "name": "a"}, sets=[assignment], environment={})
     assert len(str(raised.value).splitlines()) == 1
@@ -405,15 +406,15 @@ SECRETS = {
 }
 
 
-def test_secrets_and_values_of_the_environment_are_not_shown():
+def test_secrets_and_environment_values_are_hidden():
     data = copy.deepcopy(GOOD)
     for path, value in SECRETS.items():
         first, last = path.split("/")
         data[first][last] = value
     environment = {"PASSWORD": "pass-word", "ROOT_FOLDER": "s3://hidden-bucket"}
     loaded = load_job(data, environment=environment)
-    told = loaded.shown() + str(
-        loaded.error("sink", "s3://hidden-bucket/orders, hunter22 and pass-word")
+    told = loaded.to_yaml() + str(
+        loaded.make_error("sink", "s3://hidden-bucket/orders, hunter22 and pass-word")
     )
     for secret in ("hunter22", "pass-word", "hidden-bucket", "s3cr3t-tail"):
         assert secret not in told
@@ -429,7 +430,7 @@ def test_secrets_and_values_of_the_environment_are_not_shown():
         )
 
 
-def test_a_broker_that_is_not_there_is_one_line_before_spark_starts(tmp_path, capsys):
+def test_an_unreachable_broker_is_one_line_before_spark_starts(tmp_path, capsys):
     data = changed("source/kafka.bootstrap.servers", "127.0.0.1:1")
     (tmp_path / "job.yaml").write_bytes(orjson.dumps(data))
     assert main.run(["run", str(tmp_path / "job.yaml")]) == 1
@@ -457,8 +458,8 @@ def test_a_metrics_port_in_use_is_one_line_before_spark_starts(tmp_path, capsys)
         ("127.0.0.1:1,host:99999", "'host:99999': the port must be from 1 to 65535"),
     ],
 )
-def test_a_brokers_address_that_is_none_is_one_line_as_for_commands(servers, message):
-    """An empty variable in it was a traceback of Python's."""
+def test_an_invalid_broker_address_is_one_line(servers, message):
+    """Regression: an empty variable in it caused a traceback."""
     config = changed("source/kafka.bootstrap.servers", servers)
     with pytest.raises(ConfigError, match=r"^config: source: kafka.bootstrap.servers '") as raised:
         load_job(config, environment={"HOST": ""})
@@ -467,12 +468,12 @@ def test_a_brokers_address_that_is_none_is_one_line_as_for_commands(servers, mes
 
 
 def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
-    """`--set spark.sql.shuffle.partitions=8`, which the docs recommend, was refused."""
+    """Regression: `--set spark.sql.shuffle.partitions=8` was refused."""
     options = {"header": True, "maxColumns": 9}
     records = {"format": "csv", "schema": "id INT", "options": options}
     data = changed("source/records", records)
     data["spark"] = {"spark.ui.enabled": False, "spark.memory.fraction": 0.5}
-    jsonschema.validate(data, json_schema())
+    jsonschema.validate(data, build_json_schema())
     job = load_job(data, sets=["spark.sql.shuffle.partitions=8"], environment={}).job
     assert job.spark == {
         "spark.ui.enabled": "false", "spark.memory.fraction": "0.5",
@@ -482,7 +483,9 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
         "header": "true", "maxColumns": "9",
     }  # fmt: skip
     for value in ([1], None, {}):
-        with pytest.raises(ConfigError, match=r"^config: spark.spark.a: one value is expected \("):
+        with pytest.raises(
+            ConfigError, match=r"^config: spark.spark.a: one text, number, true or false is"
+        ):
             load_job(changed("spark", {"spark.a": value}), environment={})
 
 
@@ -495,10 +498,10 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
          f"{EXTENSION},x.Y"),
     ],
 )  # fmt: skip
-def test_extensions_of_others_stay_beside_deltas(of_job, of_operator, expected):
-    """Those of `spark-defaults.conf` were left out without a word."""
+def test_other_sql_extensions_are_kept_with_deltas(of_job, of_operator, expected):
+    """Regression: those of `spark-defaults.conf` were dropped."""
     loaded = load_job({**GOOD, "spark": of_job}, environment={})
-    assert _extensions(loaded.job, of_operator) == expected
+    assert _join_extensions(loaded.job, of_operator) == expected
 
 
 def test_the_schema_command_prints_json_schema(capsys):
@@ -509,7 +512,7 @@ def test_the_schema_command_prints_json_schema(capsys):
 
 
 def test_the_keys_in_the_docs_are_up_to_date():
-    """Write them anew with `python -m tests.support.job_reference docs/job-file.md`."""
+    """Update them with `python -m tests.support.job_reference docs/job-file.md`."""
     text = (ROOT / "docs" / "job-file.md").read_text(encoding="utf-8")
     assert with_tables(text) == text
     assert "| `assignor.split` |" in text
@@ -520,16 +523,16 @@ def test_an_example_fits_the_json_schema_and_its_seeds_can_be_read(path):
     loaded = load_job(path, environment={})
     check_files(loaded)
     assert all(read_seeds(loaded).values())
-    jsonschema.validate(parse_yaml(path.read_text(encoding="utf-8")), json_schema())
+    jsonschema.validate(parse_yaml(path.read_text(encoding="utf-8")), build_json_schema())
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
-def test_a_loaded_job_moves_to_a_broker_as_if_it_were_loaded_for_it(path):
-    """`--with-broker` knows the address only once the broker runs; the job is loaded once."""
-    moved = load_job(path, environment={}, broker="127.0.0.1:9092").at_broker("b:1")
+def test_replacing_brokers_equals_loading_the_job_with_the_broker(path):
+    """`--with-broker` loads the job before the broker runs and its address is known."""
+    moved = load_job(path, environment={}, broker="127.0.0.1:9092").replace_brokers("b:1")
     loaded = load_job(path, environment={}, broker="b:1")
     assert moved.job == loaded.job
-    assert moved.shown() == loaded.shown()
+    assert moved.to_yaml() == loaded.to_yaml()
     for name, source in loaded.job.all_sources.items():
         assert moved.job.all_sources[name].model_fields_set == source.model_fields_set
 
@@ -542,7 +545,7 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     job = load_job(file, environment={}).job
     assert job.name == "mine"
     assert job.all_sources["records"].options["subscribe"] == "events"
-    jsonschema.validate(parse_yaml(text), json_schema())
+    jsonschema.validate(parse_yaml(text), build_json_schema())
     capsys.readouterr()
     assert main.run(["init", str(file)]) == 2
     assert capsys.readouterr().err == f"assignor: {str(file)!r} already exists: name another file\n"
@@ -551,8 +554,8 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_what_init_says_of_a_login_and_a_cluster_loads_as_it_stands(tmp_path):
-    """Whose broker asks for a login found no word of it in the first job."""
+def test_the_authentication_and_cluster_examples_of_init_load(tmp_path):
+    """The first job shows how to connect to a broker with authentication."""
     file = tmp_path / "mine.yaml"
     assert main.run(["init", str(file)]) == 0
     said = re.sub("(?m)^( *)# (kafka|spark)", r"\1\2", file.read_text(encoding="utf-8"))
@@ -575,8 +578,8 @@ def test_init_writes_names_that_yaml_reads_as_text(topic, tmp_path):
     assert job.checkpoint == f"data/checkpoints/{topic}"
 
 
-def test_init_takes_a_name_that_is_no_utf8(tmp_path):
-    """It was a traceback, and left an empty file that the next try would not overwrite."""
+def test_init_accepts_a_file_name_that_is_not_utf8(tmp_path):
+    """Regression: it caused a traceback, and left an empty file that blocked the next attempt."""
     file = tmp_path / os.fsdecode(b"caf\xe9.yaml")
     assert main.run(["init", str(file)]) == 0
     assert (
@@ -584,7 +587,7 @@ def test_init_takes_a_name_that_is_no_utf8(tmp_path):
     )
 
 
-def test_init_leaves_nothing_of_a_file_that_it_cannot_write_whole(tmp_path, capsys):
+def test_init_removes_a_partially_written_file(tmp_path, capsys):
     before = (
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN),
         resource.getrlimit(resource.RLIMIT_FSIZE),
@@ -611,7 +614,7 @@ def test_init_leaves_nothing_of_a_file_that_it_cannot_write_whole(tmp_path, caps
         (["--bootstrap-server", "a: {x"], "--bootstrap-server 'a: {x': host:port is expected"),
     ],
 )
-def test_init_refuses_what_kafka_would(words, message, tmp_path, capsys):
+def test_init_rejects_topics_and_servers_that_kafka_rejects(words, message, tmp_path, capsys):
     assert main.run(["init", str(tmp_path / "job.yaml"), *words]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
@@ -628,7 +631,7 @@ def test_init_refuses_what_kafka_would(words, message, tmp_path, capsys):
         pytest.param('{"value": 1, "base64": ""}', "cannot be used together", id="both"),
     ],
 )
-def test_a_mistake_in_a_seed_file_is_one_line_that_says_where(line, message, tmp_path):
+def test_an_error_in_a_seed_file_is_one_line_with_its_position(line, message, tmp_path):
     (tmp_path / "job.yaml").write_bytes(orjson.dumps(GOOD | {"seed": {"orders": {"file": "s"}}}))
     (tmp_path / "s").write_text('{"key": "1", "value": {"id": 1}}\n' + line + "\n")
     with pytest.raises(ConfigError, match=r"^job.yaml: seed.orders.file: ") as raised:
@@ -664,7 +667,7 @@ def test_a_bad_schema_file_is_one_line_and_exit_code_2(file, content, message, t
         pytest.param("json:__name__", "is not a function", id="no callable"),
     ],
 )
-def test_a_python_step_that_is_not_there_is_told(function, message):
+def test_a_missing_python_function_is_an_error(function, message):
     with pytest.raises(ConfigError, match=r"^config: transform.python: ") as raised:
         check_files(load_job(GOOD | {"transform": {"python": function}}, environment={}))
     assert message in str(raised.value)
@@ -678,10 +681,10 @@ def test_a_python_step_that_is_not_there_is_told(function, message):
         pytest.param("raise SystemExit('no more')", "SystemExit: no more", id="it ends Python"),
     ],
 )
-def test_a_python_step_that_fails_while_it_is_imported_is_one_line(
+def test_a_failing_import_of_a_python_function_is_one_line(
     module, message, tmp_path, monkeypatch, capsys
 ):
-    """It was a traceback, or the end of the process with an exit code of its own."""
+    """Regression: it caused a traceback, or ended the process."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     name = f"step_{tmp_path.name}"
     (tmp_path / f"{name}.py").write_text(module)
@@ -693,7 +696,7 @@ def test_a_python_step_that_fails_while_it_is_imported_is_one_line(
     assert line.startswith(start)
 
 
-def test_flags_for_spark_submit_name_what_the_job_needs(tmp_path, capsys):
+def test_flags_for_spark_submit_have_the_jobs_packages(tmp_path, capsys):
     data = changed("source/records", {"format": "avro", "schema": "s.avsc"})
     (tmp_path / "job.yaml").write_bytes(orjson.dumps(data))
     assert main.run(["jars", "--job", str(tmp_path / "job.yaml")]) == 0
@@ -703,8 +706,8 @@ def test_flags_for_spark_submit_name_what_the_job_needs(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("package", ["", "init", "no init"])
-def test_jobs_that_name_a_module_alike_get_each_its_own_steps(package, tmp_path, monkeypatch):
-    """The second job ran the first one's function: modules are kept by their bare name."""
+def test_jobs_with_modules_of_the_same_name_use_their_own_functions(package, tmp_path, monkeypatch):
+    """Regression: the second job ran the first one's function, cached by module name."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     name = f"steps_{abs(hash(tmp_path))}"
     for folder in ("a", "b"):
@@ -717,7 +720,7 @@ def test_jobs_that_name_a_module_alike_get_each_its_own_steps(package, tmp_path,
         job = GOOD | {"transform": {"python": named}}
         (tmp_path / folder / "job.yaml").write_bytes(orjson.dumps(job))
     found = [
-        python_function(loaded, next(iter(loaded.job.all_transforms)))(None)  # type: ignore[arg-type]
+        import_function(loaded, next(iter(loaded.job.all_transforms)))(None)  # type: ignore[arg-type]
         for loaded in (load_job(tmp_path / f / "job.yaml", environment={}) for f in "aba")
     ]
     assert found == ["a", "b", "a"]

@@ -1,4 +1,4 @@
-"""Parts of a job that cannot stand together: refused in one line before anything starts."""
+"""Conflicts between the parts of a job are refused in one line before anything starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from streaming.pipeline.config.conflicts import check_apart
+from streaming.pipeline.config.conflicts import check_folders
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError
 
@@ -16,7 +16,7 @@ SOURCE: dict[str, Any] = {"subscribe": "orders", "records": {"format": "json", "
 TABLE: dict[str, Any] = {"path": "/tables/orders"}
 
 
-def letters(where: dict[str, Any], **source: Any) -> dict[str, Any]:
+def with_dead_letter(where: dict[str, Any], **source: Any) -> dict[str, Any]:
     data = copy.deepcopy(SOURCE) | source
     data["records"] |= {"bad_records": "dead_letter", "dead_letter": where}
     return data
@@ -45,37 +45,37 @@ REFUSED = {
         "transforms.A: to SQL this name is the same as 'a'",
     ),
     "a sink of the dead letter's name": (
-        job(source=letters({"path": "/bad"}), sinks={"dead_letter_records": TABLE}),
-        "sinks.dead_letter_records: the name is that of the bad records of source 'records'",
+        job(source=with_dead_letter({"path": "/bad"}), sinks={"dead_letter_records": TABLE}),
+        "sinks.dead_letter_records: the name is reserved for the bad records of source 'records'",
     ),
     "two sinks on one table": (
         job(sinks={"a": TABLE, "b": {"path": "file:///tables/orders/"}}),
-        "sinks.b: the table 'file:///tables/orders/' is that of sinks.a",
+        "sinks.b: sinks.a has the same table 'file:///tables/orders/'",
     ),
     "two sinks on one table by name": (
         job(sinks={"a": {"table": "t"}, "b": {"table": "default.T", "shared": True}}),
-        "sinks.b: the table 'default.T' is that of sinks.a",
+        "sinks.b: sinks.a has the same table 'default.T'",
     ),
     "a dead letter on the sink's table": (
-        job(source=letters(TABLE)),
-        "source.records.dead_letter: the table '/tables/orders' is that of sink",
+        job(source=with_dead_letter(TABLE)),
+        "source.records.dead_letter: sink has the same table '/tables/orders'",
     ),
     "a table that is the checkpoint": (
         job(sink={"path": "/checkpoints/orders"}),
-        "the folder is that of sink's table",
+        "the folder is the table of sink",
     ),
     "a table that is the checkpoint by another spelling": (
         job(sink={"path": "file:/checkpoints//orders/"}),
-        "checkpoint: the folder is that of sink's table",
+        "checkpoint: the folder is the table of sink",
     ),
     "a table in a query's own folder of the checkpoint": (
         job(sink={"path": "/checkpoints/orders/sink"}),
-        "sink: the folder '/checkpoints/orders/sink' is in "
-        "'/checkpoints/orders/sink', that of the checkpoint of 'sink'",
+        "sink: the folder '/checkpoints/orders/sink' is inside "
+        "'/checkpoints/orders/sink' of the checkpoint of 'sink'",
     ),
     "a checkpoint in the table": (
         job(checkpoint="/tables/orders/checkpoint"),
-        "checkpoint: the folder '/tables/orders/checkpoint' is in '/tables/orders', that of sink",
+        "checkpoint: the folder '/tables/orders/checkpoint' is inside '/tables/orders' of sink",
     ),
     "a checkpoint in Delta's own folder": (
         job(checkpoint="/tables/orders/_delta_log/checkpoint"),
@@ -83,14 +83,18 @@ REFUSED = {
     ),
     "a table in a table": (
         job(sinks={"a": {"path": "s3a://Bucket/t"}, "b": {"path": "s3a://bucket/t/u"}}),
-        "sinks.b: the folder 's3a://bucket/t/u' is in 's3a://Bucket/t'",
+        "sinks.b: the folder 's3a://bucket/t/u' is inside 's3a://Bucket/t'",
     ),
     "a dead letter to the source's topic": (
-        job(source=letters({"topic": "orders"}, subscribe="other, orders")),
+        job(source=with_dead_letter({"topic": "orders"}, subscribe="other, orders")),
         "source.records.dead_letter: the source reads the topic 'orders' itself",
     ),
     "a dead letter that the source's pattern matches": (
-        job(source=letters({"topic": "orders.bad"}, subscribe=None, subscribePattern="orders.*")),
+        job(
+            source=with_dead_letter(
+                {"topic": "orders.bad"}, subscribe=None, subscribePattern="orders.*"
+            )
+        ),
         "source.records.dead_letter: the source reads the topic 'orders.bad' itself",
     ),
     "a sink to the source's topic": (
@@ -109,19 +113,19 @@ REFUSED = {
         job(sink={**TABLE, "mode": "upsert", "keys": "id", "shared": True}),
         "'shared' is for mode 'append'",
     ),
-    "deletes that are marked, in an append": (  # which was ignored
+    "deletes that are marked, in an append": (  # regression: it was ignored
         job(sink={**TABLE, "deletes": "mark"}),
         "'deletes: mark' is for mode 'upsert', but the mode is 'append'",
     ),
     "a shared topic": (
-        job(source=letters({"topic": "bad", "shared": True})),
-        "'shared' is for a table",
+        job(source=with_dead_letter({"topic": "bad", "shared": True})),
+        "'shared' is only for a table",
     ),
 }
 
 
 @pytest.mark.parametrize(("data", "message"), REFUSED.values(), ids=REFUSED)
-def test_parts_that_cannot_stand_together_are_refused_in_one_line(data, message):
+def test_conflicting_parts_are_refused_in_one_line(data, message):
     if data.get("source", {}).get("subscribe", "") is None:
         del data["source"]["subscribe"]
     with pytest.raises(ConfigError) as raised:
@@ -170,7 +174,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize("data", TAKEN.values(), ids=TAKEN)
-def test_parts_that_stand_beside_each_other_are_taken(data):
+def test_parts_without_conflicts_are_accepted(data):
     load_job(data, environment={})
 
 
@@ -178,48 +182,48 @@ def test_parts_that_stand_beside_each_other_are_taken(data):
     ("location", "message"),
     [
         pytest.param(
-            "file:/tables/b", "sinks.b: the table '/tables/b' is that of sinks.a", id="same"
+            "file:/tables/b", "sinks.b: sinks.a has the same table '/tables/b'", id="same"
         ),
         pytest.param(
             "file:/tables/b/c",
-            "sinks.a: the folder 'file:/tables/b/c' is in '/tables/b'",
+            "sinks.a: the folder 'file:/tables/b/c' is inside '/tables/b'",
             id="in",
         ),
         pytest.param("file:/tables/a", None, id="apart"),
     ],
 )
-def test_where_a_table_by_name_lies_is_compared_once_spark_has_told(location, message):
+def test_the_folder_of_a_table_by_name_is_compared(location, message):
     config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
     if message is None:
-        check_apart(config.job, {"sinks.a": location})
+        check_folders(config.job, {"sinks.a": location})
         return
     with pytest.raises(ValueError, match=message):
-        check_apart(config.job, {"sinks.a": location})
+        check_folders(config.job, {"sinks.a": location})
 
 
-def test_a_path_without_its_file_system_is_the_table_that_a_name_stands_for():
-    """With HDFS as the default, `/tables/b` and `hdfs://nn/tables/b` seemed to be two."""
+def test_a_path_without_a_file_system_may_equal_a_tables_folder():
+    """With HDFS as the default, `/tables/b` and `hdfs://nn/tables/b` are the same."""
     config = load_job(job(sinks={"a": {"table": "t"}, "b": {"path": "/tables/b"}}), environment={})
     folder = "hdfs://nn/tables/b"
-    with pytest.raises(ValueError, match=r"sinks\.b: the table '/tables/b' is that of sinks\.a"):
-        check_apart(config.job, {"sinks.a": folder, "sinks.b": folder})
+    with pytest.raises(ValueError, match=r"sinks\.b: sinks\.a has the same table '/tables/b'"):
+        check_folders(config.job, {"sinks.a": folder, "sinks.b": folder})
 
 
-def test_a_checkpoint_that_lies_in_its_table_by_a_link_is_refused(tmp_path):
+def test_a_checkpoint_inside_its_table_through_a_link_is_refused(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "real")
     config = job(checkpoint=str(tmp_path / "real" / "table" / "c"))
     config["sink"] = {"path": str(tmp_path / "link" / "table")}
-    with pytest.raises(ConfigError, match=r"checkpoint: the folder .* is in .*link/table"):
+    with pytest.raises(ConfigError, match=r"checkpoint: the folder .* is inside .*link/table"):
         load_job(config, environment={})
 
 
-def test_topics_of_assign_are_looked_for_as_those_of_subscribe():
+def test_topics_of_assign_are_checked_like_those_of_subscribe():
     config = job(source={"assign": '{"back": [0], "more": [1]}'})
-    [(place, _, topics)] = load_job(config, environment={}).job.broker_uses()
+    [(place, _, topics)] = load_job(config, environment={}).job.iterate_broker_uses()
     assert (place, topics) == ("source", ["back", "more"])
 
 
-def test_the_sources_of_a_sink_are_those_that_its_transforms_read():
+def test_the_sources_of_a_sink_are_the_inputs_of_its_transforms():
     data = job(
         sources={"a": SOURCE, "b": SOURCE, "c": SOURCE},
         transforms={
@@ -234,5 +238,5 @@ def test_the_sources_of_a_sink_are_those_that_its_transforms_read():
         },
     )
     loaded = load_job(data, environment={}).job
-    found = {name: loaded.sources_of(sink) for name, sink in loaded.all_sinks.items()}
+    found = {name: loaded.find_sources(sink) for name, sink in loaded.all_sinks.items()}
     assert found == {"x": ("a",), "y": ("a", "b"), "z": ("c",)}

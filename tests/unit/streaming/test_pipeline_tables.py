@@ -1,4 +1,4 @@
-"""What a table remembers, its columns beside those of the rows, and the lock of a checkpoint."""
+"""The properties, columns and log of a table, the lock of a checkpoint, and Spark's settings."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ from assignor_bridge.errors import OptionError
 from checkpoints.folders import LocalFolder
 from checkpoints.log_files import LoggedBatch
 from checkpoints.offset_log import LastBatches
-from streaming.delta.transactions import NEVER, read_log
+from streaming.delta.transactions import NO_BATCH, read_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
-from streaming.pipeline.delta.continuity import check_sources_kept
+from streaming.pipeline.delta.continuity import check_sources
 from streaming.pipeline.delta.table import Table, check_columns, check_timestamps
 from streaming.pipeline.delta.write_mode import (
     BY_OFFSET,
     BY_TIMESTAMP,
     WriteMode,
-    check_same,
-    kafkas_fields,
-    of_columns,
-    of_properties,
-    of_sink,
+    check_same_mode,
+    find_kafka_fields,
+    get_sink_mode,
+    infer_mode,
+    read_mode,
 )
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, TableError
-from streaming.pipeline.run import start_job, warn_of_late_records
+from streaming.pipeline.run import start_job, warn_about_late_records
 from streaming.pipeline.spark import session
-from streaming.pipeline.spark.folders import holder, lock_checkpoint
+from streaming.pipeline.spark.folders import find_owner, lock_folder
 from streaming.pipeline.spark.plan_sources import PlanSource
-from streaming.pipeline.spark.session import _COMPILED, check_master, session_for
+from streaming.pipeline.spark.session import _CODE_CACHE_SIZE, check_master, start_session
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
 
@@ -102,8 +102,8 @@ def test_structs_are_compared_as_delta_merges_them(there, rows, plain, evolving)
         pytest.param(columns(IntegerType()), "", True, id="other types"),
     ],
 )
-def test_a_column_that_needs_a_feature_of_delta_is_refused_before_the_start(rows, feature, fits):
-    """Delta refused it in the first batch, after the query had started."""
+def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, feature, fits):
+    """Delta would refuse it in the first batch, after the query has started."""
     properties = {"delta.minReaderVersion": "1", f"delta.feature.{feature}": "supported"}
     added = StructType().add("timestamp_ntz", IntegerType()).add("new", rows)
     check_timestamps("t", added, added, properties)
@@ -121,84 +121,88 @@ def test_a_column_that_needs_a_feature_of_delta_is_refused_before_the_start(rows
         pytest.param(
             WriteMode("upsert", ("DAY", "ID"), "remove", ("SEQ",)), None, id="same by case"
         ),
-        pytest.param(WriteMode("append"), "mode upsert, the job says append: set it", id="mode"),
+        pytest.param(WriteMode("append"), "upsert, but the job has append: restore", id="mode"),
         pytest.param(
-            WriteMode("upsert", ("id",), "remove", ("seq",)), "keys id, Day, the job says id",
+            WriteMode("upsert", ("id",), "remove", ("seq",)), "keys id, Day, but the job has id",
             id="keys",
         ),
         pytest.param(
-            WriteMode("upsert", ("id", "day"), "mark", ("seq",)), "remove, the job says mark",
+            WriteMode("upsert", ("id", "day"), "mark", ("seq",)), "remove, but the job has mark",
             id="marks",
         ),
         pytest.param(
-            WriteMode("upsert", ("id", "day"), "remove", ()), "sequence_by seq, the job says none",
+            WriteMode("upsert", ("id", "day"), "remove", ()), "seq, but the job has none",
             id="order",
         ),
     ],
 )  # fmt: skip
-def test_a_table_that_was_kept_otherwise_is_refused(now, message):
-    before = of_properties(UPSERT.properties())
+def test_a_table_written_in_another_mode_is_refused(now, message):
+    before = read_mode(UPSERT.properties())
     assert before == UPSERT
     if message is None:
-        check_same("t", before, now, str.lower, is_inferred=False)
+        check_same_mode("t", before, now, str.lower, is_inferred=False)
         return
     with pytest.raises(TableError, match=message):
-        check_same("t", before, now, str.lower, is_inferred=False)
+        check_same_mode("t", before, now, str.lower, is_inferred=False)
 
 
-def test_where_spark_tells_cases_apart_so_do_keys():
+def test_keys_are_case_sensitive_if_spark_is():
     now = WriteMode("upsert", ("ID", "Day"), "remove", ("seq",))
-    check_same("t", UPSERT, now, str.lower, is_inferred=False)
-    with pytest.raises(TableError, match="keys id, Day, the job says ID, Day"):
-        check_same("t", UPSERT, now, str, is_inferred=False)
+    check_same_mode("t", UPSERT, now, str.lower, is_inferred=False)
+    with pytest.raises(TableError, match="keys id, Day, but the job has ID, Day"):
+        check_same_mode("t", UPSERT, now, str, is_inferred=False)
 
 
-def test_properties_that_cannot_be_read_are_told():
-    assert of_properties({"delta.appendOnly": "false"}) is None
+def test_invalid_table_properties_are_an_error():
+    assert read_mode({"delta.appendOnly": "false"}) is None
     for text in ("id", "1", '{"id": 1}', "[1]"):
         with pytest.raises(TableError, match=r"assignor\.keys"):
-            of_properties({"assignor.mode": "upsert", "assignor.keys": text})
+            read_mode({"assignor.mode": "upsert", "assignor.keys": text})
 
 
-def test_an_older_table_tells_by_its_columns_how_it_was_kept():
+def test_the_mode_of_an_older_table_is_inferred_from_its_columns():
     for fields in (BY_OFFSET, BY_TIMESTAMP):
         order = StructType().add("seq", LongType())
         for name in fields:
             order = order.add(name, LongType())
-        assert kafkas_fields(order) == fields
+        assert find_kafka_fields(order) == fields
         kept = StructType().add("id", LongType()).add("_sequence", order)
-        assert of_columns(kept, ["id"]) == WriteMode("upsert", None, "remove", ("seq",))
-    assert of_columns(StructType().add("id", LongType()), ["id"]) == WriteMode("append")
-    assert of_columns(kept, ["id", "_Sequence"]) == WriteMode("append"), "the user's own column"
+        assert infer_mode(kept, ["id"]) == WriteMode("upsert", None, "remove", ("seq",))
+    assert infer_mode(StructType().add("id", LongType()), ["id"]) == WriteMode("append")
+    assert infer_mode(kept, ["id", "_Sequence"]) == WriteMode("append"), "the user's own column"
     marked = StructType(kept.fields).add("_deleted", StringType())
-    assert of_columns(marked, ["id"]) == WriteMode("upsert", None, "mark", ("seq",))
-    assert of_columns(marked, ["id", "_deleted"]) == WriteMode("upsert", None, "remove", ("seq",))
-    upsert = of_sink(DeltaSink(path="t", mode="upsert", keys=("id",)))
+    assert infer_mode(marked, ["id"]) == WriteMode("upsert", None, "mark", ("seq",))
+    assert infer_mode(marked, ["id", "_deleted"]) == WriteMode("upsert", None, "remove", ("seq",))
+    upsert = get_sink_mode(DeltaSink(path="t", mode="upsert", keys=("id",)))
     with pytest.raises(
-        TableError, match=r"was not made by an upsert .*a new table and the job a n"
+        TableError, match=r"was not created by an upsert .*a new table and the job a n"
     ):
-        check_same("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
-    by_topic = of_sink(DeltaSink(path="t", mode="upsert", keys=("id",), sequence_by=("topic",)))
-    for part in ("topic", "_topic"):  # of the order by timestamp, and of the one by offset
-        check_same("t", by_topic._replace(sequence_by=(part,)), by_topic, str, is_inferred=True)
+        check_same_mode("t", WriteMode("append"), upsert, str.lower, is_inferred=True)
+    by_topic = get_sink_mode(
+        DeltaSink(path="t", mode="upsert", keys=("id",), sequence_by=("topic",))
+    )
+    for part in ("topic", "_topic"):  # in the order by timestamp, and in that by offset
+        check_same_mode(
+            "t", by_topic._replace(sequence_by=(part,)), by_topic, str, is_inferred=True
+        )
 
 
 @pytest.fixture
 def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
-    """Give the settings that Spark would be started with for a job; it is not started."""
+    """Return a function for the settings of a job's Spark, without starting it."""
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
     monkeypatch.setattr(session, "start_context", lambda *_: None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
 
     def settings(data: dict[str, Any], *sets: str) -> dict[str, str]:
         monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-        return session_for(load_job(data, sets=sets, environment={}).job)._options
+        return start_session(load_job(data, sets=sets, environment={}).job)._options
 
     return settings
 
 
-def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(settings_of):
-    """It could be written once only: the catalog was in memory, the table's folder was not."""
+def test_a_dead_letter_table_by_name_gets_a_persistent_catalog(settings_of):
+    """Regression: the catalog was in memory, so the table could be written only once."""
     catalog = "spark.sql.catalogImplementation"
     records = {"format": "json", "schema": "id INT", "bad_records": "dead_letter"}
     for letter, wanted in (({"table": "bad"}, "hive"), ({"path": "/bad"}, None)):
@@ -206,7 +210,7 @@ def test_a_dead_letter_table_by_name_gets_a_catalog_that_lasts(settings_of):
         assert settings_of(data).get(catalog) == wanted
 
 
-def test_only_spark_on_this_machine_writes_its_logs_without_processes(settings_of):
+def test_only_local_spark_writes_its_logs_without_processes(settings_of):
     key = "spark.hadoop.fs.AbstractFileSystem.file.impl"
     users = "org.apache.hadoop.fs.local.LocalFs"
     for settings, expected in (
@@ -225,27 +229,27 @@ def test_only_spark_on_this_machine_writes_its_logs_without_processes(settings_o
         pytest.param({"path": "/a", "mode": "upsert", "keys": ["id"]}, "200", id="upsert"),
     ],
 )
-def test_the_code_of_each_merge_is_kept_and_no_more(settings_of, sink, pieces):
-    """A thousand were kept: each checkpoint of a table's log added one, as long as a job ran."""
-    assert settings_of(changed("sink", sink)).get(_COMPILED) == pieces
+def test_the_code_cache_has_room_for_each_merge_only(settings_of, sink, pieces):
+    """Regression: with room for a thousand classes, the cache grew as long as a job ran."""
+    assert settings_of(changed("sink", sink)).get(_CODE_CACHE_SIZE) == pieces
 
 
-def test_the_code_of_two_merges_is_kept_unless_an_operator_says_how_much(
+def test_the_code_cache_of_two_merges_respects_the_operators_size(
     settings_of, monkeypatch, tmp_path
 ):
     tables = {n: {"path": f"/{n}", "mode": "upsert", "keys": ["id"]} for n in ("a", "b")}
     data = changed("sink", None)
     data["sinks"] = {name: {"from": "records", **table} for name, table in tables.items()}
-    assert settings_of(data).get(_COMPILED) == "300"
+    assert settings_of(data).get(_CODE_CACHE_SIZE) == "300"
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    (tmp_path / "spark-defaults.conf").write_text(f"{_COMPILED} 5000\n", "utf-8")
-    assert settings_of(data).get(_COMPILED) is None
+    (tmp_path / "spark-defaults.conf").write_text(f"{_CODE_CACHE_SIZE} 5000\n", "utf-8")
+    assert settings_of(data).get(_CODE_CACHE_SIZE) is None
 
 
-def test_settings_for_one_machine_take_the_place_of_nothing_in_the_defaults(
+def test_settings_for_local_spark_do_not_override_the_defaults_file(
     settings_of, monkeypatch, tmp_path
 ):
-    """A cluster that spark-defaults.conf names got the shuffle partitions of this machine."""
+    """Regression: a cluster in spark-defaults.conf got the settings of local Spark."""
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     key = "spark.sql.shuffle.partitions"
     for defaults, settings, expected in (
@@ -258,16 +262,16 @@ def test_settings_for_one_machine_take_the_place_of_nothing_in_the_defaults(
         assert settings_of(changed("spark", settings)).get(key) == expected
 
 
-def test_names_of_files_beyond_ascii_are_java_s_in_a_c_locale_too(settings_of, monkeypatch):
-    """It said "unmappable characters", and left a folder of another name."""
+def test_java_reads_non_ascii_file_names_in_the_c_locale(settings_of, monkeypatch):
+    """Regression: the error was "unmappable characters", and a folder had another name."""
     for before, after in (("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8")):
         monkeypatch.setenv("LC_ALL", before)
         settings_of(changed("spark", {}))
         assert os.environ["LC_ALL"] == after
 
 
-def test_a_jobs_kill_switch_is_there_when_its_driver_starts(settings_of):
-    """docs/upgrading.md promises it; tests/lab/long/test_switch.py shows what it does then."""
+def test_a_jobs_kill_switch_is_set_when_its_driver_starts(settings_of):
+    """docs/upgrading.md promises it; tests/lab/long/test_switch.py tests its effect."""
     key = "spark.assignor.killSwitchFile"
     assert settings_of(changed("spark", {key: "file:/off"}))[key] == "file:/off"
     assert settings_of(changed("spark", {}), f"{key}=file:/off")[key] == "file:/off"
@@ -298,10 +302,10 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
     for setting in ("spark.remote", "spark.master"):
         loaded = load_job(changed("spark", {setting: "sc://host"}), environment={})
         with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
-            session_for(loaded.job)
+            start_session(loaded.job)
     monkeypatch.setenv("SPARK_REMOTE", "sc://host")
     with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
-        session_for(load_job(changed("spark", {}), environment={}).job)
+        start_session(load_job(changed("spark", {}), environment={}).job)
 
 
 @pytest.mark.parametrize(
@@ -313,22 +317,20 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
         ({"spark.api.mode": "other"}, {"SPARK_CONNECT_MODE": "1"}),
     ],
 )
-def test_the_mode_that_makes_it_spark_connect_is_refused_in_the_same_line(
-    settings, variables, monkeypatch
-):
-    """It was `PyArrow >= 11.0.0 must be installed`, or another package that clients need."""
+def test_the_connect_api_mode_is_refused_with_the_same_message(settings, variables, monkeypatch):
+    """Regression: the error was `PyArrow >= 11.0.0 must be installed`."""
     monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
-        session_for(load_job(changed("spark", settings), environment={}).job)
+        start_session(load_job(changed("spark", settings), environment={}).job)
 
 
-def test_one_run_of_a_job_at_a_time(tmp_path):
-    """A process that ended without a word has no lock; nor has a job whose queries were stopped."""
+def test_only_one_run_of_a_job_is_allowed_at_a_time(tmp_path):
+    """A killed process has no lock, nor has a job whose queries were stopped directly."""
     place = str(tmp_path / "checkpoint")
     code = (
-        "import sys; from streaming.pipeline.spark.folders import lock_checkpoint as lock;"
+        "import sys; from streaming.pipeline.spark.folders import lock_folder as lock;"
         f"l = lock({place!r}); print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -337,40 +339,38 @@ def test_one_run_of_a_job_at_a_time(tmp_path):
         assert other.stdout is not None
         assert other.stdout.readline() == "ready\n"
         with pytest.raises(BlockingIOError):
-            lock_checkpoint(place)
-        assert holder(place) == str(other.pid)
+            lock_folder(place)
+        assert find_owner(place) == str(other.pid)
         other.kill()
-    lock = lock_checkpoint(f"file:{place}")
+    lock = lock_folder(f"file:{place}")
     assert lock is not None
-    assert holder(place) == str(os.getpid())
+    assert find_owner(place) == str(os.getpid())
     with pytest.raises(BlockingIOError):
-        lock_checkpoint(place)
-    lock.is_used = lambda: False
-    second = lock_checkpoint(place)
+        lock_folder(place)
+    lock.is_in_use = lambda: False
+    second = lock_folder(place)
     assert second is not None
-    lock.release()  # it has none any more
+    lock.release()  # the lock was released
     with pytest.raises(BlockingIOError):
-        lock_checkpoint(place)
+        lock_folder(place)
     second.release()
-    third = lock_checkpoint(place)
+    third = lock_folder(place)
     assert third is not None
     third.release()
-    assert lock_checkpoint("s3a://bucket/checkpoint") is None
+    assert lock_folder("s3a://bucket/checkpoint") is None
 
 
-def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_nobody(
-    tmp_path, monkeypatch
-):
-    """Another user's lock file was unreadable, `a#1` was taken for `a`, `a%20b` for `a b`."""
+def test_a_checkpoint_that_cannot_be_locked_does_not_stop_a_job(tmp_path, monkeypatch):
+    """Regression: lock files of other users, and `a#1` or `a%20b` as folders, caused errors."""
     for name in ("a#1", "a%20b", "a?b"):
-        lock = lock_checkpoint(f"file:{tmp_path}/{name}")
+        lock = lock_folder(f"file:{tmp_path}/{name}")
         assert lock is not None
         assert (tmp_path / name / ".assignor.lock").stat().st_mode & 0o044 == 0o044
-        assert holder(f"file:{tmp_path}/{name}") == str(os.getpid())
+        assert find_owner(f"file:{tmp_path}/{name}") == str(os.getpid())
         lock.release()
     assert len(list(tmp_path.iterdir())) == 3
     (tmp_path / "file").touch()
-    assert lock_checkpoint(str(tmp_path / "file" / "below")) is None
+    assert lock_folder(str(tmp_path / "file" / "below")) is None
 
     real = os.open
 
@@ -380,28 +380,28 @@ def test_a_checkpoint_is_locked_where_it_is_and_a_lock_that_cannot_be_had_stops_
         return real(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", as_another_user)
-    lock = lock_checkpoint(str(tmp_path / "a#1"))
+    lock = lock_folder(str(tmp_path / "a#1"))
     assert lock is not None
     with pytest.raises(BlockingIOError):
-        lock_checkpoint(str(tmp_path / "a#1"))
+        lock_folder(str(tmp_path / "a#1"))
     lock.release()
 
 
-def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
-    """What it pointed to was emptied."""
+def test_a_link_named_like_the_lock_file_is_not_followed(tmp_path):
+    """Regression: the target of the link was truncated."""
     file = tmp_path / "file"
     file.write_text("mine")
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / ".assignor.lock").symlink_to(file)
-    assert lock_checkpoint(str(tmp_path / "checkpoint")) is None
+    assert lock_folder(str(tmp_path / "checkpoint")) is None
     assert file.read_text() == "mine"
 
 
 OTHER = QUERY.replace("d", "e")
 
 
-def a_table(folder: Path, *commits: list[dict[str, Any]]) -> LocalFolder:
-    """Write a table's log, of each commit the actions."""
+def write_log(folder: Path, *commits: list[dict[str, Any]]) -> LocalFolder:
+    """Write a table's log from the actions of each commit."""
     log = folder / "_delta_log"
     log.mkdir(parents=True)
     for number, actions in enumerate(commits):
@@ -409,37 +409,37 @@ def a_table(folder: Path, *commits: list[dict[str, Any]]) -> LocalFolder:
     return LocalFolder(folder)
 
 
-def did(operation: str, **parameters: Any) -> dict[str, Any]:
+def commit_info(operation: str, **parameters: Any) -> dict[str, Any]:
     return {"commitInfo": {"operation": operation, "operationParameters": parameters}}
 
 
-def wrote(writer: str, batch: int) -> dict[str, Any]:
+def transaction(writer: str, batch: int) -> dict[str, Any]:
     return {"txn": {"appId": writer, "version": batch}}
 
 
-def test_a_tables_log_names_the_batch_the_restore_after_it_and_another_writer(tmp_path):
-    folder = a_table(
+def test_a_tables_log_has_the_last_batch_a_later_restore_and_other_writers(tmp_path):
+    folder = write_log(
         tmp_path,
-        [did("CREATE TABLE")],
-        [wrote(OTHER, 7)],
-        [did("RESTORE", version=1)],
-        [wrote(f"assignor-{QUERY}", 3), wrote("nightly", 1)],
-        [did("RESTORE", version=1)],
-        [did("DELETE")],
+        [commit_info("CREATE TABLE")],
+        [transaction(OTHER, 7)],
+        [commit_info("RESTORE", version=1)],
+        [transaction(f"assignor-{QUERY}", 3), transaction("nightly", 1)],
+        [commit_info("RESTORE", version=1)],
+        [commit_info("DELETE")],
     )
     log_of_query = read_log(folder, QUERY)
     assert (log_of_query.batch, log_of_query.restored) == (3, (1, 4))
     assert read_log(folder, OTHER).restored is None, "both went back to its own commit"
-    assert read_log(folder, None).other == QUERY
+    assert read_log(folder, None).other_query_id == QUERY
     third = read_log(folder, QUERY.replace("d", "f"))
-    assert (third.batch, third.other) == (NEVER, QUERY)
+    assert (third.batch, third.other_query_id) == (NO_BATCH, QUERY)
 
 
-def test_a_new_query_does_not_read_the_log_behind_the_first_other_writer(tmp_path):
-    """It read all of it, only to refuse: a commit is a call into the JVM."""
-    folder = a_table(tmp_path, [did("CREATE TABLE")], [wrote(OTHER, 7)])
+def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):
+    """Reading the rest would cost a call into the JVM per commit."""
+    folder = write_log(tmp_path, [commit_info("CREATE TABLE")], [transaction(OTHER, 7)])
     (tmp_path / "_delta_log" / f"{0:020}.json").write_text("no JSON")
-    assert read_log(folder, None).other == OTHER
+    assert read_log(folder, None).other_query_id == OTHER
     with pytest.raises(OptionError, match="its log is damaged"):
         read_log(folder, QUERY)
 
@@ -453,20 +453,22 @@ def test_a_new_query_does_not_read_the_log_behind_the_first_other_writer(tmp_pat
         "REPLACE TABLE AS SELECT",
     ],
 )
-def test_a_table_that_was_replaced_holds_no_batch_from_before(tmp_path, operation):
-    """Delta keeps the number of the last batch, whose rows were missing without a word."""
-    before = [did("CREATE TABLE")], [wrote(QUERY, 9)], [did(operation)]
-    log = read_log(a_table(tmp_path / "replaced", *before, [did("DELETE")]), QUERY)
-    assert (log.batch, log.replaced, log.restored) == (NEVER, 2, None)
+def test_a_replaced_table_has_no_earlier_batches(tmp_path, operation):
+    """Delta keeps the number of the last batch, although its rows are removed."""
+    before = [commit_info("CREATE TABLE")], [transaction(QUERY, 9)], [commit_info(operation)]
+    log = read_log(write_log(tmp_path / "replaced", *before, [commit_info("DELETE")]), QUERY)
+    assert (log.batch, log.replaced, log.restored) == (NO_BATCH, 2, None)
     log = read_log(LocalFolder(tmp_path / "replaced"), None)
-    assert log.other is None, "a new checkpoint may write to it"
+    assert log.other_query_id is None, "a new checkpoint may write to it"
 
-    log = read_log(a_table(tmp_path / "since", *before, [wrote(QUERY, 10)]), QUERY)
+    log = read_log(write_log(tmp_path / "since", *before, [transaction(QUERY, 10)]), QUERY)
     assert (log.batch, log.replaced) == (10, None)
-    within = [did(operation), wrote(QUERY, 10)]
-    log = read_log(a_table(tmp_path / "within", *before[:2], within), QUERY)
+    within = [commit_info(operation), transaction(QUERY, 10)]
+    log = read_log(write_log(tmp_path / "within", *before[:2], within), QUERY)
     assert (log.batch, log.replaced) == (10, None)
-    log = read_log(a_table(tmp_path / "undone", *before, [did("RESTORE", version=1)]), QUERY)
+    log = read_log(
+        write_log(tmp_path / "undone", *before, [commit_info("RESTORE", version=1)]), QUERY
+    )
     assert (log.batch, log.replaced, log.restored) == (9, None, None)
 
 
@@ -481,15 +483,15 @@ def test_a_table_that_was_replaced_holds_no_batch_from_before(tmp_path, operatio
         pytest.param([None], (None, 3), id="to a time"),
     ],
 )
-def test_a_restore_that_was_undone_takes_nothing_away(tmp_path, restores, set_back):
-    """A user who did what the message asks for got the same message about his own RESTORE."""
-    commits = [[did("RESTORE", version=to)] for to in restores]
-    folder = a_table(tmp_path, [], [], [wrote(QUERY, 1)], *commits)
+def test_a_restore_that_was_undone_is_ignored(tmp_path, restores, set_back):
+    """Regression: a user who followed the message got the same message about that RESTORE."""
+    commits = [[commit_info("RESTORE", version=to)] for to in restores]
+    folder = write_log(tmp_path, [], [], [transaction(QUERY, 1)], *commits)
     assert read_log(folder, QUERY).restored == set_back
 
 
-def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeypatch, caplog):
-    """Who may append need not have the right to ALTER, which no run had needed before."""
+def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypatch, caplog):
+    """Users who may append need not have the permission to ALTER."""
 
     def refuse(*_: object) -> None:
         raise PermissionError("no ALTER for you")
@@ -500,7 +502,7 @@ def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeyp
         writer.table_exists = writer._is_of_older_version = True
         writer.prepare(None, None)  # type: ignore[arg-type]
     [warning] = caplog.messages
-    assert "'t' cannot remember its keys (no ALTER for you)" in warning
+    assert "'t' cannot record its keys (no ALTER for you)" in warning
 
 
 @pytest.mark.parametrize(
@@ -526,17 +528,17 @@ def test_an_older_table_whose_properties_cannot_be_written_is_written_to(monkeyp
         pytest.param([{"subscribe": "a"}, {}], None, id="no source of Kafka's"),
     ],
 )
-def test_each_source_still_reads_the_topics_of_its_number(sources, words):
-    """Two sources that change places are refused whatever `failOnDataLoss` says."""
+def test_each_source_must_read_the_topics_of_its_number(sources, words):
+    """Two sources that change places are refused with any `failOnDataLoss`."""
     ends = {"0": {"a": {0: 1}}, "1": {"b": {0: 1}, "c": {0: 1}}}
     standing = LastBatches(QUERY, LoggedBatch(0, ends, True, 1), 0)
     for accepted in ("true", "FALSE"):
         now = [PlanSource(of and {**of, "failondataloss": accepted}) for of in sources]
         if words is None or (accepted == "FALSE" and "no source" in words):
-            check_sources_kept(now, "c", standing)
+            check_sources(now, "c", standing)
         else:
             with pytest.raises(TableError, match=words):
-                check_sources_kept(now, "c", standing)
+                check_sources(now, "c", standing)
 
 
 @pytest.mark.parametrize(
@@ -548,9 +550,9 @@ def test_each_source_still_reads_the_topics_of_its_number(sources, words):
     ],
 )
 def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, sink):
-    """Under a new id Delta skips nothing: a batch that was written would be written again."""
+    """With a new id, Delta would write an already written batch again."""
     checkpoint = write_query(tmp_path / "checkpoint", {"orders": {0: 5}})
-    a_table(tmp_path / "table", [wrote(f"assignor-{QUERY}", 0)])
+    write_log(tmp_path / "table", [transaction(f"assignor-{QUERY}", 0)])
     monkeypatch.setattr(continuity, "HadoopFolder", lambda path, _: LocalFolder(Path(path)))
     monkeypatch.setattr(Table, "location", lambda *_: str(tmp_path / "table"))
     sources = [PlanSource({"subscribe": "orders"})]
@@ -558,7 +560,7 @@ def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, 
     writer.table_exists = True
     continuity.check_continuity(None, sources, checkpoint, writer)  # type: ignore[arg-type]
     (tmp_path / "checkpoint" / "metadata").unlink()
-    with pytest.raises(TableError, match="holds no batch of the query"):
+    with pytest.raises(TableError, match="has no batch of the query"):
         continuity.check_continuity(None, sources, checkpoint, writer)  # type: ignore[arg-type]
 
 
@@ -576,11 +578,11 @@ def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, 
         ),
     ],
 )
-def test_shares_that_make_a_watermark_drop_records_are_warned_of(options, warns, caplog):
+def test_options_that_make_a_watermark_drop_records_cause_a_warning(options, warns, caplog):
     source = {**changed("source/subscribe", "orders")["source"], "maxOffsetsPerTrigger": 9}
     for watermark in ({}, {"watermark": {"column": "ts"}}):
         data = changed("source", {**source, **options, **watermark})
-        warn_of_late_records(load_job(data, environment={}))
+        warn_about_late_records(load_job(data, environment={}))
         assert len(caplog.messages) == (warns and bool(watermark))
     if warns:
         [warning] = caplog.messages
@@ -588,8 +590,8 @@ def test_shares_that_make_a_watermark_drop_records_are_warned_of(options, warns,
         assert "set assignor.alignEventTime to the watermark's delay (10 minutes)" in warning
 
 
-def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, caplog):
-    """The writer's warnings went past the redactor that the job's other words go through."""
+def test_the_error_of_a_compaction_is_logged_without_secrets(monkeypatch, caplog):
+    """Regression: the writer's warnings were not redacted."""
 
     def fail(*_: object) -> None:
         raise PermissionError("no access with topsecret99")
@@ -605,7 +607,7 @@ def test_what_a_compaction_failed_with_is_told_without_secrets(monkeypatch, capl
 
 
 def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
-    """pyspark puts all settings there; `make long` looks at a real one (test_canary.py)."""
+    """pyspark would put all settings there; test_canary.py checks a real process."""
     started: list[dict[str, str]] = []
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
     monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
@@ -616,15 +618,15 @@ def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
         "spark.hadoop.fs.s3a.secret.key": "topsecret99", "spark.driver.memory": "1g",
         "spark.hadoop.proxy": "http://ann:topsecret99@proxy.test",
     }  # fmt: skip
-    session_for(load_job(changed("spark", settings), environment={}).job)
+    start_session(load_job(changed("spark", settings), environment={}).job)
     all_settings, shown = started
     assert all_settings["spark.hadoop.fs.s3a.secret.key"] == "topsecret99"
     assert shown["spark.driver.memory"] == "1g"
     assert "topsecret99" not in str(shown)
 
 
-def test_what_an_operator_hides_in_the_ui_stays_hidden(settings_of, monkeypatch, tmp_path):
-    """Ours once took the place of the pattern in spark-defaults.conf."""
+def test_the_operators_redaction_pattern_is_kept(settings_of, monkeypatch, tmp_path):
+    """Regression: the job's pattern replaced that of spark-defaults.conf."""
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.redaction.regex (?i)pin[._]code\n", "utf-8"
     )

@@ -1,4 +1,4 @@
-"""One rule for what is secret, wherever a text comes from and wherever it goes."""
+"""Secrets are hidden by the same rules in all texts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_other_values_are_shown(key):
         ("api_key=x1 private_key=x1", "api_key=*** private_key=***"),
     ],
 )
-def test_what_has_the_shape_of_a_secret_is_hidden_wherever_it_stands(text, shown):
+def test_text_in_the_shape_of_a_secret_is_hidden(text, shown):
     assert Redactor()(text) == shown
 
 
@@ -101,7 +101,7 @@ def test_ordinary_words_are_shown(text):
         ("password", "a<b&c d-e", "<p>a&lt;b&amp;c d-e</p> a%3Cb%26c+d-e"),
     ],
 )
-def test_a_secret_is_hidden_in_each_form_that_texts_have_it_in(key, value, told):
+def test_a_secret_is_hidden_in_all_its_encodings(key, value, told):
     redact = Redactor()
     redact.learn_secrets({key: value})
     shown = redact(told)
@@ -109,20 +109,20 @@ def test_a_secret_is_hidden_in_each_form_that_texts_have_it_in(key, value, told)
 
 
 def test_java_hides_the_same_settings():
-    """`SecuredParams` has a copy of the pattern, on the executors there is no Python."""
+    """`SecuredParams` has a copy of the pattern, because executors have no Python."""
     root = Path(__file__).parents[3]
     java = (root / "assignor_bridge/jvm/src/io/assignorbridge/kafka/SecuredParams.java").read_text()
     parts = re.findall(r'"((?:\\.|[^"\\])*)"', java.partition("SECRET =")[2].partition(");")[0])
     assert "".join(parts).replace(r"\\", "\\") == SECRET_KEYS
 
 
-def test_a_password_in_an_address_is_hidden_where_it_stands_alone_too():
+def test_a_password_of_an_address_is_also_hidden_alone():
     redact = Redactor()
     redact.learn_secrets({"sink": {"path": "s3a://AKIA:S3SECRET@bucket/orders"}})
     assert redact("403 for S3SECRET") == "403 for ***"
 
 
-def test_values_of_variables_are_named_and_what_replaces_them_is_left_alone():
+def test_values_of_variables_are_replaced_by_names_that_stay():
     redact = Redactor()
     redact.learn_variable("PASSWORD", "hunter22")
     redact.learn_variable("OTHER", "PASSWORD")
@@ -132,15 +132,15 @@ def test_values_of_variables_are_named_and_what_replaces_them_is_left_alone():
     )
 
 
-def test_a_short_word_is_hidden_as_a_word_only():
+def test_a_short_value_is_hidden_only_as_a_whole_word():
     redact = Redactor()
     redact.learn_secrets({"sasl.jaas.config": 'Login required username="ann" password=oh;'})
     assert redact("it cannot be that ann cannot") == "it cannot be that *** cannot"
 
 
 @pytest.mark.parametrize("value", ["1", "true", "kafka", "100", "9092", "orders", "JSON", "---"])
-def test_plain_words_of_the_environment_do_not_blot_out_messages(value):
-    """`${FORMAT}` = kafka made of an option's name `${FORMAT}.bootstrap.servers`."""
+def test_ordinary_values_of_the_environment_are_not_hidden(value):
+    """Regression: the variable `FORMAT=kafka` changed `kafka.bootstrap.servers` in texts."""
     redact = Redactor()
     redact.learn_variable("WHAT", value)
     message = f"kafka.bootstrap.servers: batch 100 of 'orders' as JSON --- true at :9092 is {value}"
@@ -159,7 +159,7 @@ def test_a_key_of_many_lines_is_hidden_line_by_line():
     assert redact("  BgkqhkiG9w0B\n") == "  ${KEY}\n"
 
 
-def test_a_kafka_client_and_a_job_hide_the_same():
+def test_a_kafka_client_and_a_job_hide_the_same_secrets():
     settings = client_settings({
         "bootstrap.servers": "b:9092", "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
@@ -174,7 +174,7 @@ def test_a_kafka_client_and_a_job_hide_the_same():
     ["a.", "http://h:80/a,", "password=", "password.", "a://b:", "https://", '"=', 'token\\"'],
 )
 def test_a_long_text_takes_linear_time(part):
-    """With nested scans these would take hours; the test's own time limit is the measure."""
+    """With nested scans these would take hours, so the test's time limit would be exceeded."""
     redact = Redactor()
     redact.learn_secrets({"password": "hunter22"})
     assert "hunter22" not in redact(part * (200_000 // len(part)) + "hunter22")
@@ -190,7 +190,7 @@ def test_a_long_text_takes_linear_time(part):
     ids=["one line", "lines", "brackets"],
 )
 def test_options_in_the_plans_of_spark_are_hidden(login):
-    """Spark takes the pattern for its UI and event log; a view's plan has all options."""
+    """Spark uses the pattern for its UI and event log; a view's plan has all options."""
     plan = (
         f"~StreamingRelation DataSource(session,List(),Map(kafka.sasl.jaas.config -> {login}, "
         "subscribe -> t, kafka.ssl.key.password -> hunter22, assignor -> sticky, "
@@ -204,7 +204,7 @@ def test_options_in_the_plans_of_spark_are_hidden(login):
     )
 
 
-def test_a_secret_that_is_no_text_is_hidden_too():
+def test_a_secret_that_is_not_valid_text_is_hidden():
     redactor = Redactor()
     redactor.learn_secrets({"password": "abc\udc80defgh"})
     assert redactor("login abc\udc80defgh failed") == "login *** failed"

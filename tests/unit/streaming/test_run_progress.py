@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from streaming.cli.run_progress import ProgressLines, summary_of
-from streaming.pipeline.progress import WRITTEN, ProgressCounter, QueryResult, sum_up
+from streaming.pipeline.progress import WRITTEN, ProgressCounter, QueryResult, sum_results
 
 
 def test_each_batch_is_counted_once_and_a_line_is_printed_every_ten_seconds(capsys):
@@ -52,7 +52,7 @@ def test_each_batch_is_counted_once_and_a_line_is_printed_every_ten_seconds(caps
         "orders.dead_letter_records: done, 1 batch: 1,201 read, 2 written (t/bad)",
         "silent: done, 0 batches: 0 read, 0 written, 0 bad",
     ]
-    result = sum_up("orders", 12.5, results)
+    result = sum_results("orders", 12.5, results)
     assert (result.read, result.written, result.bad, result.batches) == (1210, 1208, 2, 3)
     assert result.tables == {"t/orders": 1208, "t/bad": 2}
     plain = json.loads(json.dumps(result.to_dict()))

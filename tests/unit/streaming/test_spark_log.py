@@ -39,14 +39,14 @@ def redactor() -> Redactor:
 
 
 def run(log: SparkLog) -> None:
-    with log.taking_stderr():
+    with log.redirect_stderr():
         subprocess.run([sys.executable, "-c", WORDS], check=True, timeout=60)
 
 
 def test_what_a_process_writes_is_in_the_log_and_nowhere_else(tmp_path, capfd):
     log = SparkLog(tmp_path / "a.log", "a", redactor())
     run(log)
-    assert log.last_words() == "java.lang.IllegalArgumentException: no ${PW}"
+    assert log.read_last_error() == "java.lang.IllegalArgumentException: no ${PW}"
     text = (tmp_path / "a.log").read_text()
     assert text.count("Ivy says ${PW}\n") == 5000
     assert SECRET not in text
@@ -58,7 +58,7 @@ def test_what_a_process_writes_is_in_the_log_and_nowhere_else(tmp_path, capfd):
 def test_a_full_disk_holds_up_nobody():
     log = SparkLog(Path("/dev/full"), "a", redactor())
     run(log)
-    assert log.last_words().startswith("java.lang.IllegalArgumentException")
+    assert log.read_last_error().startswith("java.lang.IllegalArgumentException")
 
 
 def test_the_run_before_is_kept_and_no_folder_is_no_reason_to_fail(tmp_path, monkeypatch):
@@ -87,9 +87,9 @@ def test_what_a_jvm_cannot_start_with_is_told_by_its_log(tmp_path, monkeypatch, 
     else:
         monkeypatch.setenv("JDK_JAVA_OPTIONS", before)
     log = SparkLog(tmp_path / "a.log", "a", redactor())
-    with log.taking_stderr():
+    with log.redirect_stderr():
         subprocess.run([find_tool("java"), "-Xmx1k", "-version"], check=False, timeout=60)
-    assert log.last_words() == "Too small maximum heap"
+    assert log.read_last_error() == "Too small maximum heap"
     assert os.environ.get("JDK_JAVA_OPTIONS") == before
     assert capfd.readouterr().out == ""
 
@@ -108,7 +108,7 @@ def test_why_spark_does_not_start_is_said_by_who_knows_it(tmp_path, monkeypatch,
     def fail(*_: object) -> None:
         raise RuntimeError(error)
 
-    monkeypatch.setattr(pipeline_session, "session_for", fail)
+    monkeypatch.setattr(pipeline_session, "start_session", fail)
     log = SparkLog(tmp_path / "a.log", "a", redactor())
     run(log)
     with pytest.raises(JobError, match=re.escape(told)):
@@ -139,9 +139,9 @@ def test_a_wrong_setting_is_named_as_a_mistake_in_the_job(
     def fail(*_: object) -> None:
         raise RuntimeError(error)
 
-    monkeypatch.setattr(pipeline_session, "session_for", fail)
+    monkeypatch.setattr(pipeline_session, "start_session", fail)
     log = SparkLog(tmp_path / "a.log", "a", redactor())
-    with log.taking_stderr():
+    with log.redirect_stderr():
         code = f"import sys; sys.stderr.write({chr(10).join(lines)!r})"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     with pytest.raises(ConfigError) as raised:
@@ -153,8 +153,8 @@ def test_a_locale_with_digits_of_its_own_is_not_that_of_the_jvm(tmp_path, monkey
     """Delta names the files of its log by them and did not find its own tables."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Duser.language=ar -Duser.country=EG")
     log = SparkLog(tmp_path / "a.log", "a", redactor())
-    with log.taking_stderr():
+    with log.redirect_stderr():
         command = [find_tool("java"), "-XshowSettings:locale", "-version"]
         subprocess.run(command, check=True, timeout=60)
-    log.last_words()
+    log.read_last_error()
     assert "default locale = English" in (tmp_path / "a.log").read_text()

@@ -1,4 +1,4 @@
-"""What others wrote (names, pages, checkpoints, jobs) is shown, and neither obeyed nor believed."""
+"""Untrusted input (names, pages, checkpoints, jobs) is escaped, limited, and checked."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.unit.streaming.test_top import exposition
 
 ROOT = Path(__file__).parents[3]
 #: Rich's markup (a closing tag without an opening one is an error there), an escape that clears
-#: the screen, one that sets the title, and a line of its own.
+#: the screen, one that sets the title, and a line break.
 HOSTILE = "[/red]\x1b[2J\x1b]0;title\x07\u202et\nassignor: all is well"
 SHOWN = "[/red]\\x1b[2J\\x1b]0;title\\x07\\u202et"
 HTML = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -86,7 +86,7 @@ def _label(text: str) -> str:
     ],
     ids=["note", "lines", "checks", "table", "error", "misuse"],
 )
-def test_whatever_prints_a_name_shows_it(say, capsys, monkeypatch):
+def test_every_command_escapes_the_names_that_it_prints(say, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")  # tables wrap
     say()
     out, err = capsys.readouterr()
@@ -94,13 +94,13 @@ def test_whatever_prints_a_name_shows_it(say, capsys, monkeypatch):
     assert not re.search(r"^assignor: all is well", out + err, re.MULTILINE)
 
 
-def test_an_error_shows_a_name_as_it_is_but_for_what_is_not_printable(tmp_path, capsys):
+def test_an_error_escapes_only_unprintable_characters_of_a_name(tmp_path, capsys):
     query = write_query(tmp_path / "q", {"t": {0: 9}})
     assert main.run(["lag", "--checkpoint", str(query), "--topic", HOSTILE]) == 2
     assert f"--topic {SHOWN} assignor: all is well" in capsys.readouterr().err
 
 
-def test_nor_to_that_of_an_error_or_of_lag(capsys):
+def test_names_cannot_write_to_the_terminal_of_errors_or_lag(capsys):
     assert main.run(["lag", "--checkpoint", f"/no\x1b[2J/{HOSTILE}"]) == 2
     err = capsys.readouterr().err
     assert "\x1b" not in err
@@ -110,7 +110,7 @@ def test_nor_to_that_of_an_error_or_of_lag(capsys):
     assert "\x1b" not in table
 
 
-def test_a_report_shows_names_and_does_not_run_them(tmp_path):
+def test_a_report_escapes_html_in_names(tmp_path):
     topics = [{HTML: {0: 1000 * n, 1: 10 * n}} for n in (1, 2, 3)]
     checkpoint = write_checkpoint(tmp_path / "c", topics)
     log = tmp_path / "log.jsonl"
@@ -151,7 +151,7 @@ NAME = f"{HTML}\x1b[2J\u202e\ud800"
     ids=["text", "hint", "picture", "pictures", "page", "paragraph", "heading", "table", "figure",
          "finding", "checks", "definitions"],
 )  # fmt: skip
-def test_each_part_of_a_page_takes_names_as_text(made):
+def test_each_part_of_a_page_escapes_names(made):
     text = made()
     assert "<script>alert" not in text
     assert "<img" not in text
@@ -174,7 +174,7 @@ BAD_SAMPLES = [
 
 
 @pytest.mark.parametrize("line", BAD_SAMPLES)
-def test_an_endpoint_of_others_is_one_line(line, capsys):
+def test_an_unknown_metrics_endpoint_is_one_line(line, capsys):
     text = f'# HELP x y\nspark_streaming_batch_id{{query="q",query_id="id"}} 1\n{line}\n'
     with serve({"/metrics": text}) as endpoint:
         assert main.run(["report", "--live", "--once", endpoint.url]) == 2
@@ -183,7 +183,7 @@ def test_an_endpoint_of_others_is_one_line(line, capsys):
 
 @trials(70)
 @given(st.text(alphabet='{}",=\\ \n#abx01.+-NaInf_\x1b', max_size=80))
-def test_whatever_an_endpoint_serves_is_read_or_refused(text):
+def test_any_response_of_an_endpoint_is_parsed_or_refused(text):
     known = 'spark_streaming_batch_id{query="q",query_id="id"} 1\n'
     try:
         read_endpoint(known + text, None, "here")
@@ -196,7 +196,7 @@ SHAPES: list[Any] = [None, 7, "x", [], [7], [{"id": 7}], {}, {"a": 1}, [[]], [No
 
 @pytest.mark.parametrize("answer", SHAPES, ids=repr)
 @pytest.mark.parametrize("what", ["", "/jobs", "/allexecutors", "/stages"])
-def test_answers_that_sparks_ui_does_not_give_are_one_line(what, answer):
+def test_invalid_responses_of_sparks_ui_are_one_line(what, answer):
     root = "/api/v1/applications"
     place = f"{root}/{APP}{what}" if what else root
     answers = {**RECORDED, place: json.dumps(answer)}
@@ -212,7 +212,7 @@ def test_answers_that_sparks_ui_does_not_give_are_one_line(what, answer):
             assert len(str(error).splitlines()) == 1  # noqa: PT017
 
 
-def test_an_answer_without_end_does_not_fill_the_memory(monkeypatch):
+def test_an_endless_response_does_not_fill_the_memory(monkeypatch):
     monkeypatch.setattr(web, "_MOST_BYTES", 1000)
     with serve({"/long": "x" * 1001, "/short": "x" * 1000}) as served:
         address = Address.parse(served.url)
@@ -262,18 +262,18 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
-def test_what_is_no_address_of_metrics_is_one_line(address, capsys):
+def test_an_invalid_metrics_address_is_one_line(address, capsys):
     assert main.run(["report", "--live", "--once", address]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "is not an address: http://HOST:PORT is expected" in line
 
 
-def test_an_address_of_ipv6_is_one():
+def test_an_ipv6_address_is_accepted():
     assert str(Address.parse("[::1]:99")) == "http://[::1]:99"
 
 
 @pytest.mark.parametrize("host", ["", ":x", "[::1]", "[::1]:99", "h:99", "a..b", "a" * 70, "a b"])
-def test_a_job_serves_metrics_on_a_host_or_says_so(host, tmp_path, capsys):
+def test_a_job_serves_metrics_on_its_host_or_reports_an_error(host, tmp_path, capsys):
     text = json.dumps(changed("metrics", {"port": 0, "address": host}))
     (tmp_path / "job.yaml").write_text(text)
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
@@ -300,7 +300,7 @@ PIECES = st.lists(
 @trials(60)
 @given(st.dictionaries(st.sampled_from(CHECKPOINT_FILES), PIECES | st.binary(max_size=40),
                        min_size=1, max_size=3))  # fmt: skip
-def test_any_bytes_in_a_checkpoint_are_read_or_one_line(tmp_path_factory, files):
+def test_any_bytes_in_a_checkpoint_are_read_or_reported_in_one_line(tmp_path_factory, files):
     folder = a_checkpoint(tmp_path_factory.mktemp("checkpoint"))
     for name, content in files.items():
         place = folder / name
@@ -313,7 +313,7 @@ def test_any_bytes_in_a_checkpoint_are_read_or_one_line(tmp_path_factory, files)
         assert len(str(error).splitlines()) == 1  # noqa: PT017
 
 
-def test_a_pipe_or_a_giant_in_a_checkpoint_is_one_line_at_once(tmp_path, monkeypatch):
+def test_a_pipe_or_a_huge_file_in_a_checkpoint_fails_at_once(tmp_path, monkeypatch):
     folder = a_checkpoint(tmp_path)
     states = folder / "sources/0/assignments"
     states.mkdir()
@@ -340,7 +340,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
 @pytest.mark.parametrize("key", ["name", "maxOffsetsPerTrigger"])
-def test_numbers_of_any_length_are_one_line_at_once(number, key, tmp_path, capsys):
+def test_a_number_of_any_length_fails_at_once_in_one_line(number, key, tmp_path, capsys):
     (tmp_path / "job.yaml").write_text(f"{key}: {number}\n")
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     [line] = capsys.readouterr().err.splitlines()
@@ -369,7 +369,7 @@ def test_absurd_numbers_and_paths_are_one_line(path, value, message):
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_json_that_is_too_deep_is_left_to_spark_to_refuse():
+def test_too_deep_json_is_left_for_spark_to_reject():
     data = changed("source/subscribe", None)
     data["source"]["assign"] = "[" * 100_000
     assert load_job(data, environment={}).job.all_sources["records"].topics == []
@@ -388,7 +388,7 @@ def test_json_that_is_too_deep_is_left_to_spark_to_refuse():
         max_size=12,
     ).map("".join)
 )  # fmt: skip
-def test_whatever_yaml_holds_it_is_a_job_or_one_line(tmp_path_factory, text):
+def test_any_yaml_is_a_job_or_an_error_in_one_line(tmp_path_factory, text):
     file: Path = tmp_path_factory.mktemp("job") / "job.yaml"
     file.write_text(text)
     try:
@@ -398,7 +398,7 @@ def test_whatever_yaml_holds_it_is_a_job_or_one_line(tmp_path_factory, text):
 
 
 @pytest.mark.parametrize("value", ["*topsecret99", "!topsecret99 x", "&a [!topsecret99 x]"])
-def test_a_password_that_yaml_takes_for_a_sign_of_its_own_is_not_shown(value, tmp_path, capsys):
+def test_a_password_with_yaml_syntax_is_not_shown(value, tmp_path, capsys):
     (tmp_path / "job.yaml").write_text(f"name: {value}\n")
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     [line] = capsys.readouterr().err.splitlines()
@@ -407,21 +407,21 @@ def test_a_password_that_yaml_takes_for_a_sign_of_its_own_is_not_shown(value, tm
 
 
 @pytest.mark.parametrize("path", ["//[", "a%00b", "file:///dev/zero", "/dev/zero", "pipe"])
-def test_a_path_in_a_tables_log_is_no_file_or_a_plain_one(path, tmp_path):
+def test_paths_in_a_tables_log_are_read_only_if_regular_files(path, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     files = DataFiles(tmp_path)
     assert not files.is_elsewhere(path)
     assert files.size(path) is None
 
 
-def test_a_checkpoint_that_is_no_path_is_one_line(capsys):
+def test_an_invalid_checkpoint_path_is_one_line(capsys):
     assert main.run(["lag", "--checkpoint", "//["]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "'//[' is not a streaming checkpoint" in line
 
 
 @pytest.mark.parametrize("assignment", ["topsecret99", 'required "topsecret99";', "=x"])
-def test_a_value_that_lost_its_key_is_not_shown(assignment, capsys, tmp_path):
+def test_a_value_without_its_key_is_not_shown(assignment, capsys, tmp_path):
     (tmp_path / "job.yaml").write_text(json.dumps(GOOD))
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run", "--set", assignment]) == 2
     out, err = capsys.readouterr()
