@@ -12,7 +12,7 @@ from assignor_bridge.planner.batch import MOST_SLOTS
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson
 from streaming.cli.output import print_table, printable
-from streaming.simulator.play import SPARK_MAPPINGS, Result, compare
+from streaming.simulator.play import SPARK_MAPPINGS, MappingResult, compare
 from streaming.simulator.scenario import Lags, Scenario
 
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
@@ -113,7 +113,7 @@ def simulate(  # noqa: PLR0917
         print_table(*_as_table(rows))
 
 
-def _as_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str]]]:
+def _as_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[list[str]]]:
     """Return the head and the rows of a table; with a column about zones where there are any."""
     rows = [
         [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
@@ -126,7 +126,7 @@ def _as_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str
     return (*_HEAD, "cross-zone"), [[*row, share] for row, share in zip(rows, shares, strict=True)]
 
 
-def _as_json(result: Result) -> dict[str, object]:
+def _as_json(result: MappingResult) -> dict[str, object]:
     return {
         "name": result.name,
         "medianSeconds": round(result.median_seconds, 6),

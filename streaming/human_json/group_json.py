@@ -125,7 +125,7 @@ class _Member(JsonObject):
         return self
 
 
-class Step(JsonObject):
+class GroupChange(JsonObject):
     """What happens to a group before it is assigned again."""
 
     leave: list[str] = Field([])
@@ -136,7 +136,7 @@ class Step(JsonObject):
 
     @model_validator(mode="wrap")
     @classmethod
-    def _keep_text(cls, data: Any, handler: ModelWrapValidatorHandler[Step]) -> Step:
+    def _keep_text(cls, data: Any, handler: ModelWrapValidatorHandler[GroupChange]) -> GroupChange:
         step = handler(data)
         step._text = data
         return step
@@ -154,7 +154,7 @@ class Request(JsonObject):
     offset_reset: str = "latest"
     partition_racks: dict[str, dict[PartitionKey, frozenset[str]]] = Field({})
     standby_replicas: _Offset = 0
-    steps: list[Step] = Field([])
+    steps: list[GroupChange] = Field([])
 
     @model_validator(mode="after")
     def _check(self) -> Request:
@@ -264,7 +264,7 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
         if step is not None:
             last = answers[-1]
             group = group.after(last.assignment, generation + count, last.assignor.on_assignment)
-            group = _stepped(group, step, f"step {count}")
+            group = _apply_change(group, step, f"step {count}")
         choice = choose(names, group, configured(names, options, find).__getitem__)
         assignment = assign_checked(choice.assignor, group)
         owner = weigh_claims(group).owner
@@ -275,7 +275,7 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
     return answers
 
 
-def _stepped(group: Group, step: Step, where: str) -> Group:
+def _apply_change(group: Group, step: GroupChange, where: str) -> Group:
     members = {m.id: m for m in group.members}
     for member_id in step.leave:
         if members.pop(member_id, None) is None:

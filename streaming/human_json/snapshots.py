@@ -106,7 +106,7 @@ class _LoggedRequest(PlanBatch, frozen=True, tag="plan"):
     options: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class LoggedBatch(BaseModel):
+class PlanLogLine(BaseModel):
     """A line of a plan log; a newer version may write further keys."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel)
@@ -118,9 +118,9 @@ class LoggedBatch(BaseModel):
     admission: Any = None
 
 
-def read_logged(line: Any) -> LoggedBatch:
+def read_plan_log_line(line: Any) -> PlanLogLine:
     """Return a line of a plan log from its JSON value; raises `InputError` as `read_snapshot`."""
-    return read_model(LoggedBatch, line, "the line")
+    return read_model(PlanLogLine, line, "the line")
 
 
 def read_snapshot(value: Any) -> tuple[Batch, str | None]:

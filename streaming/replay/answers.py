@@ -13,7 +13,7 @@ from streaming.simulator.play import SPARK_MAPPINGS
 
 if TYPE_CHECKING:
     from streaming.replay.cluster import Cluster
-    from streaming.simulator.play import Result
+    from streaming.simulator.play import MappingResult
 
 #: Less is not regret but rounding.
 _NO_TIME = 1e-9
@@ -44,7 +44,7 @@ def replay_json(replayed: Replay) -> dict[str, object]:
     }
 
 
-def _as_json(result: Result, spark_seconds: float) -> dict[str, object]:
+def _as_json(result: MappingResult, spark_seconds: float) -> dict[str, object]:
     """Return JSON values; `timeRatio` is over Spark's mapping."""
     if result.error is not None:
         return {"name": result.name, "error": result.error}
@@ -113,7 +113,7 @@ def regret_answer(replayed: Replay) -> str:
     )
 
 
-def _time_answer(replayed: Replay, spark: Result | None, ours: Result | None, count: str) -> str:
+def _time_answer(replayed: Replay, spark: MappingResult | None, ours: MappingResult | None, count: str) -> str:
     if spark is None or ours is None:
         return f"{count} replayed; name {SPARK!r} and {LAG_AWARE_STICKY!r} to have them compared"
     ratio = ours.seconds / spark.seconds if spark.seconds else 1.0
@@ -133,7 +133,7 @@ def _time_answer(replayed: Replay, spark: Result | None, ours: Result | None, co
     )
 
 
-def _alternative(replayed: Replay, ours: Result) -> str:
+def _alternative(replayed: Replay, ours: MappingResult) -> str:
     """Return the built-in setting of Spark that does as well, if there is one, and its price."""
     others = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
     good = [m for m in others if m.seconds <= ours.seconds * (1 + WORTH_IT)]
@@ -146,7 +146,7 @@ def _alternative(replayed: Replay, ours: Result) -> str:
     )
 
 
-def _moves(mapping: Result) -> str:
+def _moves(mapping: MappingResult) -> str:
     return f"{mapping.moved_share:.0%} of partitions changing executor per batch"
 
 

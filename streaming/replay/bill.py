@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streaming.replay.replayed import Replay
     from streaming.replay.traffic import Traffic
-    from streaming.simulator.play import Result
+    from streaming.simulator.play import MappingResult
 
 HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")
 #: What the same assignor is called that plans as if there were no zones.
@@ -143,7 +143,7 @@ def _unknown(replay: Replay) -> list[str]:
     return [f"{n:,} of {of:,} {what}" for what, (n, of) in counts.items() if n]
 
 
-def _shares(replay: Replay) -> Iterator[tuple[str, Result, float | None]]:
+def _shares(replay: Replay) -> Iterator[tuple[str, MappingResult, float | None]]:
     results = [(m.name, m) for m in replay.mappings]
     if replay.without_zones is not None:
         results.append((WITHOUT_ZONES, replay.without_zones))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Partition
     from streaming.replay.log import CheckpointLog, ReplayBatch
-    from streaming.replay.racks import Racks
+    from streaming.replay.racks import RackMap
 
 _DEFAULT_EXECUTORS = 4
 #: Where executors and costs are from, in words.
@@ -66,7 +66,7 @@ def cluster_for(
     hosts: str | None = None,
     cost_us: float | None = None,
     locality_wait_s: float = 3.0,
-    racks: Racks | None = None,
+    racks: RackMap | None = None,
     logged: Mapping[int, tuple[Executor, ...]] | None = None,
 ) -> Cluster:
     """Return the cluster of the plan log, or else that of the options, or of the checkpoint.
@@ -80,9 +80,9 @@ def cluster_for(
         members, origin = _executors(log, source, executors, slots, hosts, racks)
     there = list(dict.fromkeys([*members, *(e for each in by_batch.values() for e in each)]))
     if racks is not None:
-        placed = dict(zip(there, racks.of_executors(there), strict=True))
-        members = tuple(placed[e] for e in members)
-        by_batch = {number: tuple(placed[e] for e in each) for number, each in by_batch.items()}
+        with_racks = dict(zip(there, racks.of_executors(there), strict=True))
+        members = tuple(with_racks[e] for e in members)
+        by_batch = {number: tuple(with_racks[e] for e in each) for number, each in by_batch.items()}
     learned = costs_in(log.checkpoint.states.get(source)) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
@@ -105,7 +105,7 @@ def _executors(  # noqa: PLR0917
     executors: int | None,
     slots: int | None,
     hosts: str | None,
-    racks: Racks | None,
+    racks: RackMap | None,
 ) -> tuple[tuple[Executor, ...], str]:
     if hosts is not None:
         if executors is not None:

@@ -17,7 +17,7 @@ from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load
 from streaming.observe.words import seconds_text
 from streaming.replay.plan_log import with_a_name
-from streaming.simulator.play import is_sparks, placed
+from streaming.simulator.play import is_sparks, tasks_of_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -151,7 +151,7 @@ def _count_agreeing(kept: KeptBatch, outcome: Outcome) -> int:
     If zones share a partition, the state names the last near reader, which may be another one.
     """
     last: dict[Partition, tuple[int, str | None]] = {}
-    for task in placed(outcome):
+    for task in tasks_of_plan(outcome):
         for r in task.ranges:
             last[r.tp] = max(last.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0])
     return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept.readers.items())

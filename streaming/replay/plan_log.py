@@ -16,9 +16,9 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.planner.batch import ANONYMOUS
 from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from streaming.human_json.snapshots import LoggedBatch, read_logged, read_snapshot
+from streaming.human_json.snapshots import PlanLogLine, read_plan_log_line, read_snapshot
 from streaming.replay.log import DRIVER
-from streaming.simulator.play import placed
+from streaming.simulator.play import tasks_of_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assignor_bridge.model import Executor, OffsetRange
     from assignor_bridge.planner.batch import Batch
     from streaming.replay.log import ReplayBatch
-    from streaming.simulator.mappings import Placed
+    from streaming.simulator.mappings import PlacedTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class LoggedTasks:
 
     plans: Sequence[LoggedPlan]
     executors: Mapping[int, tuple[Executor, ...]]
-    tasks: Mapping[int, Sequence[Placed]]
+    tasks: Mapping[int, Sequence[PlacedTask]]
 
 
 def logged_tasks(
@@ -96,7 +96,7 @@ def logged_tasks(
         if plans := read_plan_log(path, batches, find):
             executors = {p.number: tuple(map(with_a_name, p.batch.executors)) for p in plans}
             tasks = {
-                p.number: [replace(t, executor=t.executor or DRIVER) for t in placed(p.outcome)]
+                p.number: [replace(t, executor=t.executor or DRIVER) for t in tasks_of_plan(p.outcome)]
                 for p in plans
             }
             logged[source] = LoggedTasks(plans, executors, tasks)
@@ -125,13 +125,13 @@ def is_plan_log(path: Path) -> bool:
     return isinstance(line, dict) and "snapshot" in line
 
 
-def _lines(path: Path) -> Iterator[LoggedBatch]:
+def _lines(path: Path) -> Iterator[PlanLogLine]:
     """Read the lines that are whole; a crash may have cut one off."""
     try:
         with path.open("rb") as file:
             for text in file:
                 try:
-                    yield read_logged(orjson.loads(text))
+                    yield read_plan_log_line(orjson.loads(text))
                 except (ValueError, AssignorError):
                     continue
     except OSError as error:
@@ -148,6 +148,6 @@ def _offsets_of(batch: Batch) -> set[tuple[str, int, int, int]]:
     return set(zip(topics, *columns, strict=True))
 
 
-def _as_then(outcome: Outcome, line: LoggedBatch) -> bool:
+def _as_then(outcome: Outcome, line: PlanLogLine) -> bool:
     then = line.plan.get("tasks") if isinstance(line.plan, dict) else None
     return bool(then == to_builtins(pack_tasks(outcome), str_keys=True))

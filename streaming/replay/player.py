@@ -17,8 +17,8 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.simulator.play import Player, Result, is_sparks
-from streaming.simulator.scenario import Scenario, Step
+from streaming.simulator.play import SimulatedQuery, MappingResult, is_sparks
+from streaming.simulator.scenario import Scenario, SimulatedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
-    from streaming.replay.racks import Racks
+    from streaming.replay.racks import RackMap
     from streaming.replay.traffic import Traffic
-    from streaming.simulator.mappings import Placed
+    from streaming.simulator.mappings import PlacedTask
 
 #: Only records count: what tasks and cold consumers cost in addition is not in the log.
 PLAIN = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
@@ -42,9 +42,9 @@ def replay(
     *,
     options: Mapping[str, str] | None = None,
     find: Callable[[str], Assignor] = lookup,
-    racks: Racks | None = None,
+    racks: RackMap | None = None,
     traffic: Traffic | None = None,
-    logged: Mapping[int, Sequence[Placed]] | None = None,
+    logged: Mapping[int, Sequence[PlacedTask]] | None = None,
 ) -> Replay:
     """Play the batches that read something through each mapping or assignor.
 
@@ -58,9 +58,9 @@ def replay(
     if racks is not None:
         of_spark = [_step(batch, cluster, racks, traffic, leaders=True) for batch in full]
 
-    def played(name: str, **more: float) -> Result:
+    def played(name: str, **more: float) -> MappingResult:
         given = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in more.items()}}
-        player = Player(name, PLAIN, given, find, cluster.locality_wait_s)
+        player = SimulatedQuery(name, PLAIN, given, find, cluster.locality_wait_s)
         return _play(player, of_spark if is_sparks(name) else steps)
 
     itself = []
@@ -77,38 +77,38 @@ def replay(
 
 
 @dataclass
-class AsLogged(Player):
+class AsLogged(SimulatedQuery):
     """Has tasks that are given, by batch: those that the query itself had."""
 
-    logged: Mapping[int, Sequence[Placed]] = field(default_factory=dict)
+    logged: Mapping[int, Sequence[PlacedTask]] = field(default_factory=dict)
 
-    def plan(self, step: Step) -> list[Placed]:
+    def plan(self, step: SimulatedBatch) -> list[PlacedTask]:
         """Return them."""
         return [*self.logged[step.number]]
 
 
-def _play(player: Player, steps: Sequence[Step]) -> Result:
+def _play(player: SimulatedQuery, steps: Sequence[SimulatedBatch]) -> MappingResult:
     played, reasons = [], []
     try:
         for step in steps:
             played.append(player.play(step))
             reasons.append(player.reasons)
     except AssignorError as error:
-        return Result(player.name, error=str(error))
-    return Result(player.name, played, reasons)
+        return MappingResult(player.name, error=str(error))
+    return MappingResult(player.name, played, reasons)
 
 
 def _step(
     batch: ReplayBatch,
     cluster: Cluster,
-    racks: Racks | None,
+    racks: RackMap | None,
     traffic: Traffic | None,
     *,
     leaders: bool = False,
-) -> Step:
+) -> SimulatedBatch:
     ranges = [r for r in batch.ranges if r.size > 0]
     partitions = [r.tp for r in ranges]
-    return Step(
+    return SimulatedBatch(
         batch.batch,
         cluster.executors_of(batch.batch),
         partitions,

@@ -26,7 +26,7 @@ _BROKEN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 
 @dataclass(frozen=True)
-class Racks:
+class RackMap:
     """What is known of racks; what is not named is unknown."""
 
     #: By id or host of an executor.
@@ -74,7 +74,7 @@ class _RacksFile(JsonObject):
     partitions: _RacksByPartition = Field({})
 
 
-def read_racks(path: Path) -> Racks:
+def read_racks(path: Path) -> RackMap:
     """Read a file of racks: JSON, or lines HOST=RACK as `assignor.rackFile` has them.
 
     `{"executors": {"host-1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}`
@@ -100,7 +100,7 @@ def read_racks(path: Path) -> Racks:
         for topic, of_topic in given.partitions.items()
         for number, held in of_topic.items()
     }
-    return Racks(given.executors, by_partition, origin=f"by {path}")
+    return RackMap(given.executors, by_partition, origin=f"by {path}")
 
 
 def _racks_of_hosts(text: bytes, what: str) -> dict[str, str]:

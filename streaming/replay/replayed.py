@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
-    from streaming.replay.racks import Racks
+    from streaming.replay.racks import RackMap
     from streaming.replay.traffic import Traffic
-    from streaming.simulator.play import Result
+    from streaming.simulator.play import MappingResult
 
 #: The mapping that all others are compared with.
 SPARK = SPARK_MAPPINGS[0]
@@ -34,14 +34,14 @@ class Replay:
     title: str
     cluster: Cluster
     batches: Sequence[ReplayBatch]
-    mappings: Sequence[Result]
+    mappings: Sequence[MappingResult]
     #: Where replicas are, and what reading elsewhere costs; None where nobody says.
-    racks: Racks | None = None
+    racks: RackMap | None = None
     traffic: Traffic | None = None
     #: Our planner, as if there were no zones.
-    without_zones: Result | None = None
+    without_zones: MappingResult | None = None
 
-    def find(self, name: str) -> Result | None:
+    def find(self, name: str) -> MappingResult | None:
         """Return one mapping's result, None when it was not played."""
         return next((m for m in self.mappings if m.name == name and m.error is None), None)
 
@@ -71,7 +71,7 @@ class Replay:
             racks.knows(r.tp) for batch in self.batches for r in batch.ranges
         )
 
-    def cross_zone(self, result: Result) -> float | None:
+    def cross_zone(self, result: MappingResult) -> float | None:
         """Return the share of all bytes that are known to cross zones; None where nothing is."""
         if self.traffic is None or not self.knows_racks:
             return None

@@ -22,7 +22,7 @@ from assignor_bridge.model import Partition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.report.source_facts import BatchFacts, SourceFacts
+    from streaming.report.source_facts import SourceBatch, SourceFacts
 
 Kind = Literal[
     "hot key", "few partitions", "slow executor", "busy cluster", "too few slots", "overhead",
@@ -54,7 +54,7 @@ _STARVED = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Cause:
     """One cause."""
 
     kind: Kind
@@ -72,7 +72,7 @@ class Finding:
         return f"{self.kind.capitalize()}{': ' if self.about else ''}{self.about}"
 
 
-def diagnose(facts: SourceFacts) -> list[Finding]:
+def diagnose(facts: SourceFacts) -> list[Cause]:
     """Return what holds a query up, the costliest first; nothing where nothing does."""
     found = [*_hot_key(facts), *_slow_executors(facts)]
     spare = 1 - max((finding.cost for finding in found), default=0.0)
@@ -81,7 +81,7 @@ def diagnose(facts: SourceFacts) -> list[Finding]:
     return sorted(found, key=lambda finding: -finding.cost)
 
 
-def _hot_key(facts: SourceFacts) -> list[Finding]:
+def _hot_key(facts: SourceFacts) -> list[Cause]:
     """Find a partition that one slot reads alone for much longer than a fair share takes."""
     took, sums = 0.0, defaultdict[Partition, float](float)
     times, lost = defaultdict[Partition, list[float]](list), defaultdict[Partition, float](float)
@@ -125,9 +125,9 @@ def _hot_key(facts: SourceFacts) -> list[Finding]:
         large = 1 + sum(sums[hot] <= _STANDS_OUT * other for other in others)
         many = f"{large}" if large == len(known) else f"{large} large ones of {len(known)}"
         about = f"{many} for {counted(slots, 'slot')}"
-        return [Finding("few partitions", about, alone.format(hot), _how_to_cut(facts), cost)]
+        return [Cause("few partitions", about, alone.format(hot), _how_to_cut(facts), cost)]
     return [
-        Finding(
+        Cause(
             "hot key", str(hot),
             f"this partition has {share:.0%} of the work, as when most records have one key; "
             + alone.format("it"),
@@ -154,7 +154,7 @@ def _how_to_cut(facts: SourceFacts) -> str:
     return "let it be cut over slots: assignor=lag-aware-sticky, or Spark's minPartitions"
 
 
-def _slow_executors(facts: SourceFacts) -> list[Finding]:
+def _slow_executors(facts: SourceFacts) -> list[Cause]:
     slowness = facts.slowness
     if len(slowness) < 2:
         return []
@@ -166,7 +166,7 @@ def _slow_executors(facts: SourceFacts) -> list[Finding]:
         cost = 1 - speed / (speed - 1 / slow + 1 / usual)
         host = f" on {facts.hosts[name]}" if facts.hosts.get(name) else ""
         found.append(
-            Finding(
+            Cause(
                 "slow executor", f"{name}{host}",
                 f"it takes {slow / usual:.1f} times as long as the others for the same records, "
                 f"which costs {cost:.0%} of what all of them could read",
@@ -177,7 +177,7 @@ def _slow_executors(facts: SourceFacts) -> list[Finding]:
     return found
 
 
-def _busy_cluster(facts: SourceFacts) -> list[Finding]:
+def _busy_cluster(facts: SourceFacts) -> list[Cause]:
     known = [b for b in facts.batches if b.as_planned is not None]
     hits = median(b.as_planned or 0.0 for b in known) if len(known) >= _LEAST_BATCHES else 1.0
     if hits >= _AS_PLANNED:
@@ -186,7 +186,7 @@ def _busy_cluster(facts: SourceFacts) -> list[Finding]:
     names = sorted({name for taken in told for name in taken}, key=lambda n: (len(n), n))
     held = [n for n in names if median(taken.get(n, 0.0) for taken in told) >= _TAKEN]
     return [
-        Finding(
+        Cause(
             "busy cluster", f"executor{'s' * (len(held) > 1)} {', '.join(held)}" if held else "",
             f"only {hits:.0%} of the reads ran where they were planned: something else held slots "
             "when the tasks began",
@@ -196,7 +196,7 @@ def _busy_cluster(facts: SourceFacts) -> list[Finding]:
     ]  # fmt: skip
 
 
-def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
+def _behind(facts: SourceFacts, spare: float) -> list[Cause]:
     """Say why lag grows, unless the query would keep up without the causes that are known.
 
     Parameters
@@ -213,7 +213,7 @@ def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
         most = "at most " if reading is None else ""
         idle = f", in {1 - facts.awake:.0%} of it no batch runs" * (facts.awake < 1 - LEAST_COST)
         return [
-            Finding(
+            Cause(
                 "overhead", "",
                 f"{arrive}, but {most or 'only '}{used:.0%} of the time is reading{idle}; the rest "
                 "is waiting for a trigger, planning, sink and commits",
@@ -224,7 +224,7 @@ def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
     held = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
     if reading is None and held > len(facts.batches) / 2:
         return [
-            Finding(
+            Cause(
                 "small batches", "",
                 f"{arrive}; a limit holds most batches back, and nobody says how long slots read",
                 "more records a batch (maxOffsetsPerTrigger) if slots are idle, else more slots: "
@@ -236,14 +236,14 @@ def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
     worked = "" if busy is None else f", which read {busy:.0%} of the time of a batch"
     enough = f"about {math.ceil(slots * times)} slots would keep up" if slots else "more slots"
     return [
-        Finding(
+        Cause(
             "too few slots", "", f"{arrive}{by}{worked}; lag grows",
             f"{enough}; or less work per record. No other mapping helps", 1 - 1 / times,
         )
     ]  # fmt: skip
 
 
-def _starved(facts: SourceFacts) -> list[Finding]:
+def _starved(facts: SourceFacts) -> list[Cause]:
     limited = [b for b in facts.batches if b.limited and any(b.read.values())]
     got, fair = defaultdict[str, int](int), defaultdict[str, int](int)
     short = defaultdict[str, int](int)
@@ -272,11 +272,11 @@ def _starved(facts: SourceFacts) -> list[Finding]:
         if by_time:
             why += ", whose records are older (assignor.alignEventTime)"
             remedy = "nothing, while a backlog is read in order; else read it with another query"
-        found.append(Finding(kind, topic, why, remedy, 1 - got[topic] / fair[topic]))
+        found.append(Cause(kind, topic, why, remedy, 1 - got[topic] / fair[topic]))
     return found
 
 
-def _evenly(batch: BatchFacts, weights: Mapping[str, float]) -> dict[Partition, int]:
+def _evenly(batch: SourceBatch, weights: Mapping[str, float]) -> dict[Partition, int]:
     """Share what a batch read evenly over what waited, by weight."""
     waiting = sorted((tp, lag) for tp, lag in batch.waiting.items() if lag > 0)
     most = np.array([lag for _, lag in waiting], np.int64)

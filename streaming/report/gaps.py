@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.words import seconds_text
 from streaming.replay.replayed import ITSELF, SPARK
-from streaming.report.diagnosis import LEAST_COST, Finding
+from streaming.report.diagnosis import LEAST_COST, Cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming.observe.figures import RunFigures
     from streaming.replay.replayed import Replay
     from streaming.report.source_facts import SourceFacts
-    from streaming.simulator.play import Result
+    from streaming.simulator.play import MappingResult
 
 #: A smaller share of the ideal is no gain.
 _LEAST_SAVED = 0.01
@@ -63,8 +63,8 @@ def gaps_of(source: SourceFacts, replay: Replay | None, ui: RunFigures | None) -
 
 
 def with_uneven_slots(
-    found: Sequence[Finding], gaps: Sequence[Gap], source: SourceFacts
-) -> list[Finding]:
+    found: Sequence[Cause], gaps: Sequence[Gap], source: SourceFacts
+) -> list[Cause]:
     """Add the largest gap to the causes, the costliest first, unless one of them explains it."""
     if not gaps or gaps[0].cost < LEAST_COST or any(f.kind in _EXPLAINED for f in found):
         return list(found)
@@ -74,7 +74,7 @@ def with_uneven_slots(
         remedy = "let partitions be cut: without assignor.split=false, if order allows"
     elif source.assignor in {None, SPARK}:
         remedy = "let partitions be cut: assignor=lag-aware-sticky, or Spark's minPartitions"
-    uneven = Finding("uneven slots", "", why, remedy, gaps[0].cost)
+    uneven = Cause("uneven slots", "", why, remedy, gaps[0].cost)
     return sorted([*found, uneven], key=lambda finding: -finding.cost)
 
 
@@ -124,7 +124,7 @@ def _predict(source: SourceFacts, replay: Replay | None, batch_s: float | None) 
     return Gap(times, "predicted", seconds, batch_s, assumed)
 
 
-def _ideal_s(played: Result, times: float, batch_s: float | None) -> float:
+def _ideal_s(played: MappingResult, times: float, batch_s: float | None) -> float:
     """Return the ideal seconds of a batch that took `times` as long.
 
     Costs may be an upper bound: reading does not take longer than the whole batch.

@@ -12,7 +12,7 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.log import costs_in
 from streaming.replay.plan_log import with_a_name
 from streaming.replay.replayed import SPARK
-from streaming.report.source_facts import BatchFacts, SourceFacts
+from streaming.report.source_facts import SourceBatch, SourceFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,7 +84,7 @@ def _source(
     for number in sorted(ranges.keys() | progress.keys()):
         assignor = planned_by.get(number, strategies.get(number, SPARK if all_spark else None))
         took = facts.log.seconds.get(number) if facts.log is not None else None
-        batch = BatchFacts(number, ranges.get(number, {}), seconds=took)
+        batch = SourceBatch(number, ranges.get(number, {}), seconds=took)
         if number in ui:
             batch = _with_ui(batch, ui[number], assignor)
         if number in progress:
@@ -115,7 +115,7 @@ def _slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float
     return {name: costs.slowness.get(name, 1.0) for name in ids}
 
 
-def _with_ui(batch: BatchFacts, figures: BatchFigures, assignor: str | None) -> BatchFacts:
+def _with_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> SourceBatch:
     local = [task.local for task in figures.tasks]
     planned = local and assignor not in (None, SPARK)
     return replace(
@@ -128,8 +128,8 @@ def _with_ui(batch: BatchFacts, figures: BatchFigures, assignor: str | None) -> 
 
 
 def _with_progress(
-    batch: BatchFacts, progress: BatchProgress, source: SourceProgress
-) -> BatchFacts:
+    batch: SourceBatch, progress: BatchProgress, source: SourceProgress
+) -> SourceBatch:
     read = batch.read
     if not read:
         read = {tp: offsets for tp, offsets in source.read.items() if offsets > 0}

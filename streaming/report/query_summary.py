@@ -17,7 +17,7 @@ from streaming.report.source_facts import SourceFacts
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.report.diagnosis import Finding
+    from streaming.report.diagnosis import Cause
     from streaming.report.gaps import Gap
     from streaming.report.query_facts import QueryFacts
 
@@ -35,7 +35,7 @@ class _Source:
     #: Its name before each cause; empty for the only one.
     where: str
     source: SourceFacts
-    findings: Sequence[Finding]
+    findings: Sequence[Cause]
     gaps: Sequence[Gap]
     #: What the option saves: title, amount, and unit.
     gained: tuple[str, str, str]

@@ -18,7 +18,7 @@ _LEAST_OF_TREND, _MOST_OF_TREND, _TREND = 6, 100, 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFacts:
+class SourceBatch:
     """What is known of one batch; empty or None where nobody says."""
 
     batch: int
@@ -53,7 +53,7 @@ class BatchFacts:
 class SourceFacts:
     """What is known of one source of a query; its batches read something."""
 
-    batches: Sequence[BatchFacts] = ()
+    batches: Sequence[SourceBatch] = ()
     #: Who placed the last batch, `spark` for Spark's mapping; None if no input says it.
     assignor: str | None = None
     #: Whether a partition may be cut, as far as known.
@@ -72,7 +72,7 @@ class SourceFacts:
         return next((b.slots for b in reversed(self.batches) if b.slots), None)
 
     @property
-    def last_run(self) -> list[BatchFacts]:
+    def last_run(self) -> list[SourceBatch]:
         """The batches since the query was last started, as far as somebody says."""
         run = next((b.run for b in reversed(self.batches) if b.run), None)
         return [b for b in self.batches if b.run == run]

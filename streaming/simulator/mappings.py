@@ -22,7 +22,7 @@ MOST_TASKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedTask:
     """A task as the scheduler sees it: what it reads, and where it would like to run."""
 
     executor: str | None
@@ -39,20 +39,20 @@ def java_hash(topic: str, partition: int) -> int:
     return code - (1 << 32) if code >= 1 << 31 else code
 
 
-def spark_default(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[Placed]:
+def spark_default(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:
     """One task a partition, on an executor chosen by hash."""
     ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
     return [
-        Placed(ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,))
+        PlacedTask(ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,))
         for r in ranges
         if r.size > 0
     ]
 
 
-def spark_max_records(ranges: Sequence[OffsetRange], max_records: int) -> list[Placed]:
+def spark_max_records(ranges: Sequence[OffsetRange], max_records: int) -> list[PlacedTask]:
     """Tasks of at most this many offsets, anywhere."""
     return [
-        Placed(None, (part,))
+        PlacedTask(None, (part,))
         for r in ranges
         if r.size > 0
         for part in r.split(math.ceil(r.size / max_records))
@@ -61,7 +61,7 @@ def spark_max_records(ranges: Sequence[OffsetRange], max_records: int) -> list[P
 
 def spark_min_partitions(
     ranges: Sequence[OffsetRange], executors: Sequence[Executor], min_partitions: int
-) -> list[Placed]:
+) -> list[PlacedTask]:
     """About this many tasks, large partitions divided in proportion, anywhere."""
     full = [r for r in ranges if r.size > 0]
     if len(full) >= min_partitions:
@@ -71,7 +71,7 @@ def spark_min_partitions(
     rest = total - sum(r.size for r in full if r.tp in small)
     parts = max(min_partitions - len(small), 1)
     return [
-        Placed(None, (part,))
+        PlacedTask(None, (part,))
         for r in full
         for part in r.split(1 if r.tp in small else _parts(r.size, rest, parts))
     ]

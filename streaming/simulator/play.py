@@ -17,12 +17,12 @@ from assignor_bridge.planner.plan import plan_step
 from checkpoints.sticky_state import StickyState
 from streaming.simulator.mappings import (
     MOST_TASKS,
-    Placed,
+    PlacedTask,
     spark_default,
     spark_max_records,
     spark_min_partitions,
 )
-from streaming.simulator.scenario import Scenario, Step, steps
+from streaming.simulator.scenario import Scenario, SimulatedBatch, steps
 from streaming.simulator.schedule import Run, schedule
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def is_sparks(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedBatch:
     """What one batch came to."""
 
     batch: int
@@ -69,7 +69,7 @@ class Played:
 
 
 @dataclass
-class Player:
+class SimulatedQuery:
     """One mapping or assignor with its memory."""
 
     name: str
@@ -85,7 +85,7 @@ class Player:
     reasons: tuple[str, ...] = ()
     planned_over: float | None = None
 
-    def play(self, step: Step) -> Played:
+    def play(self, step: SimulatedBatch) -> PlayedBatch:
         """Plan and run one batch."""
         self.reasons, self.planned_over = (), None
         tasks = self.plan(step)
@@ -107,7 +107,7 @@ class Player:
         runs = schedule([t.executor for t in tasks], seconds, step.executors, self.locality_wait)
         return self._account(step, tasks, runs, cost, first)
 
-    def plan(self, step: Step) -> list[Placed]:
+    def plan(self, step: SimulatedBatch) -> list[PlacedTask]:
         """Return the tasks of a batch."""
         kind, _, number = self.name.partition("=")
         if kind not in SPARK_MAPPINGS:
@@ -133,7 +133,7 @@ class Player:
             )
         return spark_max_records(ranges, most)
 
-    def _planned(self, step: Step) -> list[Placed]:
+    def _planned(self, step: SimulatedBatch) -> list[PlacedTask]:
         batch = lay_out(
             coded([tp.topic for tp in step.partitions]),
             np.array([tp.number for tp in step.partitions], np.int64),
@@ -149,16 +149,16 @@ class Player:
         outcome = plan_step(batch, self.state, self.find)
         self.state, self.reasons = outcome.state, outcome.reasons
         self.planned_over = float(outcome.metrics["imbalance"])
-        return placed(outcome)
+        return tasks_of_plan(outcome)
 
     def _account(
         self,
-        step: Step,
-        tasks: Sequence[Placed],
+        step: SimulatedBatch,
+        tasks: Sequence[PlacedTask],
         runs: Sequence[Run],
         cost: Mapping[Partition, float],
         first: Mapping[Partition, int],
-    ) -> Played:
+    ) -> PlayedBatch:
         """Account for a batch, and keep its read reports for the next plan."""
         busy = {e.id: 0.0 for e in step.executors}
         head: dict[Partition, str] = {}
@@ -197,7 +197,7 @@ class Player:
         speed = sum(e.slots / step.slowness.get(e.id, 1.0) for e in step.executors)
         seconds = max((run.end_seconds for run in runs), default=0.0)
         total = float(np.dot(step.records, record_bytes))
-        return Played(
+        return PlayedBatch(
             step.number,
             seconds,
             max(work / speed, dearest * fastest),
@@ -210,7 +210,7 @@ class Player:
         )
 
 
-def placed(outcome: Outcome) -> list[Placed]:
+def tasks_of_plan(outcome: Outcome) -> list[PlacedTask]:
     """Return the tasks of a plan as the scheduler sees them."""
     batch, pieces = outcome.batch, outcome.tasks.pieces
     ranges_of: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]
@@ -225,12 +225,12 @@ def placed(outcome: Outcome) -> list[Placed]:
         ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
     executor = batch.slot_executor[outcome.tasks.slot].tolist()
     return [
-        Placed(batch.executors[e].id, tuple(ranges))
+        PlacedTask(batch.executors[e].id, tuple(ranges))
         for e, ranges in zip(executor, ranges_of, strict=True)
     ]
 
 
-def _far(step: Step) -> Callable[[Partition, str], bool]:
+def _far(step: SimulatedBatch) -> Callable[[Partition, str], bool]:
     """Return what tells whether an executor is far from a partition's replicas, if all is known."""
     if step.replicas is None:
         return lambda _partition, _executor: False
@@ -240,7 +240,7 @@ def _far(step: Step) -> Callable[[Partition, str], bool]:
     return lambda tp, e: bool(racks[tp] and zone[e]) and zone[e] not in racks[tp]
 
 
-def play(player: Player) -> list[Played]:
+def play(player: SimulatedQuery) -> list[PlayedBatch]:
     """Play the batches of the player's scenario."""
     return [player.play(step) for step in steps(player.scenario)]
 
@@ -250,11 +250,11 @@ WARM_UP_BATCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class MappingResult:
     """How one mapping did over some batches."""
 
     name: str
-    played: Sequence[Played] = ()
+    played: Sequence[PlayedBatch] = ()
     #: Why the planner planned each batch as it did; empty for Spark's mappings.
     reasons: Sequence[tuple[str, ...]] = ()
     #: Why it could not be played, None when it was.
@@ -323,11 +323,11 @@ def compare(
     names: Sequence[str],
     find: Callable[[str], Assignor] = lookup,
     locality_wait: float = 3.0,
-) -> list[Result]:
+) -> list[MappingResult]:
     """Play the scenario through each mapping or assignor, and leave out the warm-up."""
-    players = [Player(name, scenario, find=find, locality_wait=locality_wait) for name in names]
+    players = [SimulatedQuery(name, scenario, find=find, locality_wait=locality_wait) for name in names]
     played = [play(player) for player in players]
     return [
-        Result(name, batches[WARM_UP_BATCHES:] or batches)
+        MappingResult(name, batches[WARM_UP_BATCHES:] or batches)
         for name, batches in zip(names, played, strict=True)
     ]

@@ -83,7 +83,7 @@ class Scenario:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class SimulatedBatch:
     """One batch: what is to be read, by whom, and what it will really cost."""
 
     number: int
@@ -103,7 +103,7 @@ class Step:
     live: Mapping[str, int] | None = None
 
 
-def steps(scenario: Scenario) -> Iterator[Step]:
+def steps(scenario: Scenario) -> Iterator[SimulatedBatch]:
     """Play the arrivals of a scenario; raises OptionError where they are more than Kafka counts."""
     rng = np.random.default_rng(scenario.seed)
     rates = _rates(scenario, rng)
@@ -125,7 +125,7 @@ def steps(scenario: Scenario) -> Iterator[Step]:
                 f"batch {number} ends beyond {MOST_OFFSET:,} records in all partitions: fewer "
                 "records or batches, or less noise, are expected"
             )
-        yield Step(
+        yield SimulatedBatch(
             number,
             _present(scenario, everybody, number),
             partitions,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner import zones as zones_module
 from assignor_bridge.planner.transport import Groups, Room, allot
-from streaming.simulator.play import Player
+from streaming.simulator.play import SimulatedQuery
 from streaming.simulator.scenario import Scenario, steps
 from tests.property.test_planner import assert_exact
 from tests.support.planning import Plan, Snapshot, plan
@@ -244,7 +244,7 @@ def test_zones_that_alone_would_cost_the_balance_do_not_count() -> None:
         partitions=64, executors=9, slots=(2,), batches=9, records=2_000, cost_skew=5.0,
         slow={1: 2.0}, churn_every=8, zones=3, replication=2, seed=205,
     )  # fmt: skip
-    player = Player("lag-aware-sticky", scenario)
+    player = SimulatedQuery("lag-aware-sticky", scenario)
     planned = [player.play(step).planned_over for step in steps(scenario)]
     assert max(over or 0.0 for over in planned) <= 0.05, planned
 

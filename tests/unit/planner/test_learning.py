@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.simulator.play import Player, play
+from streaming.simulator.play import SimulatedQuery, play
 from streaming.simulator.scenario import Scenario
 
 #: Only the work counts: no cost of tasks or cold consumers, so `over` compares with the true bound.
@@ -12,7 +12,7 @@ PURE = {"task_seconds": 0.0, "cold_seconds": 0.0, "service_noise": 0.0}
 
 
 def played(**given):
-    return play(Player("lag-aware-sticky", Scenario(**{**PURE, **given})))
+    return play(SimulatedQuery("lag-aware-sticky", Scenario(**{**PURE, **given})))
 
 
 @pytest.mark.parametrize("lags", ["uniform", "zipf", "lognormal"])
@@ -58,7 +58,7 @@ def test_costly_partitions_and_a_slow_executor_together_settle():
 
 def test_an_executor_that_recovers_gets_its_share_again():
     scenario = Scenario(partitions=100, executors=10, lags="uniform", noise=0.02, **PURE)
-    player = Player("lag-aware-sticky", scenario)
+    player = SimulatedQuery("lag-aware-sticky", scenario)
     overs = []
     from dataclasses import replace
 

@@ -10,7 +10,7 @@ import pytest
 
 from assignor_bridge.model import Partition
 from streaming.report.diagnosis import diagnose
-from streaming.report.source_facts import BatchFacts, SourceFacts
+from streaming.report.source_facts import SourceBatch, SourceFacts
 
 EVEN = {f"t-{p}": 100 for p in range(6)}
 
@@ -20,10 +20,10 @@ def offsets(by_name: Mapping[str, int]) -> dict[Partition, int]:
     return {Partition(t, int(n)): by_name[name] for name, (t, _, n) in split.items()}
 
 
-def batch(number: int, read: Mapping[str, int], **known: Any) -> BatchFacts:
+def batch(number: int, read: Mapping[str, int], **known: Any) -> SourceBatch:
     """One of a query on three slots that is planned and read as it should be, in two seconds."""
     found, third = offsets(read), sum(read.values()) / 3
-    facts = BatchFacts(
+    facts = SourceBatch(
         number, found, waiting=found, began_s=2.0 * number, seconds=2.0, slots=3,
         pieces={tp: min(n, round(third)) for tp, n in found.items()},
         slot_seconds={f"{e}/0": 1.9 for e in range(3)}, as_planned=1.0,
@@ -32,13 +32,13 @@ def batch(number: int, read: Mapping[str, int], **known: Any) -> BatchFacts:
     return replace(facts, **known)
 
 
-def source(batches: Sequence[BatchFacts], **known: Any) -> SourceFacts:
+def source(batches: Sequence[SourceBatch], **known: Any) -> SourceFacts:
     slowness = {"0": 1.0, "1": 1.1, "2": 0.95}
     facts = SourceFacts(batches, slowness=slowness, hosts={"1": "h1"})
     return replace(facts, **known)
 
 
-def run(read: Mapping[str, int] = EVEN, count: int = 8, **known: Any) -> list[BatchFacts]:
+def run(read: Mapping[str, int] = EVEN, count: int = 8, **known: Any) -> list[SourceBatch]:
     return [batch(number, read, **known) for number in range(count)]
 
 
@@ -46,7 +46,7 @@ def whole(read: Mapping[str, int]) -> dict[str, Any]:
     return {"pieces": offsets(read)}
 
 
-def growing(step: int, *, read: Mapping[str, int] = EVEN, **known: Any) -> list[BatchFacts]:
+def growing(step: int, *, read: Mapping[str, int] = EVEN, **known: Any) -> list[SourceBatch]:
     """Lag that grows by so many records of each partition a batch."""
     return [
         batch(n, read, waiting=offsets({k: v + step * n for k, v in read.items()}), **known)
@@ -54,7 +54,7 @@ def growing(step: int, *, read: Mapping[str, int] = EVEN, **known: Any) -> list[
     ]
 
 
-def two_topics(small: int, *, of: int = 90, **known: Any) -> list[BatchFacts]:
+def two_topics(small: int, *, of: int = 90, **known: Any) -> list[SourceBatch]:
     """A backlog beside a topic that has `of` records and gets `small`."""
     return [
         batch(

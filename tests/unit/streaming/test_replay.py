@@ -15,7 +15,7 @@ from streaming.replay.log import ReplayBatch
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
-from streaming.simulator.mappings import Placed
+from streaming.simulator.mappings import PlacedTask
 
 TWO = Cluster((Executor("1", "h1"), Executor("2", "h2")), cost_s=0.001)
 
@@ -74,7 +74,7 @@ def test_a_single_record_is_no_regret():
 
 def test_the_plans_of_the_query_itself_are_judged_beside_the_others():
     batches = log({0: 1000, 1: 0}, {0: 1000})
-    whole = {1: [Placed("1", tuple(batches[1].ranges))]}
+    whole = {1: [PlacedTask("1", tuple(batches[1].ranges))]}
     done = replay("c", batches, TWO, logged=whole)
     assert [b.batch for b in done.batches] == [1]
     itself = done.find("this query")

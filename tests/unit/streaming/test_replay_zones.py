@@ -14,7 +14,7 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Partition
 from streaming.cli import main
-from streaming.replay.racks import Racks, read_racks
+from streaming.replay.racks import RackMap, read_racks
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.test_query_report import a_report
@@ -148,10 +148,10 @@ def test_without_racks_nothing_is_said_of_zones(checkpoint, capsys):
 
 def test_consumers_read_from_leaders_where_brokers_do_not_let_them_elsewhere():
     tp = Partition("t", 0)
-    racks = Racks({"1": "a", "h2": "b"}, {tp: ("c", "a")}, followers=True)
+    racks = RackMap({"1": "a", "h2": "b"}, {tp: ("c", "a")}, followers=True)
     assert racks.replicas([tp], leaders=False).racks == (frozenset("ca"),)
     assert racks.replicas([tp], leaders=True).racks == (frozenset("c"),)
-    leaders = Racks(racks.executors, racks.partitions, followers=False)
+    leaders = RackMap(racks.executors, racks.partitions, followers=False)
     assert leaders.replicas([tp], leaders=False).racks == (frozenset("c"),)
     placed = racks.of_executors([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
     assert [e.rack for e in placed] == ["a", "b", None]
