@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assignor_bridge.errors import OptionError
 from streaming.observe.check import Check
-from streaming.observe.masters import addresses_of, first_that_answers
+from streaming.observe.masters import addresses_of, find_reachable_address
 
 
 def examine_spark(url: str) -> Check:
@@ -21,7 +21,7 @@ def examine_spark(url: str) -> Check:
     who = "the server of Spark Connect" if url.startswith("sc:") else "the master"
     what = f"{who} answers"
     try:
-        return Check(what, True, f"{first_that_answers(addresses)} accepts connections")
+        return Check(what, True, f"{find_reachable_address(addresses)} accepts connections")
     except ConnectionError as error:
         return Check(what, False, f"no answer ({error}): is it running?")
     except ValueError as error:

@@ -97,12 +97,12 @@ class RunFigures:
     @property
     def imbalance(self) -> float:
         """Busiest slot over mean slot, by records: mean over the batches, 1.0 is even."""
-        return _mean([over_mean(b.slot_records()) for b in self.measured])
+        return _mean([max_over_mean(b.slot_records()) for b in self.measured])
 
     @property
     def imbalance_of_time(self) -> float:
         """Busiest slot over mean slot, by seconds of work: mean over the batches, 1.0 is even."""
-        return _mean([over_mean(b.slot_seconds()) for b in self.measured])
+        return _mean([max_over_mean(b.slot_seconds()) for b in self.measured])
 
     @property
     def tasks(self) -> float:
@@ -128,7 +128,7 @@ class RunFigures:
         return _sums(self.slots, ((task.slot, task.seconds) for task in self.measured_tasks))
 
 
-def over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
+def max_over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
     """Return the largest load over the mean; 1.0 without any."""
     mean = sum(load.values()) / len(load) if load else 0
     return max(load.values()) / mean if mean else 1.0

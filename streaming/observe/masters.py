@@ -39,7 +39,7 @@ def _has_port(host: str) -> bool:
     return ":" in host.rpartition("]")[2]  # an IPv6 address has colons inside its brackets
 
 
-def first_that_answers(addresses: Sequence[str]) -> str:
+def find_reachable_address(addresses: Sequence[str]) -> str:
     """Return the first `host:port` that accepts a connection, whoever is there.
 
     Raises ValueError for one that is no `host:port`, and ConnectionError with why each did not

@@ -55,7 +55,7 @@ def ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
     return line
 
 
-def line_of_text(text: str) -> str:
+def first_error_line(text: str) -> str:
     """Return the first line that is not blank; of a Python traceback in the text, the last one.
 
     >>> lines = ["E: Traceback (most recent call last):", " File", "ValueError: too big"]
@@ -69,7 +69,7 @@ def line_of_text(text: str) -> str:
     return lines[0] if lines else ""
 
 
-def with_texts(progress: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+def redact_progress(progress: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
     """Redact descriptions and reasons in Spark's progress, in place; names and figures stay."""
     for part in (progress.get("sink"), *progress.get("sources", ())):
         if isinstance(part, dict):

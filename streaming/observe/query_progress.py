@@ -146,7 +146,7 @@ def read_progress(data: Mapping[str, Any]) -> BatchProgress:
         run_id=str(data["runId"]),
         name=_name(data.get("name")),
         batch=int(data["batchId"]),
-        timestamp_s=time_of(data["timestamp"]),
+        timestamp_s=parse_time_s(data["timestamp"]),
         rows=int(data.get("numInputRows") or 0),
         input_rate=data.get("inputRowsPerSecond"),
         processing_rate=data.get("processedRowsPerSecond"),
@@ -205,12 +205,12 @@ def _watermark(event_time: Mapping[str, str]) -> float | None:
     """
     text = event_time.get("watermark")
     try:
-        return (time_of(text) or None) if text else None
+        return (parse_time_s(text) or None) if text else None
     except ValueError:
         return None
 
 
-def time_of(text: str) -> float:
+def parse_time_s(text: str) -> float:
     """Return the seconds since 1970 of a time as Spark's events tell it."""
     moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
     return moment.replace(tzinfo=timezone.utc).timestamp()

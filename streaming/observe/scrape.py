@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
-from streaming.observe.which_query import one_query
+from streaming.observe.which_query import choose_query_id
 
 _LAG = "kafka_consumergroup_group_lag"
 _BATCH = "spark_streaming_batch_id"
@@ -52,7 +52,7 @@ def _read(text: str, query: str | None, where: object) -> QueryMetrics | None:
     queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH}
     if not queries:
         return None
-    chosen = one_query(queries, query, str(where))
+    chosen = choose_query_id(queries, query, str(where))
     metrics = QueryMetrics(chosen, queries[chosen])
     # The query's group is named after it, or else is the one that is not another query's.
     groups = {s.labels["group"] for s in samples if s.name == _LAG}

@@ -21,7 +21,7 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.model import Executor
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 from streaming.observe.web import Address, WebError
-from streaming.observe.which_query import one_query
+from streaming.observe.which_query import choose_query_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -257,7 +257,7 @@ def choose_query(batches: Sequence[UiBatch], query: str | None, where: object) -
             f"{where} shows no streaming query: no job of it is a micro-batch's (yet), or the UI "
             "has forgotten them (spark.ui.retainedJobs)"
         )
-    chosen = one_query(labels, query, str(where))
+    chosen = choose_query_id(labels, query, str(where))
     return [batch for batch in batches if batch.query_id == chosen]
 
 

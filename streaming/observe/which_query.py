@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def one_query(labels: Mapping[str, str], name: str | None, where: str) -> str:
+def choose_query_id(labels: Mapping[str, str], name: str | None, where: str) -> str:
     """Return the id of a query by its name or id; None where there is one.
 
     `labels` are the names of the queries by id, the id where there is no name. Raises OptionError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def short(number: float) -> str:
+def count_text(number: float) -> str:
     """Write a count in few characters.
 
     >>> [short(n) for n in (0, 950, 1200, 58665, 999_999, 3_400_000)]

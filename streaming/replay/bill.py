@@ -21,7 +21,7 @@ HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")
 WITHOUT_ZONES = f"{LAG_AWARE_STICKY}, zones off"
 
 
-def money(amount: float) -> str:
+def money_text(amount: float) -> str:
     """Write an amount of money of any currency.
 
     >>> [money(a) for a in (0, 0.0031, 3.14159, 41.2, 12345.6)]
@@ -32,7 +32,7 @@ def money(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.2f}"
 
 
-def gigabytes(size: float) -> str:
+def gigabytes_text(size: float) -> str:
     """Write a number of bytes as GB.
 
     >>> [gigabytes(size) for size in (0, 8_726_400_000, 8.64e12)]
@@ -123,7 +123,7 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
         )
     rate = "the checkpoint has no times of batches: no cost a day"
     if traffic.bytes_a_day is not None:
-        rate = f"{gigabytes(traffic.bytes_a_day)} GB a day, by the times of the batches"
+        rate = f"{gigabytes_text(traffic.bytes_a_day)} GB a day, by the times of the batches"
     return (
         f"racks {racks.origin}{missing}; Spark's mappings read from leaders, assignors "
         f"{followers}{why}",
@@ -156,9 +156,9 @@ def _a_day(traffic: Traffic, share: float) -> tuple[str, str]:
     cost = traffic.cost_a_day(share)
     if cost is None or traffic.bytes_a_day is None:
         return "", ""
-    return gigabytes(share * traffic.bytes_a_day), money(cost)
+    return gigabytes_text(share * traffic.bytes_a_day), money_text(cost)
 
 
 def _worth(traffic: Traffic, share: float) -> str:
     cost = traffic.cost_a_day(share)
-    return f"{share:.1%} of bytes" if cost is None else f"{money(cost)} a day"
+    return f"{share:.1%} of bytes" if cost is None else f"{money_text(cost)} a day"

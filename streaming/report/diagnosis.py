@@ -246,7 +246,7 @@ def _behind(facts: SourceFacts, spare: float) -> list[Cause]:
 def _starved(facts: SourceFacts) -> list[Cause]:
     limited = [b for b in facts.batches if b.limited and any(b.read.values())]
     got, fair = defaultdict[str, int](int), defaultdict[str, int](int)
-    short = defaultdict[str, int](int)
+    count_text = defaultdict[str, int](int)
     for batch in limited:
         read, even = defaultdict[str, int](int), defaultdict[str, int](int)
         for tp, offsets in _evenly(batch, facts.weights).items():
@@ -255,11 +255,11 @@ def _starved(facts: SourceFacts) -> list[Cause]:
         for topic, offsets in even.items():
             got[topic] += read[topic]
             fair[topic] += offsets
-            short[topic] += read[topic] < _STARVED * offsets
+            count_text[topic] += read[topic] < _STARVED * offsets
     found, whole = [], sum(got.values())
     by_time = sum(b.held_back_by == "time" for b in limited) > len(limited) / 2
     for topic in sorted(fair):
-        if not whole or short[topic] < _LEAST_BATCHES or got[topic] >= _STARVED * fair[topic]:
+        if not whole or count_text[topic] < _LEAST_BATCHES or got[topic] >= _STARVED * fair[topic]:
             continue
         first = max(got, key=lambda name: (got[name], name))
         why = (

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from streaming.observe.words import seconds_text
-from streaming.replay.bill import gigabytes, money
+from streaming.replay.bill import gigabytes_text, money_text
 from streaming.replay.log import costs_in
 from streaming.replay.traffic import GB
 from streaming.report import charts, page
@@ -57,7 +57,7 @@ def section(facts: QueryFacts) -> list[str]:
 
 
 def _draw_costs(by: str, costs: Mapping[str, float], caption: str) -> str:
-    picture = charts.value_bars(f"time a record takes by {by}", costs, seconds_text)
+    picture = charts.draw_value_bars(f"time a record takes by {by}", costs, seconds_text)
     return page.figure(f"Time a record takes, by {by}", picture, caption)
 
 
@@ -88,8 +88,8 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             a_day = grown / seconds * _DAY_S
-            price = money(a_day / GB * facts.price_per_gb)
-            words.append(f"{gigabytes(a_day)} GB a day, {price} at {facts.price_per_gb:g} per GB")
+            size, cost = gigabytes_text(a_day), money_text(a_day / GB * facts.price_per_gb)
+            words.append(f"{size} GB a day, {cost} at {facts.price_per_gb:g} per GB")
         if words:
             name = f", source {index}" if len(indexes) > 1 else ""
             yield [f"across zones{name}", ": ".join(words)]

@@ -16,7 +16,7 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.progress_log import read_batches
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
-from streaming.observe.which_query import one_query
+from streaming.observe.which_query import choose_query_id
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, read_log
 from streaming.replay.plan_log import is_plan_log, logged_tasks
@@ -222,5 +222,5 @@ def _replay(
 
 def _read_progress(path: str, query: str | None, last: int | None) -> list[BatchProgress]:
     batches = read_batches(Path(path), last)
-    chosen = one_query({p.query_id: p.label for p in batches}, query, f"log {path}")
+    chosen = choose_query_id({p.query_id: p.label for p in batches}, query, f"log {path}")
     return [progress for progress in batches if progress.query_id == chosen]

@@ -97,7 +97,7 @@ def _pair(
     if len(ranked) > _HEAT_ROWS:
         caption += f" The first {_HEAT_ROWS} of {len(ranked):,} partitions."
     names = sorted(ranked[:_HEAT_ROWS], key=_by_number)
-    figure = page.figure(title, charts.heat_map(title, names, shown), caption)
+    figure = page.figure(title, charts.draw_heat_map(title, names, shown), caption)
     return page.side_by_side([figure, table])
 
 

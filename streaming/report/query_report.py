@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import counted
 from assignor_bridge.version import read_version
-from streaming.observe.figures import over_mean
+from streaming.observe.figures import max_over_mean
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report import (
     charts,
@@ -23,7 +23,7 @@ from streaming.report import (
 )
 from streaming.report.query_facts import gather
 from streaming.report.query_summary import summarize
-from streaming.report.svg import escaped
+from streaming.report.svg import escape_html
 from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Report:
 
     def _repr_html_(self) -> str:
         style = "width: 100%; height: 40em; border: 0"
-        return f'<iframe srcdoc="{escaped(self.html)}" style="{style}"></iframe>'
+        return f'<iframe srcdoc="{escape_html(self.html)}" style="{style}"></iframe>'
 
 
 def make_report(
@@ -123,19 +123,19 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
         return [page.note("No task of a finished batch read a record.")]
-    uneven = fmean(over_mean(batch.slot_seconds()) for batch in batches)
+    uneven = fmean(max_over_mean(batch.slot_seconds()) for batch in batches)
     last = batches[-_TIMELINES:]
     scale_s = max(t.start_s + t.seconds for batch in last for t in batch.tasks)
     timelines = [
         page.figure(
             f"When each slot worked, batch {batch.batch}",
-            charts.timeline(batch, "b", scale_s),
+            charts.draw_timeline(batch, "b", scale_s),
             f"{len(batch.tasks)} reading tasks, one box each; an empty track is an idle slot.",
         )
         for batch in reversed(last)
     ]
     span = f"the last {counted(len(run.batches), 'batch', 'batches')}"
-    bars = page.figure("Records read by each slot", charts.slot_bars(run, "b"), f"Of {span}.")
+    bars = page.figure("Records read by each slot", charts.draw_slot_bars(run, "b"), f"Of {span}.")
     return [
         page.paragraph(
             f"Over {span} (median {run.batch_seconds:.2f} s) the busiest slot worked "

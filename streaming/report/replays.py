@@ -10,7 +10,7 @@ from streaming.replay import bill
 from streaming.replay.answers import answer, assumptions, verdict
 from streaming.replay.replayed import SPARK
 from streaming.report import charts, page
-from streaming.report.svg import standalone
+from streaming.report.svg import standalone_picture
 from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def table_rows(replay: Replay) -> list[list[str]]:
 
 def replay_svg(replay: Replay) -> str:
     """Draw the replay as one file."""
-    return standalone(f"{answer(replay)}.", [(_TITLE, _draw(replay))], columns=1)
+    return standalone_picture(f"{answer(replay)}.", [(_TITLE, _draw(replay))], columns=1)
 
 
 def replay_page(replays: Sequence[Replay]) -> str:
@@ -80,7 +80,8 @@ def _details(replay: Replay) -> list[str]:
 def _draw(replay: Replay) -> str:
     """Draw a bar for each mapping's time relative to the ideal, and the ideal as a line."""
     times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
-    return charts.value_bars(
+    return charts.draw_value_bars(
         "reading time of each mapping, relative to the ideal", times_ideal, "{:.2f}".format,
-        css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"), label=_NAMES_WIDTH,
+        css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"),
+        label_width=_NAMES_WIDTH,
     )  # fmt: skip

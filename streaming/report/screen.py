@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from assignor_bridge.errors import OptionError, counted, visible
-from streaming.observe.figures import over_mean
+from streaming.observe.figures import max_over_mean
 from streaming.observe.scrape import QueryMetrics, read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
-from streaming.observe.words import seconds_text, short
+from streaming.observe.words import seconds_text, count_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -205,9 +205,9 @@ def _batches(snapshot: LiveFigures) -> Table:
         table.add_row(
             f"{batch.batch}",
             "running" if batch.is_running else f"{batch.seconds:.2f}",
-            short(batch.records),
+            count_text(batch.records),
             f"{len(batch.tasks)}",
-            f"{over_mean(batch.slot_seconds()):.2f}" if local else "",
+            f"{max_over_mean(batch.slot_seconds()):.2f}" if local else "",
             f"{sum(local) / len(local):.0%}" if local else "",
         )
     return table

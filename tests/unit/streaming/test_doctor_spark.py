@@ -9,7 +9,7 @@ import pytest
 
 from streaming.cli import main
 from streaming.doctor import machine
-from streaming.observe.masters import addresses_of, first_that_answers
+from streaming.observe.masters import addresses_of, find_reachable_address
 
 
 def test_an_unknown_one_is_misuse_and_its_secret_is_not_shown(capsys):
@@ -76,7 +76,7 @@ def test_a_master_with_a_path_is_not_told_to_answer(capsys):
 )
 def test_what_is_no_address_is_said_to_be_none(address):
     with pytest.raises(ValueError, match="is not host:port"):
-        first_that_answers([address])
+        find_reachable_address([address])
 
 
 @pytest.mark.parametrize(

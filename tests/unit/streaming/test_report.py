@@ -14,7 +14,7 @@ from streaming.demo.terms import TERMS
 from streaming.demo.verdict import Act, headline, verdict
 from streaming.observe.check import Check
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
-from streaming.observe.words import short
+from streaming.observe.words import count_text
 from streaming.report import charts
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
@@ -56,7 +56,7 @@ def test_a_run_without_batches_is_drawn_as_nothing():
         "0.00",
         "0.0",
     }
-    assert "<svg" in charts.heat_map("nothing", [], [])
+    assert "<svg" in charts.draw_heat_map("nothing", [], [])
 
 
 def timed(name: str, seconds: list[float], busiest: int) -> RunFigures:
@@ -111,11 +111,11 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     run = skewed_run(partitions)
     lags = run.batches[0].lag
     pictures = [
-        charts.heat_map("lag", list(lags), [(b.batch, b.lag) for b in run.batches]),
-        charts.value_bars("records", lags, short),
-        charts.slot_bars(run, "a"),
-        charts.timeline(run.batches[0], "a", 2.5),
-        charts.batch_columns([run, even_run()], ["a", "b"]),
+        charts.draw_heat_map("lag", list(lags), [(b.batch, b.lag) for b in run.batches]),
+        charts.draw_value_bars("records", lags, count_text),
+        charts.draw_slot_bars(run, "a"),
+        charts.draw_timeline(run.batches[0], "a", 2.5),
+        charts.draw_batch_columns([run, even_run()], ["a", "b"]),
     ]
     for picture in pictures:
         root = ElementTree.fromstring(picture)  # noqa: S314  (our own)
@@ -134,12 +134,12 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     ],
 )  # fmt: skip
 def test_a_count_has_the_unit_that_it_is_rounded_to(number, expected):
-    assert short(number) == expected
+    assert count_text(number) == expected
 
 
 def test_the_heat_map_has_a_cell_for_each_partition_and_batch():
     batches = [(b.batch, b.lag) for b in skewed_run(12, 6).batches]
-    assert charts.heat_map("lag", list(batches[0][1]), batches).count("<rect") == 12 * 6
+    assert charts.draw_heat_map("lag", list(batches[0][1]), batches).count("<rect") == 12 * 6
 
 
 def test_the_page_opens_offline_and_escapes_what_it_is_given():

@@ -138,7 +138,7 @@ NAME = f"{HTML}\x1b[2J\u202e\ud800"
         lambda: svg.text(0, 0, NAME),
         lambda: svg.rect(0, 0, 1, 1, "a", hint=NAME),
         lambda: svg.picture(1, NAME, []),
-        lambda: svg.standalone(NAME, [(NAME, svg.picture(1, "p", []))]),
+        lambda: svg.standalone_picture(NAME, [(NAME, svg.picture(1, "p", []))]),
         lambda: page.page(NAME, []),
         lambda: page.paragraph(NAME),
         lambda: page.heading(NAME),
