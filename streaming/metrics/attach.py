@@ -17,7 +17,7 @@ from streaming.metrics.board import Board
 from streaming.metrics.log_ends import request_log_ends
 from streaming.metrics.outlets import Endpoint, Log, Textfile
 from streaming.observe.progress_log import batch_line, ended_line, first_error_line, redact_progress
-from streaming.observe.query_progress import read_progress, parse_time_s
+from streaming.observe.query_progress import parse_time_s, read_progress
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:

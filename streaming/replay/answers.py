@@ -113,7 +113,9 @@ def regret_answer(replayed: Replay) -> str:
     )
 
 
-def _time_answer(replayed: Replay, spark: MappingResult | None, ours: MappingResult | None, count: str) -> str:
+def _time_answer(
+    replayed: Replay, spark: MappingResult | None, ours: MappingResult | None, count: str
+) -> str:
     if spark is None or ours is None:
         return f"{count} replayed; name {SPARK!r} and {LAG_AWARE_STICKY!r} to have them compared"
     ratio = ours.seconds / spark.seconds if spark.seconds else 1.0

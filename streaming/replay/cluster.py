@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
-from streaming.replay.log import costs_in, executors_in
+from streaming.replay.log import learned_costs, stored_executors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ def cluster_for(
         with_racks = dict(zip(there, racks.of_executors(there), strict=True))
         members = tuple(with_racks[e] for e in members)
         by_batch = {number: tuple(with_racks[e] for e in each) for number, each in by_batch.items()}
-    learned = costs_in(log.checkpoint.states.get(source)) if cost_us is None else None
+    learned = learned_costs(log.checkpoint.states.get(source)) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
     elif learned is not None:
@@ -112,7 +112,7 @@ def _executors(  # noqa: PLR0917
             raise OptionError("--hosts and --executors cannot be used together: give one of them")
         return _by_host(hosts, slots or 1), "as given"
     if executors is None and slots is None:
-        known = executors_in(log.checkpoint.states.get(source))
+        known = stored_executors(log.checkpoint.states.get(source))
         if known:
             return known, KNOWN
     if executors is None and racks is not None:

@@ -16,7 +16,7 @@ from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load
 from streaming.observe.words import seconds_text
-from streaming.replay.plan_log import with_a_name
+from streaming.replay.plan_log import name_local_executor
 from streaming.simulator.play import is_sparks, tasks_of_plan
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _tell_stories(
 
 
 def _slot_of(batch: Batch, slot: int) -> tuple[str, int]:
-    executor = with_a_name(batch.executors[int(batch.slot_executor[slot])])
+    executor = name_local_executor(batch.executors[int(batch.slot_executor[slot])])
     return executor.id, int(batch.slot_number[slot])
 
 

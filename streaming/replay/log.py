@@ -128,13 +128,13 @@ class Costs:
     slowness: Mapping[str, float] = field(default_factory=dict)
 
 
-def executors_in(state: StickyState | None) -> tuple[Executor, ...]:
+def stored_executors(state: StickyState | None) -> tuple[Executor, ...]:
     """Return the executors of the last planned batch; none without a state."""
     readers = state.readers if state else ()
     return tuple(Executor(r.executor or DRIVER, r.host or DRIVER, r.slots) for r in readers)
 
 
-def costs_in(state: StickyState | None) -> Costs | None:
+def learned_costs(state: StickyState | None) -> Costs | None:
     """Return what the planner learned of costs; None where it learned nothing."""
     if state is None or not math.isfinite(state.common.level):
         return None

@@ -94,9 +94,13 @@ def logged_tasks(
     logged = {}
     for source, batches in sources.items():
         if plans := read_plan_log(path, batches, find):
-            executors = {p.number: tuple(map(with_a_name, p.batch.executors)) for p in plans}
+            executors = {
+                p.number: tuple(map(name_local_executor, p.batch.executors)) for p in plans
+            }
             tasks = {
-                p.number: [replace(t, executor=t.executor or DRIVER) for t in tasks_of_plan(p.outcome)]
+                p.number: [
+                    replace(t, executor=t.executor or DRIVER) for t in tasks_of_plan(p.outcome)
+                ]
                 for p in plans
             }
             logged[source] = LoggedTasks(plans, executors, tasks)
@@ -110,7 +114,7 @@ def logged_tasks(
     return logged
 
 
-def with_a_name(executor: Executor) -> Executor:
+def name_local_executor(executor: Executor) -> Executor:
     """Return an executor, that of local mode with the name that Spark's UI has for it."""
     return replace(executor, id=DRIVER, host=DRIVER) if executor.id == ANONYMOUS else executor
 

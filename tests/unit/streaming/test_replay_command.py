@@ -20,7 +20,7 @@ from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.cli import main
 from streaming.human_json.snapshots import read_snapshot
 from streaming.replay.cluster import cluster_for
-from streaming.replay.log import CheckpointLog, executors_in, read_log
+from streaming.replay.log import CheckpointLog, read_log, stored_executors
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
 
@@ -82,7 +82,7 @@ def test_executors_are_those_of_the_state_where_there_is_one():
         **{name: getattr(empty, name) for name in StickyState.__dataclass_fields__},
         "readers": (KnownExecutor("1", "h1", 4), KnownExecutor("2", "h2", 4)),
     })  # fmt: skip
-    assert executors_in(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
+    assert stored_executors(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
     checkpoint = Checkpoint("c", None, (), {}, {"0": (state,)})
     log = CheckpointLog(checkpoint, {"0": []}, {})
     assert cluster_for(log, "0", []).slots == 8

@@ -17,7 +17,7 @@ from streaming.cli import main
 from streaming.replay.racks import RackMap, read_racks
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
-from tests.unit.streaming.test_query_report import a_report
+from tests.unit.streaming.test_query_report import write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -234,10 +234,10 @@ def test_a_report_has_the_bill_of_a_log(tmp_path):
         for n in range(2)
     ]  # fmt: skip
     log.write_text("\n".join(lines))
-    words = a_report(tmp_path, log, **{"price-per-gb": "0.1"})
+    words = write_report(tmp_path, log, **{"price-per-gb": "0.1"})
     # 5 MB/s are 432 GB a day.
     assert "across zones 5.0% of the bytes: 432 GB a day, 43.20 at 0.1 per GB" in words
 
 
 def test_a_report_without_zones_has_no_such_section(tmp_path, checkpoint):
-    assert "across zones" not in a_report(tmp_path, checkpoint)
+    assert "across zones" not in write_report(tmp_path, checkpoint)

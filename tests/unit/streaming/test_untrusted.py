@@ -178,7 +178,7 @@ def test_an_endpoint_of_others_is_one_line(line, capsys):
     text = f'# HELP x y\nspark_streaming_batch_id{{query="q",query_id="id"}} 1\n{line}\n'
     with serve({"/metrics": text}) as endpoint:
         assert main.run(["report", "--live", "--once", endpoint.url]) == 2
-    assert "serves no metrics: metrics.port is expected" in capsys.readouterr().err
+    assert "serves no metrics: give the address of metrics.port" in capsys.readouterr().err
 
 
 @trials(70)
@@ -213,7 +213,7 @@ def test_answers_that_sparks_ui_does_not_give_are_one_line(what, answer):
 
 
 def test_an_answer_without_end_does_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(web, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(web, "_MAX_BYTES", 1000)
     with serve({"/long": "x" * 1001, "/short": "x" * 1000}) as served:
         address = Address.parse(served.url)
         assert len(address.get("/short")) == 1000
@@ -224,7 +224,7 @@ def test_an_answer_without_end_does_not_fill_the_memory(monkeypatch):
             return read(answer, most)
 
         monkeypatch.setattr(http.client.HTTPResponse, "read", noted)
-        with pytest.raises(WebError, match="answers with more than 1,000 bytes to '/long'"):
+        with pytest.raises(WebError, match="returned more than 1,000 bytes for '/long'"):
             address.get("/long")
         assert asked[0] == 1001  # of an answer that may have no end
 
@@ -232,7 +232,7 @@ def test_an_answer_without_end_does_not_fill_the_memory(monkeypatch):
 def test_the_limits_are_those_of_the_security_page():
     limits = (outlets._ASK_LIMIT_S, outlets._ANSWER_LIMIT_S, outlets._MOST_CLIENTS)
     assert limits == (5.0, 30.0, 256)
-    assert web._MOST_BYTES == 512 * 1024 * 1024
+    assert web._MAX_BYTES == 512 * 1024 * 1024
 
 
 def test_nothing_is_unpickled_or_evaluated():
