@@ -121,8 +121,8 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
 
 def _print_story(story: PartitionStory, explanation: Explanation) -> None:
     cost = f"predicted {amount_text(story.predicted, explanation.weights)}"
-    if story.took is not None:
-        cost += f", took {seconds_text(story.took)}"
+    if story.took_s is not None:
+        cost += f", took {seconds_text(story.took_s)}"
     print_lines(
         [
             "",

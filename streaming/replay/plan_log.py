@@ -1,6 +1,7 @@
-"""The plans of a query, from the file of `assignor.planLog`.
+"""Read the plans of a query from the file of `assignor.planLog`.
 
-A line has the planner's input, so the plan is made again, and compared with the one that was made.
+Each line has the planner's input and its plan. The input is planned again, and the two plans are
+compared.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ class LoggedPlan:
     """One batch of a plan log, planned again."""
 
     number: int
-    #: What the planner was asked; its reports are of the batch before.
+    #: The planner's input; its reports are about the previous batch.
     batch: Batch
     state: str | None
     outcome: Outcome
-    #: Whether the plan is the one that was made then.
-    as_then: bool
+    #: Whether the new plan equals the logged one.
+    is_reproduced: bool
 
 
 def read_plan_log(
     path: Path, batches: Sequence[ReplayBatch], find: Callable[[str], Assignor] = lookup
 ) -> list[LoggedPlan]:
-    """Return the plans of those batches that the log has, in its order.
+    """Return the logged plans of batches, in batch order.
 
-    A file may hold the plans of several streams: a plan belongs to a batch when it is for the same
-    offsets. A batch that ran again has the last of its plans.
+    A file may have the plans of several streams, so a plan belongs to a batch if it has the same
+    offsets. If a batch ran again, its last plan is returned.
 
-    Raises OptionError when the file cannot be read.
+    Raises OptionError if the file cannot be read.
     """
     wanted = {batch.batch: _offsets(batch.ranges) for batch in batches if batch.records}
     plans: dict[int, LoggedPlan] = {}
-    for line in _lines(path):
+    for line in _read_lines(path):
         number = line.batch_id
         if number not in wanted:
             continue
@@ -64,7 +65,8 @@ def read_plan_log(
             batch, state = read_snapshot(line.snapshot)
             if _offsets_of(batch) == wanted[number]:
                 outcome = plan_batch(batch, state, find)
-                plans[number] = LoggedPlan(number, batch, state, outcome, _as_then(outcome, line))
+                is_reproduced = _is_reproduced(outcome, line)
+                plans[number] = LoggedPlan(number, batch, state, outcome, is_reproduced)
         except AssignorError as error:
             raise OptionError(f"plan log {path}: batch {number}: {error}") from error
     return [plans[number] for number in sorted(plans)]
@@ -72,24 +74,24 @@ def read_plan_log(
 
 @dataclass(frozen=True)
 class LoggedTasks:
-    """The plans of one source, in order; and the executors and tasks that its batches had."""
+    """The plans of one source in order, and the executors and tasks by batch number."""
 
     plans: Sequence[LoggedPlan]
     executors: Mapping[int, tuple[Executor, ...]]
     tasks: Mapping[int, Sequence[PlacedTask]]
 
 
-def logged_tasks(
+def read_logged_tasks(
     path: Path,
     sources: Mapping[str, Sequence[ReplayBatch]],
     find: Callable[[str], Assignor] = lookup,
 ) -> dict[str, LoggedTasks]:
-    """Return the tasks that the batches of each source had; sources without a plan are left out.
+    """Return the logged tasks of each source, without sources that have no plan in the log.
 
     Raises
     ------
     OptionError
-        When the file cannot be read, or has no plan of any source.
+        If the file cannot be read, or has no plan of any source.
     """
     logged = {}
     for source, batches in sources.items():
@@ -108,19 +110,19 @@ def logged_tasks(
         read = [batch.batch for batches in sources.values() for batch in batches if batch.records]
         span = f"{min(read)} to {max(read)}" if read else "none"
         raise OptionError(
-            f"plan log {path}: it has no plan of the checkpoint's batches ({span}): "
-            "is it of another query?"
+            f"plan log {path} has no plan of the checkpoint's batches ({span}): give the plan log "
+            "of the same query"
         )
     return logged
 
 
 def name_local_executor(executor: Executor) -> Executor:
-    """Return an executor, that of local mode with the name that Spark's UI has for it."""
+    """Return the executor; in local mode, with the ID that Spark's UI shows."""
     return replace(executor, id=DRIVER, host=DRIVER) if executor.id == ANONYMOUS else executor
 
 
 def is_plan_log(path: Path) -> bool:
-    """Return whether the first line of a file is that of a plan log."""
+    """Return whether the first line of a file is a line of a plan log."""
     try:
         with path.open("rb") as file:
             line = orjson.loads(file.readline())
@@ -129,8 +131,8 @@ def is_plan_log(path: Path) -> bool:
     return isinstance(line, dict) and "snapshot" in line
 
 
-def _lines(path: Path) -> Iterator[PlanLogLine]:
-    """Read the lines that are whole; a crash may have cut one off."""
+def _read_lines(path: Path) -> Iterator[PlanLogLine]:
+    """Yield the complete lines; a crash may have truncated one."""
     try:
         with path.open("rb") as file:
             for text in file:
@@ -139,7 +141,7 @@ def _lines(path: Path) -> Iterator[PlanLogLine]:
                 except (ValueError, AssignorError):
                     continue
     except OSError as error:
-        raise OptionError(f"plan log {path}: it cannot be read ({error.strerror})") from error
+        raise OptionError(f"plan log {path} cannot be read: {error.strerror}") from error
 
 
 def _offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
@@ -152,6 +154,6 @@ def _offsets_of(batch: Batch) -> set[tuple[str, int, int, int]]:
     return set(zip(topics, *columns, strict=True))
 
 
-def _as_then(outcome: Outcome, line: PlanLogLine) -> bool:
-    then = line.plan.get("tasks") if isinstance(line.plan, dict) else None
-    return bool(then == to_builtins(pack_tasks(outcome), str_keys=True))
+def _is_reproduced(outcome: Outcome, line: PlanLogLine) -> bool:
+    logged = line.plan.get("tasks") if isinstance(line.plan, dict) else None
+    return bool(logged == to_builtins(pack_tasks(outcome), str_keys=True))

@@ -19,7 +19,7 @@ from streaming.observe.web import Address
 from streaming.observe.which_query import choose_query_id
 from streaming.replay.cluster import cluster_for
 from streaming.replay.log import CheckpointLog, read_log
-from streaming.replay.plan_log import is_plan_log, logged_tasks
+from streaming.replay.plan_log import is_plan_log, read_logged_tasks
 from streaming.replay.player import replay
 from streaming.replay.replayed import SPARK
 from streaming.replay.traffic import PRICE_PER_GB
@@ -133,7 +133,7 @@ def _replay_sources(
     if log is None:
         return [], {}
     last = {source: _choose_replayed(batches) for source, batches in log.sources.items()}
-    logged = logged_tasks(Path(plan_log), last) if plan_log is not None else {}
+    logged = read_logged_tasks(Path(plan_log), last) if plan_log is not None else {}
     replays = [
         _replay(log, source, batches, ui, logged.get(source)) for source, batches in last.items()
     ]
