@@ -105,7 +105,7 @@ def simulate(  # noqa: PLR0917
     rows, find = [], own.finder(names, "--assignors")
     for name in names:
         typer.echo(f"playing {printable(name)} …", err=True)
-        rows += compare(scenario, [name], find=find, locality_wait=locality_wait)
+        rows += compare(scenario, [name], find=find, locality_wait_s=locality_wait)
     if as_json:
         for row in rows:
             typer.echo(json.dumps(_as_json(row)))
@@ -117,7 +117,7 @@ def _as_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
     """Return the head and the rows of a table; with a column about zones where there are any."""
     rows = [
         [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
-         f"{r.tasks:,.0f}", f"{r.broken:.1%}"]
+         f"{r.tasks:,.0f}", f"{r.mean_moved_share:.1%}"]
         for r in results
     ]  # fmt: skip
     if all(r.cross_zone is None for r in results):
@@ -133,7 +133,7 @@ def _as_json(result: MappingResult) -> dict[str, object]:
         "meanOver": round(result.mean_over, 6),
         "worstOver": round(result.worst_over, 6),
         "tasks": round(result.tasks, 2),
-        "brokenContinuities": round(result.broken, 6),
+        "brokenContinuities": round(result.mean_moved_share, 6),
         **({} if result.cross_zone is None else {"crossZoneShare": round(result.cross_zone, 6)}),
     }
 

@@ -80,8 +80,9 @@ def tiles(listed: Sequence[tuple[str, str, str]], *, is_calm: bool) -> str:
 
 def finding(title: str, why: str, remedy: str) -> str:
     """Write a cause with its evidence and its remedy."""
-    why_html, remedy_html = escape_html(why), f" <span>{escape_html(remedy)}</span>" * bool(remedy)
-    return f'<p class="finding"><strong>{escape_html(title)}.</strong> {why_html}{remedy_html}</p>'
+    remedy_html = f" <span>{escape_html(remedy)}</span>" if remedy else ""
+    cause_html = f"<strong>{escape_html(title)}.</strong> {escape_html(why)}"
+    return f'<p class="finding">{cause_html}{remedy_html}</p>'
 
 
 def checks(listed: Sequence[Check]) -> str:

@@ -15,7 +15,7 @@ from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner import zones as zones_module
 from assignor_bridge.planner.transport import Groups, Room, allot
 from streaming.simulator.play import SimulatedQuery
-from streaming.simulator.scenario import Scenario, steps
+from streaming.simulator.scenario import Scenario, generate_batches
 from tests.property.test_planner import assert_exact
 from tests.support.planning import Plan, Snapshot, plan
 from tests.support.strategies_snapshots import head_and_tail, lags, loads, snapshots
@@ -245,7 +245,7 @@ def test_zones_that_alone_would_cost_the_balance_do_not_count() -> None:
         slow={1: 2.0}, churn_every=8, zones=3, replication=2, seed=205,
     )  # fmt: skip
     player = SimulatedQuery("lag-aware-sticky", scenario)
-    planned = [player.play(step).planned_over for step in steps(scenario)]
+    planned = [player.play(step).planned_over for step in generate_batches(scenario)]
     assert max(over or 0.0 for over in planned) <= 0.05, planned
 
 

@@ -91,7 +91,7 @@ def small_tasks(given: Scenario) -> MappingResult:
     """Play the option with at least four tasks a slot, which whoever is free may take at once."""
     slots = sum(executor.slots for executor in given.topology)
     options = {"assignor.maxRecordsPerTask": str(max(1, given.records // (4 * slots)))}
-    player = SimulatedQuery(LAG_AWARE_STICKY, given, options=options, locality_wait=0.0)
+    player = SimulatedQuery(LAG_AWARE_STICKY, given, options=options, locality_wait_s=0.0)
     return MappingResult(LAG_AWARE_STICKY, play(player)[WARM_UP_BATCHES:])
 
 

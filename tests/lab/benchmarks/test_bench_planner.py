@@ -43,7 +43,7 @@ from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
 from checkpoints import state_text
 from streaming.human_json.snapshots import read_snapshot, write_plan
-from streaming.simulator.mappings import PlacedTask, java_hash
+from streaming.simulator.mappings import PlacedTask, hash_like_java
 from streaming.simulator.play import SimulatedQuery, play
 from streaming.simulator.scenario import Scenario, SimulatedBatch
 from tests.lab.benchmarks.report import write_report
@@ -159,7 +159,7 @@ def spark_over_ideal(line: bytes) -> float:
     count = len(snapshot["executors"])
     load = np.zeros(count)
     for r in snapshot["ranges"]:
-        load[java_hash(r["topic"], r["partition"]) % count] += r["end"] - r["start"]
+        load[hash_like_java(r["topic"], r["partition"]) % count] += r["end"] - r["start"]
     return float(load.max() / load.mean())
 
 
@@ -283,7 +283,7 @@ def test_mappings_side_by_side() -> None:
                     "median_s": statistics.median(p.seconds for p in late),
                     "ideal_s": statistics.median(p.bound_seconds for p in late),
                     "over_ideal": statistics.fmean(p.over for p in late),
-                    "cold_partitions": statistics.fmean(p.broken / p.partitions for p in late),
+                    "cold_partitions": statistics.fmean(p.moved / p.partitions for p in late),
                     "tasks": statistics.fmean(p.tasks for p in late),
                 }
             )
@@ -337,7 +337,7 @@ def test_the_last_share_left_to_whoever_is_free() -> None:
                 )  # fmt: skip
                 late = play(Guarded("lag-aware-sticky", scenario, share=share))[3:]
                 overs += [p.over for p in late]
-                cold += [p.broken / p.partitions for p in late]
+                cold += [p.moved / p.partitions for p in late]
             rows.append(
                 {
                     "unpredictable": wrong,
