@@ -145,7 +145,7 @@ def _run(demo: Demo, folder: Path, progress: DemoProgress) -> tuple[list[Act], l
                     ]  # fmt: skip
                     act, held = _act(script, demo.batches, modes, progress)
                     acts.append(act)
-                    checks += [replace(c, what=f"act {number}: {c.what}") for c in held]
+                    checks += [replace(c, name=f"act {number}: {c.name}") for c in held]
                 spark.stop()
         finally:
             ended = job.end()

@@ -273,14 +273,14 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
     return answers
 
 
-def _apply_change(group: Group, change: GroupChange, where: str) -> Group:
+def _apply_change(group: Group, change: GroupChange, step_name: str) -> Group:
     members = {m.id: m for m in group.members}
     for member_id in change.leave:
         if members.pop(member_id, None) is None:
-            raise OptionError(f"{where}: {member_id!r} cannot leave: it is not in the group")
+            raise OptionError(f"{step_name}: {member_id!r} cannot leave: it is not in the group")
     for member in _make_members(change.join):
         if member.id in members:
-            raise OptionError(f"{where}: {member.id!r} cannot join: it is already in the group")
+            raise OptionError(f"{step_name}: {member.id!r} cannot join: it is already in the group")
         members[member.id] = member
     topics = {**group.topics, **change.topics} if change.topics else group.topics
     return replace(group, members=tuple(members.values()), topics=topics)

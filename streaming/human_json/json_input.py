@@ -23,10 +23,10 @@ class InputError(OptionError):
     """Input that does not follow the JSON contract."""
 
 
-def parse(text: bytes | str, what: str) -> Any:
+def parse(text: bytes | str, label: str) -> Any:
     """Parse JSON without repeated keys and unpaired surrogates.
 
-    Raises InputError if it is invalid; `what` names the input in the message.
+    Raises InputError if it is invalid; `label` names the input in the message.
     """
     try:
         if isinstance(text, bytes):
@@ -36,16 +36,16 @@ def parse(text: bytes | str, what: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise InputError(
-            f"{what} is not JSON: a string has an unpaired surrogate (half of a character)"
+            f"{label} is not JSON: a string has an unpaired surrogate (half of a character)"
         ) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{what} is not UTF-8: byte {error.start + 1} cannot be read") from None
+        raise InputError(f"{label} is not UTF-8: byte {error.start + 1} cannot be read") from None
     except _RepeatedKeyError as error:
-        raise InputError(f"{what} has an object with the key {error.args[0]} twice") from None
+        raise InputError(f"{label} has an object with the key {error.args[0]} twice") from None
     except RecursionError:
-        raise InputError(f"{what} is not JSON: it is nested too deeply") from None
+        raise InputError(f"{label} is not JSON: it is nested too deeply") from None
     except ValueError as error:
-        raise InputError(f"{what} is not JSON: {error}") from None
+        raise InputError(f"{label} is not JSON: {error}") from None
     return value
 
 
@@ -81,13 +81,13 @@ class JsonObject(BaseModel):
         return {k: v for k, v in data.items() if v is not None or fields[k].is_required()}
 
 
-def read_model(model: type[_Model], data: Any, what: str) -> _Model:
+def read_model(model: type[_Model], data: Any, label: str) -> _Model:
     """Validate JSON values and return them as a model.
 
-    Raises InputError if they are invalid; `what` names the input in the message.
+    Raises InputError if they are invalid; `label` names the input in the message.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
         problems = describe_problems(error, data, show_values=True)
-        raise InputError(f"{what}: {problems}") from None
+        raise InputError(f"{label}: {problems}") from None

@@ -1,4 +1,4 @@
-"""Read what a query reports about itself, as plain data, and format its figures.
+"""Read the progress, metrics, and tasks of queries as plain data, and format their figures.
 
 - `query_progress`: Spark's progress of a batch; `progress_log`: the JSON log of progress
 - `spark_ui`: batches and tasks from Spark's UI, over `web`; `scrape`: the metrics endpoint

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Check:
     """A condition that was checked, and its result."""
 
-    what: str
+    name: str
     holds: bool
     #: The observed figures; if the check failed, also what to do.
     details: str

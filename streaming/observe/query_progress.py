@@ -108,7 +108,6 @@ class BatchProgress:
 
     query_id: str
     run_id: str
-    #: None if the user did not name the query.
     name: str | None
     batch: int
     #: Start of the trigger, in seconds since 1970.

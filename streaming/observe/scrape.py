@@ -33,28 +33,28 @@ class QueryMetrics:
     lag_seconds: dict[Partition, float] = field(default_factory=dict)
 
 
-def read_endpoint(text: str, query: str | None, where: object) -> QueryMetrics | None:
+def read_endpoint(text: str, query: str | None, location: object) -> QueryMetrics | None:
     """Read the metrics of the query with a name or ID; `query` may be None if there is only one.
 
     Returns None if no query has finished a batch yet. Raises OptionError if the text does not have
     Prometheus metrics, or if the query is ambiguous.
     """
     try:
-        return _read(text, query, where)
+        return _read(text, query, location)
     except OptionError:
         raise
     except (ValueError, LookupError, ArithmeticError) as error:
         raise OptionError(
-            f"{where} serves no metrics: give the address of metrics.port (http://driver:9404)"
+            f"{location} serves no metrics: give the address of metrics.port"
         ) from error
 
 
-def _read(text: str, query: str | None, where: object) -> QueryMetrics | None:
+def _read(text: str, query: str | None, location: object) -> QueryMetrics | None:
     samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
     queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH}
     if not queries:
         return None
-    chosen = choose_query_id(queries, query, str(where))
+    chosen = choose_query_id(queries, query, str(location))
     metrics = QueryMetrics(chosen, queries[chosen])
     # The query's group has its name, or is the only group without the name of another query.
     groups = {s.labels["group"] for s in samples if s.name == _LAG}

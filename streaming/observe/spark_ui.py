@@ -73,7 +73,6 @@ class UiBatch:
     """A micro-batch, reconstructed from its jobs."""
 
     query_id: str
-    #: None if the user did not name the query.
     name: str | None
     batch: int
     #: Seconds since 1970.
@@ -247,7 +246,7 @@ class SparkUi:
             raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
 
 
-def choose_query(batches: Sequence[UiBatch], query: str | None, where: object) -> list[UiBatch]:
+def choose_query(batches: Sequence[UiBatch], query: str | None, location: object) -> list[UiBatch]:
     """Return the batches of the query with a name or ID; `query` may be None if there is only one.
 
     Raises OptionError if there is none, or if the query is ambiguous.
@@ -255,10 +254,10 @@ def choose_query(batches: Sequence[UiBatch], query: str | None, where: object) -
     labels = {batch.query_id: batch.label for batch in batches}
     if not labels:
         raise OptionError(
-            f"{where} shows no streaming query: no micro-batch has run yet, or the UI no longer "
+            f"{location} shows no streaming query: no micro-batch has run yet, or the UI no longer "
             "has its jobs (raise spark.ui.retainedJobs)"
         )
-    chosen = choose_query_id(labels, query, str(where))
+    chosen = choose_query_id(labels, query, str(location))
     return [batch for batch in batches if batch.query_id == chosen]
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def choose_query_id(labels: Mapping[str, str], name: str | None, where: str) -> str:
+def choose_query_id(labels: Mapping[str, str], name: str | None, location: str) -> str:
     """Return the ID of the query with a name or ID; `name` may be None if there is only one query.
 
     `labels` has the name of each query by ID, or the ID if it has no name. Raises OptionError if
@@ -27,5 +27,5 @@ def choose_query_id(labels: Mapping[str, str], name: str | None, where: str) -> 
     has = f"no query {name!r}" if name and not matching else f"{len(matching)} queries"
     named = f" named {name!r}" if name and matching else ""
     raise OptionError(
-        f"{where} has {has}{named}: choose one by name or ID with --query: {', '.join(choices)}"
+        f"{location} has {has}{named}: choose one by name or ID with --query: {', '.join(choices)}"
     )

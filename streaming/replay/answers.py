@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import counted
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.words import seconds_text
-from streaming.replay.bill import describe_bill, bill_assumptions, bill_json
+from streaming.replay.bill import bill_assumptions, bill_json, describe_bill
 from streaming.replay.replayed import ITSELF, SPARK, Replay
 from streaming.simulator.play import SPARK_MAPPINGS
 

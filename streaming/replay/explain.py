@@ -1,4 +1,4 @@
-"""Explain the plan of one batch, by planning it again: why each partition is read where it is."""
+"""Explain the plan of one batch by planning it again: why each slot reads its partitions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load
 from streaming.observe.words import seconds_text
-from streaming.replay.plan_log import name_local_executor
-from streaming.simulator.play import is_sparks, tasks_of_plan
+from streaming.replay.plan_log import name_executor
+from streaming.simulator.play import is_sparks, list_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -121,7 +121,7 @@ def explain_batch(
     table = load(kept.before, outcome.batch)
     learned, _ = learn(table, outcome.batch)
     weights = predict(learned, table.line, outcome.batch)
-    stories = _tell_stories(kept, outcome, table, weights)
+    stories = _explain_partitions(kept, outcome, table, weights)
     return Explanation(kept, outcome, weights, stories, agreeing)
 
 
@@ -151,13 +151,13 @@ def _count_agreeing(kept: KeptBatch, outcome: Outcome) -> int:
     If zones share a partition, the state names the last reader in its zone, which may differ.
     """
     last: dict[Partition, tuple[int, str | None]] = {}
-    for task in tasks_of_plan(outcome):
+    for task in list_tasks(outcome):
         for r in task.ranges:
             last[r.tp] = max(last.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0])
     return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept.readers.items())
 
 
-def _tell_stories(
+def _explain_partitions(
     kept: KeptBatch, outcome: Outcome, table: PartitionTable, weights: Weights
 ) -> list[PartitionStory]:
     batch, pieces = outcome.batch, outcome.tasks.pieces
@@ -200,7 +200,7 @@ def _tell_stories(
 
 
 def _slot_of(batch: Batch, slot: int) -> tuple[str, int]:
-    executor = name_local_executor(batch.executors[int(batch.slot_executor[slot])])
+    executor = name_executor(batch.executors[int(batch.slot_executor[slot])])
     return executor.id, int(batch.slot_number[slot])
 
 

@@ -1,7 +1,6 @@
 """Read the plans of a query from the file of `assignor.planLog`.
 
-Each line has the planner's input and its plan. The input is planned again, and the two plans are
-compared.
+Each line has the planner's input and its plan. The input is planned again to verify the plan.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from streaming.human_json.snapshots import PlanLogLine, read_plan_log_line, read_snapshot
 from streaming.replay.log import DRIVER
-from streaming.simulator.play import tasks_of_plan
+from streaming.simulator.play import list_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,13 +95,9 @@ def read_logged_tasks(
     logged = {}
     for source, batches in sources.items():
         if plans := read_plan_log(path, batches, find):
-            executors = {
-                p.number: tuple(map(name_local_executor, p.batch.executors)) for p in plans
-            }
+            executors = {p.number: tuple(map(name_executor, p.batch.executors)) for p in plans}
             tasks = {
-                p.number: [
-                    replace(t, executor=t.executor or DRIVER) for t in tasks_of_plan(p.outcome)
-                ]
+                p.number: [replace(t, executor=t.executor or DRIVER) for t in list_tasks(p.outcome)]
                 for p in plans
             }
             logged[source] = LoggedTasks(plans, executors, tasks)
@@ -116,7 +111,7 @@ def read_logged_tasks(
     return logged
 
 
-def name_local_executor(executor: Executor) -> Executor:
+def name_executor(executor: Executor) -> Executor:
     """Return the executor; in local mode, with the ID that Spark's UI shows."""
     return replace(executor, id=DRIVER, host=DRIVER) if executor.id == ANONYMOUS else executor
 

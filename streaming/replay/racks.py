@@ -85,17 +85,17 @@ def read_racks(path: Path) -> RackMap:
     OptionError
         If the file is neither, or has no executor.
     """
-    what = f"--racks {path}"
+    label = f"--racks {path}"
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise OptionError(f"{what} cannot be read: {error.strerror}") from error
+        raise OptionError(f"{label} cannot be read: {error.strerror}") from error
     if text.lstrip().startswith(b"{"):
-        file = read_model(_RacksFile, parse(text, what), what)
+        file = read_model(_RacksFile, parse(text, label), label)
     else:
-        file = _RacksFile(executors=_parse_host_lines(text, what), partitions={})
+        file = _RacksFile(executors=_parse_host_lines(text, label), partitions={})
     if not file.executors:
-        raise OptionError(f"{what} has no executor: add 'executors' with a rack by ID or host")
+        raise OptionError(f"{label} has no executor: add 'executors' with a rack by ID or host")
     by_partition = {
         Partition(topic, number): racks
         for topic, of_topic in file.partitions.items()
@@ -104,7 +104,7 @@ def read_racks(path: Path) -> RackMap:
     return RackMap(file.executors, by_partition, origin=f"from {path}")
 
 
-def _parse_host_lines(text: bytes, what: str) -> dict[str, str]:
+def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
     """Parse lines of Java properties with the rules of ExecutorRacks.RackFile (Java)."""
     racks: dict[str, str] = {}
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
@@ -124,7 +124,7 @@ def _parse_host_lines(text: bytes, what: str) -> dict[str, str]:
                 problem = f"contradicts an earlier one, with rack {racks[host]}"
             if problem:
                 raise OptionError(
-                    f"{what}: line {number} ({line.strip()[:100]}) {problem}; write a line "
+                    f"{label}: line {number} ({line.strip()[:100]}) {problem}; write a line "
                     "HOST=RACK for each host of executors, or JSON such as "
                     '{"executors": {"host-1": "a"}}'
                 )

@@ -1,4 +1,4 @@
-"""The results of a replay: all mappings over the batches of one source."""
+"""The results of a replay."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PRICE_PER_GB = PlannerOptions().zone_price_per_gb
 GB = 1e9
 _DAY_S = 86_400
-#: Assumed bytes per record if no better figure is known.
+#: Assumed bytes per record if they are unknown.
 _ASSUMED_BYTES = 100.0
 
 

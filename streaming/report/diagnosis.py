@@ -1,4 +1,4 @@
-"""Diagnose a query: find what slows it down, what each cause costs, and what would help.
+"""Diagnose a query: find the causes that slow it down, their costs, and their remedies.
 
 A pure function from facts to causes, the costliest first. A cause is reported if it costs a good
 part of several batches. Missing data is never reported as a cause.
@@ -37,8 +37,8 @@ MIN_COST = 0.2
 _MIN_FAIR_SHARES = 1 / (1 - MIN_COST)
 #: Minimum records in the largest piece of a batch, used if reading times are unknown.
 _MIN_PIECE_RECORDS = 1000
-#: A hot partition has this many times the work of the median of the others, and either this many
-#: times the work of the next one or this share of all work. Otherwise partitions are too few.
+#: A partition is hot, and not one of too few, if its work is this many times the median of the
+#: others, and also this many times the next largest or this share of the total.
 _MIN_OVER_MEDIAN, _MIN_OVER_NEXT, _MIN_SHARE = 2.0, 1.5, 0.5
 #: A slow executor takes at least this many times as long as the median of the others.
 _MIN_SLOWNESS = 1.5

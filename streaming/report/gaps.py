@@ -81,7 +81,7 @@ def add_uneven_slots(
 def describe_gain(
     source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]
 ) -> tuple[str, str, str]:
-    """Return what the option saves compared with Spark's default: title, amount, and unit."""
+    """Describe the gain of the option over Spark's default: title, amount, and unit."""
     default = replay.find(SPARK) if replay is not None else None
     own = next((gap for gap in gaps if gap.origin == "predicted"), None)
     if source.assignor == SPARK:
@@ -100,8 +100,8 @@ def _measure(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap
     busy = [list(load.values()) for load in loads if any(load.values())]
     if not busy:
         return None
-    longest, even = sum(map(max, busy)), sum(map(fmean, busy))
-    return Gap(longest / even, "measured", (longest - even) / len(busy), batch_s)
+    longest_s, mean_s = sum(map(max, busy)), sum(map(fmean, busy))
+    return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(busy), batch_s)
 
 
 def _predict(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:

@@ -89,7 +89,7 @@ def checks(listed: Sequence[Check]) -> str:
     """List checks; a word and a colour show the outcome of each."""
     items = (
         f'<li><span class="{"yes" if c.holds else "no"}">{c.outcome}</span> '
-        f"{escape_html(c.what)}: {escape_html(c.details)}</li>"
+        f"{escape_html(c.name)}: {escape_html(c.details)}</li>"
         for c in listed
     )
     return f'<ul class="checks">{"".join(items)}</ul>'

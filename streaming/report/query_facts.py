@@ -57,12 +57,11 @@ class QueryFacts:
     plans: Mapping[str, Sequence[LoggedPlan]] = field(default_factory=dict)
     #: Kind and name of each input.
     origins: Sequence[tuple[str, str]] = field(default_factory=list)
-    #: Price of one GB that crosses zones.
     price_per_gb: float = PRICE_PER_GB
 
 
 def gather(
-    places: Sequence[str],
+    inputs: Sequence[str],
     query: str | None = None,
     batches: int | None = None,
     price_per_gb: float = PRICE_PER_GB,
@@ -71,7 +70,7 @@ def gather(
 
     Parameters
     ----------
-    places
+    inputs
         A checkpoint folder, an address of Spark's UI, a file of `metrics.log_file`, or a file of
         `assignor.planLog`; at most one of each.
     query
@@ -86,7 +85,7 @@ def gather(
     WebError
         If an address does not respond.
     """
-    kinds = sort_places(places)
+    kinds = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []
     log, label = None, None
     if "checkpoint" in kinds:
@@ -140,32 +139,32 @@ def _replay_sources(
     return replays, {source: tasks.plans for source, tasks in logged.items()}
 
 
-def _check_same_query(log: CheckpointLog | None, query_id: str, place: str) -> None:
+def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -> None:
     """Refuse an input of another query, which may have the same name but another checkpoint."""
     checkpoint_id = log.checkpoint.query_id if log else None
     if checkpoint_id and query_id != checkpoint_id:
         raise OptionError(
-            f"{place} belongs to query {query_id}, but the checkpoint belongs to query "
+            f"{location} belongs to query {query_id}, but the checkpoint belongs to query "
             f"{checkpoint_id}: give inputs of one query"
         )
 
 
-def sort_places(places: Sequence[str]) -> dict[str, str]:
+def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
     """Return the inputs by kind: checkpoint, Spark's UI, metrics log, plan log.
 
     Raises OptionError if there are two of a kind.
     """
     kinds: dict[str, str] = {}
-    for place in places:
-        if _ADDRESS.match(place) and not Path(place).exists():
+    for location in inputs:
+        if _ADDRESS.match(location) and not Path(location).exists():
             kind = "Spark's UI"
-        elif Path(place).is_file():
-            kind = "plan log" if is_plan_log(Path(place)) else "metrics log"
+        elif Path(location).is_file():
+            kind = "plan log" if is_plan_log(Path(location)) else "metrics log"
         else:
             kind = "checkpoint"
         if kind in kinds:
-            raise OptionError(f"{place!r} is a second {kind}: give one of each kind")
-        kinds[kind] = place
+            raise OptionError(f"{location!r} is a second {kind}: give one of each kind")
+        kinds[kind] = location
     return kinds
 
 

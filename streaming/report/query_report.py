@@ -58,13 +58,13 @@ class Report:
 
 
 def make_report(
-    *places: str,
+    *inputs: str,
     query: str | None = None,
     batches: int | None = None,
     price_per_gb: float = PRICE_PER_GB,
 ) -> Report:
     """Report on a query as `assignor report` does; `gather` describes the parameters and errors."""
-    facts = gather(places, query, batches, price_per_gb)
+    facts = gather(inputs, query, batches, price_per_gb)
     summary = summarize(facts)
     warnings = facts.log.checkpoint.warnings if facts.log else ()
     page_text = _write_page(facts, summary.section())
@@ -98,8 +98,8 @@ def _describe_span(facts: QueryFacts) -> str:
 
 def _clock_times(facts: QueryFacts) -> dict[int, str]:
     """Return the UTC clock time at which each batch started."""
-    kept = facts.log.checkpoint.batches if facts.log else ()
-    times = {b.batch_id: b.timestamp_ms / 1000 for b in kept if b.timestamp_ms}
+    batches = facts.log.checkpoint.batches if facts.log else ()
+    times = {b.batch_id: b.timestamp_ms / 1000 for b in batches if b.timestamp_ms}
     times |= {p.batch: p.timestamp_s for p in facts.progress}
     return {
         number: datetime.fromtimestamp(at_s, timezone.utc).strftime(_CLOCK)

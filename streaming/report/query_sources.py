@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge.model import Partition
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.log import learned_costs
-from streaming.replay.plan_log import name_local_executor
+from streaming.replay.plan_log import name_executor
 from streaming.replay.replayed import SPARK
 from streaming.report.source_facts import SourceBatch, SourceFacts
 
@@ -152,7 +152,7 @@ def _add_progress(
 def _read_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
     """Return the fields of a batch from its plan, and its readers' reports from the plan after."""
     batch, pieces = plan.batch, plan.outcome.tasks.pieces
-    executors = [name_local_executor(executor).id for executor in batch.executors]
+    executors = [name_executor(executor).id for executor in batch.executors]
     slots = [
         f"{executors[executor]}/{number}"
         for executor, number in zip(

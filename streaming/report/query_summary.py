@@ -37,7 +37,7 @@ class _SourceSummary:
     source: SourceFacts
     causes: Sequence[Cause]
     gaps: Sequence[Gap]
-    #: What the option saves: title, amount, and unit.
+    #: Gain from the option: title, amount, and unit.
     gain: tuple[str, str, str]
 
     @property
@@ -97,7 +97,7 @@ class Summary:
 
 
 def summarize(facts: QueryFacts) -> Summary:
-    """Diagnose each source of a query, and estimate what the option saves."""
+    """Diagnose each source of a query, and estimate the gain from the option."""
     sources = collect_sources(facts)
     replays = dict(zip(facts.log.sources, facts.replays, strict=False)) if facts.log else {}
     summaries = []

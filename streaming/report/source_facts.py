@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Partition
 
-#: Lag grows if at least this many of at most this many last batches have it, and if this share more
-#: of their pairs rise than fall (Kendall's tau).
+#: Number of last batches used to detect growing lag, and minimum of Kendall's tau for it.
 _MIN_TREND_BATCHES, _MAX_TREND_BATCHES, _MIN_TAU = 6, 100, 0.6
 
 

@@ -73,8 +73,8 @@ def standalone_picture(title: str, panels: Sequence[tuple[str, str]], columns: i
         size = re.match(r'<svg viewBox="0 0 \d+ (\d+)"', svg)
         height = float(size[1]) if size else 0.0
         shapes.append(text(x, y + 12, heading, css="t"))
-        place = f'<svg x="{x:.0f}" y="{y + head:.0f}" width="{WIDTH}" height="{height:.0f}"'
-        shapes.append(svg.replace("<svg", place, 1))
+        opening_tag = f'<svg x="{x:.0f}" y="{y + head:.0f}" width="{WIDTH}" height="{height:.0f}"'
+        shapes.append(svg.replace("<svg", opening_tag, 1))
         tops[column] = y + head + height + 16
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" role="img" '

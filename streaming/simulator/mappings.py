@@ -1,9 +1,8 @@
 """Spark's own three mappings of ranges to tasks, with or without a preferred executor.
 
-The rules are those of `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` in Spark 4.0.0. By
-default, each partition has a task on executor `floorMod(hash(topic-partition), executors)`, sorted
-by host and ID in descending order. If `minPartitions` or `maxRecordsPerPartition` split a range, no
-task has a preferred executor.
+They follow `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0. By default, the
+task of a partition prefers executor `floorMod(hash(topic-partition), executors)`, sorted by host
+and ID, descending. If `minPartitions` or `maxRecordsPerPartition` split a range, none is preferred.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class PlacedTask:
     ranges: tuple[OffsetRange, ...]
 
 
-def hash_like_java(topic: str, partition: int) -> int:
+def java_hash(topic: str, partition: int) -> int:
     """Return `org.apache.kafka.common.TopicPartition.hashCode()`, a signed 32-bit number."""
     topic_hash = 0
     units = topic.encode("utf-16-be", "surrogatepass")
@@ -39,14 +38,12 @@ def hash_like_java(topic: str, partition: int) -> int:
     return code - (1 << 32) if code >= 1 << 31 else code
 
 
-def place_by_default(
-    ranges: Sequence[OffsetRange], executors: Sequence[Executor]
-) -> list[PlacedTask]:
+def place_by_hash(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:
     """Return one task per partition, on an executor chosen by hash."""
     ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
     return [
         PlacedTask(
-            ranked[hash_like_java(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,)
+            ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,)
         )
         for r in ranges
         if r.size > 0
@@ -69,7 +66,7 @@ def place_by_min_partitions(
     """Return about `min_partitions` tasks, splitting large ranges in proportion to their size."""
     with_data = [r for r in ranges if r.size > 0]
     if len(with_data) >= min_partitions:
-        return place_by_default(with_data, executors)
+        return place_by_hash(with_data, executors)
     total = sum(r.size for r in with_data)
     unsplit = {r.tp for r in with_data if _count_parts(r.size, total, min_partitions) == 1}
     split_total = total - sum(r.size for r in with_data if r.tp in unsplit)

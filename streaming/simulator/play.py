@@ -18,7 +18,7 @@ from checkpoints.sticky_state import StickyState
 from streaming.simulator.mappings import (
     MOST_TASKS,
     PlacedTask,
-    place_by_default,
+    place_by_hash,
     place_by_max_records,
     place_by_min_partitions,
 )
@@ -121,7 +121,7 @@ class SimulatedQuery:
             if size
         ]
         if kind == "spark":
-            return place_by_default(ranges, batch.executors)
+            return place_by_hash(ranges, batch.executors)
         slots = sum(e.slots for e in batch.executors)
         if kind == "minPartitions":
             min_partitions = int(number or max(4 * slots, 2 * len(ranges)))
@@ -150,7 +150,7 @@ class SimulatedQuery:
         outcome = plan_step(snapshot, self.state, self.find)
         self.state, self.reasons = outcome.state, outcome.reasons
         self.planned_over = float(outcome.metrics["imbalance"])
-        return tasks_of_plan(outcome)
+        return list_tasks(outcome)
 
     def _account(
         self,
@@ -215,7 +215,7 @@ class SimulatedQuery:
         )
 
 
-def tasks_of_plan(outcome: Outcome) -> list[PlacedTask]:
+def list_tasks(outcome: Outcome) -> list[PlacedTask]:
     """Return the tasks of a plan as the scheduler sees them."""
     batch, pieces = outcome.batch, outcome.tasks.pieces
     ranges_of: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]
@@ -330,9 +330,7 @@ def compare(
     locality_wait_s: float = 3.0,
 ) -> list[MappingResult]:
     """Play the scenario with each mapping or assignor; the results leave out the warm-up."""
-    queries = [
-        SimulatedQuery(name, scenario, find=find, locality_wait_s=locality_wait_s) for name in names
-    ]
+    queries = [SimulatedQuery(name, scenario, {}, find, locality_wait_s) for name in names]
     played = [play(query) for query in queries]
     return [
         MappingResult(name, batches[WARM_UP_BATCHES:] or batches)

@@ -1,4 +1,4 @@
-"""Simulate Spark's scheduler, to find out where and when each task runs.
+"""Simulate Spark's scheduler, which decides where and when each task runs.
 
 It uses delay scheduling as in `TaskSetManager`. A free slot takes, in the order of the plan:
 

@@ -43,7 +43,7 @@ from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
 from checkpoints import state_text
 from streaming.human_json.snapshots import read_snapshot, write_plan
-from streaming.simulator.mappings import PlacedTask, hash_like_java
+from streaming.simulator.mappings import PlacedTask, java_hash
 from streaming.simulator.play import SimulatedQuery, play
 from streaming.simulator.scenario import Scenario, SimulatedBatch
 from tests.lab.benchmarks.report import write_report
@@ -159,7 +159,7 @@ def spark_over_ideal(line: bytes) -> float:
     count = len(snapshot["executors"])
     load = np.zeros(count)
     for r in snapshot["ranges"]:
-        load[hash_like_java(r["topic"], r["partition"]) % count] += r["end"] - r["start"]
+        load[java_hash(r["topic"], r["partition"]) % count] += r["end"] - r["start"]
     return float(load.max() / load.mean())
 
 

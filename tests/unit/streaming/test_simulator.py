@@ -12,8 +12,8 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
 from streaming.cli import main
 from streaming.simulator.mappings import (
-    hash_like_java,
-    place_by_default,
+    java_hash,
+    place_by_hash,
     place_by_max_records,
     place_by_min_partitions,
 )
@@ -43,11 +43,11 @@ def test_java_hash(topic, partition, expected):
         for letter in topic:
             text = 31 * text + ord(letter)
         expected = (31 * (31 + partition) + text + 2**31) % 2**32 - 2**31
-    assert hash_like_java(topic, partition) == expected
+    assert java_hash(topic, partition) == expected
 
 
 def test_the_default_chooses_executors_by_hash_in_descending_order():
-    placed = place_by_default(ranges(5, 0, 5, 5), TWO)
+    placed = place_by_hash(ranges(5, 0, 5, 5), TWO)
     assert [t.executor for t in placed] == ["1", "1", "2"]  # 1077, 1139 are odd, 1170 is even
 
 
