@@ -39,7 +39,7 @@ def watch_live(
 ) -> None:
     """Draw frames until q or Ctrl-C; one frame with `once`, or if stdout is no terminal."""
     watch = Watch(urls, query)
-    snapshot = watch.look()
+    snapshot = watch.read_figures()
     console = Console(highlight=False)
     if once or not console.is_terminal:
         console.print(draw_frame(snapshot, console.height if console.is_terminal else _LINES))
@@ -62,7 +62,7 @@ def _live(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: flo
             if signals.number is not None:
                 raise typer.Exit(128 + signals.number)
             try:
-                snapshot, note = watch.look(), ""
+                snapshot, note = watch.read_figures(), ""
             except AssignorError as error:  # the driver is busy, or gone: the last frame stays
                 note = f"{time.strftime('%H:%M:%S')}: {error}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from assignor_bridge.errors import counted
 from streaming.demo.terms import TERMS
 from streaming.demo.verdict import Act, headline
-from streaming.observe.words import count_text
+from streaming.observe.words import format_count
 from streaming.report import charts, page
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _partitions(run: RunFigures) -> str:
             total[name] = total.get(name, 0) + records
     return page.figure(
         "Records of each partition",
-        charts.draw_value_bars("records of each partition", total, count_text),
+        charts.draw_value_bars("records of each partition", total, format_count),
         "The key decides the partition, so big keys make big partitions.",
     )
 

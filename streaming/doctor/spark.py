@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assignor_bridge.errors import OptionError
 from streaming.observe.check import Check
-from streaming.observe.masters import addresses_of, find_reachable_address
+from streaming.observe.masters import find_reachable_address, parse_addresses
 
 
 def examine_spark(url: str) -> Check:
@@ -12,7 +12,7 @@ def examine_spark(url: str) -> Check:
 
     Raises OptionError for a URL without an address, such as `local` or `yarn`.
     """
-    addresses = addresses_of(url)
+    addresses = parse_addresses(url)
     if not addresses:
         raise OptionError(
             f"--spark {url!r}: the URL of a master or server is expected: spark://host:7077, "

@@ -16,7 +16,12 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from streaming.metrics.board import Board
 from streaming.metrics.log_ends import request_log_ends
 from streaming.metrics.outlets import Endpoint, Log, Textfile
-from streaming.observe.progress_log import batch_line, ended_line, first_error_line, redact_progress
+from streaming.observe.progress_log import (
+    first_error_line,
+    make_batch_line,
+    make_ended_line,
+    redact_progress,
+)
 from streaming.observe.query_progress import parse_time_s, read_progress
 from streaming.redaction import Redactor
 
@@ -146,7 +151,7 @@ class Exporter:
         if self._log and is_new:
             lag_seconds = self._board.max_lag_seconds(progress.query_id)
             with self._one_warning():  # the textfile may be on another disk
-                self._log.write(batch_line(progress, lag_seconds), data)
+                self._log.write(make_batch_line(progress, lag_seconds), data)
         if self._textfile:
             self._textfile.write()
 
@@ -159,7 +164,7 @@ class Exporter:
         if self._log:
             reason = self._redact(self._why(query_id, error)) if error else None
             with self._one_warning():
-                self._log.write(ended_line(query_id, run_id, reason))
+                self._log.write(make_ended_line(query_id, run_id, reason))
         if self._textfile and others:  # the last query's figures stay, to be collected
             self._textfile.write()
 

@@ -50,11 +50,11 @@ class BatchFigures:
 
     def slot_records(self) -> dict[str, int]:
         """Return the number of records that each slot read, 0 for an idle slot."""
-        return _sums(self.slots, ((task.slot, task.records) for task in self.tasks))
+        return _sum_by_name(self.slots, ((task.slot, task.records) for task in self.tasks))
 
     def slot_seconds(self) -> dict[str, float]:
         """Return the seconds that each slot worked, 0 for an idle slot."""
-        return _sums(self.slots, ((task.slot, task.seconds) for task in self.tasks))
+        return _sum_by_name(self.slots, ((task.slot, task.seconds) for task in self.tasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +121,11 @@ class RunFigures:
 
     def slot_records(self) -> dict[str, int]:
         """Return the number of records that each slot read in all measured batches."""
-        return _sums(self.slots, ((task.slot, task.records) for task in self.measured_tasks))
+        return _sum_by_name(self.slots, ((task.slot, task.records) for task in self.measured_tasks))
 
     def slot_seconds(self) -> dict[str, float]:
         """Return the seconds that each slot worked in all measured batches."""
-        return _sums(self.slots, ((task.slot, task.seconds) for task in self.measured_tasks))
+        return _sum_by_name(self.slots, ((task.slot, task.seconds) for task in self.measured_tasks))
 
 
 def max_over_mean(load: Mapping[str, int] | Mapping[str, float]) -> float:
@@ -139,7 +139,7 @@ def _by_executor(slot: str) -> tuple[int, str, int]:
     return len(executor), executor, int(number)
 
 
-def _sums(names: Iterable[str], values: Iterable[tuple[str, _Number]]) -> dict[str, _Number]:
+def _sum_by_name(names: Iterable[str], values: Iterable[tuple[str, _Number]]) -> dict[str, _Number]:
     sums: dict[str, Any] = dict.fromkeys(names, 0)
     for name, value in values:
         sums[name] = sums.get(name, 0) + value

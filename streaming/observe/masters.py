@@ -14,14 +14,14 @@ _PORTS = {"sc": "15002", "k8s": "443"}
 _HTTP_PORT = "80"  # for k8s://http://…
 
 
-def addresses_of(url: str) -> list[str]:
+def parse_addresses(url: str) -> list[str]:
     """Return each `host:port` in the URL of a master or server; none if the URL has no host.
 
     A user name before the host is dropped, because no master or server accepts one.
 
-    >>> addresses_of("spark://a:7077,b:7077"), addresses_of("sc://server/;user_id=me")
+    >>> parse_addresses("spark://a:7077,b:7077"), parse_addresses("sc://server/;user_id=me")
     (['a:7077', 'b:7077'], ['server:15002'])
-    >>> addresses_of("k8s://https://10.0.0.1:6443"), addresses_of("yarn")
+    >>> parse_addresses("k8s://https://10.0.0.1:6443"), parse_addresses("yarn")
     (['10.0.0.1:6443'], [])
     """
     scheme, separator, location = url.partition("://")

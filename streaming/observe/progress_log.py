@@ -21,7 +21,7 @@ _MAX_ERROR_CHARS = 500
 _NUMBER = re.compile(r"[-+.\deE]+|NaN")
 
 
-def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
+def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
     """Return the summary of a batch as flat fields, without unknown values."""
     lags = [lag for source in progress.sources if (lag := source.lag)]
     held_back = [source.held_back for source in progress.sources if source.latest]
@@ -47,7 +47,7 @@ def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, 
     return {key: value for key, value in line.items() if value is not None}
 
 
-def ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
+def make_ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
     """Return the line about a query that has ended, with the error if it failed."""
     line = {"event": "ended", "queryId": query_id, "runId": run_id}
     if error:
@@ -97,7 +97,7 @@ def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
     try:
         with path.open("rb") as lines:
             for line in lines:
-                progress = _progress(line)
+                progress = _parse_line(line)
                 if progress is not None and progress.has_data:
                     of_query = batches[progress.query_id]
                     # If a batch ran again after a crash, the last event is used.
@@ -114,7 +114,7 @@ def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
     return [progress for of_query in batches.values() for progress in of_query.values()]
 
 
-def _progress(line: bytes) -> BatchProgress | None:
+def _parse_line(line: bytes) -> BatchProgress | None:
     """Return the progress in a line; None if the line is incomplete or of another kind."""
     try:
         data = orjson.loads(line)

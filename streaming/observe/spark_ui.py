@@ -196,7 +196,7 @@ class SparkUi:
             stages = [self._tasks(stage) for stage in batch.stages]
             if records is not None:
                 read = records[batch.batch]
-                stages = [tasks for tasks in stages if sum(map(_records, tasks)) == read][:1]
+                stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == read][:1]
             tasks = _place_tasks([task for tasks in stages for task in tasks], slots)
             present = tuple(e for e in executors if e.was_running(batch.start_s))
             if present not in of_present:  # most batches have the same executors
@@ -266,20 +266,20 @@ def _parse_executor(data: Mapping[str, Any]) -> UiExecutor:
         str(data["id"]),
         str(data["hostPort"]).rpartition(":")[0],
         int(data.get("maxTasks") or data.get("totalCores") or 0),
-        _time_s(data["addTime"]) if data.get("addTime") else 0.0,
-        _time_s(data["removeTime"]) if data.get("removeTime") else None,
+        _parse_time_s(data["addTime"]) if data.get("addTime") else 0.0,
+        _parse_time_s(data["removeTime"]) if data.get("removeTime") else None,
     )
 
 
 def _parse_span(jobs: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]:
     """Return the start of jobs and their duration; the duration is None while one is running."""
-    starts = [_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
-    ends = [_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
+    starts = [_parse_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
+    ends = [_parse_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
     start = min(starts, default=0.0)
     return start, max(ends) - start if len(ends) == len(jobs) else None
 
 
-def _time_s(text: str) -> float:
+def _parse_time_s(text: str) -> float:
     moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fGMT")
     return moment.replace(tzinfo=timezone.utc).timestamp()
 
@@ -288,13 +288,13 @@ def _place_tasks(
     tasks: Iterable[Mapping[str, Any]], slots: Mapping[str, int]
 ) -> tuple[TaskFigures, ...]:
     """Assign each task to the slot of its executor that became free first."""
-    ordered = sorted(tasks, key=lambda t: (_time_s(t["launchTime"]), int(t["taskId"])))
-    first_s = _time_s(ordered[0]["launchTime"]) if ordered else 0.0
+    ordered = sorted(tasks, key=lambda t: (_parse_time_s(t["launchTime"]), int(t["taskId"])))
+    first_s = _parse_time_s(ordered[0]["launchTime"]) if ordered else 0.0
     free_at: dict[str, list[float]] = {}
     figures = []
     for task in ordered:
         executor = str(task["executorId"])
-        start = _time_s(task["launchTime"]) - first_s
+        start = _parse_time_s(task["launchTime"]) - first_s
         seconds = float(task.get("duration") or 0) / 1000
         ends = free_at.setdefault(executor, [0.0] * slots.get(executor, 1))
         slot = ends.index(min(ends))
@@ -304,13 +304,13 @@ def _place_tasks(
                 slot=f"{executor}/{slot}",
                 start_s=start,
                 seconds=seconds,
-                records=_records(task),
+                records=_count_records(task),
                 local=task.get("taskLocality") == "PROCESS_LOCAL",
             )
         )
     return tuple(figures)
 
 
-def _records(task: Mapping[str, Any]) -> int:
+def _count_records(task: Mapping[str, Any]) -> int:
     read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
     return int(read.get("recordsRead") or 0)

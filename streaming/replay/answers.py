@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import counted
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.observe.words import seconds_text
+from streaming.observe.words import format_seconds
 from streaming.replay.bill import bill_assumptions, bill_json, describe_bill
 from streaming.replay.replayed import ITSELF, SPARK, Replay
 from streaming.simulator.play import SPARK_MAPPINGS
@@ -73,7 +73,7 @@ def verdict(replayed: Replay) -> str:
         return f"Keep Spark's default: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
     if ratio > 1 - MIN_GAIN:
         return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
-    saved = seconds_text((spark.seconds - option.seconds) / len(replayed.batches))
+    saved = format_seconds((spark.seconds - option.seconds) / len(replayed.batches))
     bound = "at most " * replayed.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"
     return f"{LAG_AWARE_STICKY} would save {bound}{saved} a batch, {share}"
@@ -106,7 +106,7 @@ def describe_regret(replayed: Replay) -> str:
             + (share != "100%") * ", the remainder was not predicted"
         )
     return (
-        f"Regret of {itself.name}: {seconds_text(itself.regret_seconds)} a batch "
+        f"Regret of {itself.name}: {format_seconds(itself.regret_seconds)} a batch "
         f"({itself.times_ideal - 1:.1%}) above the best time in hindsight, at most "
         f"{worst.over:.1%}, in batch {worst.batch}{split}"
     )
@@ -169,7 +169,7 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
         when = "in the last batch; earlier batches use their own executors"
     return (
         f"{count} with {slots}, {when}{executors}",
-        f"{_describe_costs(cluster)}{seconds_text(cluster.cost_s)}{cost}; starting a task or a "
+        f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost}; starting a task or a "
         "consumer, and work after the read, cost nothing",
         "each batch reads its own offsets and has all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",

@@ -21,10 +21,10 @@ HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")
 WITHOUT_ZONES = f"{LAG_AWARE_STICKY}, zones off"
 
 
-def money_text(amount: float) -> str:
+def format_money(amount: float) -> str:
     """Format an amount of money in any currency.
 
-    >>> [money_text(a) for a in (0, 0.0031, 3.14159, 41.2, 12345.6)]
+    >>> [format_money(a) for a in (0, 0.0031, 3.14159, 41.2, 12345.6)]
     ['0.00', '0.0031', '3.14', '41.20', '12,346']
     """
     if 0 < amount < 0.1:
@@ -32,10 +32,10 @@ def money_text(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.2f}"
 
 
-def gigabytes_text(size: float) -> str:
+def format_gigabytes(size: float) -> str:
     """Format a number of bytes in GB.
 
-    >>> [gigabytes_text(size) for size in (0, 8_726_400_000, 8.64e12)]
+    >>> [format_gigabytes(size) for size in (0, 8_726_400_000, 8.64e12)]
     ['0', '8.73', '8,640']
     """
     return f"{size / GB:,.0f}" if size >= 100 * GB else f"{size / GB:.3g}"
@@ -123,7 +123,7 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
         )
     rate = "no daily cost, because the checkpoint does not have the times of batches"
     if traffic.bytes_a_day is not None:
-        rate = f"{gigabytes_text(traffic.bytes_a_day)} GB a day, from the times of the batches"
+        rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from the times of the batches"
     return (
         f"racks {racks.origin}{missing}; Spark's own mappings read from leaders, assignors "
         f"{followers}{why}",
@@ -156,9 +156,9 @@ def _daily_cells(traffic: Traffic, share: float) -> tuple[str, str]:
     cost = traffic.cost_a_day(share)
     if cost is None or traffic.bytes_a_day is None:
         return "", ""
-    return gigabytes_text(share * traffic.bytes_a_day), money_text(cost)
+    return format_gigabytes(share * traffic.bytes_a_day), format_money(cost)
 
 
 def _cost_text(traffic: Traffic, share: float) -> str:
     cost = traffic.cost_a_day(share)
-    return f"{share:.1%} of bytes" if cost is None else f"{money_text(cost)} a day"
+    return f"{share:.1%} of bytes" if cost is None else f"{format_money(cost)} a day"

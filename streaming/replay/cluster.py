@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
-from streaming.replay.log import learned_costs, stored_executors
+from streaming.replay.log import read_costs, read_executors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class Cluster:
         return self.by_batch.get(batch, self.executors)
 
 
-def cluster_for(
+def choose_cluster(
     log: CheckpointLog,
     source: str,
     batches: Sequence[ReplayBatch],
@@ -84,7 +84,7 @@ def cluster_for(
         with_racks = dict(zip(all_executors, racks.add_to(all_executors), strict=True))
         members = tuple(with_racks[e] for e in members)
         by_batch = {number: tuple(with_racks[e] for e in each) for number, each in by_batch.items()}
-    learned = learned_costs(log.checkpoint.states.get(source)) if cost_us is None else None
+    learned = read_costs(log.checkpoint.states.get(source)) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
     elif learned is not None:
@@ -113,7 +113,7 @@ def _choose_executors(  # noqa: PLR0917
             raise OptionError("--hosts and --executors cannot be used together: give one of them")
         return _parse_hosts(hosts, slots or 1), "as given"
     if executors is None and slots is None:
-        stored = stored_executors(log.checkpoint.states.get(source))
+        stored = read_executors(log.checkpoint.states.get(source))
         if stored:
             return stored, FROM_STATE
     if executors is None and racks is not None:

@@ -15,7 +15,7 @@ from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load
-from streaming.observe.words import seconds_text
+from streaming.observe.words import format_seconds
 from streaming.replay.plan_log import name_executor
 from streaming.simulator.play import is_sparks, list_tasks
 
@@ -103,10 +103,10 @@ class Explanation:
         }
 
 
-def amount_text(work: float, weights: Weights, digits: int = 2) -> str:
+def format_amount(work: float, weights: Weights, digits: int = 2) -> str:
     """Format a predicted cost in the unit of the plan."""
     is_time = weights.basis == "seconds"
-    return seconds_text(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
+    return format_seconds(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
 
 
 def explain_batch(
@@ -164,7 +164,7 @@ def _explain_partitions(
     pieces_of: dict[int, list[Piece]] = defaultdict(list)
     columns = (pieces.row, pieces.start, pieces.end, pieces.slot)
     for row, start, end, slot in sorted(zip(*(c.tolist() for c in columns), strict=True)):
-        pieces_of[row].append(Piece(*_slot_of(batch, slot), start, end))
+        pieces_of[row].append(Piece(*_name_slot(batch, slot), start, end))
     slowness = weights.slowness[batch.slot_executor]
     owner = table.range_owner
     owned = owner >= 0
@@ -176,7 +176,7 @@ def _explain_partitions(
     for row in range(batch.ranges):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         slot, work = int(owner[row]), float(weights.work[row])
-        before = _slot_of(batch, slot) if slot >= 0 else None
+        before = _name_slot(batch, slot) if slot >= 0 else None
         change = _classify(pieces_of[row], before, bool(table.had_reader[table.line[row]]))
         if outcome.assignor != LAG_AWARE_STICKY:
             why = f"{outcome.assignor} uses its own rule"
@@ -185,21 +185,21 @@ def _explain_partitions(
             if work * slowness.min() > limit and not batch.settings.split:
                 why += "; it cannot be split, because of assignor.split=false"
         elif work * slowness.min() > limit:
-            why = f"its cost is {amount_text(work, weights)}, more than one slot may take"
+            why = f"its cost is {format_amount(work, weights)}, more than one slot may take"
         elif slot >= 0 and load_if_left[slot] > limit:
-            load_text = amount_text(float(load_if_left[slot]), weights)
+            load_text = format_amount(float(load_if_left[slot]), weights)
             why = f"if it stayed, its slot would take {load_text}"
         else:
             why = "its own slot had room; see the reasons of the plan"
         # With two digits, the limit could look the same as a fair share.
-        why += f"; a slot's limit is {amount_text(limit, weights, 3)}"
+        why += f"; a slot's limit is {format_amount(limit, weights, 3)}"
         name = None if before is None else "{}/{}".format(*before)
         took_s = kept.took_s.get(tp)
         stories.append(PartitionStory(tp, change, name, pieces_of[row], why, work, took_s))
     return stories
 
 
-def _slot_of(batch: Batch, slot: int) -> tuple[str, int]:
+def _name_slot(batch: Batch, slot: int) -> tuple[str, int]:
     executor = name_executor(batch.executors[int(batch.slot_executor[slot])])
     return executor.id, int(batch.slot_number[slot])
 

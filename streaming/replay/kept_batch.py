@@ -76,7 +76,7 @@ def read_kept_batch(
         kept = _read_from_plan_log(plan_log, batches, chosen, find)
         if kept is not None:
             return kept
-    states = _states_by_batch(log, source, batches)
+    states = _match_states(log, source, batches)
     if chosen.batch not in states:
         numbers = ", ".join(map(str, sorted(states))) or "none"
         missing = "" if plan_log is None else f"plan log {plan_log} does not have it, and "
@@ -122,7 +122,7 @@ def _sum_reported_seconds(observed: Observed, state: StickyState) -> dict[Partit
     return took_s
 
 
-def _states_by_batch(
+def _match_states(
     log: CheckpointLog, source: str, batches: Sequence[ReplayBatch]
 ) -> dict[int, StickyState]:
     """Match the states with batches by end offsets, because state files have their own numbers."""
@@ -175,8 +175,8 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
 
 def _copy_costs(before: StickyState, after: StickyState) -> StickyState:
     """Return the state before a batch with the costs of the next state, which its plan used."""
-    row_of = {key: row for row, key in enumerate(_partitions_of(after))}
-    rows = np.array([row_of.get(key, -1) for key in _partitions_of(before)], np.int64)
+    row_of = {key: row for row, key in enumerate(_list_partitions(after))}
+    rows = np.array([row_of.get(key, -1) for key in _list_partitions(before)], np.int64)
 
     def copy_column(name: str) -> Any:
         column = getattr(after, name)
@@ -187,6 +187,6 @@ def _copy_costs(before: StickyState, after: StickyState) -> StickyState:
     return replace(before, paces=after.paces, common=after.common, **columns)
 
 
-def _partitions_of(state: StickyState) -> list[tuple[str, int]]:
+def _list_partitions(state: StickyState) -> list[tuple[str, int]]:
     pairs = zip(state.topic.tolist(), state.partition.tolist(), strict=True)
     return [(state.topics[topic], number) for topic, number in pairs]

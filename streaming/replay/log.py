@@ -128,13 +128,13 @@ class Costs:
     slowness: Mapping[str, float] = field(default_factory=dict)
 
 
-def stored_executors(state: StickyState | None) -> tuple[Executor, ...]:
+def read_executors(state: StickyState | None) -> tuple[Executor, ...]:
     """Return the executors of the last planned batch from its state; none without a state."""
     readers = state.readers if state else ()
     return tuple(Executor(r.executor or DRIVER, r.host or DRIVER, r.slots) for r in readers)
 
 
-def learned_costs(state: StickyState | None) -> Costs | None:
+def read_costs(state: StickyState | None) -> Costs | None:
     """Return the costs learned by the planner, or None if it has not learned any."""
     if state is None or not math.isfinite(state.common.level):
         return None

@@ -54,7 +54,7 @@ def read_plan_log(
 
     Raises OptionError if the file cannot be read.
     """
-    wanted = {batch.batch: _offsets(batch.ranges) for batch in batches if batch.records}
+    wanted = {batch.batch: _collect_offsets(batch.ranges) for batch in batches if batch.records}
     plans: dict[int, LoggedPlan] = {}
     for line in _read_lines(path):
         number = line.batch_id
@@ -62,7 +62,7 @@ def read_plan_log(
             continue
         try:
             batch, state = read_snapshot(line.snapshot)
-            if _offsets_of(batch) == wanted[number]:
+            if _collect_batch_offsets(batch) == wanted[number]:
                 outcome = plan_batch(batch, state, find)
                 is_reproduced = _is_reproduced(outcome, line)
                 plans[number] = LoggedPlan(number, batch, state, outcome, is_reproduced)
@@ -139,11 +139,11 @@ def _read_lines(path: Path) -> Iterator[PlanLogLine]:
         raise OptionError(f"plan log {path} cannot be read: {error.strerror}") from error
 
 
-def _offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
+def _collect_offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
     return {(r.topic, r.partition, r.start, r.end) for r in ranges}
 
 
-def _offsets_of(batch: Batch) -> set[tuple[str, int, int, int]]:
+def _collect_batch_offsets(batch: Batch) -> set[tuple[str, int, int, int]]:
     topics = [batch.topics[topic] for topic in batch.topic.tolist()]
     columns = batch.partition.tolist(), batch.start.tolist(), batch.end.tolist()
     return set(zip(topics, *columns, strict=True))

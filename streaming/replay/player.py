@@ -53,10 +53,12 @@ def replay(
     tasks that the query itself ran by batch number; batches without an entry are left out.
     """
     with_data = [b for b in batches if b.records and (logged is None or b.batch in logged)]
-    simulated = [_simulate(batch, cluster, racks, traffic) for batch in with_data]
+    simulated = [_make_simulated_batch(batch, cluster, racks, traffic) for batch in with_data]
     for_spark = simulated
     if racks is not None:
-        for_spark = [_simulate(b, cluster, racks, traffic, leaders=True) for b in with_data]
+        for_spark = [
+            _make_simulated_batch(b, cluster, racks, traffic, leaders=True) for b in with_data
+        ]
 
     def play_mapping(name: str, **extra: float) -> MappingResult:
         all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
@@ -100,7 +102,7 @@ def _play(query: SimulatedQuery, batches: Sequence[SimulatedBatch]) -> MappingRe
     return MappingResult(query.name, played, reasons)
 
 
-def _simulate(
+def _make_simulated_batch(
     batch: ReplayBatch,
     cluster: Cluster,
     racks: RackMap | None,

@@ -51,7 +51,7 @@ class Traffic:
         return share * self.bytes_a_day / GB * self.price_per_gb
 
 
-def traffic_of(
+def estimate_traffic(
     log: CheckpointLog,
     source: str,
     batches: Sequence[ReplayBatch],
@@ -59,7 +59,7 @@ def traffic_of(
     record_bytes: float | None = None,
 ) -> Traffic:
     """Return the traffic of the batches: their bytes divided by the time between their plans."""
-    learned = _learned_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
+    learned = _read_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
     if record_bytes is not None:
         usual, origin = record_bytes, "as given"
     elif learned:
@@ -78,7 +78,7 @@ def traffic_of(
     return Traffic(price_per_gb, usual, learned, a_day, origin)
 
 
-def _learned_bytes(state: StickyState | None) -> dict[Partition, float]:
+def _read_bytes(state: StickyState | None) -> dict[Partition, float]:
     """Return the bytes per offset that the planner learned."""
     if state is None:
         return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import count_text
+from streaming.observe.words import format_count
 from streaming.report.svg import WIDTH, line, picture, rect, text
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def draw_heat_map(
             shapes.append(rect(x, y, width, _ROW_HEIGHT - 1, "heat", opacity=shade, hint=hint))
             if step >= 26 and lag:
                 middle = _baseline(y, _ROW_HEIGHT)
-                label, centre = count_text(lag), x + step / 2
+                label, centre = format_count(lag), x + step / 2
                 shapes.append(text(centre, middle, label, anchor="middle", css="s"))
     return picture(top + len(names) * _ROW_HEIGHT + 2, title, shapes)
 
@@ -57,7 +57,7 @@ def draw_slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str
     mean = sum(totals.values()) / len(totals) if totals else 0.0
     title = f"records read by each executor slot, {run.name}"
     return draw_value_bars(
-        title, totals, count_text, css=css, scale=scale, mark=(mean, f"mean {count_text(mean)}")
+        title, totals, format_count, css=css, scale=scale, mark=(mean, f"mean {format_count(mean)}")
     )
 
 
@@ -81,7 +81,7 @@ def draw_value_bars(
     label_width
         Width of the row labels; with the default width, partition names are shortened to fit.
     """
-    shown = {name: values[name] for name in _names_of_largest(values)}
+    shown = {name: values[name] for name in _select_largest(values)}
     names = shorten_names(list(shown)) if label_width == _LABEL_WIDTH else list(shown)
     colours = dict(zip(values, [css] * len(values) if isinstance(css, str) else css, strict=True))
     scale, width = scale or max(shown.values(), default=0) or 1, WIDTH - label_width - _VALUE_WIDTH
@@ -103,7 +103,7 @@ def draw_value_bars(
 
 def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
     """Draw when each slot worked in one batch, with one box per task."""
-    slots, width, top = _names_of_largest(batch.slot_seconds()), WIDTH - _LABEL_WIDTH - 8, 4.0
+    slots, width, top = _select_largest(batch.slot_seconds()), WIDTH - _LABEL_WIDTH - 8, 4.0
     bottom, scale_s = top + len(slots) * _ROW_HEIGHT, scale_s or 1.0
     shapes = _draw_row_labels(slots, _LABEL_WIDTH, top, _ROW_HEIGHT - 3)
     for index, slot in enumerate(slots):
@@ -169,7 +169,7 @@ def _draw_batch_axis(numbers: Sequence[int], left: float, step: float, y: float)
     ]
 
 
-def _names_of_largest(values: Mapping[str, float]) -> list[str]:
+def _select_largest(values: Mapping[str, float]) -> list[str]:
     """Return the names of the `_MAX_ROWS` largest values, in their original order."""
     ranked = sorted(values, key=lambda name: -values[name])[:_MAX_ROWS]
     return [name for name in values if name in ranked]

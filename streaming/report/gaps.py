@@ -7,7 +7,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.observe.words import seconds_text
+from streaming.observe.words import format_seconds
 from streaming.replay.replayed import ITSELF, SPARK
 from streaming.report.diagnosis import MIN_COST, Cause
 
@@ -58,7 +58,7 @@ def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | No
     batch_s = median(seconds) if seconds else None
     loads = [b.slot_seconds for b in source.batches if b.slot_seconds]
     loads = loads or [batch.slot_seconds() for batch in of_ui if batch.tasks]
-    gaps = [_measure(loads, batch_s), _predict(source, replay, batch_s)]
+    gaps = [_measure_gap(loads, batch_s), _predict_gap(source, replay, batch_s)]
     return sorted((gap for gap in gaps if gap is not None), key=lambda gap: -gap.cost)
 
 
@@ -88,15 +88,15 @@ def describe_gain(
         return "Gain", "None yet", "the option is not in use"
     if replay is None or default is None or own is None or source.assignor is None:
         return "Gain", "Unknown", "give the checkpoint to estimate it"
-    ideal_s = _ideal_s(default, own.times, own.batch_s)
+    ideal_s = _compute_ideal_s(default, own.times, own.batch_s)
     saved_s = (default.times_ideal - own.times) * ideal_s
     if abs(saved_s) < _MIN_SAVED * ideal_s:
         return "Gain", "None", "compared with Spark's default, predicted"
     title = "Gain" if saved_s > 0 else "Loss"
-    return title, seconds_text(abs(saved_s)), "a batch compared with Spark's default, predicted"
+    return title, format_seconds(abs(saved_s)), "a batch compared with Spark's default, predicted"
 
 
-def _measure(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
+def _measure_gap(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
     busy = [list(load.values()) for load in loads if any(load.values())]
     if not busy:
         return None
@@ -104,13 +104,15 @@ def _measure(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap
     return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(busy), batch_s)
 
 
-def _predict(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
+def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
     """Return the gap of the query's own plans, from its plan log, its metrics, or its replay."""
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
     own = replay.find(ITSELF) if replay is not None else None
     if own is None and imbalances:
         default, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
-        seconds = None if default is None else (times - 1) * _ideal_s(default, times, batch_s)
+        seconds = (
+            None if default is None else (times - 1) * _compute_ideal_s(default, times, batch_s)
+        )
         return Gap(times, "predicted", seconds, batch_s)
     if own is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
         own = replay.find(source.assignor)
@@ -120,11 +122,11 @@ def _predict(source: SourceFacts, replay: Replay | None, batch_s: float | None) 
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumed = f" on {replay.cluster.slots} slots (assumed)"
     times = own.times_ideal
-    seconds = (times - 1) * _ideal_s(own, times, batch_s)
+    seconds = (times - 1) * _compute_ideal_s(own, times, batch_s)
     return Gap(times, "predicted", seconds, batch_s, assumed)
 
 
-def _ideal_s(played: MappingResult, times: float, batch_s: float | None) -> float:
+def _compute_ideal_s(played: MappingResult, times: float, batch_s: float | None) -> float:
     """Return the ideal seconds of a batch whose busiest slot takes `times` as long.
 
     Costs may be an upper bound, but reading cannot take longer than the whole batch.

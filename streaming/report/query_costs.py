@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import seconds_text
-from streaming.replay.bill import gigabytes_text, money_text
-from streaming.replay.log import learned_costs
+from streaming.observe.words import format_seconds
+from streaming.replay.bill import format_gigabytes, format_money
+from streaming.replay.log import read_costs
 from streaming.replay.traffic import GB
 from streaming.report import charts, page
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _DAY_S = 86_400
 
 
-def section(facts: QueryFacts) -> list[str]:
+def write_section(facts: QueryFacts) -> list[str]:
     """Write the section."""
     figures, rows = [], []
     states = facts.log.checkpoint.states if facts.log else {}
     for source, state in states.items():
-        costs = learned_costs(state)
+        costs = read_costs(state)
         if costs is None:
             continue
         name = f", source {source}" if len(states) > 1 else ""
         rows += [
-            [f"one record of a usual partition{name}", seconds_text(costs.record)],
-            [f"one range, without its records{name}", seconds_text(costs.range)],
+            [f"one record of a usual partition{name}", format_seconds(costs.record)],
+            [f"one range, without its records{name}", format_seconds(costs.range)],
         ]
         unusual = {str(tp): cost for tp, cost in costs.unusual.items()}
         if unusual:
@@ -40,7 +40,7 @@ def section(facts: QueryFacts) -> list[str]:
             figures.append(
                 _draw_costs(f"partition{name}", {"usual": costs.record, **unusual}, caption)
             )
-    by_executor = _cost_by_executor(facts.ui) if facts.ui else {}
+    by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
     if by_executor:
         caption = "Task time divided by records read, from Spark's UI."
         figures.append(_draw_costs("executor", by_executor, caption))
@@ -57,11 +57,11 @@ def section(facts: QueryFacts) -> list[str]:
 
 
 def _draw_costs(by: str, costs: Mapping[str, float], caption: str) -> str:
-    picture = charts.draw_value_bars(f"time per record by {by}", costs, seconds_text)
+    picture = charts.draw_value_bars(f"time per record by {by}", costs, format_seconds)
     return page.figure(f"Time per record, by {by}", picture, caption)
 
 
-def _cost_by_executor(run: RunFigures) -> dict[str, float]:
+def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:
     seconds: dict[str, float] = {}
     records: Counter[str] = Counter()
     for task in run.measured_tasks:
@@ -88,7 +88,7 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             a_day = crossed_bytes / seconds * _DAY_S
-            size, cost = gigabytes_text(a_day), money_text(a_day / GB * facts.price_per_gb)
+            size, cost = format_gigabytes(a_day), format_money(a_day / GB * facts.price_per_gb)
             words.append(f"{size} GB a day, {cost} at {facts.price_per_gb:g} per GB")
         if words:
             name = f", source {index}" if len(indexes) > 1 else ""

@@ -17,7 +17,7 @@ from streaming.observe.progress_log import read_batches
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
 from streaming.observe.which_query import choose_query_id
-from streaming.replay.cluster import cluster_for
+from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import CheckpointLog, read_log
 from streaming.replay.plan_log import is_plan_log, read_logged_tasks
 from streaming.replay.player import replay
@@ -193,7 +193,7 @@ def _replay(
     logged: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with the costs from the UI, and without a plan log with its executors."""
-    cluster = cluster_for(log, source, played, logged=logged.executors if logged else None)
+    cluster = choose_cluster(log, source, played, logged=logged.executors if logged else None)
     origins = {
         name: "assumed: also give the address of Spark's UI" if by.startswith("assumed") else by
         for name, by in cluster.origins.items()

@@ -21,7 +21,7 @@ _HEAT_ROWS = 40
 _ROWS = 8
 
 
-def section(facts: QueryFacts) -> list[str]:
+def write_section(facts: QueryFacts) -> list[str]:
     """Write a heat map and a table for each source."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     parts: list[str] = []
@@ -41,13 +41,18 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list
     """Draw the unread records of one source at the start of its batches, from the metrics log."""
     batches = [(batch, _by_name(source.waiting)) for batch, source in progress]
     newest = progress[-1][1]
-    last, read = _by_name(newest.lag), _collect(_by_name(s.read) for _, s in progress)
-    waiting = _collect(lag for _, lag in batches)
+    last, read = _by_name(newest.lag), _group_counts(_by_name(s.read) for _, s in progress)
+    waiting = _group_counts(lag for _, lag in batches)
     # Spark does not report the start of a query's first batch, so its reads may be missing.
     highest = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
     ranked = sorted(highest, key=lambda n: (-last.get(n, 0), -(highest[n] or 0), _sort_key(n)))
     rows = [
-        [n, _text(last.get(n)), _text(highest[n]), _text(sum(read[n]) if n in read else None)]
+        [
+            n,
+            _count_or_unknown(last.get(n)),
+            _count_or_unknown(highest[n]),
+            _count_or_unknown(sum(read[n]) if n in read else None),
+        ]
         for n in ranked[:_ROWS]
     ]
     total = sum(last.values())
@@ -63,14 +68,14 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list
     title, table = f"Lag at the start of each batch{name}", page.table(head, rows)
     return [
         page.paragraph(lag_now if last else "The lag after the last batch is unknown."),
-        _pair(title, batches, ranked, caption, table),
+        _put_side_by_side(title, batches, ranked, caption, table),
     ]
 
 
 def _draw_reads(logged: Sequence[ReplayBatch], name: str) -> list[str]:
     """Draw the offsets that the batches of one source read, from the checkpoint."""
     batches = [(b.batch, {str(r.tp): r.size for r in b.ranges if r.size > 0}) for b in logged]
-    read = _collect(counts for _, counts in batches)
+    read = _group_counts(counts for _, counts in batches)
     if not read:
         return [page.note(f"No batch of the log read a record{name}.")]
     by_name = {n: sum(counts) for n, counts in read.items()}
@@ -86,10 +91,10 @@ def _draw_reads(logged: Sequence[ReplayBatch], name: str) -> list[str]:
         "limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
     )
     table = page.table(head, rows)
-    return [_pair(f"Records read by each batch{name}", batches, ranked, caption, table)]
+    return [_put_side_by_side(f"Records read by each batch{name}", batches, ranked, caption, table)]
 
 
-def _pair(
+def _put_side_by_side(
     title: str, batches: Sequence[tuple[int, Mapping[str, int]]], ranked: Sequence[str],
     caption: str, table: str,
 ) -> str:  # fmt: skip
@@ -107,7 +112,7 @@ def _by_name(offsets: Mapping[Partition, int]) -> dict[str, int]:
     return {str(tp): count for tp, count in offsets.items()}
 
 
-def _collect(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
+def _group_counts(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
     """Return each partition's counts over the batches."""
     counts: dict[str, list[int]] = defaultdict(list)
     for batch in batches:
@@ -116,7 +121,7 @@ def _collect(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
     return counts
 
 
-def _text(number: int | None) -> str:
+def _count_or_unknown(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 

@@ -24,7 +24,7 @@ _HEAD = ("batch", "partitions moved", "over ideal", "reason")
 _EXPLAIN = "assignor report CHECKPOINT --batch N explains one of the last batches."
 
 
-def section(facts: QueryFacts) -> list[str]:
+def write_section(facts: QueryFacts) -> list[str]:
     """Write the section from the metrics log."""
     if not facts.progress:
         return [page.note(f"Moves are unknown: also give the metrics log. {_EXPLAIN}")]

@@ -67,7 +67,7 @@ def make_report(
     facts = gather(inputs, query, batches, price_per_gb)
     summary = summarize(facts)
     warnings = facts.log.checkpoint.warnings if facts.log else ()
-    page_text = _write_page(facts, summary.section())
+    page_text = _write_page(facts, summary.write_section())
     return Report((facts.title, *summary.lines()), page_text, tuple(warnings))
 
 
@@ -76,10 +76,10 @@ def _write_page(facts: QueryFacts, parts: list[str]) -> str:
     created = f"Created {now} UTC by assignor-bridge {version}. {_describe_span(facts)}"
     parts.insert(1, page.note(created))
     for title, section in (
-        ("Lag per partition", query_lag.section(facts)),
+        ("Lag per partition", query_lag.write_section(facts)),
         ("Load per executor slot", _draw_slots(facts)),
-        ("Moves", query_moves.section(facts)),
-        ("Cost per record", query_costs.section(facts)),
+        ("Moves", query_moves.write_section(facts)),
+        ("Cost per record", query_costs.write_section(facts)),
     ):
         parts += [page.heading(title), *section]
     parts.append(page.heading("Inputs"))
@@ -89,14 +89,14 @@ def _write_page(facts: QueryFacts, parts: list[str]) -> str:
 
 def _describe_span(facts: QueryFacts) -> str:
     """Describe the batches of the page with clock times, to find them on other dashboards."""
-    times = _clock_times(facts)
+    times = _compute_clock_times(facts)
     if not times:
         return ""
     first, last = min(times), max(times)
     return f"Batches {first} to {last}, {times[first]} to {times[last]} UTC."
 
 
-def _clock_times(facts: QueryFacts) -> dict[int, str]:
+def _compute_clock_times(facts: QueryFacts) -> dict[int, str]:
     """Return the UTC clock time at which each batch started."""
     batches = facts.log.checkpoint.batches if facts.log else ()
     times = {b.batch_id: b.timestamp_ms / 1000 for b in batches if b.timestamp_ms}

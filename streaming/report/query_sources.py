@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.model import Partition
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.replay.log import learned_costs
+from streaming.replay.log import read_costs
 from streaming.replay.plan_log import name_executor
 from streaming.replay.replayed import SPARK
 from streaming.report.source_facts import SourceBatch, SourceFacts
@@ -96,19 +96,19 @@ def _collect_source(
             batch = replace(batch, pieces={} if is_split else batch.read)
         batches.append(replace(batch, **by_number.get(number, {})))
         last_assignor = assignor
-    costs = learned_costs(state)
+    costs = read_costs(state)
     return SourceFacts(
         batches,
         last_assignor or (LAG_AWARE_STICKY if state is not None else None),
         plans[-1].batch.settings.split if plans else None,
         {tp: cost / costs.record for tp, cost in costs.unusual.items()} if costs else {},
-        _slowness_of_readers(state, costs),
+        _read_slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
         dict(plans[-1].batch.settings.weights) if plans else {},
     )
 
 
-def _slowness_of_readers(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
+def _read_slowness(state: StickyState | None, costs: Costs | None) -> dict[str, float]:
     if state is None or costs is None:
         return {}
     ids = [reader.executor for reader in state.readers if reader.executor]
@@ -172,7 +172,7 @@ def _read_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
         return fields
     sizes = {key: sum(of_slots.values()) for key, of_slots in planned.items()}
     fields["slot_seconds"] = _divide_among_slots(planned, seconds, slots)
-    fields["read_elsewhere"] = _share_read_elsewhere(sizes, reads)
+    fields["read_elsewhere"] = _compute_share_elsewhere(sizes, reads)
     if after is not None and "plannedHitRate" in after.outcome.metrics:
         fields["hit_rate"] = float(after.outcome.metrics["plannedHitRate"])
     return fields
@@ -210,7 +210,7 @@ def _divide_among_slots(
     return worked
 
 
-def _share_read_elsewhere(planned: Mapping[_Key, int], reads: _Reads) -> dict[str, float]:
+def _compute_share_elsewhere(planned: Mapping[_Key, int], reads: _Reads) -> dict[str, float]:
     """Return the share of each executor's planned offsets that it did not read."""
     total, missing = defaultdict[str, float](float), defaultdict[str, float](float)
     for key, offsets in planned.items():

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import seconds_text
+from streaming.observe.words import format_seconds
 from streaming.report import page
 from streaming.report.diagnosis import diagnose
 from streaming.report.gaps import add_uneven_slots, compute_gaps, describe_gain
@@ -55,7 +55,7 @@ class _SourceSummary:
         elif cause.kind not in _SLOT_CAUSES:
             figure = f"costs {cause.cost:.0%}"
         elif gap is not None and gap.seconds:
-            saves = f"saves {seconds_text(gap.seconds)} a batch"
+            saves = f"saves {format_seconds(gap.seconds)} a batch"
         about = f": {cause.about}" if cause.about and cause.kind != "few partitions" else ""
         problem = f"{self.prefix}{cause.kind.capitalize()}{about}"
         action = _EXAMPLES.sub("", cause.remedy.partition(";")[0])
@@ -80,7 +80,7 @@ class Summary:
         pairs = [(problem, figure)] + [(f"{title}: {words}", each) for title, words, each in others]
         return [f"{words}{f' ({figure})' * bool(figure)}" for words, figure in pairs]
 
-    def section(self) -> list[str]:
+    def write_section(self) -> list[str]:
         """Write the first screen, then the causes of all sources."""
         worst = self._worst
         parts = [page.tiles(worst.tiles, is_calm=not worst.causes), page.heading("Causes")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.observe.words import seconds_text
+from streaming.observe.words import format_seconds
 from streaming.replay import bill
 from streaming.replay.answers import answer, assumptions, verdict
 from streaming.replay.replayed import SPARK
@@ -38,7 +38,7 @@ def table_rows(replay: Replay) -> list[list[str]]:
         saved = (spark.seconds - m.seconds) / batches if spark else 0.0
         sign = "-" * (saved < 0)
         cells = (
-            f"{sign}{seconds_text(abs(saved))}" if spark and abs(saved) >= _ROUNDING_S else "",
+            f"{sign}{format_seconds(abs(saved))}" if spark and abs(saved) >= _ROUNDING_S else "",
             f"{m.times_ideal - 1:.1%}",
             f"{m.worst_over:.1%}",
             f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
@@ -51,7 +51,7 @@ def table_rows(replay: Replay) -> list[list[str]]:
 
 def replay_svg(replay: Replay) -> str:
     """Draw the replay as an SVG file."""
-    return standalone_picture(f"{answer(replay)}.", [(_TITLE, _draw(replay))], columns=1)
+    return standalone_picture(f"{answer(replay)}.", [(_TITLE, _draw_bars(replay))], columns=1)
 
 
 def replay_page(replays: Sequence[Replay]) -> str:
@@ -70,14 +70,14 @@ def _write_details(replay: Replay) -> list[str]:
     caption = "Over all batches. At the dashed line, all slots end at once."
     return [
         page.table(HEAD, rows),
-        page.figure(_TITLE, _draw(replay), caption),
+        page.figure(_TITLE, _draw_bars(replay), caption),
         *([page.table(bill.HEAD, bill_rows)] if bill_rows else []),
         page.note(f"{answer(replay)}."),
         page.note("Assumptions: " + "; ".join(assumptions(replay)) + "."),
     ]
 
 
-def _draw(replay: Replay) -> str:
+def _draw_bars(replay: Replay) -> str:
     """Draw each mapping's time relative to the ideal as a bar, and the ideal as a line."""
     times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
     return charts.draw_value_bars(

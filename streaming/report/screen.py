@@ -14,7 +14,7 @@ from streaming.observe.figures import max_over_mean
 from streaming.observe.scrape import QueryMetrics, read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
-from streaming.observe.words import count_text, seconds_text
+from streaming.observe.words import format_count, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class Watch:
                 kind = "Spark UI" if endpoint is None else "metrics endpoint"
                 raise OptionError(f"{address} is a second {kind}: give only one")
 
-    def look(self) -> LiveFigures:
+    def read_figures(self) -> LiveFigures:
         """Request the current figures from each address.
 
         Raises WebError if one does not respond, and OptionError if it does not have the query.
@@ -98,36 +98,36 @@ def _find_endpoint(address: Address) -> Address | None:
 
 def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
     """Draw a frame of about `height` lines."""
-    batches = _batch_table(snapshot)
+    batches = _make_batch_table(snapshot)
     rows = max(_MIN_ROWS, height - _OTHER_LINES - batches.row_count)
     pair = Table.grid(expand=True, padding=(0, 2, 0, 0))
     pair.add_column(ratio=1)
     pair.add_column(ratio=1)
-    pair.add_row(_lag_table(snapshot, rows), _slot_table(snapshot.run, rows))
-    head, note_line = _head_line(snapshot), _line((note, _HOT))
-    return Group(head, note_line, pair, "", batches, *_planner_lines(snapshot.metrics))
+    pair.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
+    head, note_line = _make_head_line(snapshot), _join_texts((note, _HOT))
+    return Group(head, note_line, pair, "", batches, *_make_planner_lines(snapshot.metrics))
 
 
-def _line(*parts: str | tuple[str, str]) -> Text:
+def _join_texts(*parts: str | tuple[str, str]) -> Text:
     """Join texts, each with an optional style, into a line that is truncated at the screen edge."""
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
     printable = [(visible(words), style) for words, style in pairs]
     return Text.assemble(*printable, no_wrap=True, overflow="ellipsis")
 
 
-def _head_line(snapshot: LiveFigures) -> Text:
+def _make_head_line(snapshot: LiveFigures) -> Text:
     query, run = (snapshot.query, "bold"), snapshot.run
     if run and run.batches:
         last = run.batches[-1]
         running = " running" if last.is_running else ""
-        return _line(query, f"  batch {last.batch}{running}", (f"  {run.name}", "dim"))
+        return _join_texts(query, f"  batch {last.batch}{running}", (f"  {run.name}", "dim"))
     if snapshot.metrics is None:
-        return _line(query)
+        return _join_texts(query)
     number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
-    return _line(query, f"  batch {number:.0f}")
+    return _join_texts(query, f"  batch {number:.0f}")
 
 
-def _table(*columns: str) -> Table:
+def _make_table(*columns: str) -> Table:
     """Return an empty table; all columns hold numbers except the first one and the bars."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=False)
     for name in columns:
@@ -137,7 +137,7 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
+def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
     metrics = snapshot.metrics
     if metrics is None:
         return Text(
@@ -146,12 +146,12 @@ def _lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
             "dim",
         )
     total, behind = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
-    table = _table("partition, worst first", "lag", "behind")
+    table = _make_table("partition, worst first", "lag", "behind")
     ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
     for tp in ranked[:rows]:
         lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
-            _line(str(tp)),
+            _join_texts(str(tp)),
             Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
@@ -162,30 +162,30 @@ def _lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
     return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)
 
 
-def _slot_table(run: RunFigures | None, rows: int) -> RenderableType:
+def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     if run is None:
         return Text("slots: also give the address of Spark's UI (http://driver:4040)", "dim")
     all_seconds, records = run.slot_seconds(), run.slot_records()
     seconds = {slot: all_seconds[slot] for slot in run.batches[-1].slots}  # those still present
     longest_s = max(seconds.values(), default=0.0) or 1.0
     mean_s = sum(seconds.values()) / max(1, len(seconds))
-    table = _table("slot", "load", "worked", "records")
+    table = _make_table("slot", "load", "worked", "records")
     ranked = sorted(seconds, key=lambda slot: -seconds[slot])
     shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
     for slot in shown:
         filled = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
         bar = Text(_FULL * filled, _HOT if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1")
         bar.append(_EMPTY * (_BAR_WIDTH - filled), "dim")
-        table.add_row(_line(slot), bar, seconds_text(seconds[slot]), f"{records[slot]:,}")
+        table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""
     over = counted(len(run.batches), "batch", "batches")
     head = f"{counted(len(seconds), 'slot')}, {over}{ratio}"
     return Group(Text(head, "bold"), table)
 
 
-def _batch_table(snapshot: LiveFigures) -> Table:
+def _make_batch_table(snapshot: LiveFigures) -> Table:
     head = ("last batches", "seconds", "records", "tasks", "busiest / mean", "as planned")
-    table = _table(*head)
+    table = _make_table(*head)
     run = snapshot.run
     if run is None:
         values = snapshot.metrics.values if snapshot.metrics else {}
@@ -200,7 +200,7 @@ def _batch_table(snapshot: LiveFigures) -> Table:
         table.add_row(
             f"{batch.batch}",
             "running" if batch.is_running else f"{batch.seconds:.2f}",
-            count_text(batch.records),
+            format_count(batch.records),
             f"{len(batch.tasks)}",
             f"{max_over_mean(batch.slot_seconds()):.2f}" if local else "",
             f"{sum(local) / len(local):.0%}" if local else "",
@@ -208,7 +208,7 @@ def _batch_table(snapshot: LiveFigures) -> Table:
     return table
 
 
-def _planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
+def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     """Write the planner's metrics, with a few lines per source."""
     if metrics is None or not metrics.sources:
         return []
@@ -220,12 +220,12 @@ def _planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
             if name == "assignor":
                 parts.insert(0, metrics.strategies.get(source, ""))
             if parts:
-                line = _line((f"{name}{of_source}: ", "dim"), " · ".join(parts))
+                line = _join_texts((f"{name}{of_source}: ", "dim"), " · ".join(parts))
                 line.no_wrap = False  # so that a narrow screen shows all figures
                 lines.append(line)
         if source in metrics.held_by:
             limits = _describe_admission(values, metrics.held_by[source])
-            lines.append(_line((f"admission{of_source}: ", "dim"), limits))
+            lines.append(_join_texts((f"admission{of_source}: ", "dim"), limits))
     return lines
 
 

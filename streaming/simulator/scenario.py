@@ -127,7 +127,7 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
             )
         yield SimulatedBatch(
             number,
-            _present_executors(scenario, topology, number),
+            _list_present(scenario, topology, number),
             partitions,
             start,
             records.astype(np.int64),
@@ -164,7 +164,7 @@ def _draw_rotating_rates(scenario: Scenario, rng: np.random.Generator) -> NDArra
     return np.asarray(raw / raw.sum())
 
 
-def _present_executors(
+def _list_present(
     scenario: Scenario, topology: tuple[Executor, ...], number: int
 ) -> tuple[Executor, ...]:
     interval = scenario.churn_every

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import count_text
+from streaming.observe.words import format_count
 from streaming.report.svg import WIDTH, line, picture, standalone_picture, text
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _lines(title: str, found: Sequence[Series]) -> str:
     for part in (0.0, 0.5, 1.0):
         y = bottom - _HEIGHT * part
         shapes.append(line(_LEFT, y, _LEFT + width, y, "grid"))
-        shapes.append(text(_LEFT - 4, y + 4, count_text(most * part), anchor="end", css="m"))
+        shapes.append(text(_LEFT - 4, y + 4, format_count(most * part), anchor="end", css="m"))
     named: list[float] = []
     for series, css in zip(found, ("a", "b", "heat"), strict=False):
         points = [

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.replay.cluster import cluster_for
+from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_log
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
@@ -157,7 +157,7 @@ def checkpoints() -> list[dict[str, Any]]:
         name, _, folder = given.partition("=")
         log = read_log(folder)
         for source, batches in log.sources.items():
-            played = replay(name, batches, cluster_for(log, source, batches), EVERYTHING)
+            played = replay(name, batches, choose_cluster(log, source, batches), EVERYTHING)
             results = {m.name: m for m in played.mappings if m.error is None}
             of = f"{name}, source {source}" if len(log.sources) > 1 else name
             words = f"checkpoint of {of}: {len(played.batches)} batches"

@@ -19,8 +19,8 @@ from checkpoints.state_text import encode
 from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.cli import main
 from streaming.human_json.snapshots import read_snapshot
-from streaming.replay.cluster import cluster_for
-from streaming.replay.log import CheckpointLog, read_log, stored_executors
+from streaming.replay.cluster import choose_cluster
+from streaming.replay.log import CheckpointLog, read_executors, read_log
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
 
@@ -65,14 +65,14 @@ def test_times_of_a_copied_checkpoint_are_ignored(checkpoint, tmp_path):
     copied = shutil.copytree(checkpoint, tmp_path / "d", copy_function=shutil.copyfile)
     log = read_log(str(copied))
     assert log.seconds == {}
-    cluster = cluster_for(log, "0", log.sources["0"])
+    cluster = choose_cluster(log, "0", log.sources["0"])
     assert (cluster.cost_s, len(cluster.executors)) == (0.0001, 4)
     assert cluster.origins["cost"].startswith("assumed")
 
 
 def test_the_cost_is_bounded_by_the_duration_of_batches(checkpoint):
     log = read_log(str(checkpoint))
-    cluster = cluster_for(log, "0", log.sources["0"], executors=2, slots=2)
+    cluster = choose_cluster(log, "0", log.sources["0"], executors=2, slots=2)
     assert cluster.cost_s == pytest.approx(2.0 * 4 / 1010)
 
 
@@ -82,11 +82,11 @@ def test_executors_come_from_the_state_if_there_is_one():
         **{name: getattr(empty, name) for name in StickyState.__dataclass_fields__},
         "readers": (KnownExecutor("1", "h1", 4), KnownExecutor("2", "h2", 4)),
     })  # fmt: skip
-    assert stored_executors(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
+    assert read_executors(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
     checkpoint = Checkpoint("c", None, (), {}, {"0": (state,)})
     log = CheckpointLog(checkpoint, {"0": []}, {})
-    assert cluster_for(log, "0", []).slots == 8
-    assert cluster_for(log, "0", [], executors=3).slots == 3
+    assert choose_cluster(log, "0", []).slots == 8
+    assert choose_cluster(log, "0", [], executors=3).slots == 3
 
 
 def test_local_mode_is_replayed_on_the_slots_of_the_driver(tmp_path, capsys):

@@ -14,7 +14,7 @@ from streaming.demo.terms import TERMS
 from streaming.demo.verdict import Act, headline, verdict
 from streaming.observe.check import Check
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
-from streaming.observe.words import count_text
+from streaming.observe.words import format_count
 from streaming.report import charts
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
@@ -112,7 +112,7 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     lags = run.batches[0].lag
     pictures = [
         charts.draw_heat_map("lag", list(lags), [(b.batch, b.lag) for b in run.batches]),
-        charts.draw_value_bars("records", lags, count_text),
+        charts.draw_value_bars("records", lags, format_count),
         charts.draw_slot_bars(run, "a"),
         charts.draw_timeline(run.batches[0], "a", 2.5),
         charts.draw_batch_columns([run, even_run()], ["a", "b"]),
@@ -134,7 +134,7 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     ],
 )  # fmt: skip
 def test_a_count_has_the_unit_that_it_is_rounded_to(number, expected):
-    assert count_text(number) == expected
+    assert format_count(number) == expected
 
 
 def test_the_heat_map_has_a_cell_for_each_partition_and_batch():

@@ -98,7 +98,7 @@ def test_narrow_terminal_shows_all_planner_figures():
     strategies = {"0": "lag-aware-sticky"}
     metrics = MagicMock(sources={"0": figures}, strategies=strategies, held_by={})
     screen = io.StringIO()
-    Console(width=60, file=screen).print(*top_screen._planner_lines(metrics), sep="\n")
+    Console(width=60, file=screen).print(*top_screen._make_planner_lines(metrics), sep="\n")
     out = " ".join(screen.getvalue().split())
     assert out.startswith("assignor: lag-aware-sticky · ")
     assert out.endswith("· plan 0.500 s · 0 fallbacks")
