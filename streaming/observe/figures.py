@@ -41,7 +41,6 @@ class BatchFigures:
     slots: tuple[str, ...] = ()
     #: Unread records when the batch started, by partition name.
     lag: Mapping[str, int] = field(default_factory=dict)
-    #: The source's metrics from the progress.
     metrics: Mapping[str, str] = field(default_factory=dict)
     #: Age of its newest and oldest record at the commit; None if not measured.
     newest_s: float | None = None

@@ -2,5 +2,5 @@
 
 - `log`: the ranges that batches read; `cluster`: the executors, and the cost of a record
 - `plan_log`: the plans that a query had; `kept_batch`, `explain`: why a batch was planned so
-- `player`: replays the batches on the cluster; `answers`: whether the option would have helped
+- `player`: replays the batches on the cluster; `answers`: reports whether the option would help
 """

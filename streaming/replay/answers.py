@@ -101,10 +101,8 @@ def describe_regret(replayed: Replay) -> str:
     if itself.name != ITSELF:
         share = f"{min(1.0, accepted / lost):.0%}"
         accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
-        split = (
-            f"; the plans accepted {accepted_text}"
-            + (share != "100%") * ", the remainder was not predicted"
-        )
+        unpredicted = ", the remainder was not predicted" * (share != "100%")
+        split = f"; the plans accepted {accepted_text}{unpredicted}"
     return (
         f"Regret of {itself.name}: {format_seconds(itself.regret_seconds)} a batch "
         f"({itself.times_ideal - 1:.1%}) above the best time in hindsight, at most "
@@ -163,9 +161,8 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
     count = counted(len(cluster.executors), "executor")
     shapes = sorted({e.slots for e in cluster.executors})
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
-    has_changed = any(each != cluster.executors for each in cluster.by_batch.values())
     when = "the same in every batch"
-    if has_changed:
+    if any(each != cluster.executors for each in cluster.by_batch.values()):
         when = "in the last batch; earlier batches use their own executors"
     return (
         f"{count} with {slots}, {when}{executors}",
@@ -185,6 +182,6 @@ def _describe_costs(cluster: Cluster) -> str:
     partitions = counted(len(cluster.unusual), "partition")
     executors = counted(len(cluster.slowness), "executor")
     return (
-        f"costs are those that the planner learned, with {partitions} and {executors} that differ; "
-        "a usual record costs "
+        f"costs are learned by the planner, with {partitions} and {executors} that differ; a usual "
+        "record costs "
     )

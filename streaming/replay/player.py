@@ -53,12 +53,10 @@ def replay(
     tasks that the query itself ran by batch number; batches without an entry are left out.
     """
     with_data = [b for b in batches if b.records and (logged is None or b.batch in logged)]
-    simulated = [_make_simulated_batch(batch, cluster, racks, traffic) for batch in with_data]
+    simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
     for_spark = simulated
     if racks is not None:
-        for_spark = [
-            _make_simulated_batch(b, cluster, racks, traffic, leaders=True) for b in with_data
-        ]
+        for_spark = [_make_batch(b, cluster, racks, traffic, leaders=True) for b in with_data]
 
     def play_mapping(name: str, **extra: float) -> MappingResult:
         all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
@@ -102,7 +100,7 @@ def _play(query: SimulatedQuery, batches: Sequence[SimulatedBatch]) -> MappingRe
     return MappingResult(query.name, played, reasons)
 
 
-def _make_simulated_batch(
+def _make_batch(
     batch: ReplayBatch,
     cluster: Cluster,
     racks: RackMap | None,

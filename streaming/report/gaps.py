@@ -69,7 +69,7 @@ def add_uneven_slots(
     if not gaps or gaps[0].cost < MIN_COST or any(c.kind in _EXPLAINING for c in causes):
         return list(causes)
     why = f"the busiest slot takes {', or '.join(map(str, gaps))}"
-    remedy = "check below which tasks ran late or elsewhere (Load per executor slot)"
+    remedy = "check which tasks ran late or elsewhere, in the section Load per executor slot"
     if source.split is False:
         remedy = "split partitions: remove assignor.split=false, if row order may change"
     elif source.assignor in {None, SPARK}:
@@ -82,14 +82,14 @@ def describe_gain(
     source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]
 ) -> tuple[str, str, str]:
     """Describe the gain of the option over Spark's default: title, amount, and unit."""
-    default = replay.find(SPARK) if replay is not None else None
+    spark = replay.find(SPARK) if replay is not None else None
     own = next((gap for gap in gaps if gap.origin == "predicted"), None)
     if source.assignor == SPARK:
         return "Gain", "None yet", "the option is not in use"
-    if replay is None or default is None or own is None or source.assignor is None:
+    if replay is None or spark is None or own is None or source.assignor is None:
         return "Gain", "Unknown", "give the checkpoint to estimate it"
-    ideal_s = _compute_ideal_s(default, own.times, own.batch_s)
-    saved_s = (default.times_ideal - own.times) * ideal_s
+    ideal_s = _get_ideal_s(spark, own.times, own.batch_s)
+    saved_s = (spark.times_ideal - own.times) * ideal_s
     if abs(saved_s) < _MIN_SAVED * ideal_s:
         return "Gain", "None", "compared with Spark's default, predicted"
     title = "Gain" if saved_s > 0 else "Loss"
@@ -109,10 +109,8 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
     own = replay.find(ITSELF) if replay is not None else None
     if own is None and imbalances:
-        default, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
-        seconds = (
-            None if default is None else (times - 1) * _compute_ideal_s(default, times, batch_s)
-        )
+        spark, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
+        seconds = None if spark is None else (times - 1) * _get_ideal_s(spark, times, batch_s)
         return Gap(times, "predicted", seconds, batch_s)
     if own is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
         own = replay.find(source.assignor)
@@ -122,11 +120,11 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumed = f" on {replay.cluster.slots} slots (assumed)"
     times = own.times_ideal
-    seconds = (times - 1) * _compute_ideal_s(own, times, batch_s)
+    seconds = (times - 1) * _get_ideal_s(own, times, batch_s)
     return Gap(times, "predicted", seconds, batch_s, assumed)
 
 
-def _compute_ideal_s(played: MappingResult, times: float, batch_s: float | None) -> float:
+def _get_ideal_s(played: MappingResult, times: float, batch_s: float | None) -> float:
     """Return the ideal seconds of a batch whose busiest slot takes `times` as long.
 
     Costs may be an upper bound, but reading cannot take longer than the whole batch.

@@ -101,4 +101,4 @@ def definitions(terms: Mapping[str, str]) -> list[str]:
         f"<div><dt>{escape_html(term)}</dt><dd>{escape_html(meaning)}</dd></div>"
         for term, meaning in terms.items()
     )
-    return [heading("What the figures mean"), f'<dl class="terms">{items}</dl>']
+    return [heading("Definitions"), f'<dl class="terms">{items}</dl>']

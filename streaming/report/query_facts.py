@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 _UI_BATCHES = 20
 #: Maximum number of ranges that are replayed, from the last batches.
 _MAX_REPLAYED_RANGES = 15_000
-#: Kinds of inputs.
 KINDS = ("checkpoint", "metrics log", "plan log", "Spark's UI")
 _ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
 

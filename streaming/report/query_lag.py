@@ -47,12 +47,7 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list
     highest = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
     ranked = sorted(highest, key=lambda n: (-last.get(n, 0), -(highest[n] or 0), _sort_key(n)))
     rows = [
-        [
-            n,
-            _count_or_unknown(last.get(n)),
-            _count_or_unknown(highest[n]),
-            _count_or_unknown(sum(read[n]) if n in read else None),
-        ]
+        [n, _write(last.get(n)), _write(highest[n]), _write(sum(read[n]) if n in read else None)]
         for n in ranked[:_ROWS]
     ]
     total = sum(last.values())
@@ -66,10 +61,8 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list
     head = ("partition, worst first", "last lag", "highest lag", "records read")
     caption = "Unread records by partition (rows) at the start of each batch (columns)."
     title, table = f"Lag at the start of each batch{name}", page.table(head, rows)
-    return [
-        page.paragraph(lag_now if last else "The lag after the last batch is unknown."),
-        _put_side_by_side(title, batches, ranked, caption, table),
-    ]
+    paragraph = page.paragraph(lag_now if last else "The lag after the last batch is unknown.")
+    return [paragraph, _put_side_by_side(title, batches, ranked, caption, table)]
 
 
 def _draw_reads(logged: Sequence[ReplayBatch], name: str) -> list[str]:
@@ -113,7 +106,7 @@ def _by_name(offsets: Mapping[Partition, int]) -> dict[str, int]:
 
 
 def _group_counts(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
-    """Return each partition's counts over the batches."""
+    """Return the counts of each partition over the batches."""
     counts: dict[str, list[int]] = defaultdict(list)
     for batch in batches:
         for name, count in batch.items():
@@ -121,7 +114,7 @@ def _group_counts(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
     return counts
 
 
-def _count_or_unknown(number: int | None) -> str:
+def _write(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 

@@ -92,7 +92,7 @@ class SimulatedQuery:
         rng = np.random.default_rng((self.scenario.seed, batch.number))
         noise = np.exp(rng.normal(0, self.scenario.service_noise, len(batch.records)))
         cost = dict(zip(batch.partitions, (batch.cost * noise).tolist(), strict=True))
-        first = dict(zip(batch.partitions, batch.start.tolist(), strict=True))
+        first_offset = dict(zip(batch.partitions, batch.start.tolist(), strict=True))
 
         def task_seconds(task: int, executor: str) -> float:
             slow = batch.slowness.get(executor, 1.0)
@@ -100,13 +100,13 @@ class SimulatedQuery:
             for r in tasks[task].ranges:
                 key = r.tp
                 work += r.size * cost[key]
-                cold += r.start != first[key] or self.last_reader.get(key) != executor
+                cold += r.start != first_offset[key] or self.last_reader.get(key) != executor
             fixed = self.scenario.task_seconds + self.scenario.cold_seconds * cold
             return float(fixed + work * slow)
 
         preferred = [t.executor for t in tasks]
         runs = schedule(preferred, task_seconds, batch.executors, self.locality_wait_s)
-        return self._account(batch, tasks, runs, cost, first)
+        return self._account(batch, tasks, runs, cost, first_offset)
 
     def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
         """Return the tasks of a batch."""
@@ -158,12 +158,12 @@ class SimulatedQuery:
         tasks: Sequence[PlacedTask],
         runs: Sequence[TaskRun],
         cost: Mapping[Partition, float],
-        first: Mapping[Partition, int],
+        first_offset: Mapping[Partition, int],
     ) -> PlayedBatch:
         """Compute the result of a batch, and store its read reports for the next plan."""
         busy = {e.id: 0.0 for e in batch.executors}
         first_reader: dict[Partition, str] = {}
-        tail: dict[Partition, tuple[int, str]] = {}
+        last_read: dict[Partition, tuple[int, str]] = {}
         reports: list[tuple[Partition, str, int, float]] = []
         record_bytes = np.full(len(batch.records), 100.0) if batch.bytes is None else batch.bytes
         bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
@@ -176,13 +176,13 @@ class SimulatedQuery:
                 busy[run.executor] += spent_s
                 reports.append((key, run.executor, r.size, spent_s))
                 crossed += r.size * bytes_of[key] * is_far(key, run.executor)
-                if r.start == first[key]:
+                if r.start == first_offset[key]:
                     first_reader[key] = run.executor
-                if r.end > tail.get(key, (-1, ""))[0]:
-                    tail[key] = (r.end, run.executor)
+                if r.end > last_read.get(key, (-1, ""))[0]:
+                    last_read[key] = (r.end, run.executor)
         before = self.last_reader
         moved = sum(before.get(k, e) != e and before[k] in busy for k, e in first_reader.items())
-        self.last_reader.update({key: e for key, (_, e) in tail.items()})
+        self.last_reader.update({key: e for key, (_, e) in last_read.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = Observed.of(
             coded([tp.topic for tp, _, _, _ in reports]),
@@ -194,10 +194,8 @@ class SimulatedQuery:
             size,
         )
         costs = np.array([*cost.values()])
-        work, max_cost = (
-            float(batch.records @ costs),
-            float(costs[batch.records > 0].max(initial=0)),
-        )
+        work = float(batch.records @ costs)
+        max_cost = float(costs[batch.records > 0].max(initial=0))
         fastest = min(batch.slowness.get(e.id, 1.0) for e in batch.executors)
         speed = sum(e.slots / batch.slowness.get(e.id, 1.0) for e in batch.executors)
         seconds = max((run.end_seconds for run in runs), default=0.0)
@@ -207,7 +205,7 @@ class SimulatedQuery:
             seconds,
             max(work / speed, max_cost * fastest),
             len(tasks),
-            len(tail),
+            len(last_read),
             moved,
             busy,
             None if batch.replicas is None else crossed / (total_bytes or 1.0),

@@ -100,7 +100,8 @@ def thirds(series: Series) -> str:
 
 def drawn(panels: Sequence[tuple[str, Sequence[Series]]], title: str) -> str:
     """Draw panels of up to three series each as one SVG file."""
-    return standalone_picture(title, [(heading, _lines(heading, found)) for heading, found in panels])
+    pictures = [(heading, _lines(heading, found)) for heading, found in panels]
+    return standalone_picture(title, pictures)
 
 
 def _lines(title: str, found: Sequence[Series]) -> str:

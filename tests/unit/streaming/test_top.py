@@ -172,7 +172,8 @@ def test_unreachable_address_is_reported_in_one_line(capsys):
         pytest.param([{ELSE: exposition("orders", "b")}], "has 2 queries: choose one by name",
                      id="two queries"),
         pytest.param([RECORDED, RECORDED], "is a second Spark UI", id="two UIs"),
-        pytest.param([{ELSE: exposition("orders")}] * 2, "a second metrics endpoint", id="two endpoints"),
+        pytest.param([{ELSE: exposition("orders")}] * 2, "a second metrics endpoint",
+                     id="two endpoints"),
         pytest.param([{ELSE: exposition("b")}, RECORDED], "has no query 'b'", id="other queries"),
     ],
 )  # fmt: skip
