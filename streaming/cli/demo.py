@@ -19,18 +19,18 @@ from streaming.kafka.servers import read_servers
 def demo(
     *,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Executors, with one slot and 1 GB of memory each.")
-    ] = 4,
+        int, typer.Option(min=1, max=64, help="Executors, with two slots and 1 GB of memory each.")
+    ] = 2,
     output: Annotated[
         Path,
         typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help="Where the HTML report goes."),
     ] = Path("assignor-demo.html"),
     rows: Annotated[
         int, typer.Option(min=1, max=flights.TOTAL, help="Flights to read in each act.")
-    ] = 40_000,
+    ] = 16_000,
     batches: Annotated[
         int, typer.Option(min=2, max=100, help="Micro-batches of each mode in each act.")
-    ] = 5,
+    ] = 4,
     work_us: Annotated[
         int,
         typer.Option(

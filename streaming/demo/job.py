@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 #: The log of Spark, in the demo's folder.
 LOG = "spark.log"
+#: Options of the driver and the executors in both modes: short runs spend most of their processor
+#: time on the optimizing compiler and on verifying classes.
+JVM_OPTIONS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+#: Task slots of each executor.
+SLOTS = 2
 _EXECUTORS_LIMIT_S = 90.0
 _END_LIMIT_S = 20.0
 #: Of the environment, what would change the demo's Spark.
@@ -65,16 +73,17 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
     os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
-        SparkSession.builder.master(master or f"local-cluster[{workers},1,1024]")
+        SparkSession.builder.master(master or f"local-cluster[{workers},{SLOTS},1024]")
         .appName("assignor demo")
-        .config("spark.cores.max", str(workers))
-        .config("spark.executor.cores", "1")
+        .config("spark.cores.max", str(workers * SLOTS))
+        .config("spark.executor.cores", str(SLOTS))
         .config("spark.executor.memory", "1g")
         .config("spark.ui.port", "0")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
+        .config("spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Dderby.system.home={folder}")
+        .config("spark.executor.extraJavaOptions", JVM_OPTIONS)
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.databricks.delta.snapshotPartitions", "1")
@@ -95,7 +104,16 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         time.sleep(0.1)
         with contextlib.suppress(WebError):  # a machine that is busy answers later
             present = sum(executor.is_worker for executor in ui_of(spark).executors())
+    _warm_up(spark, folder / "warm-up", workers)
     return spark
+
+
+def _warm_up(spark: SparkSession, table: Path, workers: int) -> None:
+    """Load Delta's classes on all executors in parallel; jobs of one task do it one by one."""
+    tasks = 2 * workers * SLOTS
+    rows = spark.range(0, tasks, 1, tasks)
+    rows.write.format("delta").save(str(table))
+    spark.read.format("delta").load(str(table)).agg({"id": "sum"}).collect()
 
 
 def linked_spark_home(folder: Path) -> Path:

@@ -15,6 +15,7 @@ from streaming.demo.flights import SCHEMA
 from streaming.demo.job import DemoError, ui_of
 from streaming.observe.query_progress import read_progress
 from streaming.observe.spark_ui import choose_query
+from streaming.pipeline.delta.foreach_batch import delta_sink
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -79,22 +80,13 @@ class Mode:
             .option("maxTriggerDelay", "5h")
             .load()
         )
-        table, work_us = str(self.table), self.work_us
-
-        def append(batch: DataFrame, number: int) -> None:
-            (
-                _delays(batch, work_us)
-                .write.format("delta")
-                .mode("append")
-                .option("txnAppId", "assignor-demo")
-                .option("txnVersion", number)
-                .save(table)
-            )
-
+        sink = delta_sink(_delays(source, self.work_us), path=str(self.table))
         return (
-            source.writeStream.foreachBatch(append)
+            source.writeStream.foreachBatch(
+                lambda batch, number: sink(_delays(batch, self.work_us), number)
+            )
             .queryName(self.name)
-            .option("checkpointLocation", f"{table}.checkpoint")
+            .option("checkpointLocation", f"{self.table}.checkpoint")
             .trigger(processingTime=_TRIGGER)
             .start()
         )

@@ -47,5 +47,9 @@ TERMS: Mapping[str, str] = {
     "locality hits": "Share of reading tasks that ran on the executor that they preferred.",
     "Machine": "As Python sees it. Broker, driver, executors, and this program share the cores.",
     "Executors": "Processes of Spark. A slot is room for one task at a time.",
+    "JVM options": (
+        "Options of the driver and the executors in both modes. They make a short run start "
+        "faster; a real job does not need them."
+    ),
     "Whole demo": "From the start to the end of Spark; the first time it fetches packages, too.",
 }

@@ -119,7 +119,7 @@ def test_the_reference_in_the_docs_is_up_to_date(tmp_path):
         ),
         pytest.param(["demo", "--data", "/no/such"], "data folder does not exist", id="no data"),
         pytest.param(
-            ["demo", "--rows", "4"], "5 batches need at least as many rows", id="few rows"
+            ["demo", "--rows", "3"], "4 batches need at least as many rows", id="few rows"
         ),
     ],
 )
