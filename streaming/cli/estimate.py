@@ -15,11 +15,11 @@ from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_s
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
 from streaming.replay.answers import answer, assumptions, replay_json, verdict
-from streaming.replay.cluster import cluster_for
+from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_log
-from streaming.replay.plan_log import logged_tasks
+from streaming.replay.plan_log import read_logged_tasks
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
-from streaming.replay.traffic import PRICE_PER_GB, traffic_of
+from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
 
 
@@ -119,7 +119,7 @@ def estimate(
         )
     stderr, replays = Console(stderr=True), []
     last = {index: log.sources[index][-(batches or 0) :] for index in chosen}
-    plans = {} if plan_log is None else logged_tasks(plan_log, last, find)
+    plans = {} if plan_log is None else read_logged_tasks(plan_log, last, find)
     if plans and any(given is not None for given in (executors, slots, hosts)):
         plans = {}
         note(
@@ -131,14 +131,14 @@ def estimate(
             note(f"--plan-log {plan_log}: it has no plan of source {index}")
     for index, played in last.items():
         logged = plans.get(index)
-        cluster = cluster_for(
+        cluster = choose_cluster(
             log, index, played,
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
             locality_wait_s=locality_wait, racks=racks,
             logged=logged.executors if logged else None,
         )  # fmt: skip
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
-        traffic = traffic_of(log, index, played, price, record_bytes) if racks else None
+        traffic = estimate_traffic(log, index, played, price, record_bytes) if racks else None
         with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
             replays.append(
                 player.replay(

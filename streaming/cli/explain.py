@@ -13,8 +13,8 @@ from assignor_bridge.model import Partition
 from streaming.cli import assignors as own
 from streaming.cli.kafka_options import check_source
 from streaming.cli.output import note, print_lines
-from streaming.observe.words import seconds_text
-from streaming.replay.explain import Explanation, PartitionStory, amount_text, explain_batch
+from streaming.observe.words import format_seconds
+from streaming.replay.explain import Explanation, PartitionStory, explain_batch, format_amount
 from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_log
 from streaming.replay.replayed import EVERYTHING
@@ -120,9 +120,9 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
 
 
 def _print_story(story: PartitionStory, explanation: Explanation) -> None:
-    cost = f"predicted {amount_text(story.predicted, explanation.weights)}"
-    if story.took is not None:
-        cost += f", took {seconds_text(story.took)}"
+    cost = f"predicted {format_amount(story.predicted, explanation.weights)}"
+    if story.took_s is not None:
+        cost += f", took {format_seconds(story.took_s)}"
     print_lines(
         [
             "",

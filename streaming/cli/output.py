@@ -106,7 +106,7 @@ def print_checks(checks: Iterable[Check]) -> None:
     for check in checks:
         style = "green" if check.holds else "bold red"
         stdout.print(f"[{style}]{check.outcome:6}[/]", end=" ")
-        stdout.print(printable(f"{check.what}: {check.details}"), markup=False)
+        stdout.print(printable(f"{check.name}: {check.details}"), markup=False)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on, write_json
 from streaming.cli.output import print_lines
 from streaming.human_json.json_input import parse
-from streaming.human_json.snapshots import read_logged, read_snapshot, write_plan
+from streaming.human_json.snapshots import read_plan_log_line, read_snapshot, write_plan
 
 #: Tasks of a plan, and ranges of a task, that are printed at most.
 _TASKS, _RANGES = 40, 4
@@ -104,7 +104,7 @@ def _read(text: bytes) -> PlanRequest:
     value = parse(text, "the request")
     if not isinstance(value, dict) or "snapshot" not in value:
         return PlanRequest(*read_snapshot(value))
-    line = read_logged(value)
+    line = read_plan_log_line(value)
     logged = line.plan if isinstance(line.plan, dict) else None
     return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged, line.admission)
 

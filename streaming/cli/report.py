@@ -19,7 +19,7 @@ from streaming.cli.arguments import (
 )
 from streaming.cli.output import note, print_lines
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.report.query_facts import sort_places
+from streaming.report.query_facts import classify_inputs
 from streaming.report.query_report import make_report
 
 _PAGE = Path("report.html")
@@ -106,7 +106,7 @@ def report(
 
 def _kept_files(places: list[str]) -> tuple[str, Path | None]:
     """Return the checkpoint and the plan log, from which one batch is explained."""
-    kinds = sort_places(places)
+    kinds = classify_inputs(places)
     checkpoint, plan_log = kinds.pop("checkpoint", None), kinds.pop("plan log", None)
     for kind, place in kinds.items():
         raise OptionError(f"{place!r} is a {kind}: --batch needs a checkpoint, or a plan log too")

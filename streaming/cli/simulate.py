@@ -12,7 +12,7 @@ from assignor_bridge.planner.batch import MAX_SLOTS
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson
 from streaming.cli.output import print_table, printable
-from streaming.simulator.play import SPARK_MAPPINGS, Result, compare
+from streaming.simulator.play import SPARK_MAPPINGS, MappingResult, compare
 from streaming.simulator.scenario import Lags, Scenario
 
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
@@ -105,7 +105,7 @@ def simulate(  # noqa: PLR0917
     rows, find = [], own.finder(names, "--assignors")
     for name in names:
         typer.echo(f"playing {printable(name)} …", err=True)
-        rows += compare(scenario, [name], find=find, locality_wait=locality_wait)
+        rows += compare(scenario, [name], find=find, locality_wait_s=locality_wait)
     if as_json:
         for row in rows:
             typer.echo(json.dumps(_as_json(row)))
@@ -113,11 +113,11 @@ def simulate(  # noqa: PLR0917
         print_table(*_as_table(rows))
 
 
-def _as_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str]]]:
+def _as_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[list[str]]]:
     """Return the head and the rows of a table; with a column about zones where there are any."""
     rows = [
         [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
-         f"{r.tasks:,.0f}", f"{r.broken:.1%}"]
+         f"{r.tasks:,.0f}", f"{r.mean_moved_share:.1%}"]
         for r in results
     ]  # fmt: skip
     if all(r.cross_zone is None for r in results):
@@ -126,14 +126,14 @@ def _as_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str
     return (*_HEAD, "cross-zone"), [[*row, share] for row, share in zip(rows, shares, strict=True)]
 
 
-def _as_json(result: Result) -> dict[str, object]:
+def _as_json(result: MappingResult) -> dict[str, object]:
     return {
         "name": result.name,
         "medianSeconds": round(result.median_seconds, 6),
         "meanOver": round(result.mean_over, 6),
         "worstOver": round(result.worst_over, 6),
         "tasks": round(result.tasks, 2),
-        "brokenContinuities": round(result.broken, 6),
+        "brokenContinuities": round(result.mean_moved_share, 6),
         **({} if result.cross_zone is None else {"crossZoneShare": round(result.cross_zone, 6)}),
     }
 

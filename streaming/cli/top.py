@@ -14,7 +14,7 @@ from rich.live import Live
 
 from assignor_bridge.errors import AssignorError
 from streaming.cli.stopping import StopSignals
-from streaming.report.screen import LiveFigures, Watch, frame
+from streaming.report.screen import LiveFigures, Watch, draw_frame
 
 _QUIT = b"qQ\x04"
 #: Longest time in seconds until a signal is noticed.
@@ -39,10 +39,10 @@ def watch_live(
 ) -> None:
     """Draw frames until q or Ctrl-C; one frame with `once`, or if stdout is no terminal."""
     watch = Watch(urls, query)
-    snapshot = watch.look()
+    snapshot = watch.read_figures()
     console = Console(highlight=False)
     if once or not console.is_terminal:
-        console.print(frame(snapshot, console.height if console.is_terminal else _LINES))
+        console.print(draw_frame(snapshot, console.height if console.is_terminal else _LINES))
         return
     _live(watch, snapshot, console, interval_s or _INTERVAL_S)
 
@@ -56,13 +56,13 @@ def _live(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: flo
     ):
         signals.notes_only()  # raised wherever the program is, it is lost in a destructor
         while True:
-            live.update(frame(snapshot, console.height, note), refresh=True)
+            live.update(draw_frame(snapshot, console.height, note), refresh=True)
             if _is_quit_pressed(interval_s, signals):
                 return
             if signals.number is not None:
                 raise typer.Exit(128 + signals.number)
             try:
-                snapshot, note = watch.look(), ""
+                snapshot, note = watch.read_figures(), ""
             except AssignorError as error:  # the driver is busy, or gone: the last frame stays
                 note = f"{time.strftime('%H:%M:%S')}: {error}"
 

@@ -11,7 +11,7 @@ from streaming.cli.kafka_options import brokers_of
 from streaming.cli.output import note
 from streaming.kafka.replicas import replica_racks
 from streaming.replay.log import CheckpointLog
-from streaming.replay.racks import Racks, read_racks
+from streaming.replay.racks import RackMap, read_racks
 from streaming.replay.traffic import PRICE_PER_GB
 
 RacksFile = Annotated[
@@ -40,7 +40,7 @@ RecordBytes = Annotated[
 ]  # fmt: skip
 
 
-def racks_of(path: Path | None, **others: object) -> Racks | None:
+def racks_of(path: Path | None, **others: object) -> RackMap | None:
     """Read the file of racks; None without one. Raises OptionError for options that need it."""
     if path is not None:
         return read_racks(path)
@@ -54,8 +54,8 @@ def racks_of(path: Path | None, **others: object) -> Racks | None:
 
 
 def with_brokers(
-    racks: Racks | None, log: CheckpointLog, servers: str | None, config: Path | None
-) -> Racks | None:
+    racks: RackMap | None, log: CheckpointLog, servers: str | None, config: Path | None
+) -> RackMap | None:
     """Add the racks of replicas as the brokers know them, where brokers are given."""
     brokers = brokers_of(servers, config, 10.0)
     if racks is None or brokers is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from assignor_bridge.errors import pluralize
 from streaming.demo.terms import TERMS
 from streaming.demo.verdict import Act, headline
-from streaming.observe.words import short
+from streaming.observe.words import format_count
 from streaming.report import charts, page
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _loads(act: Act) -> list[str]:
     most = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
     return [
         page.figure(
-            f"Records of each slot, {run.name}", charts.slot_bars(run, css, most),
+            f"Records of each slot, {run.name}", charts.draw_slot_bars(run, css, most),
             f"Over {pluralize(len(run.measured), 'batch', 'batches')}; in each, the busiest slot "
             f"read {run.imbalance:.2f} times the mean (average).", css,
         )
@@ -108,7 +108,7 @@ def _timelines(act: Act) -> list[str]:
     scale_s = max((t.start_s + t.seconds for batch in middle for t in batch.tasks), default=1.0)
     return [
         page.figure(
-            f"When each slot worked, {run.name}", charts.timeline(batch, css, scale_s),
+            f"When each slot worked, {run.name}", charts.draw_timeline(batch, css, scale_s),
             f"Batch {batch.batch}: {pluralize(len(batch.tasks), 'task')}, one box each; an empty "
             "track is an idle slot.", css,
         )
@@ -123,7 +123,7 @@ def _partitions(run: RunFigures) -> str:
             total[name] = total.get(name, 0) + records
     return page.figure(
         "Records of each partition",
-        charts.value_bars("records of each partition", total, short),
+        charts.draw_value_bars("records of each partition", total, format_count),
         "The key decides the partition, so big keys make big partitions.",
     )
 
@@ -132,5 +132,5 @@ def _durations(runs: Sequence[RunFigures]) -> str:
     names = zip(("left", "right"), runs, strict=False)
     keys = ", ".join(f"{side} bars: {run.name}" for side, run in names)
     pale = " Pale: warm-up, left out of all figures." if any(run.warm_up for run in runs) else ""
-    picture = charts.batch_columns(runs, _CSS)
+    picture = charts.draw_batch_columns(runs, _CSS)
     return page.figure("Seconds of each batch", picture, f"{keys}.{pale}")

@@ -148,7 +148,7 @@ def _run(demo: Demo, folder: Path, progress: DemoProgress) -> tuple[list[Act], l
                     warm_up = min(_WARM_UP[bool(acts)], demo.batches - 1)
                     act, held = _act(script, demo.batches, warm_up, modes, progress)
                     acts.insert(0, act)
-                    checks[:0] = [replace(c, what=f"act {number}: {c.what}") for c in held]
+                    checks[:0] = [replace(c, name=f"act {number}: {c.name}") for c in held]
                 spark.stop()
         finally:
             ended = job.end()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 #: Each row of the table contains one of these terms.
 TERMS: Mapping[str, str] = {
-    "Spark's mapping": FIGURES["Spark's mapping"],
+    "Spark's default": FIGURES["Spark's default"],
     "lag-aware-sticky": (
         "The option's usual assignor: it divides the offsets of a batch so that all slots should "
         "end at once, and keeps partitions where they were read."

@@ -117,7 +117,7 @@ def _delta() -> Check:
         return Check(what, True, "not installed: only jobs need the extra 'delta'")
     check = _package(what, delta_coordinate)
     other = describe_unknown_spark(spark_version()) if check.holds else None
-    return Check(check.what, check.holds, f"{check.details}; {other}") if other else check
+    return Check(check.name, check.holds, f"{check.details}; {other}") if other else check
 
 
 def brokers_answer(brokers: Brokers) -> Check:

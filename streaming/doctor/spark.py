@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from assignor_bridge.errors import OptionError
 from streaming.observe.check import Check
-from streaming.observe.masters import addresses_of, first_that_answers
+from streaming.observe.masters import find_reachable_address, parse_addresses
 
 
 def examine_spark(url: str) -> Check:
@@ -12,7 +12,7 @@ def examine_spark(url: str) -> Check:
 
     Raises OptionError for a URL without an address, such as `local` or `yarn`.
     """
-    addresses = addresses_of(url)
+    addresses = parse_addresses(url)
     if not addresses:
         raise OptionError(
             f"--spark {url!r}: the URL of a master or server is expected: spark://host:7077, "
@@ -21,7 +21,7 @@ def examine_spark(url: str) -> Check:
     who = "the server of Spark Connect" if url.startswith("sc:") else "the master"
     what = f"{who} answers"
     try:
-        return Check(what, True, f"{first_that_answers(addresses)} accepts connections")
+        return Check(what, True, f"{find_reachable_address(addresses)} accepts connections")
     except ConnectionError as error:
         return Check(what, False, f"no answer ({error}): is it running?")
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""JSON that people write: consumer groups, snapshots of batches, racks; read, and checked."""
+"""Read and validate JSON that people write: consumer groups, batch snapshots, and racks."""

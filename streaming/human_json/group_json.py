@@ -1,8 +1,8 @@
-"""The JSON contract of `assignor lab assign`: a consumer group in, its assignment out.
+"""The JSON contract of `assignor lab assign`: it reads a consumer group and returns its assignment.
 
-Plain data in and out, no files: the CLI reads and prints. What does not have the contract's shape
-raises `InputError`, which names the place; what is well formed but cannot be assigned raises the
-error of whoever refused.
+This module works on plain data; the CLI reads and prints. Input that does not follow the contract
+raises `InputError` with its location. If a valid group cannot be assigned, the error is that of the
+assignor or check that refused it.
 """
 
 from __future__ import annotations
@@ -39,40 +39,41 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors import Assignor
 
-_MOST_PARTITIONS = 10_000_000
+_MAX_PARTITIONS = 10_000_000
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
-#: What Kafka's clients answer in place of an offset where nothing is committed.
+#: Values that Kafka clients return instead of an offset if none is committed.
 _NOT_COMMITTED = (-1, -1001)
 
 
-def _few_partitions(topics: dict[str, int]) -> dict[str, int]:
+def _check_partition_count(topics: dict[str, int]) -> dict[str, int]:
     total = sum(topics.values())
-    if total > _MOST_PARTITIONS:
-        raise ValueError(f"{total:,} partitions in all: at most {_MOST_PARTITIONS:,} are expected")
+    if total > _MAX_PARTITIONS:
+        raise ValueError(f"{total:,} partitions in total: at most {_MAX_PARTITIONS:,} are allowed")
     return topics
 
 
-def _partition_number(key: str) -> int:
+def _parse_partition_key(key: str) -> int:
     if not _NUMBER.fullmatch(key) or int(key) > MAX_PARTITION:
         raise ValueError(f"a partition number from 0 to {MAX_PARTITION} is expected as key")
     return int(key)
 
 
-def _own_options(options: dict[str, str]) -> dict[str, str]:
-    """Check options of the user's own assignors; return them without their prefix."""
-    seen: set[str] = set()
+def _strip_prefix(options: dict[str, str]) -> dict[str, str]:
+    """Check the options of custom assignors, and return them without their prefix."""
+    names: set[str] = set()
     for name in options:
         if not name.lower().startswith(PREFIX):
             raise ValueError(
-                f"{name[:40]!r}: options of your own assignors are expected, '{PREFIX}<name>.<key>'"
+                f"{name[:40]!r} is not an option of a custom assignor: name it "
+                f"'{PREFIX}<name>.<key>'"
             )
-        if name.lower() in seen:
-            raise ValueError(f"{name[:40]!r} twice: names are compared without case")
-        seen.add(name.lower())
+        if name.lower() in names:
+            raise ValueError(f"{name[:40]!r} is given twice (names ignore case): remove one")
+        names.add(name.lower())
     return {name[len(PREFIX) :]: value for name, value in options.items()}
 
 
-def _decode(value: Any) -> bytes:
+def _decode_base64(value: Any) -> bytes:
     if not isinstance(value, str):
         raise ValueError("text in base64 is expected")  # noqa: TRY004  (pydantic's)
     try:
@@ -82,15 +83,15 @@ def _decode(value: Any) -> bytes:
 
 
 Topic = Annotated[str, Field(max_length=MAX_TOPIC_LENGTH)]
-#: A partition as key of an object; written in one way only, so that none is there twice.
-PartitionKey = Annotated[int, BeforeValidator(_partition_number)]
+#: A partition number as an object key. Only one spelling is valid, so that no key is repeated.
+PartitionKey = Annotated[int, BeforeValidator(_parse_partition_key)]
 _Partition = Annotated[int, Field(strict=True, ge=0, le=MAX_PARTITION)]
 _Topics = Annotated[
-    dict[Topic, Annotated[int, Field(strict=True, ge=0, le=_MOST_PARTITIONS)]],
-    AfterValidator(_few_partitions),
+    dict[Topic, Annotated[int, Field(strict=True, ge=0, le=_MAX_PARTITIONS)]],
+    AfterValidator(_check_partition_count),
 ]
 _Owned = dict[Topic, list[_Partition]]
-_Bytes = Annotated[bytes, BeforeValidator(_decode)]
+_Bytes = Annotated[bytes, BeforeValidator(_decode_base64)]
 _Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)]
 _Lag = Annotated[float, Field(strict=True, ge=-MAX_OFFSET, le=MAX_OFFSET)]
 _Offset = Annotated[int, Field(strict=True, ge=0, le=MAX_OFFSET)]
@@ -113,40 +114,40 @@ class _Member(JsonObject):
     host: str | None = None
     instance: str | None = None
     priority: _Int32 | None = None
-    #: Relative to each other: sums and quotients of such ones stay finite.
+    #: Relative capacity; the limits keep sums and quotients finite.
     capacity: Annotated[float, Field(strict=True, ge=1e-9, le=1e9)] = 1.0
     standby: _Owned = Field({})
     user_data: _Bytes | None = None
 
     @model_validator(mode="after")
-    def _has_one_claim(self) -> _Member:
+    def _check_claim(self) -> _Member:
         if self.owned_user_data is not None and (self.owned or self.generation is not None):
-            raise ValueError("'owned_user_data' and 'owned' or 'generation': give one of them")
+            raise ValueError("give 'owned_user_data', or 'owned' and 'generation', but not both")
         return self
 
 
-class Step(JsonObject):
-    """What happens to a group before it is assigned again."""
+class GroupChange(JsonObject):
+    """Changes to a group before it is assigned again."""
 
     leave: list[str] = Field([])
     join: dict[str, _Member] = Field({})
     topics: _Topics = Field({})
-    #: As it was written.
-    _text: dict[str, Any] = PrivateAttr()
+    #: The JSON values as written by the user.
+    _input: dict[str, Any] = PrivateAttr()
 
     @model_validator(mode="wrap")
     @classmethod
-    def _keep_text(cls, data: Any, handler: ModelWrapValidatorHandler[Step]) -> Step:
-        step = handler(data)
-        step._text = data
-        return step
+    def _keep_input(cls, data: Any, handler: ModelWrapValidatorHandler[GroupChange]) -> GroupChange:
+        change = handler(data)
+        change._input = data
+        return change
 
 
 class Request(JsonObject):
-    """One line of input."""
+    """One line of input: a group, and how to assign it."""
 
     assignor: str = "sticky"
-    options: Annotated[dict[str, str], AfterValidator(_own_options)] = Field({})
+    options: Annotated[dict[str, str], AfterValidator(_strip_prefix)] = Field({})
     topics: _Topics
     members: dict[str, _Member]
     lags: dict[str, dict[PartitionKey, _Lag]] = Field({})
@@ -154,58 +155,58 @@ class Request(JsonObject):
     offset_reset: str = "latest"
     partition_racks: dict[str, dict[PartitionKey, frozenset[str]]] = Field({})
     standby_replicas: _Offset = 0
-    steps: list[Step] = Field([])
+    steps: list[GroupChange] = Field([])
 
     @model_validator(mode="after")
     def _check(self) -> Request:
         if {"lags", "offsets"} <= self.model_fields_set:
-            raise ValueError("both 'lags' and 'offsets': give one of them")
+            raise ValueError("'lags' and 'offsets' cannot be combined: give one of them")
         topics = dict(self.topics)
         for i, step in enumerate(self.steps):
             topics.update(step.topics)
             try:
-                _few_partitions(topics)
+                _check_partition_count(topics)
             except ValueError as error:
                 raise ValueError(f"topics after steps[{i}]: {error}") from None
         return self
 
     @cached_property
     def group(self) -> Group:
-        """The group before its steps."""
+        """The group before the first step."""
         lags: Mapping[str, Mapping[int, float]] = self.lags
         if self.offsets is not None:
             lags = {
                 topic: {p: Offsets(**dict(o)).lag(self.offset_reset) for p, o in of_topic.items()}
                 for topic, of_topic in self.offsets.items()
             }
-        members = _members(self.members)
+        members = _make_members(self.members)
         return Group(members, self.topics, lags, self.partition_racks, self.standby_replicas)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should know about the input, one line per fact."""
+        """Notes for the user about the input, one line each."""
         reset = self.offset_reset
         if self.offsets is None or reset in ("latest", "earliest"):
             return ()
-        return (f"offset_reset {reset[:40]!r} counts as earliest: only 'latest' reads nothing",)
+        return (f"offset_reset {reset[:40]!r} is used as 'earliest', like all but 'latest'",)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The assignment of a group at one step."""
+    """The assignment of a group after one step."""
 
     assignor: Assignor
     group: Group
     assignment: Assignment
-    #: Partitions that left a member that rightly owned them and is still there.
+    #: Number of partitions that moved away from a valid owner that is still in the group.
     moved: int
-    #: What people should know: why assignors that are preferred were not used, and so on.
+    #: Notes for the user, such as why a preferred assignor was not used.
     notes: tuple[str, ...]
-    #: What led to it, as it was written; None for the group as given.
+    #: The step as written by the user; None for the initial group.
     step: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the contract's form; keys beyond it appear when they say something."""
+        """Return the answer as JSON values; optional keys are left out if they are empty."""
         assignment = self.assignment
         result: dict[str, Any] = {
             "assignor": self.assignor.name,
@@ -226,20 +227,17 @@ class Answer:
 
 
 def read_request(text: bytes | str) -> Request:
-    """Read one line.
-
-    Raises InputError when it does not have the contract's shape.
-    """
+    """Parse one line of input; raise InputError if it does not follow the contract."""
     return read_model(Request, parse(text, "the group"), "the group")
 
 
-def _members(given: Mapping[str, _Member]) -> tuple[Member, ...]:
-    shared: dict[frozenset[str], frozenset[str]] = {}
+def _make_members(inputs: Mapping[str, _Member]) -> tuple[Member, ...]:
+    shared_topics: dict[frozenset[str], frozenset[str]] = {}
     members = []
-    for name, described in given.items():
-        facts = dict(described)
-        topics, claim = frozenset(facts.pop("topics")), facts.pop("owned_user_data")
-        member = Member(name, shared.setdefault(topics, topics), **facts)
+    for name, member_input in inputs.items():
+        fields = dict(member_input)
+        topics, claim = frozenset(fields.pop("topics")), fields.pop("owned_user_data")
+        member = Member(name, shared_topics.setdefault(topics, topics), **fields)
         if claim is not None:
             member = replace(read_claim(member, claim), user_data=member.user_data)
         members.append(member)
@@ -247,42 +245,42 @@ def _members(given: Mapping[str, _Member]) -> tuple[Member, ...]:
 
 
 def answer(request: Request, find: Callable[[str], Assignor] = lookup) -> Answer:
-    """Assign the group as it stands, without its steps."""
+    """Assign the initial group, without its steps."""
     return answer_steps(request.model_copy(update={"steps": []}), find)[0]
 
 
 def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> list[Answer]:
-    """Assign the group, then again after each step.
+    """Assign the group, and again after each step.
 
-    Between two assignments every member comes to own what it was given, at a generation one higher.
-    A cooperative assignor plays one round a step: what it withheld is given in the next.
+    Between two assignments, members own their assigned partitions and the generation rises by one.
+    A cooperative assignor runs one round per step and assigns withheld partitions in the next one.
     """
     group, answers = request.group, list[Answer]()
     generation = max((m.generation or 0 for m in group.members), default=0)
     names, options = split_names(request.assignor), tuple(request.options.items())
-    for count, step in enumerate((None, *request.steps)):
-        if step is not None:
+    for count, change in enumerate((None, *request.steps)):
+        if change is not None:
             last = answers[-1]
             group = group.after(last.assignment, generation + count, last.assignor.on_assignment)
-            group = _stepped(group, step, f"step {count}")
+            group = _apply_change(group, change, f"step {count}")
         choice = choose(names, group, configure_assignors(names, options, find).__getitem__)
         assignment = assign_checked(choice.assignor, group)
         owner = resolve_claims(group).owner
         moved = int(np.count_nonzero((owner >= 0) & (owner != assignment.owner)))
         notes = (*request.notes, *choice.refusals, *assignment.notes)
-        text = None if step is None else step._text
-        answers.append(Answer(choice.assignor, group, assignment, moved, notes, text))
+        step = None if change is None else change._input
+        answers.append(Answer(choice.assignor, group, assignment, moved, notes, step))
     return answers
 
 
-def _stepped(group: Group, step: Step, where: str) -> Group:
+def _apply_change(group: Group, change: GroupChange, step_name: str) -> Group:
     members = {m.id: m for m in group.members}
-    for member_id in step.leave:
+    for member_id in change.leave:
         if members.pop(member_id, None) is None:
-            raise OptionError(f"{where}: {member_id!r} cannot leave: it is not in the group")
-    for member in _members(step.join):
+            raise OptionError(f"{step_name}: {member_id!r} cannot leave: it is not in the group")
+    for member in _make_members(change.join):
         if member.id in members:
-            raise OptionError(f"{where}: {member.id!r} cannot join: it is already in the group")
+            raise OptionError(f"{step_name}: {member.id!r} cannot join: it is already in the group")
         members[member.id] = member
-    topics = {**group.topics, **step.topics} if step.topics else group.topics
+    topics = {**group.topics, **change.topics} if change.topics else group.topics
     return replace(group, members=tuple(members.values()), topics=topics)

@@ -1,6 +1,6 @@
-"""Read JSON that people write, and say in one line what is wrong with it.
+"""Read JSON that people write, and report errors in one line.
 
-pydantic checks the values: a line may hold hundreds of thousands of numbers.
+pydantic validates the values, because a line may have hundreds of thousands of numbers.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from assignor_bridge.errors import OptionError, describe_unknown_name
 from streaming.validation import describe_problems, shorten
 
-_HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class InputError(OptionError):
-    """Input that does not have the shape of the contract."""
+    """Input that does not follow the JSON contract."""
 
 
-def parse(text: bytes | str, what: str) -> Any:
-    """Read JSON, which may not repeat a key of an object, nor hold halves of characters.
+def parse(text: bytes | str, label: str) -> Any:
+    """Parse JSON without repeated keys and unpaired surrogates.
 
-    Raises InputError for anything else; `what` names the whole in it.
+    Raises InputError if it is invalid; `label` names the input in the message.
     """
     try:
         if isinstance(text, bytes):
             text = text.decode()
-        value = json.loads(text, object_pairs_hook=_object, parse_constant=_constant)
-        if _HALF_CHARACTER.search(text):
+        value = json.loads(text, object_pairs_hook=_parse_object, parse_constant=_refuse_constant)
+        if _SURROGATE.search(text):
             json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise InputError(
-            f"{what} is not JSON: a string has half of a character (an unpaired surrogate)"
+            f"{label} is not JSON: a string has an unpaired surrogate (half of a character)"
         ) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{what} is not UTF-8: byte {error.start + 1} cannot be read") from None
+        raise InputError(f"{label} is not UTF-8: byte {error.start + 1} cannot be read") from None
     except _RepeatedKeyError as error:
-        raise InputError(f"{what} has an object with the key {error.args[0]} twice") from None
+        raise InputError(f"{label} has an object with the key {error.args[0]} twice") from None
     except RecursionError:
-        raise InputError(f"{what} is not JSON: it is nested too deeply") from None
+        raise InputError(f"{label} is not JSON: it is nested too deeply") from None
     except ValueError as error:
-        raise InputError(f"{what} is not JSON: {error}") from None
+        raise InputError(f"{label} is not JSON: {error}") from None
     return value
 
 
@@ -53,20 +53,20 @@ class _RepeatedKeyError(Exception):
     pass
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
         keys = sorted(key for key, _ in pairs)
         raise _RepeatedKeyError(shorten(next(a for a, b in pairwise(keys) if a == b)))
-    return made
+    return result
 
 
-def _constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
 class JsonObject(BaseModel):
-    """An object without unknown keys; null stands for a key that is left out."""
+    """An object without unknown keys; a null value is the same as a missing key."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,13 +81,13 @@ class JsonObject(BaseModel):
         return {k: v for k, v in data.items() if v is not None or fields[k].is_required()}
 
 
-def read_model(model: type[_Model], data: Any, what: str) -> _Model:
-    """Return JSON values as a model.
+def read_model(model: type[_Model], data: Any, label: str) -> _Model:
+    """Validate JSON values and return them as a model.
 
-    Raises InputError when they do not have its shape; `what` names the whole in it.
+    Raises InputError if they are invalid; `label` names the input in the message.
     """
     try:
         return model.model_validate(data)
     except ValidationError as error:
         problems = describe_problems(error, data, show_values=True)
-        raise InputError(f"{what}: {problems}") from None
+        raise InputError(f"{label}: {problems}") from None

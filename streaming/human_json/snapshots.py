@@ -1,7 +1,7 @@
-"""Snapshots and plans as people write and read them: `assignor lab plan`, and lines of a plan log.
+"""Read snapshots and write plans as JSON, for `assignor lab plan` and lines of a plan log.
 
-A snapshot has an object for each range and report. In a plan log it is the request that Java sent,
-`messages.PlanBatch` with its packed columns, and the options.
+A snapshot written by a user has an object for each range and report. In a plan log, it is the
+request that Java sent (`messages.PlanBatch` with packed columns) and the options.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MEASURES = ("records", "bytes", "seconds", "offsets")
 
 
 class _Executor(JsonObject):
-    """The fields of `model.Executor`."""
+    """An executor, with the fields of `model.Executor`."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -52,7 +52,7 @@ class _Executor(JsonObject):
 
 
 class _Allocation(JsonObject):
-    """The fields of `model.Allocation`."""
+    """Limits of dynamic allocation, with the fields of `model.Allocation`."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -67,12 +67,12 @@ class _Range(JsonObject):
     partition: _Int64
     start: _Int64
     end: _Int64
-    #: Racks that hold a replica of the partition; null or left out where they are unknown.
+    #: Racks with a replica of the partition; null or left out if unknown.
     racks: list[str] = Field([])
 
 
 class _Report(JsonObject):
-    """What reading one range cost; null or left out where it is unknown."""
+    """The measured cost of reading one range; null or left out if unknown."""
 
     topic: str
     partition: _Int64
@@ -84,7 +84,7 @@ class _Report(JsonObject):
 
 
 class _Snapshot(JsonObject):
-    """Everything that is known when a micro-batch is planned."""
+    """The planner's whole input for a micro-batch."""
 
     type: Literal["plan"] = "plan"
     ranges: list[_Range]
@@ -95,39 +95,38 @@ class _Snapshot(JsonObject):
     parallelism: _Int64 = 1
     allocation: _Allocation | None = None
     stream: _Natural = 0
-    #: One more than the highest partition of each topic that the query reads; null or left out:
-    #: unknown.
+    #: Highest partition number plus one of each topic; null or left out if unknown.
     partitions: dict[str, _Natural] | None = None
 
 
 class _LoggedRequest(PlanBatch, frozen=True, tag="plan"):
-    """A request of the driver with what a plan log adds to it."""
+    """A request of the driver, with the options that a plan log adds."""
 
     options: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class LoggedBatch(BaseModel):
-    """A line of a plan log; a newer version may write further keys."""
+class PlanLogLine(BaseModel):
+    """A line of a plan log; newer versions may add keys."""
 
     model_config = ConfigDict(frozen=True, alias_generator=to_camel)
 
     snapshot: dict[str, Any]
     batch_id: _Int64 | None = None
     plan: Any = None
-    #: How far the batch was asked to go, and goes, where our options limit it.
+    #: The requested and the admitted end of the batch, if `assignor.*` options limit it.
     admission: Any = None
 
 
-def read_logged(line: Any) -> LoggedBatch:
-    """Return a line of a plan log from its JSON value; raises `InputError` as `read_snapshot`."""
-    return read_model(LoggedBatch, line, "the line")
+def read_plan_log_line(line: Any) -> PlanLogLine:
+    """Parse a line of a plan log from its JSON value; raise InputError if it is invalid."""
+    return read_model(PlanLogLine, line, "the line")
 
 
 def read_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
-    """Return the batch and the state of a snapshot, from its JSON value.
+    """Return the batch and the state of a snapshot from its JSON value.
 
-    Raises InputError, which names the place, when it does not follow the contract, and OptionError
-    when it contradicts itself, or for its options.
+    Raises InputError with the location if it does not follow the contract, and OptionError if it
+    contradicts itself or has invalid options.
     """
     if isinstance(value, dict) and isinstance(value.get("ranges"), dict):
         return _read_logged_request(value)
@@ -161,17 +160,17 @@ def _read_logged_request(value: Any) -> tuple[MicroBatch, str | None]:
     try:
         request = msgspec.convert(value, _LoggedRequest)
     except msgspec.ValidationError as error:
-        raise InputError(f"the snapshot is not one of this version: {error}") from None
+        raise InputError(f"the snapshot does not match this version's format: {error}") from None
     return unpack_batch(request, parse_options(request.options)), request.state
 
 
 def write_plan(outcome: PlannedBatch) -> dict[str, Any]:
     """Return a plan as JSON values."""
     batch, tasks = outcome.batch, outcome.tasks
-    ids = [*(executor.id for executor in batch.executors), None]  # the last for -1: anywhere
+    ids = [*(executor.id for executor in batch.executors), None]  # index -1: no executor
     rows: list[dict[str, Any]] = [
-        {"executor": ids[place], "slot": slot, "ranges": []}
-        for place, slot in zip(tasks.executor.tolist(), tasks.number.tolist(), strict=True)
+        {"executor": ids[executor], "slot": slot, "ranges": []}
+        for executor, slot in zip(tasks.executor.tolist(), tasks.number.tolist(), strict=True)
     ]
     pieces, partitions = tasks.pieces, batch.partition.tolist()
     topics = [batch.topics[topic] for topic in batch.topic.tolist()]

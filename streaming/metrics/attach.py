@@ -16,8 +16,13 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from streaming.metrics.board import Board
 from streaming.metrics.log_ends import request_log_ends
 from streaming.metrics.outlets import Endpoint, Log, Textfile
-from streaming.observe.progress_log import batch_line, ended_line, line_of_text, with_texts
-from streaming.observe.query_progress import read_progress, time_of
+from streaming.observe.progress_log import (
+    first_error_line,
+    make_batch_line,
+    make_ended_line,
+    redact_progress,
+)
+from streaming.observe.query_progress import parse_time_s, read_progress
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -51,7 +56,7 @@ class Exporter:
     ) -> None:
         self._log_ends = log_ends
         self._redact = redact or Redactor()
-        self._why = why or (lambda _, text: line_of_text(text))
+        self._why = why or (lambda _, text: first_error_line(text))
         self._board = Board(config.cluster_name)
         self._textfile = (
             Textfile(self._board, config.textfile, config.file_mode) if config.textfile else None
@@ -134,7 +139,7 @@ class Exporter:
                 logger.warning("metrics of a batch could not be written: %s", reason)
 
     def _progressed(self, text: str) -> None:
-        data = with_texts(orjson.loads(text), self._redact)
+        data = redact_progress(orjson.loads(text), self._redact)
         ends: Mapping[str, TopicOffsets] = {}
         with self._one_warning():
             ends = self._log_ends(data["id"]).get(data["id"], {})
@@ -146,12 +151,12 @@ class Exporter:
         if self._log and is_new:
             lag_seconds = self._board.max_lag_seconds(progress.query_id)
             with self._one_warning():  # the textfile may be on another disk
-                self._log.write(batch_line(progress, lag_seconds), data)
+                self._log.write(make_batch_line(progress, lag_seconds), data)
         if self._textfile:
             self._textfile.write()
 
     def _idle(self, query_id: str, timestamp: str) -> None:
-        if self._board.idle(query_id, time_of(timestamp)) and self._textfile:
+        if self._board.idle(query_id, parse_time_s(timestamp)) and self._textfile:
             self._textfile.write()
 
     def _ended(self, query_id: str, run_id: str, error: str | None) -> None:
@@ -159,7 +164,7 @@ class Exporter:
         if self._log:
             reason = self._redact(self._why(query_id, error)) if error else None
             with self._one_warning():
-                self._log.write(ended_line(query_id, run_id, reason))
+                self._log.write(make_ended_line(query_id, run_id, reason))
         if self._textfile and others:  # the last query's figures stay, to be collected
             self._textfile.write()
 

@@ -1,7 +1,7 @@
-"""What a running query reports, as plain data, and how facts are written.
+"""Read the progress, metrics, and tasks of queries as plain data, and format their figures.
 
-- `query_progress`: Spark's progress of a batch; `progress_log`: lines of JSON with it
-- `spark_ui`: batches and tasks by Spark's UI, over `web`; `scrape`: the metrics endpoint
-- `figures`: what was measured of a run; `which_query`: which of several queries is meant
-- `checkpoint_files`: checkpoints on any file system; `check`: a check; `words`: figures in words
+- `query_progress`: Spark's progress of a batch; `progress_log`: the JSON log of progress
+- `spark_ui`: batches and tasks from Spark's UI, over `web`; `scrape`: the metrics endpoint
+- `figures`: measurements of a run; `which_query`: selects one of several queries
+- `checkpoint_files`: checkpoints on any file system; `check`: results of checks; `words`: texts
 """

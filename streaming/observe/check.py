@@ -1,4 +1,4 @@
-"""A check and its outcome, for `assignor doctor`, the demo and the reports."""
+"""The result of a check, for `assignor doctor`, the demo, and the reports."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, and whether it holds."""
+    """A condition that was checked, and its result."""
 
-    what: str
+    name: str
     holds: bool
-    #: What was seen, in figures; of one that does not hold, what to do.
+    #: The observed figures; if the check failed, also what to do.
     details: str
 
     @property
     def outcome(self) -> str:
-        """The word for it, wherever checks are listed."""
+        """The result as a word: `ok` or `FAILED`."""
         return "ok" if self.holds else "FAILED"

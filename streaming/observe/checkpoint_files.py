@@ -1,7 +1,7 @@
-"""Checkpoints wherever Spark can keep them: files of this machine, or through a Spark session.
+"""Read checkpoints from local files, or through a Spark session from any of its file systems.
 
-`checkpoints.offset_log` reads from any folder that lists and reads; here is the one that asks
-Hadoop's file systems, with the settings and credentials of the session.
+`checkpoints.offset_log` reads from any `Folder`. The one here uses Hadoop's file systems with the
+settings and credentials of the session.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 
 
 class DamagedCheckpointError(AssignorError):
-    """A checkpoint with a file that cannot be read."""
+    """A file of the checkpoint cannot be read."""
 
 
 @dataclass(frozen=True)
 class HadoopFolder:
-    """A folder of one of Spark's file systems."""
+    """A folder on one of the file systems of a Spark session."""
 
     location: str
     spark: SparkSession
 
     @property
     def name(self) -> str:
-        """Its address."""
+        """The location."""
         return self.location
 
     def names(self, path: str) -> list[str]:
-        """Names of the entries, sorted; none of a folder that does not exist."""
-        place, files = self._at(path)
+        """Return the sorted names of the entries; none if the folder does not exist."""
+        hadoop_path, file_system = self._resolve(path)
         try:
-            entries = self._call(files.listStatus, place)
+            entries = self._call(file_system.listStatus, hadoop_path)
         except FileNotFoundError:
             return []
         return sorted(entry.getPath().getName() for entry in entries)
 
     def read(self, path: str) -> bytes | None:
-        """Content of a file; None when it does not exist."""
-        place, files = self._at(path)
+        """Return the content of a file, or None if it does not exist."""
+        hadoop_path, file_system = self._resolve(path)
         try:
-            stream = self._call(files.open, place)
+            stream = self._call(file_system.open, hadoop_path)
         except FileNotFoundError:
             return None
         try:
@@ -65,29 +65,30 @@ class HadoopFolder:
         return content
 
     def below(self, path: str) -> HadoopFolder:
-        """Return a folder below."""
+        """Return a subfolder."""
         return HadoopFolder(f"{self.location.rstrip('/')}/{path}", self.spark)
 
-    def _at(self, path: str) -> tuple[Any, Any]:
+    def _resolve(self, path: str) -> tuple[Any, Any]:
         jvm: Any = self.spark._jvm
         root = jvm.org.apache.hadoop.fs.Path(self.location)
-        place = jvm.org.apache.hadoop.fs.Path(root, path) if path else root
-        # The session's, as Spark and Delta take it: logins may be set on the session alone.
+        hadoop_path = jvm.org.apache.hadoop.fs.Path(root, path) if path else root
+        # Use the session's settings, as Spark and Delta do: credentials may be set there only.
         session: Any = self.spark._jsparkSession
-        return place, self._call(place.getFileSystem, session.sessionState().newHadoopConf())
+        conf = session.sessionState().newHadoopConf()
+        return hadoop_path, self._call(hadoop_path.getFileSystem, conf)
 
     @staticmethod
     def _call(method: Any, *arguments: Any) -> Any:
-        """Call into the JVM, and raise what fails there as an OSError."""
+        """Call a method of the JVM; raise its exceptions as OSError."""
         from py4j.protocol import Py4JJavaError
 
         try:
             return method(*arguments)
         except Py4JJavaError as error:
-            java = error.java_exception
-            missing = "FileNotFound" in java.getClass().getName()
-            kind = FileNotFoundError if missing else OSError
-            raise kind(0, " ".join(str(java.toString()).split())) from error
+            exception = error.java_exception
+            is_missing = "FileNotFound" in exception.getClass().getName()
+            error_class = FileNotFoundError if is_missing else OSError
+            raise error_class(0, " ".join(str(exception.toString()).split())) from error
 
 
 def read_checkpoint(location: str, spark: SparkSession | None = None) -> offset_log.Checkpoint:
@@ -96,17 +97,17 @@ def read_checkpoint(location: str, spark: SparkSession | None = None) -> offset_
     Parameters
     ----------
     location
-        Its `checkpointLocation`.
+        The `checkpointLocation` of the query.
     spark
-        A session whose file systems are asked (HDFS, S3, …); without one it must be on this
-        machine. A Spark Connect session has no file systems to ask.
+        A session whose file systems (HDFS, S3, …) are used; without one, the location must be
+        local. Spark Connect sessions are not supported.
 
     Raises
     ------
     OptionError
-        When it is no checkpoint of a query with a Kafka source.
+        If it is not a checkpoint of a query with a Kafka source.
     DamagedCheckpointError
-        When it is one and cannot be read.
+        If it is one but cannot be read.
     """
     try:
         folder: Folder = open_folder(location) if spark is None else HadoopFolder(location, spark)

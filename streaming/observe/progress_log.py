@@ -1,4 +1,4 @@
-"""A line of JSON a batch, for log collectors and for `assignor report`."""
+"""Write and read the metrics log: one line of JSON per batch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from streaming.observe.query_progress import BatchProgress
 
-_LONGEST_ERROR = 500
-_FIGURE = re.compile(r"[-+.\deE]+|NaN")
+_MAX_ERROR_CHARS = 500
+_NUMBER = re.compile(r"[-+.\deE]+|NaN")
 
 
-def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
-    """Sum a batch up in a few flat fields; what is unknown is left out."""
+def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
+    """Return the summary of a batch as flat fields, without unknown values."""
     lags = [lag for source in progress.sources if (lag := source.lag)]
     held_back = [source.held_back for source in progress.sources if source.latest]
     line: dict[str, Any] = {
@@ -41,25 +41,25 @@ def batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, 
         "heldBack": sum(sum(held.values()) for held in held_back) if held_back else None,
     }
     for source in progress.sources:
-        ours = {name: value for name, value in source.metrics.items() if name.startswith(PREFIX)}
-        if ours:
-            line.setdefault("sources", []).append({"source": source.index, **ours})
+        metrics = {name: value for name, value in source.metrics.items() if name.startswith(PREFIX)}
+        if metrics:
+            line.setdefault("sources", []).append({"source": source.index, **metrics})
     return {key: value for key, value in line.items() if value is not None}
 
 
-def ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
-    """Return the line about a query that has ended, with the reason when it failed."""
+def make_ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
+    """Return the line about a query that has ended, with the error if it failed."""
     line = {"event": "ended", "queryId": query_id, "runId": run_id}
     if error:
-        line["error"] = error[:_LONGEST_ERROR]
+        line["error"] = error[:_MAX_ERROR_CHARS]
     return line
 
 
-def line_of_text(text: str) -> str:
-    """Return the first line that is not blank; of a Python traceback in the text, the last one.
+def first_error_line(text: str) -> str:
+    """Return the line with the error: the end of a Python traceback, or the first non-blank line.
 
     >>> lines = ["E: Traceback (most recent call last):", " File", "ValueError: too big"]
-    >>> line_of_text(chr(10).join([*lines, "", chr(9) + "at some.Java"]))
+    >>> first_error_line(chr(10).join([*lines, "", chr(9) + "at some.Java"]))
     'ValueError: too big'
     """
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
@@ -69,38 +69,38 @@ def line_of_text(text: str) -> str:
     return lines[0] if lines else ""
 
 
-def with_texts(progress: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
-    """Redact descriptions and reasons in Spark's progress, in place; names and figures stay."""
+def redact_progress(progress: dict[str, Any], redact: Callable[[str], str]) -> dict[str, Any]:
+    """Redact descriptions and texts in Spark's progress in place; keep names and numbers."""
     for part in (progress.get("sink"), *progress.get("sources", ())):
         if isinstance(part, dict):
             if isinstance(part.get("description"), str):
                 part["description"] = redact(part["description"])
             for name, value in (part.get("metrics") or {}).items():
-                if isinstance(value, str) and not _FIGURE.fullmatch(value):
+                if isinstance(value, str) and not _NUMBER.fullmatch(value):
                     part["metrics"][name] = redact(value)
     return progress
 
 
 def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> bytes:
-    """Write a line; `progress` is Spark's, put in whole."""
+    """Return a line as JSON, with Spark's whole progress if it is given."""
     whole = line if progress is None else {**line, "progress": progress}
     return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
-    """Read the batches with data of a log file, or of one with Spark's progresses as lines.
+    """Read the batches with data from a metrics log, or from a file of Spark's progress events.
 
-    They come query by query, of each the newest `last`; None for all. Raises OptionError when the
-    file cannot be read, or has no progress.
+    They are grouped by query. `last` limits them to the newest per query; None reads all. Raises
+    OptionError if the file cannot be read or has no progress.
     """
     batches: dict[str, dict[int, BatchProgress]] = defaultdict(dict)
     try:
         with path.open("rb") as lines:
             for line in lines:
-                progress = _progress(line)
+                progress = _parse_line(line)
                 if progress is not None and progress.has_data:
                     of_query = batches[progress.query_id]
-                    # A batch that is run again after a crash counts as it ended.
+                    # If a batch ran again after a crash, the last event is used.
                     of_query[progress.batch] = progress
                     if last is not None and len(of_query) > last:
                         del of_query[next(iter(of_query))]
@@ -108,14 +108,14 @@ def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
     if not batches:
         raise OptionError(
-            f"log {path} has no batch's progress: a file of metrics.log_file is expected "
-            "(lines on stderr do not hold the progress)"
+            f"log {path} has no batch's progress: give a file written by metrics.log_file (lines "
+            "on stderr do not have the progress)"
         )
     return [progress for of_query in batches.values() for progress in of_query.values()]
 
 
-def _progress(line: bytes) -> BatchProgress | None:
-    """Read the progress of a line; None for a line of something else, or one cut off."""
+def _parse_line(line: bytes) -> BatchProgress | None:
+    """Return the progress in a line; None if the line is incomplete or of another kind."""
     try:
         data = orjson.loads(line)
         return read_progress(data.get("progress", data))

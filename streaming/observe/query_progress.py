@@ -1,7 +1,7 @@
-"""What a query's progress says, as plain data.
+"""Parse Spark's `StreamingQueryProgress` into plain data.
 
-Reads Spark's `StreamingQueryProgress` as JSON, from a listener or from a log, of any query: sources
-that are not Kafka's count rows only.
+The JSON may come from a listener or a log, and from any query. Sources other than Kafka only add to
+the number of rows.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ if TYPE_CHECKING:
     #: Offset by topic and partition.
     Offsets = Mapping[Partition, int]
 
-#: Of the names of our reader's and planner's metrics.
+#: Prefix of the metrics of the planner and the shared reader.
 PREFIX = "assignor."
 
 
 @dataclass(frozen=True, slots=True)
 class SourceProgress:
-    """One Kafka source in one batch."""
+    """The progress of one Kafka source in one batch."""
 
-    #: Its place among the query's sources.
+    #: Index among the query's sources.
     index: int
-    #: Where the batch began and ended, and where the log ended then.
+    #: Start and end offsets of the batch, and end offsets of the log when it was planned.
     start: Offsets
     end: Offsets
     latest: Offsets
     #: The source's own metrics, by name.
     metrics: Mapping[str, str]
     rows: int
-    #: Where the logs ended after the batch, by the brokers: our exporter adds it.
+    #: End offsets of the log after the batch, read from the brokers and added by the exporter.
     log_ends: Offsets = field(default_factory=dict)
 
     @property
     def begin(self) -> Offsets:
-        """Where the batch began: Spark does not tell where the first one of a query does.
+        """The start offsets of the batch; empty if unknown.
 
-        That is 0 when as many rows were read as there are offsets before the end; else unknown.
+        Spark does not report them for a query's first batch. They are 0 if the number of rows read
+        equals the end offsets; otherwise they are unknown.
         """
         if not self.start and sum(self.end.values()) == self.rows:
             return dict.fromkeys(self.end, 0)
@@ -52,38 +53,38 @@ class SourceProgress:
 
     @property
     def ends(self) -> Offsets:
-        """Where the logs end: by the brokers, else when the batch was planned."""
+        """End offsets of the log: after the batch if known, else when the batch was planned."""
         return self.log_ends or self.latest
 
     @property
     def unread(self) -> dict[Partition, int]:
-        """Unread offsets after the batch by partition; empty if they were not measured."""
+        """Unread offsets after the batch, by partition; empty if not measured."""
         ends = self.end.items()
         return {tp: max(0, self.log_ends[tp] - end) for tp, end in ends if tp in self.log_ends}
 
     @property
     def lag(self) -> Offsets:
-        """Unread offsets by partition: after the batch if they were measured, else at its begin.
+        """Unread offsets by partition: after the batch if measured, else at its start.
 
-        Partitions are left out if it is unknown, as for a batch that is run again after a crash.
+        Partitions with unknown lag are left out, as in a batch that ran again after a crash.
         """
         return self.unread or (self.waiting if self.latest else {})
 
     @property
     def held_back(self) -> dict[Partition, int]:
-        """Offsets that a limit left for later batches; unknown are left out."""
+        """Offsets that a limit left for later batches, by partition, if known."""
         ends = self.end.items()
         return {tp: max(0, self.latest[tp] - end) for tp, end in ends if tp in self.latest}
 
     @property
     def waiting(self) -> dict[Partition, int]:
-        """Offsets that were unread when the batch began, by partition; empty when unknown."""
+        """Offsets that were unread when the batch started, by partition; empty if unknown."""
         latest, begin = self.latest or self.end, self.begin
         return {tp: max(0, end - begin.get(tp, 0)) for tp, end in latest.items()} if begin else {}
 
     @property
     def read(self) -> dict[Partition, int]:
-        """Offsets that the batch read, by partition; empty when unknown."""
+        """Offsets that the batch read, by partition; empty if unknown."""
         begin = self.begin
         return {tp: end - begin.get(tp, 0) for tp, end in self.end.items()} if begin else {}
 
@@ -93,7 +94,7 @@ class SourceProgress:
         return any(self.read.values()) if self.start else self.rows > 0
 
     def number(self, name: str) -> float | None:
-        """Return one `assignor.*` metric as a number; None when it is missing or not finite."""
+        """Return an `assignor.*` metric as a number; None if it is missing or not finite."""
         try:
             number = float(self.metrics[PREFIX + name])
         except (KeyError, ValueError):
@@ -103,19 +104,18 @@ class SourceProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One progress event of a query."""
+    """A progress event of a query."""
 
     query_id: str
     run_id: str
-    #: None when the user gave none.
     name: str | None
     batch: int
-    #: When the trigger began, in seconds since 1970.
+    #: Start of the trigger, in seconds since 1970.
     timestamp_s: float
     rows: int
     input_rate: float | None
     processing_rate: float | None
-    #: Seconds by phase, as Spark names them.
+    #: Seconds by phase, with Spark's names of the phases.
     durations_s: Mapping[str, float]
     watermark_s: float | None
     state_rows: int
@@ -124,52 +124,52 @@ class BatchProgress:
 
     @property
     def label(self) -> str:
-        """The name that people know the query by."""
+        """The name of the query, or its ID if it has none."""
         return self.name or self.query_id
 
     @property
     def seconds(self) -> float:
-        """From trigger to commit."""
+        """Duration from the trigger to the commit."""
         return self.durations_s.get("triggerExecution", 0.0)
 
     @property
     def has_data(self) -> bool:
-        """Whether the batch read anything: idle progress events tell the last batch again."""
+        """Whether the batch has data; idle progress events repeat the last batch without data."""
         return self.rows > 0 or any(source.has_data for source in self.sources)
 
 
 def read_progress(data: Mapping[str, Any]) -> BatchProgress:
-    """Read one progress; raises KeyError, TypeError or ValueError for anything else."""
+    """Parse a progress event; raise KeyError, TypeError, or ValueError if it is not one."""
     states = data.get("stateOperators") or ()
     return BatchProgress(
         query_id=str(data["id"]),
         run_id=str(data["runId"]),
-        name=_name(data.get("name")),
+        name=_parse_name(data.get("name")),
         batch=int(data["batchId"]),
-        timestamp_s=time_of(data["timestamp"]),
+        timestamp_s=parse_time_s(data["timestamp"]),
         rows=int(data.get("numInputRows") or 0),
         input_rate=data.get("inputRowsPerSecond"),
         processing_rate=data.get("processedRowsPerSecond"),
         durations_s={name: ms / 1000 for name, ms in (data.get("durationMs") or {}).items()},
-        watermark_s=_watermark(data.get("eventTime") or {}),
+        watermark_s=_parse_watermark(data.get("eventTime") or {}),
         state_rows=sum(int(state.get("numRowsTotal") or 0) for state in states),
         state_bytes=sum(int(state.get("memoryUsedBytes") or 0) for state in states),
         sources=tuple(
             source
             for index, each in enumerate(data["sources"])
-            if (source := _source(index, each)) is not None
+            if (source := _parse_source(index, each)) is not None
         ),
     )
 
 
-def _name(value: Any) -> str | None:
+def _parse_name(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise TypeError("a query's name is no text")
+        raise TypeError("the name of the query is not a string")
     return value or None
 
 
-def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
-    """Read one source; None when its offsets are not those of Kafka's."""
+def _parse_source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
+    """Parse one source; return None if it is not a Kafka source."""
     end = read_offsets(data.get("endOffset"))
     if end is None:
         return None
@@ -185,32 +185,32 @@ def _source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
 
 
 def read_offsets(value: Any) -> dict[Partition, int] | None:
-    """Flatten `{topic: {partition: offset}}`, which may be JSON text; None for anything else."""
+    """Flatten `{topic: {partition: offset}}`, also given as JSON text; None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value
-        found = {
+        result = {
             Partition(str(topic), int(number)): int(offset)
             for topic, offsets in topics.items()
             for number, offset in offsets.items()
         }
     except (AttributeError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
-    return found if all(abs(offset) <= MAX_OFFSET for offset in found.values()) else None
+    return result if all(abs(offset) <= MAX_OFFSET for offset in result.values()) else None
 
 
-def _watermark(event_time: Mapping[str, str]) -> float | None:
-    """Return the watermark; None as long as there is none (Spark then says 1970).
+def _parse_watermark(event_time: Mapping[str, str]) -> float | None:
+    """Return the watermark; None if there is none yet (Spark then reports 1970).
 
-    None, too, for one after the year 9999: a single record with such a time makes it.
+    A watermark after the year 9999, which one record with such a time causes, is None as well.
     """
     text = event_time.get("watermark")
     try:
-        return (time_of(text) or None) if text else None
+        return (parse_time_s(text) or None) if text else None
     except ValueError:
         return None
 
 
-def time_of(text: str) -> float:
-    """Return the seconds since 1970 of a time as Spark's events tell it."""
+def parse_time_s(text: str) -> float:
+    """Parse a time of Spark's events into seconds since 1970."""
     moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
     return moment.replace(tzinfo=timezone.utc).timestamp()

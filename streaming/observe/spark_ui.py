@@ -1,7 +1,7 @@
-"""What Spark's UI or history server knows of micro-batches, by its REST API: tasks, when and where.
+"""Read micro-batches and their tasks from the REST API of Spark's UI or history server.
 
-Spark writes a batch's number and its query into the description of each of the batch's jobs. What
-the API does not have: offsets, lag, and a query's progress.
+Spark writes the query and the batch number into the description of each job of the batch. The API
+does not have offsets, lag, or a query's progress.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.model import Executor
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 from streaming.observe.web import Address, WebError
-from streaming.observe.which_query import one_query
+from streaming.observe.which_query import choose_query_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     _Method = TypeVar("_Method", bound=Callable[..., Any])
 
-_MOST_TASKS = 100_000
+_MAX_TASKS = 100_000
 _NOT_FOUND = 404
-#: States of a stage that stay.
-_AT_REST = ("COMPLETE", "FAILED", "SKIPPED")
-#: Delta puts words before and behind, for what it does within the batch.
+#: Final states of a stage.
+_FINAL_STATES = ("COMPLETE", "FAILED", "SKIPPED")
+#: Delta adds text before and after the description, for its own jobs within the batch.
 _BATCH = re.compile(
     r"^(?:Delta: )*(?:(?P<name>.*)\n)?id = (?P<id>[-\w]+)\nrunId = (?P<run>[-\w]+)\n"
     r"batch = (?P<batch>\d+)\b",
@@ -42,57 +42,56 @@ _EXPECTED = (
     "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), a history "
     "server at 18080"
 )
-#: Of all executors together; no cluster has so many, and each of them gets a name here.
-_MOST_SLOTS = 100_000
+#: Maximum slots of all executors together, because each gets a name here; no cluster has more.
+_MAX_SLOTS = 100_000
 _HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/(\d+))?(?:/[^/]*)?$")
 
 
 @dataclass(frozen=True, slots=True)
 class UiExecutor:
-    """An executor that is there or was; the driver in local mode."""
+    """A current or former executor; in local mode, the driver."""
 
     executor: str
     host: str
     slots: int
     start_s: float
-    #: None while it is there.
+    #: Time of its removal; None while it is running.
     end_s: float | None = None
 
     @property
     def is_worker(self) -> bool:
-        """Whether it is there, and is not the driver."""
+        """Whether it is running and is not the driver."""
         return self.executor != "driver" and self.end_s is None
 
-    def was_there(self, time_s: float) -> bool:
-        """Whether it was there at a moment, in seconds since 1970."""
+    def was_running(self, time_s: float) -> bool:
+        """Return whether it was running at a time in seconds since 1970."""
         return self.start_s <= time_s and (self.end_s is None or time_s < self.end_s)
 
 
 @dataclass(frozen=True, slots=True)
 class UiBatch:
-    """One micro-batch as its jobs tell it."""
+    """A micro-batch, reconstructed from its jobs."""
 
     query_id: str
-    #: None when the user gave none.
     name: str | None
     batch: int
     #: Seconds since 1970.
     start_s: float
-    #: From the first job's start to the last one's end; None while one runs.
+    #: From the start of the first job to the end of the last one; None while a job is running.
     seconds: float | None
     stages: tuple[int, ...]
 
     @property
     def label(self) -> str:
-        """The name that people know the query by."""
+        """The name of the query, or its ID if it has none."""
         return self.name or self.query_id
 
 
-def _of_sparks_shape(method: _Method) -> _Method:
-    """Make one line of what an answer of another shape leads to; no server is believed."""
+def _refuse_other_servers(method: _Method) -> _Method:
+    """Raise OptionError if a response does not have the format of Spark's UI."""
 
     @functools.wraps(method)
-    def checked(self: SparkUi, *arguments: Any, **named: Any) -> Any:
+    def call_checked(self: SparkUi, *arguments: Any, **named: Any) -> Any:
         try:
             return method(self, *arguments, **named)
         except AssignorError:
@@ -100,29 +99,29 @@ def _of_sparks_shape(method: _Method) -> _Method:
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
 
-    return cast("_Method", checked)
+    return cast("_Method", call_checked)
 
 
 class SparkUi:
-    """One application behind an address.
+    """The REST API of one application.
 
-    The address is that of a driver's UI (`http://localhost:4040`, a proxy's too), or of a history
-    server; there with `/history/<application id>` when it has several applications. Raises
-    OptionError when it is something else.
+    The address is that of a driver's UI (`http://localhost:4040`, also behind a proxy) or of a
+    history server, which needs `/history/<application id>` if it has several applications. Raises
+    OptionError if it is something else.
     """
 
-    @_of_sparks_shape
+    @_refuse_other_servers
     def __init__(self, address: Address) -> None:
         self.address = address
         history = _HISTORY.search(address.path)
         prefix = address.path[: history.start()] if history else address.path
         prefix = re.sub(r"(/api/v1)?(/(jobs|stages|executors|SQL|StreamingQuery))?/?$", "", prefix)
         self._base = replace(address, path=f"{prefix}/api/v1/applications")
-        #: Tasks of the last run's stages that have ended: they do not change.
-        self._ended: dict[int, list[Mapping[str, Any]]] = {}
+        #: Cached tasks of finished stages, which no longer change.
+        self._finished: dict[int, list[Mapping[str, Any]]] = {}
         not_a_ui = OptionError(f"{address} is not Spark's UI: {_EXPECTED}")
         try:
-            applications = self._ask("")
+            applications = self._request("")
         except WebError as error:
             if error.status != _NOT_FOUND:
                 raise
@@ -136,32 +135,32 @@ class SparkUi:
                 f"no application {history[1]}" if history else f"{len(applications)} applications"
             )
             raise OptionError(
-                f"{address} has {what}: give the address of one, as "
-                f"{replace(address, path=prefix)}/history/ID{f' (there are {ids})' if ids else ''}"
+                f"{address} has {what}: give the address of one, such as "
+                f"{replace(address, path=prefix)}/history/ID{f' (IDs: {ids})' if ids else ''}"
             )
         self.application, self.name = str(chosen[0]["id"]), str(chosen[0].get("name", ""))
         attempts = chosen[0].get("attempts") or [{}]
-        asked = history[2] if history else None
-        named = [a for a in attempts if asked in (None, str(a.get("attemptId", "1")))]
-        if not named:
-            raise OptionError(f"{address}: the application has no attempt {asked}")
-        attempt = named[0]  # the newest comes first
+        attempt_id = history[2] if history else None
+        matching = [a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))]
+        if not matching:
+            raise OptionError(f"{address}: the application has no attempt {attempt_id}")
+        attempt = matching[0]  # the newest comes first
         self.spark_version = str(attempt.get("appSparkVersion", ""))
         if "attemptId" in attempt:
             self.application += f"/{attempt['attemptId']}"
 
-    @_of_sparks_shape
+    @_refuse_other_servers
     def executors(self) -> list[UiExecutor]:
-        """Return all executors of the application; the driver alone in local mode."""
-        everyone = [_executor(e) for e in self._get("allexecutors")]
-        if sum(e.slots for e in everyone) > _MOST_SLOTS:
-            raise ValueError("so many slots")
-        workers = [e for e in everyone if e.executor != "driver" and e.slots]
-        return workers or [replace(e, slots=max(1, e.slots)) for e in everyone]
+        """Return all executors of the application; in local mode, only the driver."""
+        executors = [_parse_executor(e) for e in self._get("allexecutors")]
+        if sum(e.slots for e in executors) > _MAX_SLOTS:
+            raise ValueError(f"more than {_MAX_SLOTS:,} slots")
+        workers = [e for e in executors if e.executor != "driver" and e.slots]
+        return workers or [replace(e, slots=max(1, e.slots)) for e in executors]
 
-    @_of_sparks_shape
+    @_refuse_other_servers
     def batches(self) -> list[UiBatch]:
-        """Return the micro-batches that the UI still has jobs of, the oldest first."""
+        """Return the micro-batches whose jobs the UI still has, the oldest first."""
         jobs: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
         queries: dict[str, tuple[str, str | None]] = {}
         for job in self._get("jobs"):
@@ -171,20 +170,21 @@ class SparkUi:
                 queries[batch["run"]] = batch["id"], batch["name"] or None
                 jobs[batch["run"], batch["batch"]].append(job)
         batches = [
-            UiBatch(*queries[run], int(number), *_span(of_batch),
+            UiBatch(*queries[run], int(number), *_parse_span(of_batch),
                     tuple(sorted({int(s) for job in of_batch for s in job.get("stageIds", ())})))
             for (run, number), of_batch in jobs.items()
         ]  # fmt: skip
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 
-    @_of_sparks_shape
+    @_refuse_other_servers
     def run(
         self, batches: Sequence[UiBatch], records: Mapping[int, int] | None = None
     ) -> RunFigures:
-        """Return batches with their tasks that read records, ended or running.
+        """Return batches with their finished and running tasks that read records.
 
-        What has ended is asked once, as long as each run is given the batch.
-        With `records`, by batch, those of the stage alone that read so many: others read tables.
+        Finished stages are requested once, as long as each call includes their batch. `records`
+        has the records of each batch; only the stage that read this number is used, because other
+        stages read tables.
         """
         executors = sorted(self.executors(), key=lambda e: (len(e.executor), e.executor))
         slots = {e.executor: e.slots for e in executors}
@@ -196,10 +196,10 @@ class SparkUi:
             stages = [self._tasks(stage) for stage in batch.stages]
             if records is not None:
                 read = records[batch.batch]
-                stages = [tasks for tasks in stages if sum(map(_records, tasks)) == read][:1]
-            tasks = _figures([task for tasks in stages for task in tasks], slots)
-            present = tuple(e for e in executors if e.was_there(batch.start_s))
-            if present not in of_present:  # most batches share one
+                stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == read][:1]
+            tasks = _place_tasks([task for tasks in stages for task in tasks], slots)
+            present = tuple(e for e in executors if e.was_running(batch.start_s))
+            if present not in of_present:  # most batches have the same executors
                 of_present[present] = tuple(name for e in present for name in names[e])
             figures.append(
                 BatchFigures(
@@ -208,8 +208,8 @@ class SparkUi:
                     is_running=batch.seconds is None,
                 )
             )  # fmt: skip
-        shown = {stage for batch in batches for stage in batch.stages}
-        self._ended = {stage: tasks for stage, tasks in self._ended.items() if stage in shown}
+        used = {stage for batch in batches for stage in batch.stages}
+        self._finished = {stage: tasks for stage, tasks in self._finished.items() if stage in used}
         spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
         return RunFigures(
             f"{self.name} ({self.application}, {spark})", tuple(figures),
@@ -217,86 +217,86 @@ class SparkUi:
         )  # fmt: skip
 
     def _tasks(self, stage: int) -> list[Mapping[str, Any]]:
-        """Return the tasks of a stage that reads records; those of one that has ended are kept."""
-        if stage in self._ended:
-            return self._ended[stage]
+        """Return the tasks of a stage that reads records; cache those of a finished stage."""
+        if stage in self._finished:
+            return self._finished[stage]
         try:
             attempts = list(self._get(f"stages/{stage}?details=false"))
         except WebError as error:
             if error.status != _NOT_FOUND:
                 raise
-            attempts = []  # the UI has forgotten it
+            attempts = []  # the UI no longer has the stage
         tasks: list[Mapping[str, Any]] = []
         for attempt in attempts:
             if int(attempt.get("inputRecords") or 0) or attempt.get("status") == "ACTIVE":
                 path = f"stages/{stage}/{attempt['attemptId']}/taskList"
-                listed = self._get(f"{path}?sortBy=ID&length={_MOST_TASKS}")
-                tasks += [t for t in listed if t.get("status") in ("SUCCESS", "RUNNING")]
-        if all(attempt.get("status") in _AT_REST for attempt in attempts):
-            self._ended[stage] = tasks
+                task_list = self._get(f"{path}?sortBy=ID&length={_MAX_TASKS}")
+                tasks += [t for t in task_list if t.get("status") in ("SUCCESS", "RUNNING")]
+        if all(attempt.get("status") in _FINAL_STATES for attempt in attempts):
+            self._finished[stage] = tasks
         return tasks
 
     def _get(self, path: str) -> Any:
-        return self._ask(f"/{quote(self.application)}/{path}")
+        return self._request(f"/{quote(self.application)}/{path}")
 
-    def _ask(self, path: str) -> Any:
+    def _request(self, path: str) -> Any:
         try:
             return orjson.loads(self._base.get(path))
         except ValueError as error:
             raise OptionError(f"{self.address} is not Spark's UI: {_EXPECTED}") from error
 
 
-def choose_query(batches: Sequence[UiBatch], query: str | None, where: object) -> list[UiBatch]:
-    """Return the batches of one query, by its name or id; None where there is one.
+def choose_query(batches: Sequence[UiBatch], query: str | None, location: object) -> list[UiBatch]:
+    """Return the batches of the query with a name or ID; `query` may be None if there is only one.
 
-    Raises OptionError when there is none, or the choice is not clear.
+    Raises OptionError if there is none, or if the query is ambiguous.
     """
     labels = {batch.query_id: batch.label for batch in batches}
     if not labels:
         raise OptionError(
-            f"{where} shows no streaming query: no job of it is a micro-batch's (yet), or the UI "
-            "has forgotten them (spark.ui.retainedJobs)"
+            f"{location} shows no streaming query: no micro-batch has run yet, or the UI no longer "
+            "has its jobs (raise spark.ui.retainedJobs)"
         )
-    chosen = one_query(labels, query, str(where))
+    chosen = choose_query_id(labels, query, str(location))
     return [batch for batch in batches if batch.query_id == chosen]
 
 
-def _executor(data: Mapping[str, Any]) -> UiExecutor:
+def _parse_executor(data: Mapping[str, Any]) -> UiExecutor:
     return UiExecutor(
         str(data["id"]),
         str(data["hostPort"]).rpartition(":")[0],
         int(data.get("maxTasks") or data.get("totalCores") or 0),
-        _time_s(data["addTime"]) if data.get("addTime") else 0.0,
-        _time_s(data["removeTime"]) if data.get("removeTime") else None,
+        _parse_time_s(data["addTime"]) if data.get("addTime") else 0.0,
+        _parse_time_s(data["removeTime"]) if data.get("removeTime") else None,
     )
 
 
-def _span(jobs: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]:
-    """Return when jobs began, and how long they took; None while one runs."""
-    starts = [_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
-    ends = [_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
+def _parse_span(jobs: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]:
+    """Return the start of jobs and their duration; the duration is None while one is running."""
+    starts = [_parse_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
+    ends = [_parse_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
     start = min(starts, default=0.0)
     return start, max(ends) - start if len(ends) == len(jobs) else None
 
 
-def _time_s(text: str) -> float:
+def _parse_time_s(text: str) -> float:
     moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fGMT")
     return moment.replace(tzinfo=timezone.utc).timestamp()
 
 
-def _figures(
+def _place_tasks(
     tasks: Iterable[Mapping[str, Any]], slots: Mapping[str, int]
 ) -> tuple[TaskFigures, ...]:
-    """Name each task's slot: that of its executor that was free first when it began."""
-    ordered = sorted(tasks, key=lambda t: (_time_s(t["launchTime"]), int(t["taskId"])))
-    first_s = _time_s(ordered[0]["launchTime"]) if ordered else 0.0
-    free: dict[str, list[float]] = {}
+    """Assign each task to the slot of its executor that became free first."""
+    ordered = sorted(tasks, key=lambda t: (_parse_time_s(t["launchTime"]), int(t["taskId"])))
+    first_s = _parse_time_s(ordered[0]["launchTime"]) if ordered else 0.0
+    free_at: dict[str, list[float]] = {}
     figures = []
     for task in ordered:
         executor = str(task["executorId"])
-        start = _time_s(task["launchTime"]) - first_s
+        start = _parse_time_s(task["launchTime"]) - first_s
         seconds = float(task.get("duration") or 0) / 1000
-        ends = free.setdefault(executor, [0.0] * slots.get(executor, 1))
+        ends = free_at.setdefault(executor, [0.0] * slots.get(executor, 1))
         slot = ends.index(min(ends))
         ends[slot] = start + seconds
         figures.append(
@@ -304,13 +304,13 @@ def _figures(
                 slot=f"{executor}/{slot}",
                 start_s=start,
                 seconds=seconds,
-                records=_records(task),
+                records=_count_records(task),
                 local=task.get("taskLocality") == "PROCESS_LOCAL",
             )
         )
     return tuple(figures)
 
 
-def _records(task: Mapping[str, Any]) -> int:
+def _count_records(task: Mapping[str, Any]) -> int:
     read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
     return int(read.get("recordsRead") or 0)

@@ -1,4 +1,4 @@
-"""Asks other processes by HTTP: one GET with a deadline, and each failure as one line."""
+"""Send HTTP GET requests with a time limit, and report each failure in one line."""
 
 from __future__ import annotations
 
@@ -12,86 +12,87 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from assignor_bridge.errors import AssignorError, OptionError
 
-_LIMIT_S = 10.0
-#: The tasks of a very large stage are a fifth of it; a foreign server must not fill the memory.
-_MOST_BYTES = 512 * 1024 * 1024
-#: `urlsplit` drops tabs and newlines, and, before Python 3.12, what stands behind the bracket.
-_PLACE = re.compile(r"(\[[^\[\]\s]+\]|[^\[\]\s:]+)(:[0-9]*)?")
+_TIMEOUT_S = 10.0
+#: Size limit of a response, so that no server can fill the memory. The tasks of a very large stage
+#: need a fifth of it.
+_MAX_BYTES = 512 * 1024 * 1024
+#: Checked because `urlsplit` drops tabs and newlines, and before Python 3.12 text after a bracket.
+_HOST_PORT = re.compile(r"(\[[^\[\]\s]+\]|[^\[\]\s:]+)(:[0-9]*)?")
 _PATH = re.compile(r"[!-~]*")
 
 
 class WebError(AssignorError):
-    """An address does not answer, or not as expected."""
+    """An HTTP request failed."""
 
-    #: Status of the answer, None without one.
+    #: HTTP status; None if there was no response.
     status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address that a user gave; user and password go into a header, never into a message."""
+    """A URL given by the user; its credentials go into a header, and never into a message."""
 
     scheme: str
-    #: Host and port.
-    place: str
+    host_port: str
     path: str
     authorization: str | None = None
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """Read `http://HOST:PORT/PATH`, also without the scheme; raises OptionError for others."""
+        """Parse `HOST:PORT/PATH` with an optional scheme; raise OptionError if it is invalid."""
         try:
             parts = urlsplit(text if "://" in text else f"http://{text}")
             host, port = parts.hostname or "", parts.port
             host.encode("idna")
-            has_shape = (
+            is_valid = (
                 text.isprintable()
                 and parts.scheme in ("http", "https")
-                and _PLACE.fullmatch(parts.netloc.rpartition("@")[2])
+                and _HOST_PORT.fullmatch(parts.netloc.rpartition("@")[2])
                 and _PATH.fullmatch(parts.path)
             )
         except ValueError:
-            has_shape = False
-        if not has_shape:
-            shown = text.rpartition("@")[2]
+            is_valid = False
+        if not is_valid:
+            without_credentials = text.rpartition("@")[2]
             raise OptionError(
-                f"{shown!r} is not an address: http://HOST:PORT is expected, such as "
+                f"{without_credentials!r} is not an address: http://HOST:PORT is expected, such as "
                 "http://localhost:4040"
             )
-        secret = None
+        authorization = None
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            secret = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            authorization = f"Basic {base64.b64encode(pair.encode()).decode()}"
         name = f"[{host}]" if ":" in host else host
-        place = f"{name}:{port}" if port else name
-        return cls(parts.scheme, place, parts.path.rstrip("/"), secret)
+        host_port = f"{name}:{port}" if port else name
+        return cls(parts.scheme, host_port, parts.path.rstrip("/"), authorization)
 
     def __str__(self) -> str:
-        return urlunsplit((self.scheme, self.place, self.path, "", ""))
+        return urlunsplit((self.scheme, self.host_port, self.path, "", ""))
 
     def get(self, path: str) -> bytes:
-        """Fetch a path below; raises WebError without an answer, or for one that is not 200."""
+        """Fetch a path below this address; raise WebError if that fails or is not HTTP 200."""
         request = urllib.request.Request(f"{self}{path}")  # noqa: S310  (the scheme was checked)
         if self.authorization:
-            # Not for whoever this address redirects to.
+            # Do not send the credentials to another server after a redirect.
             request.add_unredirected_header("Authorization", self.authorization)
         try:
-            with urllib.request.urlopen(request, timeout=_LIMIT_S) as answer:  # noqa: S310
-                body = bytes(answer.read(_MOST_BYTES + 1))
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:  # noqa: S310
+                body = bytes(response.read(_MAX_BYTES + 1))
         except urllib.error.HTTPError as error:
             error.close()
-            refused = WebError(f"{self} answers {error.code} ({error.reason}) to {path!r}")
-            refused.status = error.code
-            raise refused from error
+            failure = WebError(f"{self} returned HTTP {error.code} ({error.reason}) for {path!r}")
+            failure.status = error.code
+            raise failure from error
         except (OSError, HTTPException) as error:
             raise WebError(
-                f"{self} does not answer ({_reason(error)}): is it running, is the address right?"
+                f"{self} does not respond ({_describe_failure(error)}): check that it is running "
+                "and that the address is right"
             ) from error
-        if len(body) > _MOST_BYTES:
-            raise WebError(f"{self} answers with more than {_MOST_BYTES:,} bytes to {path!r}")
+        if len(body) > _MAX_BYTES:
+            raise WebError(f"{self} returned more than {_MAX_BYTES:,} bytes for {path!r}")
         return body
 
 
-def _reason(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     reason = getattr(error, "reason", error)
     return (str(getattr(reason, "strerror", None) or reason) or type(error).__name__).lower()

@@ -1,4 +1,4 @@
-"""Which query of several is meant: one rule for Spark's UI, the log and the endpoint of metrics."""
+"""Select one of several queries; used for Spark's UI, the metrics log, and the metrics endpoint."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def one_query(labels: Mapping[str, str], name: str | None, where: str) -> str:
-    """Return the id of a query by its name or id; None where there is one.
+def choose_query_id(labels: Mapping[str, str], name: str | None, location: str) -> str:
+    """Return the ID of the query with a name or ID; `name` may be None if there is only one query.
 
-    `labels` are the names of the queries by id, the id where there is no name. Raises OptionError
-    when the choice is not clear.
+    `labels` has the name of each query by ID, or the ID if it has no name. Raises OptionError if
+    the query is ambiguous.
     """
-    fitting = [query for query, label in labels.items() if name in (None, query, label)]
-    if len(fitting) == 1:
-        return fitting[0]
+    matching = [query for query, label in labels.items() if name in (None, query, label)]
+    if len(matching) == 1:
+        return matching[0]
     names = list(labels.values())
-    listed = sorted(
+    choices = sorted(
         label if names.count(label) == 1 else f"{label} ({query})"
         for query, label in labels.items()
     )
-    has = f"no query {name!r}" if name and not fitting else f"{len(fitting)} queries"
-    alike = f" named {name!r}" if name and fitting else ""
+    has = f"no query {name!r}" if name and not matching else f"{len(matching)} queries"
+    named = f" named {name!r}" if name and matching else ""
     raise OptionError(
-        f"{where} has {has}{alike}: choose one by name or id with --query, of {', '.join(listed)}"
+        f"{location} has {has}{named}: choose one by name or ID with --query: {', '.join(choices)}"
     )

@@ -1,12 +1,12 @@
-"""Figures in few words: amounts and times as people read them."""
+"""Format counts and times as short texts."""
 
 from __future__ import annotations
 
 
-def short(number: float) -> str:
-    """Write a count in few characters.
+def format_count(number: float) -> str:
+    """Format a count with few characters.
 
-    >>> [short(n) for n in (0, 950, 1200, 58665, 999_999, 3_400_000)]
+    >>> [format_count(n) for n in (0, 950, 1200, 58665, 999_999, 3_400_000)]
     ['0', '950', '1.2k', '59k', '1.0M', '3.4M']
     """
     for limit, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -17,12 +17,12 @@ def short(number: float) -> str:
     return f"{number:.0f}"
 
 
-def seconds_text(seconds: float, digits: int = 2) -> str:
-    """Write a time in few characters, of which so many are digits (more before the point).
+def format_seconds(seconds: float, digits: int = 2) -> str:
+    """Format a time with this number of significant digits, or more before the decimal point.
 
-    >>> [seconds_text(s) for s in (0, 0.0000042, 0.00015, 0.25, 0.9999, 3.14, 250)]
+    >>> [format_seconds(s) for s in (0, 0.0000042, 0.00015, 0.25, 0.9999, 3.14, 250)]
     ['0 s', '4.2 µs', '150 µs', '250 ms', '1 s', '3.1 s', '250 s']
-    >>> seconds_text(1.05, 3)
+    >>> format_seconds(1.05, 3)
     '1.05 s'
     """
     if not seconds:

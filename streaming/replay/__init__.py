@@ -1,6 +1,6 @@
-"""`assignor estimate`: the batches of a checkpoint, planned again by other assignors.
+"""Replay the batches of a checkpoint with other assignors, for `assignor estimate`.
 
-- `log`: a checkpoint as what its batches read; `cluster`: the executors, and what a record costs
-- `plan_log`: the plans that a query had; `kept_batch`, `explain`: why a batch was planned as it was
-- `player`: plays the batches on the cluster, and answers whether the option would have helped
+- `log`: the ranges that batches read; `cluster`: the executors, and the cost of a record
+- `plan_log`: the plans that a query had; `kept_batch`, `explain`: why a batch was planned so
+- `player`: replays the batches on the cluster; `answers`: reports whether the option would help
 """

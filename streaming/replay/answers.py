@@ -1,4 +1,4 @@
-"""What a replay answers: sentences, what they rest on, and JSON."""
+"""Describe the results of a replay as sentences, with their assumptions, and as JSON."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import pluralize
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.observe.words import seconds_text
-from streaming.replay.bill import bill_answer, bill_assumptions, bill_json
+from streaming.observe.words import format_seconds
+from streaming.replay.bill import bill_assumptions, bill_json, describe_bill
 from streaming.replay.replayed import ITSELF, SPARK, Replay
 from streaming.simulator.play import SPARK_MAPPINGS
 
 if TYPE_CHECKING:
     from streaming.replay.cluster import Cluster
-    from streaming.simulator.play import Result
+    from streaming.simulator.play import MappingResult
 
-#: Less is not regret but rounding.
-_NO_TIME = 1e-9
-#: A gain below this share of Spark's time is called none.
-WORTH_IT = 0.05
+#: A smaller regret is a rounding error.
+_ROUNDING_S = 1e-9
+#: A gain below this share of Spark's time is reported as no gain.
+MIN_GAIN = 0.05
 
 
 def replay_json(replayed: Replay) -> dict[str, object]:
-    """Return a replay as JSON values, for `--json`."""
+    """Return a replay as JSON values for `--json`."""
     spark = replayed.find(SPARK)
     seconds = spark.seconds if spark else 0.0
     return {
@@ -39,13 +39,13 @@ def replay_json(replayed: Replay) -> dict[str, object]:
         "slowness": dict(sorted(replayed.cluster.slowness.items())),
         "localityWaitSeconds": replayed.cluster.locality_wait_s,
         "assumptions": list(assumptions(replayed)),
-        "mappings": [_as_json(result, seconds) for result in replayed.mappings],
+        "mappings": [_result_json(result, seconds) for result in replayed.mappings],
         **({"zones": bill} if (bill := bill_json(replayed)) else {}),
     }
 
 
-def _as_json(result: Result, spark_seconds: float) -> dict[str, object]:
-    """Return JSON values; `timeRatio` is over Spark's mapping."""
+def _result_json(result: MappingResult, spark_seconds: float) -> dict[str, object]:
+    """Return a result as JSON values; `timeRatio` is relative to Spark's default."""
     if result.error is not None:
         return {"name": result.name, "error": result.error}
     return {
@@ -62,96 +62,97 @@ def _as_json(result: Result, spark_seconds: float) -> dict[str, object]:
 
 
 def verdict(replayed: Replay) -> str:
-    """Answer in at most 20 words whether the option would have helped."""
-    spark, ours = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
+    """Return in at most 20 words whether the option would have helped."""
+    spark, option = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
     if not replayed.batches:
-        return "Nothing to compare: no batch of the log read anything"
-    if spark is None or ours is None or not spark.seconds:
+        return "Nothing to compare: no batch in the log has data"
+    if spark is None or option is None or not spark.seconds:
         return f"{pluralize(len(replayed.batches), 'batch', 'batches')} replayed"
-    ratio = ours.seconds / spark.seconds
-    if ratio > 1 + WORTH_IT:
-        return f"Keep Spark's mapping: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
-    if ratio > 1 - WORTH_IT:
-        return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of the time of Spark's"
-    saved = seconds_text((spark.seconds - ours.seconds) / len(replayed.batches))
-    most = "at most " * replayed.cluster.origins.get("cost", "").startswith("at most")
+    ratio = option.seconds / spark.seconds
+    if ratio > 1 + MIN_GAIN:
+        return f"Keep Spark's default: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
+    if ratio > 1 - MIN_GAIN:
+        return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
+    saved = format_seconds((spark.seconds - option.seconds) / len(replayed.batches))
+    bound = "at most " * replayed.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"
-    return f"{LAG_AWARE_STICKY} would save {most}{saved} a batch, {share}"
+    return f"{LAG_AWARE_STICKY} would save {bound}{saved} a batch, {share}"
 
 
 def answer(replayed: Replay) -> str:
-    """Answer in a sentence or two whether the option would have helped."""
-    spark, ours = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
-    count = pluralize(len(replayed.batches), "batch", "batches")
+    """Return in a few sentences whether the option would have helped."""
+    spark, option = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
     if not replayed.batches:
-        return "No batch of the log read anything: there is nothing to compare"
-    parts = [
-        _time_answer(replayed, spark, ours, count), regret_answer(replayed), bill_answer(replayed)
-    ]  # fmt: skip
+        return "No batch in the log has data, so there is nothing to compare"
+    time = _describe_time(replayed, spark, option)
+    parts = [time, describe_regret(replayed), describe_bill(replayed)]
     return ". ".join(part for part in parts if part)
 
 
-def regret_answer(replayed: Replay) -> str:
-    """Say how far plans were from the best that hindsight allows, and whose share that is."""
+def describe_regret(replayed: Replay) -> str:
+    """Describe how far plans were from the best time in hindsight, and how much they accepted."""
     itself = replayed.find(ITSELF) or replayed.find(LAG_AWARE_STICKY)
-    if itself is None or itself.regret_seconds < _NO_TIME:
+    if itself is None or itself.regret_seconds < _ROUNDING_S:
         return ""
     worst = max(itself.played, key=lambda p: p.over)
-    chosen = sum((p.planned_over or 0.0) * p.bound_seconds for p in itself.played)
+    accepted = sum((p.planned_over or 0.0) * p.bound_seconds for p in itself.played)
     lost = itself.regret_seconds * len(itself.played)
     split = ""
     if itself.name != ITSELF:
-        share = f"{min(1.0, chosen / lost):.0%}"
-        foreseen = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
-        split = (
-            f"; the plans accepted {foreseen}" + (share != "100%") * ", the rest came unforeseen"
-        )
+        share = f"{min(1.0, accepted / lost):.0%}"
+        accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
+        unpredicted = ", the remainder was not predicted" * (share != "100%")
+        split = f"; the plans accepted {accepted_text}{unpredicted}"
     return (
-        f"Regret of {itself.name}: {seconds_text(itself.regret_seconds)} a batch "
-        f"({itself.times_ideal - 1:.1%}) beyond what hindsight allows, at most {worst.over:.1%}, "
-        f"in batch {worst.batch}{split}"
+        f"Regret of {itself.name}: {format_seconds(itself.regret_seconds)} a batch "
+        f"({itself.times_ideal - 1:.1%}) above the best time in hindsight, at most "
+        f"{worst.over:.1%}, in batch {worst.batch}{split}"
     )
 
 
-def _time_answer(replayed: Replay, spark: Result | None, ours: Result | None, count: str) -> str:
-    if spark is None or ours is None:
-        return f"{count} replayed; name {SPARK!r} and {LAG_AWARE_STICKY!r} to have them compared"
-    ratio = ours.seconds / spark.seconds if spark.seconds else 1.0
+def _describe_time(
+    replayed: Replay, spark: MappingResult | None, option: MappingResult | None
+) -> str:
+    count = pluralize(len(replayed.batches), "batch", "batches")
+    if spark is None or option is None:
+        return f"{count} replayed; to compare them, name {SPARK!r} and {LAG_AWARE_STICKY!r}"
+    ratio = option.seconds / spark.seconds if spark.seconds else 1.0
     facts = (
-        f"Over {count}, Spark's mapping would take {spark.times_ideal:.2f} times the ideal reading "
-        f"time, {LAG_AWARE_STICKY} {ours.times_ideal:.2f} times"
+        f"Over {count}, Spark's default would take {spark.times_ideal:.2f} times the ideal reading "
+        f"time, {LAG_AWARE_STICKY} {option.times_ideal:.2f} times"
     )
-    if ratio > 1 - WORTH_IT:
-        if ratio > 1 + WORTH_IT:
-            return f"{facts}: it would lose {ratio - 1:.0%} here. Keep Spark's mapping"
-        close = spark.times_ideal < 1 + 2 * WORTH_IT
-        why = "Spark's mapping is even enough" if close else "the batches leave it no room"
+    if ratio > 1 - MIN_GAIN:
+        if ratio > 1 + MIN_GAIN:
+            return f"{facts}: it would lose {ratio - 1:.0%} here. Keep Spark's default"
+        is_close = spark.times_ideal < 1 + 2 * MIN_GAIN
+        why = "Spark's default is balanced enough" if is_close else "nothing can be moved or split"
         return f"{facts}: no time would be gained here, because {why}"
     return (
         f"{facts}: reading a batch would take {ratio:.0%} of the time, with "
-        f"{_moves(ours)} (Spark's mapping: {spark.moved_share:.0%}){_alternative(replayed, ours)}"
+        f"{_describe_moves(option)} (Spark's default: {spark.moved_share:.0%})"
+        f"{_describe_alternative(replayed, option)}"
     )
 
 
-def _alternative(replayed: Replay, ours: Result) -> str:
-    """Return the built-in setting of Spark that does as well, if there is one, and its price."""
+def _describe_alternative(replayed: Replay, option: MappingResult) -> str:
+    """Describe the Spark setting that does as well as the option, if there is one."""
     others = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
-    good = [m for m in others if m.seconds <= ours.seconds * (1 + WORTH_IT)]
+    good = [m for m in others if m.seconds <= option.seconds * (1 + MIN_GAIN)]
     if not good:
         return ""
     best = min(good, key=lambda m: m.seconds)
     return (
-        f". Spark's own {best.name} would reach {best.times_ideal:.2f} times with "
-        f"{best.tasks:.0f} tasks per batch and {_moves(best)}"
+        f". Spark's own {best.name} would take {best.times_ideal:.2f} times the ideal, with "
+        f"{best.tasks:.0f} tasks per batch and {_describe_moves(best)}"
     )
 
 
-def _moves(mapping: Result) -> str:
+def _describe_moves(mapping: MappingResult) -> str:
     return f"{mapping.moved_share:.0%} of partitions changing executor per batch"
 
 
 def assumptions(replayed: Replay) -> tuple[str, ...]:
-    """Return what the figures rest on."""
+    """Return the assumptions behind the figures."""
     cluster = replayed.cluster
     executors, cost = (
         f" ({cluster.origins[name]})" if name in cluster.origins else ""
@@ -160,29 +161,27 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
     count = pluralize(len(cluster.executors), "executor")
     shapes = sorted({e.slots for e in cluster.executors})
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
-    changed = any(each != cluster.executors for each in cluster.by_batch.values())
-    where = "the same in every batch"
-    if changed:
-        where = "in the last batch, in each batch those that it had"
+    when = "the same in every batch"
+    if any(each != cluster.executors for each in cluster.by_batch.values()):
+        when = "in the last batch; earlier batches use their own executors"
     return (
-        f"{count} with {slots}, {where}{executors}",
-        f"{_costs(cluster)}{seconds_text(cluster.cost_s)}{cost}, and only records count: starting "
-        "a task or a consumer, and what follows the reading, do not",
-        "each batch has its own offsets and all slots to itself; a task waits up to "
+        f"{count} with {slots}, {when}{executors}",
+        f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost}; starting a task or a "
+        "consumer, and work after the read, cost nothing",
+        "each batch reads its own offsets and has all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
-        "minPartitions is 4 tasks per slot, at least 2 per partition; maxRecordsPerPartition a "
-        "quarter of a slot's even share",
+        "minPartitions is 4 tasks per slot, but at least 2 per partition; maxRecordsPerPartition "
+        "is a quarter of a slot's even share",
         *bill_assumptions(replayed),
     )
 
 
-def _costs(cluster: Cluster) -> str:
+def _describe_costs(cluster: Cluster) -> str:
     if not cluster.unusual and not cluster.slowness:
         return "each record costs the same, "
-    differ = [
-        pluralize(len(cluster.unusual), "partition"),
-        pluralize(len(cluster.slowness), "executor"),
-    ]
+    partitions = pluralize(len(cluster.unusual), "partition")
+    executors = pluralize(len(cluster.slowness), "executor")
     return (
-        f"costs are those learned, with {' and '.join(differ)} that differ; a usual record costs "
+        f"costs are learned by the planner, with {partitions} and {executors} that differ; a usual "
+        "record costs "
     )

@@ -1,4 +1,4 @@
-"""What reading across zones would cost a day: under Spark's mapping, and under each assignor."""
+"""Estimate the daily cost of reading across zones, with Spark's default and each assignor."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from streaming.replay.replayed import Replay
     from streaming.replay.traffic import Traffic
-    from streaming.simulator.play import Result
+    from streaming.simulator.play import MappingResult
 
 HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")
-#: What the same assignor is called that plans as if there were no zones.
+#: Name of the result with the same assignor, planned without zones.
 WITHOUT_ZONES = f"{LAG_AWARE_STICKY}, zones off"
 
 
-def money(amount: float) -> str:
-    """Write an amount of money of any currency.
+def format_money(amount: float) -> str:
+    """Format an amount of money in any currency.
 
-    >>> [money(a) for a in (0, 0.0031, 3.14159, 41.2, 12345.6)]
+    >>> [format_money(a) for a in (0, 0.0031, 3.14159, 41.2, 12345.6)]
     ['0.00', '0.0031', '3.14', '41.20', '12,346']
     """
     if 0 < amount < 0.1:
@@ -32,59 +32,59 @@ def money(amount: float) -> str:
     return f"{amount:,.0f}" if amount >= 1000 else f"{amount:.2f}"
 
 
-def gigabytes(size: float) -> str:
-    """Write a number of bytes as GB.
+def format_gigabytes(size: float) -> str:
+    """Format a number of bytes in GB.
 
-    >>> [gigabytes(size) for size in (0, 8_726_400_000, 8.64e12)]
+    >>> [format_gigabytes(size) for size in (0, 8_726_400_000, 8.64e12)]
     ['0', '8.73', '8,640']
     """
     return f"{size / GB:,.0f}" if size >= 100 * GB else f"{size / GB:.3g}"
 
 
 def bill_rows(replay: Replay) -> list[list[str]]:
-    """Return the rows of the table under `HEAD`; none where no partition's racks are known."""
+    """Return the table rows below `HEAD`; none if the racks of all partitions are unknown."""
     if replay.traffic is None:
         return []
     return [
-        [name, f"{share:.1%}", *_a_day(replay.traffic, share), f"{result.times_ideal:.2f}"]
-        for name, result, share in _shares(replay)
+        [name, f"{share:.1%}", *_daily_cells(replay.traffic, share), f"{result.times_ideal:.2f}"]
+        for name, result, share in _cross_zone_shares(replay)
         if share is not None
     ]
 
 
-def bill_answer(replay: Replay) -> str:
-    """Say what a day costs now and with zones, and what zones do to the balance."""
+def describe_bill(replay: Replay) -> str:
+    """Describe the daily cost now and with zones, and how zones change the reading time."""
     traffic = replay.traffic
     if traffic is None:
         return ""
     if not replay.knows_racks:
-        return "Across zones: unknown, no partition's racks are known"
-    least = "at least " * bool(_unknown(replay))
-    known = {
-        name: (result, least + _worth(traffic, share))
-        for name, result, share in _shares(replay)
+        return "Cost across zones: unknown, because the racks of all partitions are unknown"
+    bound = "at least " * bool(_describe_unknown_racks(replay))
+    costs = {
+        name: (result, bound + _cost_text(traffic, share))
+        for name, result, share in _cross_zone_shares(replay)
         if share is not None
     }
-    named = {
-        SPARK_MAPPINGS[0]: "Spark's mapping",
-        LAG_AWARE_STICKY: f"{LAG_AWARE_STICKY} with zones",
+    labels = {
+        SPARK_MAPPINGS[0]: "Spark's default",
+        LAG_AWARE_STICKY: f"{LAG_AWARE_STICKY} and zones",
     }
-    parts = [f"{known[name][1]} by {words}" for name, words in named.items() if name in known]
+    parts = [f"{costs[name][1]} with {label}" for name, label in labels.items() if name in costs]
     if not parts:
         return ""
     price = f", at {traffic.price_per_gb:g} per GB" * (traffic.bytes_a_day is not None)
-    words = f"Across zones{price}: {', '.join(parts)}"
-    if LAG_AWARE_STICKY in known and WITHOUT_ZONES in known:
-        ours, (off, worth) = known[LAG_AWARE_STICKY][0], known[WITHOUT_ZONES]
-        words += (
-            f", at {ours.times_ideal:.2f} times the ideal time; without zones it would be {worth}, "
-            f"at {off.times_ideal:.2f} times"
+    sentence = f"Cost across zones{price}: {', '.join(parts)}"
+    if LAG_AWARE_STICKY in costs and WITHOUT_ZONES in costs:
+        (on, _), (off, cost_off) = costs[LAG_AWARE_STICKY], costs[WITHOUT_ZONES]
+        sentence += (
+            f", at {on.times_ideal:.2f} times the ideal time; without zones it would cost "
+            f"{cost_off}, at {off.times_ideal:.2f} times"
         )
-    return words
+    return sentence
 
 
 def bill_json(replay: Replay) -> dict[str, object]:
-    """As JSON values, for `--json`."""
+    """Return the bill as JSON values for `--json`."""
     traffic = replay.traffic
     if traffic is None:
         return {}
@@ -98,42 +98,42 @@ def bill_json(replay: Replay) -> dict[str, object]:
                 "costPerDay": None if share is None else traffic.cost_a_day(share),
                 "timesIdeal": round(result.times_ideal, 6),
             }
-            for name, result, share in _shares(replay)
+            for name, result, share in _cross_zone_shares(replay)
         ],
     }
 
 
 def bill_assumptions(replay: Replay) -> tuple[str, ...]:
-    """Return what the bill rests on."""
+    """Return the assumptions behind the bill."""
     traffic, racks = replay.traffic, replay.racks
     if traffic is None or racks is None:
         return ()
-    unknown = _unknown(replay)
-    missing = f"; racks of {' and '.join(unknown)} are unknown" * bool(unknown)
-    followers = "from a replica in their zone" if racks.followers else "from leaders, too"
+    unknown = _describe_unknown_racks(replay)
+    missing = f"; the racks of {' and '.join(unknown)} are unknown" * bool(unknown)
+    followers = "from a replica in their zone" if racks.followers else "from leaders too"
     why = {
         True: "",
-        False: ": the brokers have no rack-aware replica selector",
-        None: ": the brokers do not say whether they have a replica selector",
+        False: ", because the brokers have no rack-aware replica selector",
+        None: ", because the brokers do not report whether they have a replica selector",
     }[racks.followers]
     elsewhere = set(racks.executors.values()).difference(*racks.partitions.values())
     if elsewhere and replay.knows_racks:
         missing += (
-            f"; no partition has a replica in {elide(sorted(elsewhere))}, where executors are"
+            f"; executors run in {elide(sorted(elsewhere))}, where no partition has a replica"
         )
-    rate = "the checkpoint has no times of batches: no cost a day"
+    rate = "no daily cost, because the checkpoint does not have the times of batches"
     if traffic.bytes_a_day is not None:
-        rate = f"{gigabytes(traffic.bytes_a_day)} GB a day, by the times of the batches"
+        rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from the times of the batches"
     return (
-        f"racks {racks.origin}{missing}; Spark's mappings read from leaders, assignors "
+        f"racks {racks.origin}{missing}; Spark's own mappings read from leaders, assignors "
         f"{followers}{why}",
-        f"{traffic.usual:,.0f} bytes a record on average ({traffic.origin}), before compression; "
+        f"{traffic.usual:,.0f} bytes per record on average ({traffic.origin}), before compression; "
         f"{rate}",
     )
 
 
-def _unknown(replay: Replay) -> list[str]:
-    """Count what has no rack that is known: reads of it, or by it, are near as far as we know."""
+def _describe_unknown_racks(replay: Replay) -> list[str]:
+    """Count the partitions and executors without a known rack; their reads cost nothing."""
     cluster = replay.cluster
     racks = {e.id: e.rack for each in (cluster.executors, *cluster.by_batch.values()) for e in each}
     counts = {
@@ -143,7 +143,7 @@ def _unknown(replay: Replay) -> list[str]:
     return [f"{n:,} of {of:,} {what}" for what, (n, of) in counts.items() if n]
 
 
-def _shares(replay: Replay) -> Iterator[tuple[str, Result, float | None]]:
+def _cross_zone_shares(replay: Replay) -> Iterator[tuple[str, MappingResult, float | None]]:
     results = [(m.name, m) for m in replay.mappings]
     if replay.without_zones is not None:
         results.append((WITHOUT_ZONES, replay.without_zones))
@@ -152,13 +152,13 @@ def _shares(replay: Replay) -> Iterator[tuple[str, Result, float | None]]:
             yield name, result, replay.cross_zone(result)
 
 
-def _a_day(traffic: Traffic, share: float) -> tuple[str, str]:
+def _daily_cells(traffic: Traffic, share: float) -> tuple[str, str]:
     cost = traffic.cost_a_day(share)
     if cost is None or traffic.bytes_a_day is None:
         return "", ""
-    return gigabytes(share * traffic.bytes_a_day), money(cost)
+    return format_gigabytes(share * traffic.bytes_a_day), format_money(cost)
 
 
-def _worth(traffic: Traffic, share: float) -> str:
+def _cost_text(traffic: Traffic, share: float) -> str:
     cost = traffic.cost_a_day(share)
-    return f"{share:.1%} of bytes" if cost is None else f"{money(cost)} a day"
+    return f"{share:.1%} of bytes" if cost is None else f"{format_money(cost)} a day"

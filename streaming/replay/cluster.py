@@ -1,4 +1,4 @@
-"""Which executors a checkpoint is replayed on, and what a record costs."""
+"""The executors on which a checkpoint is replayed, and the cost of a record."""
 
 from __future__ import annotations
 
@@ -9,54 +9,53 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor
-from streaming.replay.log import costs_in, executors_in
+from streaming.replay.log import read_costs, read_executors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from assignor_bridge.model import Partition
     from streaming.replay.log import CheckpointLog, ReplayBatch
-    from streaming.replay.racks import Racks
+    from streaming.replay.racks import RackMap
 
 _DEFAULT_EXECUTORS = 4
-#: Where executors and costs are from, in words.
-KNOWN = "those of the last batch, from the state in the checkpoint"
-LOGGED = "by the plan log"
-LEARNED = "as the planner had learned it by the last batch"
-#: Slots of a host: from 1 to 9,999.
+#: Texts for the origin of executors and costs.
+FROM_STATE = "those of the last batch, from the state in the checkpoint"
+FROM_PLAN_LOG = "from the plan log"
+FROM_PLANNER = "as learned by the planner up to the last batch"
+#: Number of slots of a host, from 1 to 9,999.
 _SLOTS = re.compile(r"0*[1-9][0-9]{0,3}")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the log does not say."""
+    """The executors and costs of a replay, which the offset log does not have."""
 
     executors: tuple[Executor, ...]
-    #: Seconds that reading and processing a usual record takes.
+    #: Seconds to read and process a usual record.
     cost_s: float = 0.0001
-    #: The same for those of partitions that differ, and how many times as slow as usual executors
-    #: are, by id: as they were known at the end, which is hindsight for all batches but the last.
+    #: The same for partitions that differ, and the slowness of executors relative to a usual one,
+    #: by ID. They were learned by the end, so they are hindsight for all batches but the last.
     unusual: Mapping[Partition, float] = field(default_factory=dict)
     slowness: Mapping[str, float] = field(default_factory=dict)
     #: `spark.locality.wait`: how long a task waits for its executor.
     locality_wait_s: float = 3.0
-    #: In words, where `executors` and `cost` are from.
+    #: Texts for the origin of `executors` and `cost`.
     origins: Mapping[str, str] = field(default_factory=dict)
-    #: The executors that batches had, by number, where a plan log has them; `executors` is the last
-    #: of these.
+    #: Executors by batch number, from a plan log; `executors` are those of the last batch.
     by_batch: Mapping[int, tuple[Executor, ...]] = field(default_factory=dict)
 
     @property
     def slots(self) -> int:
-        """Task slots over all executors."""
+        """Number of task slots of all executors."""
         return sum(executor.slots for executor in self.executors)
 
     def executors_of(self, batch: int) -> tuple[Executor, ...]:
-        """Return the executors that a batch is played on."""
+        """Return the executors on which a batch is replayed."""
         return self.by_batch.get(batch, self.executors)
 
 
-def cluster_for(
+def choose_cluster(
     log: CheckpointLog,
     source: str,
     batches: Sequence[ReplayBatch],
@@ -66,55 +65,57 @@ def cluster_for(
     hosts: str | None = None,
     cost_us: float | None = None,
     locality_wait_s: float = 3.0,
-    racks: Racks | None = None,
+    racks: RackMap | None = None,
     logged: Mapping[int, tuple[Executor, ...]] | None = None,
 ) -> Cluster:
-    """Return the cluster of the plan log, or else that of the options, or of the checkpoint.
+    """Return the cluster from the plan log, from the options, or from the checkpoint.
 
-    `logged` has the executors of each batch, the last one last.
+    `logged` has the executors of each batch, with the last batch at the end.
     """
     by_batch = dict(logged or {})
     if by_batch:
-        members, origin = tuple(by_batch.values())[-1], LOGGED
+        members, origin = tuple(by_batch.values())[-1], FROM_PLAN_LOG
     else:
-        members, origin = _executors(log, source, executors, slots, hosts, racks)
-    there = list(dict.fromkeys([*members, *(e for each in by_batch.values() for e in each)]))
+        members, origin = _choose_executors(log, source, executors, slots, hosts, racks)
+    all_executors = list(
+        dict.fromkeys([*members, *(e for each in by_batch.values() for e in each)])
+    )
     if racks is not None:
-        placed = dict(zip(there, racks.of_executors(there), strict=True))
-        members = tuple(placed[e] for e in members)
-        by_batch = {number: tuple(placed[e] for e in each) for number, each in by_batch.items()}
-    learned = costs_in(log.checkpoint.states.get(source)) if cost_us is None else None
+        with_racks = dict(zip(all_executors, racks.add_to(all_executors), strict=True))
+        members = tuple(with_racks[e] for e in members)
+        by_batch = {number: tuple(with_racks[e] for e in each) for number, each in by_batch.items()}
+    learned = read_costs(log.checkpoint.states.get(source)) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
     elif learned is not None:
-        cost_s, cost_origin = learned.record, LEARNED
-    elif (bound_s := _cost_by_time(log, batches, Cluster(members, by_batch=by_batch))) is not None:
-        cost_s, cost_origin = bound_s, "at most, by the time the batches took"
+        cost_s, cost_origin = learned.record, FROM_PLANNER
+    elif (bound_s := _bound_cost(log, batches, Cluster(members, by_batch=by_batch))) is not None:
+        cost_s, cost_origin = bound_s, "at most, from the duration of the batches"
     else:
-        cost_s, cost_origin = Cluster(()).cost_s, "assumed; give yours with --cost-us"
+        cost_s, cost_origin = Cluster(()).cost_s, "assumed; set it with --cost-us"
     unusual = learned.unusual if learned else {}
-    present = {e.id for e in there} if origin in (KNOWN, LOGGED) else set[str]()
+    present = {e.id for e in all_executors} if origin in (FROM_STATE, FROM_PLAN_LOG) else set[str]()
     slow = {name: f for name, f in learned.slowness.items() if name in present} if learned else {}
     origins = {"executors": origin, "cost": cost_origin}
     return Cluster(members, cost_s, unusual, slow, locality_wait_s, origins, by_batch)
 
 
-def _executors(  # noqa: PLR0917
+def _choose_executors(  # noqa: PLR0917
     log: CheckpointLog,
     source: str,
     executors: int | None,
     slots: int | None,
     hosts: str | None,
-    racks: Racks | None,
+    racks: RackMap | None,
 ) -> tuple[tuple[Executor, ...], str]:
     if hosts is not None:
         if executors is not None:
             raise OptionError("--hosts and --executors cannot be used together: give one of them")
-        return _by_host(hosts, slots or 1), "as given"
+        return _parse_hosts(hosts, slots or 1), "as given"
     if executors is None and slots is None:
-        known = executors_in(log.checkpoint.states.get(source))
-        if known:
-            return known, KNOWN
+        stored = read_executors(log.checkpoint.states.get(source))
+        if stored:
+            return stored, FROM_STATE
     if executors is None and racks is not None:
         named = enumerate(sorted(racks.executors), 1)
         members = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in named)
@@ -124,31 +125,31 @@ def _executors(  # noqa: PLR0917
     numbered = tuple(
         Executor(f"{i:0{width}}", f"host-{i:0{width}}", slots or 1) for i in range(1, count + 1)
     )
-    assumed = "assumed; give yours with --executors and --slots"
+    assumed = "assumed; set them with --executors and --slots"
     return numbered, assumed if executors is None else "as given"
 
 
-def _by_host(text: str, slots: int) -> tuple[Executor, ...]:
+def _parse_hosts(text: str, slots: int) -> tuple[Executor, ...]:
     executors = []
     for number, part in enumerate(filter(None, (p.strip() for p in text.split(","))), 1):
         host, equals, count = part.partition("=")
         if not host or (equals and not _SLOTS.fullmatch(count)):
             raise OptionError(
-                f"--hosts is {text!r}: hosts with their slots are expected, such as h1=4,h2=4"
+                f"--hosts is {text!r}: give hosts with their slots, such as h1=4,h2=4"
             )
         executors.append(Executor(f"{number:05}", host, int(count) if equals else slots))
     if not executors:
-        raise OptionError("--hosts is empty: hosts are expected, such as h1=4,h2=4")
+        raise OptionError("--hosts is empty: give hosts with their slots, such as h1=4,h2=4")
     return tuple(executors)
 
 
-def _cost_by_time(
+def _bound_cost(
     log: CheckpointLog, batches: Sequence[ReplayBatch], cluster: Cluster
 ) -> float | None:
-    """Bound the cost from above: had all slots been busy all the time.
+    """Return an upper bound on the cost of a record, as if all slots had always been busy.
 
-    Too high a cost helps Spark's mapping: the longer tasks are, the sooner idle slots take some
-    of those that wait for their executor.
+    A cost that is too high favours Spark's default: longer tasks give idle slots more time to take
+    tasks that wait for their executor.
     """
     costs = [
         log.seconds[batch.batch]

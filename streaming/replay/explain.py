@@ -1,4 +1,4 @@
-"""Why each partition of one batch is where it is: the batch is planned again, and compared."""
+"""Explain the plan of one batch by planning it again: why each slot reads its partitions."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.plan import plan_step
 from assignor_bridge.planner.table import load_table
-from streaming.observe.words import seconds_text
-from streaming.replay.plan_log import with_a_name
-from streaming.simulator.play import is_sparks, placed
+from streaming.observe.words import format_seconds
+from streaming.replay.plan_log import name_executor
+from streaming.simulator.play import is_sparks, list_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from streaming.replay.kept_batch import KeptBatch
 
 Change = Literal["stays", "moved", "cut", "new", "orphaned"]
-#: Reasons that need no figure.
+#: Reasons that do not depend on figures.
 _REASONS: Mapping[Change, str] = {
-    "new": "no executor had read it, so it went to the least busy slots",
+    "new": "no executor had read it before, so it went to the least busy slots",
     "orphaned": "its executor is gone, so it went to the least busy slots",
     "stays": "its executor read it last",
 }
@@ -40,7 +40,7 @@ _REASONS: Mapping[Change, str] = {
 
 @dataclass(frozen=True)
 class Piece:
-    """The offsets of a partition that one slot reads."""
+    """An offset range of a partition that one slot reads."""
 
     executor: str
     slot: int
@@ -53,7 +53,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class PartitionStory:
-    """One partition in one batch: its slot before, its slots now, and the reason."""
+    """One partition in one batch: its previous slot, its current slots, and the reason."""
 
     partition: Partition
     change: Change
@@ -63,23 +63,23 @@ class PartitionStory:
     why: str
     #: Predicted cost, in the unit of the plan.
     predicted: float
-    #: Seconds that readers reported; None if they are not kept.
-    took: float | None
+    #: Seconds that readers reported; None if the reports are not stored.
+    took_s: float | None
 
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """One batch, explained."""
+    """The explanation of one batch."""
 
     kept: KeptBatch
     outcome: PlannedBatch
     weights: Weights
     stories: Sequence[PartitionStory]
-    #: How many of `kept.readers` the plan agrees with.
+    #: Number of `kept.readers` with which the plan agrees.
     agreeing: int
 
     def as_json(self, stories: Sequence[PartitionStory]) -> dict[str, Any]:
-        """Return the batch and some of its partitions as JSON values."""
+        """Return the batch and these partitions as JSON values."""
         return {
             "batch": self.kept.number,
             "assignor": self.outcome.assignor,
@@ -96,32 +96,32 @@ class Explanation:
                     "pieces": [vars(piece) for piece in story.pieces],
                     "why": story.why,
                     "predicted": story.predicted,
-                    "tookSeconds": story.took,
+                    "tookSeconds": story.took_s,
                 }
                 for story in stories
             ],
         }
 
 
-def amount_text(work: float, weights: Weights, digits: int = 2) -> str:
-    """Write a predicted cost in the unit of the plan."""
+def format_amount(work: float, weights: Weights, digits: int = 2) -> str:
+    """Format a predicted cost in the unit of the plan."""
     is_time = weights.basis == "seconds"
-    return seconds_text(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
+    return format_seconds(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
 
 
 def explain_batch(
     kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
 ) -> Explanation:
-    """Plan a batch again and give the reason for each partition.
+    """Plan a batch again and explain each partition.
 
-    A state does not name the assignor: if the plan of the default one disagrees with the readers
-    that the state names, the one of `names` that agrees best is taken.
+    A state does not name the assignor. If the plan of the default one disagrees with the readers in
+    the state, the assignor of `names` that agrees best is used.
     """
     outcome, agreeing = _plan_again(kept, names, find)
     table = load_table(kept.before, outcome.batch)
     learned, _ = learn(table, outcome.batch)
     weights = predict(learned, table.line, outcome.batch)
-    stories = _tell_stories(kept, outcome, table, weights)
+    stories = _explain_partitions(kept, outcome, table, weights)
     return Explanation(kept, outcome, weights, stories, agreeing)
 
 
@@ -146,67 +146,65 @@ def _plan_again(
 
 
 def _count_agreeing(kept: KeptBatch, outcome: PlannedBatch) -> int:
-    """Count the partitions whose last offset is read by the executor that the state names.
+    """Count the partitions whose last piece is read by the executor named in the state.
 
-    If zones share a partition, the state names the last near reader, which may be another one.
+    If zones share a partition, the state names the last reader in its zone, which may differ.
     """
     last: dict[Partition, tuple[int, str | None]] = {}
-    for task in placed(outcome):
+    for task in list_tasks(outcome):
         for r in task.ranges:
             last[r.tp] = max(last.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0])
     return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept.readers.items())
 
 
-def _tell_stories(
+def _explain_partitions(
     kept: KeptBatch, outcome: PlannedBatch, table: PartitionTable, weights: Weights
 ) -> list[PartitionStory]:
     batch, pieces = outcome.batch, outcome.tasks.pieces
     pieces_of: dict[int, list[Piece]] = defaultdict(list)
     columns = (pieces.row, pieces.start, pieces.end, pieces.slot)
     for row, start, end, slot in sorted(zip(*(c.tolist() for c in columns), strict=True)):
-        pieces_of[row].append(Piece(*_slot_of(batch, slot), start, end))
+        pieces_of[row].append(Piece(*_name_slot(batch, slot), start, end))
     slowness = weights.slowness[batch.slot_executor]
     owner = table.range_owner
     owned = owner >= 0
-    load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots) * slowness
+    slot_load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots) * slowness
     load_if_left = np.bincount(owner[owned], weights.work[owned], batch.slots) * slowness
-    ideal = float(load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
+    ideal = float(slot_load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
     limit = ideal * (1 + batch.settings.max_imbalance)
     stories = []
     for row in range(batch.ranges):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         slot, work = int(owner[row]), float(weights.work[row])
-        before = _slot_of(batch, slot) if slot >= 0 else None
-        change = _name_change(pieces_of[row], before, bool(table.had_reader[table.line[row]]))
+        before = _name_slot(batch, slot) if slot >= 0 else None
+        change = _classify(pieces_of[row], before, bool(table.had_reader[table.line[row]]))
         if outcome.assignor != LAG_AWARE_STICKY:
-            why = f"{outcome.assignor} decides by its own rule"
+            why = f"{outcome.assignor} uses its own rule"
         elif change in _REASONS:
             why = _REASONS[change]
             if work * slowness.min() > limit and not batch.settings.split:
-                why += "; it cannot be cut: assignor.split=false"
+                why += "; it cannot be split, because of assignor.split=false"
         elif work * slowness.min() > limit:
-            why = f"it is {amount_text(work, weights)}, more than one slot may take"
+            why = f"its cost is {format_amount(work, weights)}, more than one slot may take"
         elif slot >= 0 and load_if_left[slot] > limit:
-            left = amount_text(float(load_if_left[slot]), weights)
-            why = f"left in place its slot would take {left}"
+            load_text = format_amount(float(load_if_left[slot]), weights)
+            why = f"if it stayed, its slot would take {load_text}"
         else:
-            why = "its own slot had room: see the reasons of the plan"
-        # With two digits the limit could read the same as a fair share.
-        why += f"; a slot's limit is {amount_text(limit, weights, 3)}"
+            why = "its own slot had room; see the reasons of the plan"
+        # With two digits, the limit could look the same as a fair share.
+        why += f"; a slot's limit is {format_amount(limit, weights, 3)}"
         name = None if before is None else "{}/{}".format(*before)
-        took = kept.took.get(tp)
-        stories.append(PartitionStory(tp, change, name, pieces_of[row], why, work, took))
+        took_s = kept.took_s.get(tp)
+        stories.append(PartitionStory(tp, change, name, pieces_of[row], why, work, took_s))
     return stories
 
 
-def _slot_of(batch: MicroBatch, slot: int) -> tuple[str, int]:
-    executor = with_a_name(batch.executors[int(batch.slot_executor[slot])])
+def _name_slot(batch: MicroBatch, slot: int) -> tuple[str, int]:
+    executor = name_executor(batch.executors[int(batch.slot_executor[slot])])
     return executor.id, int(batch.slot_number[slot])
 
 
-def _name_change(
-    pieces: Sequence[Piece], before: tuple[str, int] | None, had_reader: bool
-) -> Change:
+def _classify(pieces: Sequence[Piece], before: tuple[str, int] | None, had_reader: bool) -> Change:
     if len(pieces) > 1:
         return "cut"
     if before is None:

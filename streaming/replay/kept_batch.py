@@ -1,9 +1,9 @@
-"""The input of one batch's plan, read from the plan log or from the states in the checkpoint.
+"""Read the input of one batch's plan from the plan log, or from the states in the checkpoint.
 
 - A line of the plan log has the whole input; the next line has the times that readers reported.
-- A checkpoint keeps three states. The state of a batch has the costs of its plan and the last
-  reader of each partition, the state before it has the readers of the batch before. Options and
-  racks are not in a state.
+- A checkpoint has the last three states. The state of a batch has the costs used for its plan and
+  the last reader of each partition; the previous state has the readers before the batch. States do
+  not have options or racks.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class KeptBatch:
-    """The input of one plan, and what the checkpoint or the plan log has of the result."""
+    """The input of one plan, and the parts of its result that are stored."""
 
     number: int
     batch: MicroBatch
     #: The state before the batch.
     before: StickyState
-    #: Source of the input, in words.
+    #: Text for the origin of the input.
     origin: str
-    #: Executor that the checkpoint names as each partition's last reader; empty with a plan log.
+    #: Last reader of each partition in the checkpoint; empty with a plan log.
     readers: Mapping[Partition, str] = field(default_factory=dict)
-    #: Seconds that each partition took on a usual executor; empty if no report is kept.
-    took: Mapping[Partition, float] = field(default_factory=dict)
+    #: Seconds that each partition took on a usual executor; empty if no report is stored.
+    took_s: Mapping[Partition, float] = field(default_factory=dict)
 
 
 def read_kept_batch(
@@ -55,34 +55,34 @@ def read_kept_batch(
     plan_log: Path | None,
     find: Callable[[str], Assignor],
 ) -> KeptBatch:
-    """Return one batch that read something, by default the last, from the plan log if it has it.
+    """Return one batch with data, by default the last, from the plan log if the log has it.
 
     Raises
     ------
     OptionError
-        If the checkpoint has no such batch, if neither the plan log nor a state has it, or if the
-        plan log cannot be read.
+        If the checkpoint does not have the batch, if neither the plan log nor a state has it, or
+        if the plan log cannot be read.
     """
     batches = [batch for batch in log.sources[source] if batch.records]
     if not batches:
-        raise OptionError(f"no batch of {log.title(source)} read anything: nothing to explain")
+        raise OptionError(f"no batch of {log.title(source)} has data: there is nothing to explain")
     chosen = next((b for b in reversed(batches) if number is None or b.batch == number), None)
     if chosen is None:
         raise OptionError(
-            f"--batch {number}: the checkpoint has no such batch that read something; it has "
+            f"--batch {number}: the checkpoint has no such batch with data; it has "
             f"{batches[0].batch} to {batches[-1].batch}"
         )
     if plan_log is not None:
         kept = _read_from_plan_log(plan_log, batches, chosen, find)
         if kept is not None:
             return kept
-    states = _states_by_batch(log, source, batches)
+    states = _match_states(log, source, batches)
     if chosen.batch not in states:
         numbers = ", ".join(map(str, sorted(states))) or "none"
         missing = "" if plan_log is None else f"plan log {plan_log} does not have it, and "
         raise OptionError(
-            f"batch {chosen.batch}: {missing}the checkpoint has states of the last planned batches "
-            f"only ({numbers}): give the plan log of this batch (assignor.planLog)"
+            f"batch {chosen.batch}: {missing}the checkpoint only has states of the last planned "
+            f"batches ({numbers}): give the plan log of this batch (assignor.planLog)"
         )
     kept = _rebuild_from_states(states, chosen)
     if plan_log is None:
@@ -101,33 +101,33 @@ def _read_from_plan_log(
     plan = plans.pop(chosen.batch, None)
     if plan is None:
         return None
-    took = {}
+    took_s = {}
     for after in plans.values():
-        took = _sum_reported_seconds(after.batch.observed, plan.outcome.state)
-    same = "the same as then" if plan.as_then else "not the same: another version made it"
-    origin = f"the plan log; planned again, the plan is {same}"
+        took_s = _sum_reported_seconds(after.batch.observed, plan.outcome.state)
+    result = "is the same" if plan.is_reproduced else "differs, because another version made it"
+    origin = f"the plan log; planned again, the plan {result}"
     before = decode_or_empty(plan.state)[0]
-    return KeptBatch(chosen.batch, plan.batch, before, origin, took=took)
+    return KeptBatch(chosen.batch, plan.batch, before, origin, took_s=took_s)
 
 
 def _sum_reported_seconds(observed: ReadReports, state: StickyState) -> dict[Partition, float]:
-    """Return the seconds reported of each partition, as on a usual executor."""
+    """Return the reported seconds of each partition, scaled to a usual executor."""
     slowness = np.exp(compute_log_slowness(read_paces(state, observed.executors)))[
         observed.executor
     ]
-    took: dict[Partition, float] = {}
+    took_s: dict[Partition, float] = {}
     columns = observed.topic, observed.partition, observed.seconds / slowness
     for topic, partition, seconds in zip(*(c.tolist() for c in columns), strict=True):
         tp = Partition(observed.topics[topic], partition)
         if seconds > 0:
-            took[tp] = took.get(tp, 0.0) + seconds
-    return took
+            took_s[tp] = took_s.get(tp, 0.0) + seconds
+    return took_s
 
 
-def _states_by_batch(
+def _match_states(
     log: CheckpointLog, source: str, batches: Sequence[ReplayBatch]
 ) -> dict[int, StickyState]:
-    """Match the kept states with batches by end offsets: state files have their own numbers."""
+    """Match the states with batches by end offsets, because state files have their own numbers."""
     ends = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
     states: dict[int, StickyState] = {}
     for state in log.checkpoint.kept_states.get(source, ()):
@@ -165,20 +165,20 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
         max(sum(e.slots for e in executors), 1),
         partitions=chosen.partitions,
     )
-    began = _with_costs_of(before or StickyState.empty(), state)
-    origin = "the states in the checkpoint, and default options and racks, which they do not hold"
+    start = _copy_costs(before or StickyState.empty(), state)
+    origin = "the states in the checkpoint, with default options and no racks (states lack both)"
     if before is None and state.batches > 1:
-        origin += ". The readers of the batch before are no longer kept"
+        origin += ". The readers of the previous batch are no longer stored"
     last_readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
     read = {r.tp for r in chosen.ranges}
     readers = {tp: executor for tp, executor in last_readers.items() if tp in read}
-    return KeptBatch(chosen.batch, batch, began, origin, readers)
+    return KeptBatch(chosen.batch, batch, start, origin, readers)
 
 
-def _with_costs_of(before: StickyState, after: StickyState) -> StickyState:
-    """Return the readers of one state with the costs of the next, as the plan had them."""
-    row_of = {key: row for row, key in enumerate(_partitions_of(after))}
-    rows = np.array([row_of.get(key, -1) for key in _partitions_of(before)], np.int64)
+def _copy_costs(before: StickyState, after: StickyState) -> StickyState:
+    """Return the state before a batch with the costs of the next state, which its plan used."""
+    row_of = {key: row for row, key in enumerate(_list_partitions(after))}
+    rows = np.array([row_of.get(key, -1) for key in _list_partitions(before)], np.int64)
 
     def copy_column(name: str) -> Any:
         column = getattr(after, name)
@@ -189,6 +189,6 @@ def _with_costs_of(before: StickyState, after: StickyState) -> StickyState:
     return replace(before, paces=after.paces, common=after.common, **columns)
 
 
-def _partitions_of(state: StickyState) -> list[tuple[str, int]]:
+def _list_partitions(state: StickyState) -> list[tuple[str, int]]:
     pairs = zip(state.topic.tolist(), state.partition.tolist(), strict=True)
     return [(state.topics[topic], number) for topic, number in pairs]

@@ -1,4 +1,4 @@
-"""A checkpoint as what its batches read, how long they took, and what the planner knew of them."""
+"""Read from a checkpoint the ranges of its batches, their durations, and the learned costs."""
 
 from __future__ import annotations
 
@@ -21,56 +21,56 @@ if TYPE_CHECKING:
     from checkpoints.sticky_state import StickyState
 
 
-#: Name of the executor of local mode, as in Spark's UI.
+#: ID of the executor in local mode, as in Spark's UI.
 DRIVER = "driver"
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayBatch:
-    """What one batch of the log read."""
+    """The ranges that one batch of the log read."""
 
     batch: int
     ranges: Sequence[OffsetRange]
-    #: One more than the highest partition of each topic then, with data or without; None: unknown.
+    #: Highest partition number plus one by topic, including partitions without data; None: unknown.
     partitions: Mapping[str, int] | None = None
 
     @property
     def records(self) -> int:
-        """Offsets in its ranges."""
+        """Number of offsets in the ranges."""
         return sum(r.size for r in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLog:
-    """What a checkpoint knows of its query's Kafka sources."""
+    """The offset log of a query with Kafka sources."""
 
     checkpoint: Checkpoint
-    #: By source: its batches, as far as their first offsets are known.
+    #: Batches with known start offsets, by source.
     sources: Mapping[str, Sequence[ReplayBatch]]
-    #: By batch: from its plan to its commit, where the files' times can be trusted.
+    #: Seconds from plan to commit, by batch, if the times of the files can be trusted.
     seconds: Mapping[int, float]
 
     def title(self, source: str) -> str:
-        """Name one source for people."""
+        """Return a readable name of a source."""
         name = self.checkpoint.name
         return f"{name}, source {source}" if len(self.sources) > 1 else name
 
 
 def read_log(location: str) -> CheckpointLog:
-    """Read a checkpoint of any query with a Kafka source; raises OptionError when it cannot be."""
+    """Read a checkpoint of any query with a Kafka source; raise OptionError if that fails."""
     checkpoint = read_checkpoint(location)
     return CheckpointLog(
         checkpoint,
-        {source: _batches(checkpoint, source) for source in checkpoint.sources},
-        _seconds(checkpoint, Path(checkpoint.name, "commits")),
+        {source: _compute_ranges(checkpoint, source) for source in checkpoint.sources},
+        _compute_durations(checkpoint, Path(checkpoint.name, "commits")),
     )
 
 
-def _batches(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
-    """Return what each batch read: from where the batch before it ended.
+def _compute_ranges(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
+    """Return the ranges that each batch read, which start at the end of the previous batch.
 
-    The first batch that is kept has no beginning, unless it is the query's first; nor has one
-    after a gap. A partition that was not there before begins at 0, as Spark reads it.
+    The start is unknown for the first stored batch (unless it is the query's first) and for a
+    batch after a gap. A new partition starts at offset 0, as in Spark.
     """
     batches = []
     before, last = checkpoint.begins.get(source), -1
@@ -88,65 +88,65 @@ def _batches(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
                 for number, end in sorted(partitions.items())
                 if (start := before.get(topic, {}).get(number, 0)) < end
             ]
-            live = {topic: max(of) + 1 for topic, of in ends.items() if of}
-            batches.append(ReplayBatch(batch.batch_id, ranges, live))
+            counts = {topic: max(offsets) + 1 for topic, offsets in ends.items() if offsets}
+            batches.append(ReplayBatch(batch.batch_id, ranges, counts))
         before = ends
     return batches
 
 
-def _seconds(checkpoint: Checkpoint, commits: Path) -> dict[int, float]:
-    """Return how long batches took, by when Spark wrote their commits.
+def _compute_durations(checkpoint: Checkpoint, commits: Path) -> dict[int, float]:
+    """Return the seconds that batches took, from the times of Spark's commit files.
 
-    A copied checkpoint has the times of the copy: a commit that would be later than the next
-    batch's plan is not believed.
+    In a copied checkpoint these may be the times of the copy, so a commit that is later than the
+    plan of the next batch is ignored.
     """
     seconds = {}
     for batch, after in pairwise(checkpoint.batches):
         if batch.timestamp_ms is None or after.timestamp_ms is None or not batch.committed:
             continue
         try:
-            end = Path(commits, str(batch.batch_id)).stat().st_mtime
+            end_s = Path(commits, str(batch.batch_id)).stat().st_mtime
         except OSError:
             continue
-        took = end - batch.timestamp_ms / 1000
-        if took > 0 and end <= after.timestamp_ms / 1000 + 1:
-            seconds[batch.batch_id] = took
+        took_s = end_s - batch.timestamp_ms / 1000
+        if took_s > 0 and end_s <= after.timestamp_ms / 1000 + 1:
+            seconds[batch.batch_id] = took_s
     return seconds
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds on a usual executor, as the planner counts with them."""
+    """The costs learned by the planner, in seconds on a usual executor."""
 
-    #: A record of a usual partition.
+    #: Cost of a record of a usual partition.
     record: float
-    #: A range, without its records.
+    #: Fixed cost of a range, without its records.
     range: float
-    #: A record, by partition that differs from the usual.
+    #: Cost of a record, for partitions that differ from the usual.
     unusual: Mapping[Partition, float]
-    #: How many times as slow as usual executors are, by id of those that differ.
+    #: Slowness relative to a usual executor, by ID, for executors that differ.
     slowness: Mapping[str, float] = field(default_factory=dict)
 
 
-def executors_in(state: StickyState | None) -> tuple[Executor, ...]:
-    """Return the executors of the last planned batch; none without a state."""
+def read_executors(state: StickyState | None) -> tuple[Executor, ...]:
+    """Return the executors of the last planned batch from its state; none without a state."""
     readers = state.readers if state else ()
     return tuple(Executor(r.executor or DRIVER, r.host or DRIVER, r.slots) for r in readers)
 
 
-def costs_in(state: StickyState | None) -> Costs | None:
-    """Return what the planner learned of costs; None where it learned nothing."""
+def read_costs(state: StickyState | None) -> Costs | None:
+    """Return the costs learned by the planner, or None if it has not learned any."""
     if state is None or not math.isfinite(state.common.level):
         return None
-    each = math.exp(state.common.level)
-    if not state.common.relied_on:  # the planner counts with records alone
-        return Costs(each, 0.0, {})
+    record_s = math.exp(state.common.level)
+    if not state.common.relied_on:  # the planner uses numbers of records instead
+        return Costs(record_s, 0.0, {})
     columns = (state.topic, state.partition, state.cost, compute_factors(state))
     unusual = {
-        Partition(state.topics[topic], partition): each * math.exp(factor)
+        Partition(state.topics[topic], partition): record_s * math.exp(factor)
         for topic, partition, cost, factor in zip(*(c.tolist() for c in columns), strict=True)
         if factor and math.isfinite(cost)
     }
-    slow = np.exp(compute_log_slowness(read_paces(state, state.paces))).tolist()
-    slowness = {name: factor for name, factor in zip(state.paces, slow, strict=True) if factor != 1}
-    return Costs(each, state.common.fixed * each, unusual, slowness)
+    factors_of_pace = np.exp(compute_log_slowness(read_paces(state, state.paces))).tolist()
+    slowness = {name: f for name, f in zip(state.paces, factors_of_pace, strict=True) if f != 1}
+    return Costs(record_s, state.common.fixed * record_s, unusual, slowness)

@@ -1,6 +1,6 @@
-"""The plans of a query, from the file of `assignor.planLog`.
+"""Read the plans of a query from the file of `assignor.planLog`.
 
-A line has the planner's input, so the plan is made again, and compared with the one that was made.
+Each line has the planner's input and its plan. The input is planned again to verify the plan.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.planner.batch import ANONYMOUS
 from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from streaming.human_json.snapshots import LoggedBatch, read_logged, read_snapshot
+from streaming.human_json.snapshots import PlanLogLine, read_plan_log_line, read_snapshot
 from streaming.replay.log import DRIVER
-from streaming.simulator.play import placed
+from streaming.simulator.play import list_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assignor_bridge.model import Executor, OffsetRange
     from assignor_bridge.planner.batch import MicroBatch
     from streaming.replay.log import ReplayBatch
-    from streaming.simulator.mappings import Placed
+    from streaming.simulator.mappings import PlacedTask
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,35 +36,36 @@ class LoggedPlan:
     """One batch of a plan log, planned again."""
 
     number: int
-    #: What the planner was asked; its reports are of the batch before.
+    #: The planner's input; its reports are about the previous batch.
     batch: MicroBatch
     state: str | None
     outcome: PlannedBatch
-    #: Whether the plan is the one that was made then.
-    as_then: bool
+    #: Whether the new plan equals the logged one.
+    is_reproduced: bool
 
 
 def read_plan_log(
     path: Path, batches: Sequence[ReplayBatch], find: Callable[[str], Assignor] = lookup
 ) -> list[LoggedPlan]:
-    """Return the plans of those batches that the log has, in its order.
+    """Return the logged plans of batches, in batch order.
 
-    A file may hold the plans of several streams: a plan belongs to a batch when it is for the same
-    offsets. A batch that ran again has the last of its plans.
+    A file may have the plans of several streams, so a plan belongs to a batch if it has the same
+    offsets. If a batch ran again, its last plan is returned.
 
-    Raises OptionError when the file cannot be read.
+    Raises OptionError if the file cannot be read.
     """
-    wanted = {batch.batch: _offsets(batch.ranges) for batch in batches if batch.records}
+    wanted = {batch.batch: _collect_offsets(batch.ranges) for batch in batches if batch.records}
     plans: dict[int, LoggedPlan] = {}
-    for line in _lines(path):
+    for line in _read_lines(path):
         number = line.batch_id
         if number not in wanted:
             continue
         try:
             batch, state = read_snapshot(line.snapshot)
-            if _offsets_of(batch) == wanted[number]:
+            if _collect_batch_offsets(batch) == wanted[number]:
                 outcome = plan_batch(batch, state, find)
-                plans[number] = LoggedPlan(number, batch, state, outcome, _as_then(outcome, line))
+                is_reproduced = _is_reproduced(outcome, line)
+                plans[number] = LoggedPlan(number, batch, state, outcome, is_reproduced)
         except AssignorError as error:
             raise OptionError(f"plan log {path}: batch {number}: {error}") from error
     return [plans[number] for number in sorted(plans)]
@@ -72,31 +73,31 @@ def read_plan_log(
 
 @dataclass(frozen=True)
 class LoggedTasks:
-    """The plans of one source, in order; and the executors and tasks that its batches had."""
+    """The plans of one source in order, and the executors and tasks by batch number."""
 
     plans: Sequence[LoggedPlan]
     executors: Mapping[int, tuple[Executor, ...]]
-    tasks: Mapping[int, Sequence[Placed]]
+    tasks: Mapping[int, Sequence[PlacedTask]]
 
 
-def logged_tasks(
+def read_logged_tasks(
     path: Path,
     sources: Mapping[str, Sequence[ReplayBatch]],
     find: Callable[[str], Assignor] = lookup,
 ) -> dict[str, LoggedTasks]:
-    """Return the tasks that the batches of each source had; sources without a plan are left out.
+    """Return the logged tasks of each source, without sources that have no plan in the log.
 
     Raises
     ------
     OptionError
-        When the file cannot be read, or has no plan of any source.
+        If the file cannot be read, or has no plan of any source.
     """
     logged = {}
     for source, batches in sources.items():
         if plans := read_plan_log(path, batches, find):
-            executors = {p.number: tuple(map(with_a_name, p.batch.executors)) for p in plans}
+            executors = {p.number: tuple(map(name_executor, p.batch.executors)) for p in plans}
             tasks = {
-                p.number: [replace(t, executor=t.executor or DRIVER) for t in placed(p.outcome)]
+                p.number: [replace(t, executor=t.executor or DRIVER) for t in list_tasks(p.outcome)]
                 for p in plans
             }
             logged[source] = LoggedTasks(plans, executors, tasks)
@@ -104,19 +105,19 @@ def logged_tasks(
         read = [batch.batch for batches in sources.values() for batch in batches if batch.records]
         span = f"{min(read)} to {max(read)}" if read else "none"
         raise OptionError(
-            f"plan log {path}: it has no plan of the checkpoint's batches ({span}): "
-            "is it of another query?"
+            f"plan log {path} has no plan of the checkpoint's batches ({span}): give the plan log "
+            "of the same query"
         )
     return logged
 
 
-def with_a_name(executor: Executor) -> Executor:
-    """Return an executor, that of local mode with the name that Spark's UI has for it."""
+def name_executor(executor: Executor) -> Executor:
+    """Return the executor; in local mode, with the ID that Spark's UI shows."""
     return replace(executor, id=DRIVER, host=DRIVER) if executor.id == ANONYMOUS else executor
 
 
 def is_plan_log(path: Path) -> bool:
-    """Return whether the first line of a file is that of a plan log."""
+    """Return whether the first line of a file is a line of a plan log."""
     try:
         with path.open("rb") as file:
             line = orjson.loads(file.readline())
@@ -125,29 +126,29 @@ def is_plan_log(path: Path) -> bool:
     return isinstance(line, dict) and "snapshot" in line
 
 
-def _lines(path: Path) -> Iterator[LoggedBatch]:
-    """Read the lines that are whole; a crash may have cut one off."""
+def _read_lines(path: Path) -> Iterator[PlanLogLine]:
+    """Yield the complete lines; a crash may have truncated one."""
     try:
         with path.open("rb") as file:
             for text in file:
                 try:
-                    yield read_logged(orjson.loads(text))
+                    yield read_plan_log_line(orjson.loads(text))
                 except (ValueError, AssignorError):
                     continue
     except OSError as error:
-        raise OptionError(f"plan log {path}: it cannot be read ({error.strerror})") from error
+        raise OptionError(f"plan log {path} cannot be read: {error.strerror}") from error
 
 
-def _offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
+def _collect_offsets(ranges: Sequence[OffsetRange]) -> set[tuple[str, int, int, int]]:
     return {(r.topic, r.partition, r.start, r.end) for r in ranges}
 
 
-def _offsets_of(batch: MicroBatch) -> set[tuple[str, int, int, int]]:
+def _collect_batch_offsets(batch: MicroBatch) -> set[tuple[str, int, int, int]]:
     topics = [batch.topics[topic] for topic in batch.topic.tolist()]
     columns = batch.partition.tolist(), batch.start.tolist(), batch.end.tolist()
     return set(zip(topics, *columns, strict=True))
 
 
-def _as_then(outcome: PlannedBatch, line: LoggedBatch) -> bool:
-    then = line.plan.get("tasks") if isinstance(line.plan, dict) else None
-    return bool(then == to_builtins(pack_tasks(outcome), str_keys=True))
+def _is_reproduced(outcome: PlannedBatch, line: PlanLogLine) -> bool:
+    logged = line.plan.get("tasks") if isinstance(line.plan, dict) else None
+    return bool(logged == to_builtins(pack_tasks(outcome), str_keys=True))

@@ -1,8 +1,8 @@
-"""What an assignor would have done for a query that ran without one: its offset log, played again.
+"""Replay the offset log of a query with assignors and with Spark's own mappings.
 
-The log says which offsets each batch read. Each batch's ranges go through the planner and through
-Spark's three mappings on the same executors, and Spark's delay scheduling says when the last task
-would have ended. Nothing is read from Kafka and nothing is started.
+The log has the ranges of each batch. They are planned by each assignor and by Spark's three
+mappings on the same executors, and a model of Spark's delay scheduling computes when the last task
+ends. Nothing is read from Kafka, and no Spark is started.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.simulator.play import Player, Result, is_sparks
-from streaming.simulator.scenario import Scenario, Step
+from streaming.simulator.play import MappingResult, SimulatedQuery, is_sparks
+from streaming.simulator.scenario import Scenario, SimulatedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
-    from streaming.replay.racks import Racks
+    from streaming.replay.racks import RackMap
     from streaming.replay.traffic import Traffic
-    from streaming.simulator.mappings import Placed
+    from streaming.simulator.mappings import PlacedTask
 
-#: Only records count: what tasks and cold consumers cost in addition is not in the log.
-PLAIN = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
+#: Records are the only cost, because the log has no costs of tasks and cold consumers.
+RECORDS_ONLY = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
 
 
 def replay(
@@ -42,73 +42,75 @@ def replay(
     *,
     options: Mapping[str, str] | None = None,
     find: Callable[[str], Assignor] = lookup,
-    racks: Racks | None = None,
+    racks: RackMap | None = None,
     traffic: Traffic | None = None,
-    logged: Mapping[int, Sequence[Placed]] | None = None,
+    logged: Mapping[int, Sequence[PlacedTask]] | None = None,
 ) -> Replay:
-    """Play the batches that read something through each mapping or assignor.
+    """Replay the batches with data through each mapping or assignor.
 
-    An assignor that refuses (its preconditions do not hold, its option is missing) is reported
-    with its reason; the others are played all the same. With `racks`, `traffic` is expected, too.
-    `logged` are the tasks that the query itself had, by batch: batches without are left out.
+    If an assignor refuses (its preconditions do not hold, or an option is missing), its result has
+    the reason, and the others are still replayed. `racks` requires `traffic`. `logged` has the
+    tasks that the query itself ran by batch number; batches without an entry are left out.
     """
-    full = [b for b in batches if b.records and (logged is None or b.batch in logged)]
-    steps = [_step(batch, cluster, racks, traffic) for batch in full]
-    of_spark = steps
+    with_data = [b for b in batches if b.records and (logged is None or b.batch in logged)]
+    simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
+    for_spark = simulated
     if racks is not None:
-        of_spark = [_step(batch, cluster, racks, traffic, leaders=True) for batch in full]
+        for_spark = [_make_batch(b, cluster, racks, traffic, leaders=True) for b in with_data]
 
-    def played(name: str, **more: float) -> Result:
-        given = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in more.items()}}
-        player = Player(name, PLAIN, given, find, cluster.locality_wait_s)
-        return _play(player, of_spark if is_sparks(name) else steps)
+    def play_mapping(name: str, **extra: float) -> MappingResult:
+        all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
+        query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
+        return _play(query, for_spark if is_sparks(name) else simulated)
 
-    itself = []
+    itself, wait_s = [], cluster.locality_wait_s
     if logged is not None:
-        then = AsLogged(ITSELF, PLAIN, locality_wait=cluster.locality_wait_s, logged=logged)
-        itself = [_play(then, steps)]
+        query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged=logged)
+        itself = [_play(query, simulated)]
     if traffic is None:
-        return Replay(title, cluster, full, [*itself, *(played(name) for name in names)])
-    price = traffic.price_per_gb
-    # Where only shares are asked for, at no price, zones count all the same.
-    mappings = [played(name, zonePricePerGb=price or PRICE_PER_GB) for name in names]
-    without = played(LAG_AWARE_STICKY, zonePricePerGb=0) if LAG_AWARE_STICKY in names else None
-    return Replay(title, cluster, full, [*itself, *mappings], racks, traffic, without)
+        mappings = [play_mapping(name) for name in names]
+        return Replay(title, cluster, with_data, [*itself, *mappings])
+    # With a price of 0, only shares are reported, and assignors still respect zones.
+    price = traffic.price_per_gb or PRICE_PER_GB
+    mappings = [play_mapping(name, zonePricePerGb=price) for name in names]
+    has_option = LAG_AWARE_STICKY in names
+    without = play_mapping(LAG_AWARE_STICKY, zonePricePerGb=0) if has_option else None
+    return Replay(title, cluster, with_data, [*itself, *mappings], racks, traffic, without)
 
 
 @dataclass
-class AsLogged(Player):
-    """Has tasks that are given, by batch: those that the query itself had."""
+class LoggedQuery(SimulatedQuery):
+    """Replays the tasks that the query itself ran."""
 
-    logged: Mapping[int, Sequence[Placed]] = field(default_factory=dict)
+    logged: Mapping[int, Sequence[PlacedTask]] = field(default_factory=dict)
 
-    def plan(self, step: Step) -> list[Placed]:
-        """Return them."""
-        return [*self.logged[step.number]]
+    def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
+        """Return the logged tasks of a batch."""
+        return [*self.logged[batch.number]]
 
 
-def _play(player: Player, steps: Sequence[Step]) -> Result:
+def _play(query: SimulatedQuery, batches: Sequence[SimulatedBatch]) -> MappingResult:
     played, reasons = [], []
     try:
-        for step in steps:
-            played.append(player.play(step))
-            reasons.append(player.reasons)
+        for batch in batches:
+            played.append(query.play(batch))
+            reasons.append(query.reasons)
     except AssignorError as error:
-        return Result(player.name, error=str(error))
-    return Result(player.name, played, reasons)
+        return MappingResult(query.name, error=str(error))
+    return MappingResult(query.name, played, reasons)
 
 
-def _step(
+def _make_batch(
     batch: ReplayBatch,
     cluster: Cluster,
-    racks: Racks | None,
+    racks: RackMap | None,
     traffic: Traffic | None,
     *,
     leaders: bool = False,
-) -> Step:
+) -> SimulatedBatch:
     ranges = [r for r in batch.ranges if r.size > 0]
     partitions = [r.tp for r in ranges]
-    return Step(
+    return SimulatedBatch(
         batch.batch,
         cluster.executors_of(batch.batch),
         partitions,

@@ -1,4 +1,4 @@
-"""Where the replicas of partitions and the executors are, for a replay."""
+"""Read the racks of executors and of partition replicas, for a replay."""
 
 from __future__ import annotations
 
@@ -21,49 +21,50 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-#: `\u` without the four digits of its character.
+#: `\u` that is not followed by four hexadecimal digits.
 _BROKEN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 
 @dataclass(frozen=True)
-class Racks:
-    """What is known of racks; what is not named is unknown."""
+class RackMap:
+    """The racks of executors and of partition replicas; missing ones are unknown."""
 
-    #: By id or host of an executor.
+    #: Rack by ID or host of an executor.
     executors: Mapping[str, str] = field(default_factory=dict)
-    #: Of each replica, the leader's first.
+    #: Racks of the replicas of each partition, with the leader's rack first.
     partitions: Mapping[Partition, Sequence[str]] = field(default_factory=dict)
-    #: Whether the brokers let consumers read from followers (KIP-392); None: they do not say it.
+    #: Whether brokers let consumers read from followers (KIP-392); None if they do not report it.
     followers: bool | None = True
-    #: In words, where the partitions' racks are from.
+    #: Text for the origin of the partitions' racks.
     origin: str = ""
 
     def knows(self, tp: Partition) -> bool:
-        """Return whether the rack of a partition's leader is known, and so what all read from."""
+        """Return whether the rack of a partition's leader is known."""
         return any(self.partitions.get(tp, ())[:1])
 
-    def of_executors(self, executors: Sequence[Executor]) -> tuple[Executor, ...]:
-        """Return the executors with their racks; raises OptionError when none has one."""
-        known = self.executors
-        placed = tuple(
-            replace(e, rack=known.get(e.id) or known.get(e.host) or None) for e in executors
+    def add_to(self, executors: Sequence[Executor]) -> tuple[Executor, ...]:
+        """Return the executors with their racks; raise OptionError if none has a rack."""
+        racks = self.executors
+        with_racks = tuple(
+            replace(e, rack=racks.get(e.id) or racks.get(e.host) or None) for e in executors
         )
-        if not any(e.rack for e in placed):
-            names = elide([f"{e.id} on {e.host}" for e in placed])
+        if not any(e.rack for e in with_racks):
+            names = elide([f"{e.id} on {e.host}" for e in with_racks])
             raise OptionError(
-                f"no executor has a rack: --racks names {elide(sorted(known)) or 'none'}, the "
-                f"executors of the replay are {names}. Name their ids or hosts under 'executors'"
+                f"no executor has a rack: --racks has {elide(sorted(racks)) or 'none'}, but the "
+                f"executors of the replay are {names}: add their IDs or hosts to 'executors'"
             )
-        return placed
+        return with_racks
 
     def replicas(self, partitions: Sequence[Partition], *, leaders: bool) -> Replicas:
-        """Return the racks that a consumer reads each partition from: any replica's, or leaders'.
+        """Return the racks from which consumers can read each partition.
 
-        Without a client.rack, and where brokers do not let it, a consumer reads from the leader.
+        With `leaders`, for consumers without a `client.rack`, these are the racks of the leaders;
+        so they are if brokers do not let consumers read from followers.
         """
-        most = 1 if leaders or not self.followers else None
-        held = [self.partitions.get(tp, ())[:most] for tp in partitions]
-        return Replicas.of(held, np.arange(len(held)))
+        max_replicas = 1 if leaders or not self.followers else None
+        racks = [self.partitions.get(tp, ())[:max_replicas] for tp in partitions]
+        return Replicas.of(racks, np.arange(len(racks)))
 
 
 _RacksByPartition = dict[Topic, dict[PartitionKey, list[str]]]
@@ -74,57 +75,57 @@ class _RacksFile(JsonObject):
     partitions: _RacksByPartition = Field({})
 
 
-def read_racks(path: Path) -> Racks:
-    """Read a file of racks: JSON, or lines HOST=RACK as `assignor.rackFile` has them.
+def read_racks(path: Path) -> RackMap:
+    """Read a file of racks, as JSON or as lines HOST=RACK like `assignor.rackFile`.
 
     `{"executors": {"host-1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}`
 
     Raises
     ------
     OptionError
-        For a file that is neither, or that names no executor.
+        If the file is neither, or has no executor.
     """
-    what = f"--racks {path}"
+    label = f"--racks {path}"
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise OptionError(f"{what}: it cannot be read ({error.strerror})") from error
+        raise OptionError(f"{label} cannot be read: {error.strerror}") from error
     if text.lstrip().startswith(b"{"):
-        given = read_model(_RacksFile, parse(text, what), what)
+        file = read_model(_RacksFile, parse(text, label), label)
     else:
-        given = _RacksFile(executors=_racks_of_hosts(text, what), partitions={})
-    if not given.executors:
-        raise OptionError(f"{what} names no executor: 'executors' with a rack by id or host")
+        file = _RacksFile(executors=_parse_host_lines(text, label), partitions={})
+    if not file.executors:
+        raise OptionError(f"{label} has no executor: add 'executors' with a rack by ID or host")
     by_partition = {
-        Partition(topic, number): held
-        for topic, of_topic in given.partitions.items()
-        for number, held in of_topic.items()
+        Partition(topic, number): racks
+        for topic, of_topic in file.partitions.items()
+        for number, racks in of_topic.items()
     }
-    return Racks(given.executors, by_partition, origin=f"by {path}")
+    return RackMap(file.executors, by_partition, origin=f"from {path}")
 
 
-def _racks_of_hosts(text: bytes, what: str) -> dict[str, str]:
-    """Read lines of Java properties with the rules of ExecutorRacks.RackFile (Java)."""
+def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
+    """Parse lines of Java properties with the rules of ExecutorRacks.RackFile (Java)."""
     racks: dict[str, str] = {}
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
         for host, rack in ((h.strip(), r.strip()) for h, r in read_properties(line).items()):
-            wrong = ""
+            problem = ""
             if _BROKEN_ESCAPE.search(line) or not is_utf8(host + rack):
-                wrong = "is broken"
+                problem = "is broken"
             elif not host:
-                wrong = "has no host"
+                problem = "has no host"
             elif not rack:
-                wrong = "has no rack"
+                problem = "has no rack"
             elif "#" in rack:
-                wrong = "has a # behind the rack: comments have their own lines"
+                problem = "has a # behind the rack: comments have their own lines"
             elif host.startswith("[") and not host.endswith("]"):
-                wrong = "has a colon in the host: write it as \\:"
+                problem = "has a colon in the host: write it as \\:"
             elif racks.setdefault(host, rack) != rack:
-                wrong = f"contradicts an earlier one, with rack {racks[host]}"
-            if wrong:
+                problem = f"contradicts an earlier one, with rack {racks[host]}"
+            if problem:
                 raise OptionError(
-                    f"{what}: line {number} ({line.strip()[:100]}) {wrong}; a line HOST=RACK for "
-                    "each host of executors is expected, or JSON such as "
+                    f"{label}: line {number} ({line.strip()[:100]}) {problem}; write a line "
+                    "HOST=RACK for each host of executors, or JSON such as "
                     '{"executors": {"host-1": "a"}}'
                 )
     return racks

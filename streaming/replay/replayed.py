@@ -1,4 +1,4 @@
-"""All mappings over the batches of one source, side by side."""
+"""The results of a replay."""
 
 from __future__ import annotations
 
@@ -14,71 +14,71 @@ if TYPE_CHECKING:
 
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
-    from streaming.replay.racks import Racks
+    from streaming.replay.racks import RackMap
     from streaming.replay.traffic import Traffic
-    from streaming.simulator.play import Result
+    from streaming.simulator.play import MappingResult
 
-#: The mapping that all others are compared with.
+#: Name of Spark's default assignment, the baseline of all comparisons.
 SPARK = SPARK_MAPPINGS[0]
-#: What is compared when nothing is named.
+#: Mappings and assignors that are compared by default.
 EVERYTHING = (*SPARK_MAPPINGS, LAG_AWARE_STICKY, *sorted(set(ASSIGNORS) - {LAG_AWARE_STICKY}))
-#: The query's own plans, from a plan log.
+#: Name of the result for the query's own plans, from a plan log.
 ITSELF = "this query"
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """All mappings over the batches of one source."""
+    """The results of all mappings over the batches of one source."""
 
-    #: What was replayed, for people: the checkpoint and the number of the source.
+    #: The checkpoint and the number of the source, for people.
     title: str
     cluster: Cluster
     batches: Sequence[ReplayBatch]
-    mappings: Sequence[Result]
-    #: Where replicas are, and what reading elsewhere costs; None where nobody says.
-    racks: Racks | None = None
+    mappings: Sequence[MappingResult]
+    #: Racks of replicas, and the cost of reading across zones; None if not given.
+    racks: RackMap | None = None
     traffic: Traffic | None = None
-    #: Our planner, as if there were no zones.
-    without_zones: Result | None = None
+    #: Result of lag-aware-sticky, planned without zones.
+    without_zones: MappingResult | None = None
 
-    def find(self, name: str) -> Result | None:
-        """Return one mapping's result, None when it was not played."""
+    def find(self, name: str) -> MappingResult | None:
+        """Return the result of a mapping; None if it was not played."""
         return next((m for m in self.mappings if m.name == name and m.error is None), None)
 
     @property
     def records(self) -> int:
-        """Offsets over all batches."""
+        """Number of offsets in all batches."""
         return sum(batch.records for batch in self.batches)
 
     @property
     def partitions(self) -> int:
-        """Partitions that had data in some batch."""
+        """Number of partitions with data in any batch."""
         return len({r.tp for batch in self.batches for r in batch.ranges})
 
     @property
     def partitions_without_rack(self) -> int:
-        """Of these, those of whose leader no rack is known."""
+        """Number of partitions with data whose leader's rack is unknown."""
         if self.racks is None:
             return self.partitions
-        known = self.racks.knows
-        return len({r.tp for batch in self.batches for r in batch.ranges if not known(r.tp)})
+        knows = self.racks.knows
+        return len({r.tp for batch in self.batches for r in batch.ranges if not knows(r.tp)})
 
     @property
     def knows_racks(self) -> bool:
-        """Whether the rack of some partition's leader is known."""
+        """Whether the leader's rack of any partition is known."""
         racks = self.racks
         return racks is not None and any(
             racks.knows(r.tp) for batch in self.batches for r in batch.ranges
         )
 
-    def cross_zone(self, result: Result) -> float | None:
-        """Return the share of all bytes that are known to cross zones; None where nothing is."""
+    def cross_zone(self, result: MappingResult) -> float | None:
+        """Return the share of bytes known to cross zones; None if no rack is known."""
         if self.traffic is None or not self.knows_racks:
             return None
-        sizes = [_bytes(batch, self.traffic) for batch in self.batches]
+        sizes = [_count_bytes(batch, self.traffic) for batch in self.batches]
         crossed = (n * (p.cross_zone or 0.0) for n, p in zip(sizes, result.played, strict=True))
         return sum(crossed) / (sum(sizes) or 1.0)
 
 
-def _bytes(batch: ReplayBatch, traffic: Traffic) -> float:
+def _count_bytes(batch: ReplayBatch, traffic: Traffic) -> float:
     return float(traffic.bytes_of([r.tp for r in batch.ranges]) @ [r.size for r in batch.ranges])

@@ -1,4 +1,4 @@
-"""How many bytes a query reads a day, by its checkpoint, and what one across zones costs."""
+"""Estimate from a checkpoint how many bytes a query reads per day, and their cost across zones."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from checkpoints.sticky_state import StickyState
     from streaming.replay.log import CheckpointLog, ReplayBatch
 
-#: As `assignor.zonePricePerGb`.
+#: The default of `assignor.zonePricePerGb`.
 PRICE_PER_GB = PlannerOptions().zone_price_per_gb
 GB = 1e9
 _DAY_S = 86_400
-#: Bytes of a record while nobody has said more.
-_ASSUMED = 100.0
+#: Assumed bytes per record if they are unknown.
+_ASSUMED_BYTES = 100.0
 
 
 @dataclass(frozen=True)
@@ -32,40 +32,40 @@ class Traffic:
     """Bytes of keys and values, as readers report them."""
 
     price_per_gb: float = PRICE_PER_GB
-    #: Bytes of an offset, and of partitions that are known to differ.
-    usual: float = _ASSUMED
+    #: Bytes per offset: the mean, and by partition if known.
+    usual: float = _ASSUMED_BYTES
     unusual: Mapping[Partition, float] = field(default_factory=dict)
-    #: None where the log has no times.
+    #: None if the log has no times.
     bytes_a_day: float | None = None
-    #: In words, where the bytes of an offset are from.
+    #: Text for the origin of the bytes per offset.
     origin: str = ""
 
     def bytes_of(self, partitions: Sequence[Partition]) -> NDArray[np.float64]:
-        """Return the bytes of an offset of each partition."""
+        """Return the bytes per offset of each partition."""
         return np.array([self.unusual.get(tp, self.usual) for tp in partitions], np.float64)
 
     def cost_a_day(self, share: float) -> float | None:
-        """Return what a day costs if this share of the bytes crosses zones."""
+        """Return the daily cost if this share of the bytes crosses zones."""
         if self.bytes_a_day is None:
             return None
         return share * self.bytes_a_day / GB * self.price_per_gb
 
 
-def traffic_of(
+def estimate_traffic(
     log: CheckpointLog,
     source: str,
     batches: Sequence[ReplayBatch],
     price_per_gb: float = PRICE_PER_GB,
     record_bytes: float | None = None,
 ) -> Traffic:
-    """Return what the batches read a day: their bytes over the time between their plans."""
-    learned = _bytes_in(log.checkpoint.states.get(source)) if record_bytes is None else {}
+    """Return the traffic of the batches: their bytes divided by the time between their plans."""
+    learned = _read_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
     if record_bytes is not None:
         usual, origin = record_bytes, "as given"
     elif learned:
-        usual, origin = float(np.mean(list(learned.values()))), "as the planner learned them"
+        usual, origin = float(np.mean(list(learned.values()))), "as learned by the planner"
     else:
-        usual, origin = _ASSUMED, "assumed; give yours with --record-bytes"
+        usual, origin = _ASSUMED_BYTES, "assumed; set it with --record-bytes"
     planned = {b.batch_id: b.timestamp_ms for b in log.checkpoint.batches}
     read = [
         (at_ms, sum(r.size * learned.get(r.tp, usual) for r in batch.ranges))
@@ -73,13 +73,13 @@ def traffic_of(
         if (at_ms := planned.get(batch.batch)) is not None
     ]
     seconds = (read[-1][0] - read[0][0]) / 1000 if read else 0
-    # What the first batch read came before the time that is known.
+    # Records of the first batch arrived before our first timestamp, so skip them.
     a_day = sum(size for _, size in read[1:]) / seconds * _DAY_S if seconds > 0 else None
     return Traffic(price_per_gb, usual, learned, a_day, origin)
 
 
-def _bytes_in(state: StickyState | None) -> dict[Partition, float]:
-    """Return the bytes of an offset that the planner learned."""
+def _read_bytes(state: StickyState | None) -> dict[Partition, float]:
+    """Return the bytes per offset that the planner learned."""
     if state is None:
         return {}
     density = np.where(np.isnan(state.density), 1.0, state.density)

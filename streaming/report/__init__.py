@@ -1,1 +1,1 @@
-"""Figures of measured runs and their pictures: plain data in, SVG and HTML text out."""
+"""Reports on a query: a diagnosis, charts, and HTML pages, made from plain data."""

@@ -1,14 +1,14 @@
-"""The pictures: lag by partition, load of the slots, timelines, seconds of batches.
+"""Draw charts as SVG: lag by partition, load by slot, timelines, and batch durations.
 
-Pure functions of figures. `css` is the colour of a run: `a` for Spark's default assignment, `b` for
-the option. A picture has at most 40 rows.
+All functions are pure. `css` is the colour class of a run: `a` for Spark's default assignment, `b`
+for the option. A chart has at most 40 rows.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import short
+from streaming.observe.words import format_count
 from streaming.report.svg import WIDTH, line, picture, rect, text
 
 if TYPE_CHECKING:
@@ -16,138 +16,139 @@ if TYPE_CHECKING:
 
     from streaming.observe.figures import BatchFigures, RunFigures
 
-_ROW = 20.0
+_ROW_HEIGHT = 20.0
 _MAX_ROWS = 40
-_LABEL = 62.0
-#: Characters that fit into a label.
-_NAME = 8
-_RIGHT = 46.0
-#: Relative positions of the labels of an axis.
-_PARTS = (0.0, 0.5, 1.0)
+_LABEL_WIDTH = 62.0
+#: Number of characters that fit into a row label.
+_MAX_CHARS = 8
+_VALUE_WIDTH = 46.0
+#: Relative positions of the tick labels on an axis.
+_TICKS = (0.0, 0.5, 1.0)
 
 
-def heat_map(
+def draw_heat_map(
     title: str, partitions: Sequence[str], batches: Sequence[tuple[int, Mapping[str, int]]]
 ) -> str:
-    """Draw a number of records by partition (rows) and batch (columns), stronger for more."""
+    """Draw record counts by partition (rows) and batch (columns); darker cells have more."""
     names = partitions[:_MAX_ROWS]
     top, largest = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
-    step = (WIDTH - _LABEL - 4) / max(1, len(batches))
-    shapes = _batch_axis([number for number, _ in batches], _LABEL, step, 12)
-    shapes += _labels(row_names(names), _LABEL, top, _ROW)
+    step = (WIDTH - _LABEL_WIDTH - 4) / max(1, len(batches))
+    shapes = _draw_batch_axis([number for number, _ in batches], _LABEL_WIDTH, step, 12)
+    shapes += _draw_row_labels(shorten_names(names), _LABEL_WIDTH, top, _ROW_HEIGHT)
     for index, name in enumerate(names):
-        y = top + index * _ROW
+        y = top + index * _ROW_HEIGHT
         for column, (number, lags) in enumerate(batches):
             lag = lags.get(name, 0)
-            x = _LABEL + column * step
+            x = _LABEL_WIDTH + column * step
             shade = 0.1 + 0.9 * (lag / largest) ** 0.5 if lag else 0.04
             hint = f"{name}, batch {number}: {lag:,} records"
             width = step - 1 if step > 3 else step
-            shapes.append(rect(x, y, width, _ROW - 1, "heat", opacity=shade, hint=hint))
+            shapes.append(rect(x, y, width, _ROW_HEIGHT - 1, "heat", opacity=shade, hint=hint))
             if step >= 26 and lag:
-                middle = _middle(y, _ROW)
-                shapes.append(text(x + step / 2, middle, short(lag), anchor="middle", css="s"))
-    return picture(top + len(names) * _ROW + 2, title, shapes)
+                middle = _baseline(y, _ROW_HEIGHT)
+                label, centre = format_count(lag), x + step / 2
+                shapes.append(text(centre, middle, label, anchor="middle", css="s"))
+    return picture(top + len(names) * _ROW_HEIGHT + 2, title, shapes)
 
 
-def slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
-    """Draw the records that each slot read, and a line at the mean."""
+def draw_slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str:
+    """Draw the number of records that each slot read, with a line at the mean."""
     totals = run.slot_records()
     mean = sum(totals.values()) / len(totals) if totals else 0.0
     title = f"records read by each executor slot, {run.name}"
-    return value_bars(
-        title, totals, short, css=css, scale=scale, mark=(mean, f"mean {short(mean)}")
+    return draw_value_bars(
+        title, totals, format_count, css=css, scale=scale, mark=(mean, f"mean {format_count(mean)}")
     )
 
 
-def value_bars(
+def draw_value_bars(
     title: str, values: Mapping[str, float], show: Callable[[float], str], *,
     css: str | Sequence[str] = "heat", scale: float | None = None,
-    mark: tuple[float, str] | None = None, label: float = _LABEL,
+    mark: tuple[float, str] | None = None, label_width: float = _LABEL_WIDTH,
 ) -> str:  # fmt: skip
-    """Draw a bar for each name.
+    """Draw a horizontal bar for each name.
 
     Parameters
     ----------
     show
-        Writes a value.
+        Function that formats a value.
     css
-        Colour class of the bars, or of each bar.
+        Colour class of all bars, or one class per bar.
     scale
-        The value of a bar of full length; by default the largest.
+        Value of a bar with full length; by default the largest value.
     mark
-        A value that is drawn as a dashed line, and its word.
-    label
-        Width of the names; those of partitions are shortened to the default.
+        Value at which a dashed line is drawn, and its label.
+    label_width
+        Width of the row labels; with the default width, partition names are shortened to fit.
     """
-    shown = {name: values[name] for name in _largest(values)}
-    names = row_names(list(shown)) if label == _LABEL else list(shown)
+    shown = {name: values[name] for name in _select_largest(values)}
+    names = shorten_names(list(shown)) if label_width == _LABEL_WIDTH else list(shown)
     colours = dict(zip(values, [css] * len(values) if isinstance(css, str) else css, strict=True))
-    full, width = scale or max(shown.values(), default=0) or 1, WIDTH - label - _RIGHT
-    top, tall = 16.0 if mark else 6.0, _ROW - 4.0
-    bottom = top + len(shown) * _ROW
-    shapes = _labels(names, label, top, tall)
-    shapes += _labels([show(value) for value in shown.values()], WIDTH + 6, top, tall)
+    scale, width = scale or max(shown.values(), default=0) or 1, WIDTH - label_width - _VALUE_WIDTH
+    top, bar_height = 16.0 if mark else 6.0, _ROW_HEIGHT - 4.0
+    bottom = top + len(shown) * _ROW_HEIGHT
+    shapes = _draw_row_labels(names, label_width, top, bar_height)
+    shapes += _draw_row_labels([*map(show, shown.values())], WIDTH + 6, top, bar_height)
     for index, (name, value) in enumerate(shown.items()):
         hint = f"{name}: {show(value)}"
-        length = width * value / full
-        shapes.append(rect(label, top + index * _ROW, length, tall, colours[name], hint=hint))
+        y, length = top + index * _ROW_HEIGHT, width * value / scale
+        shapes.append(rect(label_width, y, length, bar_height, colours[name], hint=hint))
     if mark is not None:
-        x = label + width * mark[0] / full
+        x = label_width + width * mark[0] / scale
         shapes.append(line(x, top - 3, x, bottom, "mean"))
         shapes.append(text(min(x, WIDTH - 40), top - 5, mark[1], anchor="middle", css="m"))
-    shapes += _omission(len(values), label, bottom + 12)
+    shapes += _note_omitted(len(values), label_width, bottom + 12)
     return picture(bottom + (18 if len(values) > _MAX_ROWS else 4), title, shapes)
 
 
-def timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
-    """Draw when each slot worked in one batch, one box a task."""
-    slots, width, top = _largest(batch.slot_seconds()), WIDTH - _LABEL - 8, 4.0
-    bottom, scale_s = top + len(slots) * _ROW, scale_s or 1.0
-    shapes = _labels(slots, _LABEL, top, _ROW - 3)
+def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
+    """Draw when each slot worked in one batch, with one box per task."""
+    slots, width, top = _select_largest(batch.slot_seconds()), WIDTH - _LABEL_WIDTH - 8, 4.0
+    bottom, scale_s = top + len(slots) * _ROW_HEIGHT, scale_s or 1.0
+    shapes = _draw_row_labels(slots, _LABEL_WIDTH, top, _ROW_HEIGHT - 3)
     for index, slot in enumerate(slots):
-        y = top + index * _ROW
-        shapes.append(rect(_LABEL, y, width, _ROW - 3, "track"))
+        y = top + index * _ROW_HEIGHT
+        shapes.append(rect(_LABEL_WIDTH, y, width, _ROW_HEIGHT - 3, "track"))
         for task in batch.tasks:
             if task.slot == slot:
                 hint = f"slot {slot}: {task.records:,} records in {task.seconds:.2f} s"
-                x = _LABEL + width * task.start_s / scale_s
+                x = _LABEL_WIDTH + width * task.start_s / scale_s
                 length = max(1.0, width * task.seconds / scale_s - 0.8)
-                shapes.append(rect(x, y, length, _ROW - 3, css, hint=hint))
-    for part, anchor in zip(_PARTS, ("start", "middle", "end"), strict=True):
-        label = f"{scale_s * part:.1f} s"
-        shapes.append(text(_LABEL + width * part, bottom + 13, label, anchor=anchor, css="m"))
-    shapes += _omission(len(batch.slots), _LABEL, bottom + 27)
+                shapes.append(rect(x, y, length, _ROW_HEIGHT - 3, css, hint=hint))
+    for part, anchor in zip(_TICKS, ("start", "middle", "end"), strict=True):
+        x, label = _LABEL_WIDTH + width * part, f"{scale_s * part:.1f} s"
+        shapes.append(text(x, bottom + 13, label, anchor=anchor, css="m"))
+    shapes += _note_omitted(len(batch.slots), _LABEL_WIDTH, bottom + 27)
     height = bottom + (32 if len(batch.slots) > _MAX_ROWS else 18)
     return picture(height, f"when each slot worked, batch {batch.batch}", shapes)
 
 
-def batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
-    """Draw the seconds of each batch, the runs side by side."""
+def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
+    """Draw the duration of each batch, with the runs side by side."""
     left, top, height = 42.0, 8.0, 150.0
     count = max((len(run.batches) for run in runs), default=0) or 1
-    most = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
+    longest_s = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
     step = (WIDTH - left) / count
     bar = step * 0.8 / max(1, len(runs))
-    shapes = _value_axis(left, top, height, [f"{most * part:.1f} s" for part in _PARTS])
+    shapes = _draw_value_axis(left, top, height, [f"{longest_s * part:.1f} s" for part in _TICKS])
     for number, run in enumerate(runs):
         for index, batch in enumerate(run.batches):
-            tall = height * batch.seconds / most
+            bar_height = height * batch.seconds / longest_s
             x = left + index * step + step * 0.1 + number * bar
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
             shapes.append(
-                rect(x, top + height - tall, bar - 1, tall, css[number],
+                rect(x, top + height - bar_height, bar - 1, bar_height, css[number],
                      opacity=0.35 if index < run.warm_up else None, hint=hint)
             )  # fmt: skip
     longest = max((run.batches for run in runs), key=len, default=())
-    shapes += _batch_axis([batch.batch for batch in longest], left, step, top + height + 14)
-    return picture(top + height + 18, "seconds of each batch", shapes)
+    shapes += _draw_batch_axis([batch.batch for batch in longest], left, step, top + height + 14)
+    return picture(top + height + 18, "duration of each batch in seconds", shapes)
 
 
-def _value_axis(left: float, top: float, height: float, labels: Sequence[str]) -> list[str]:
-    """Draw a line across for each of `_PARTS`, with its label."""
+def _draw_value_axis(left: float, top: float, height: float, labels: Sequence[str]) -> list[str]:
+    """Draw a horizontal grid line for each of `_TICKS`, with its label."""
     shapes = []
-    for part, label in zip(_PARTS, labels, strict=True):
+    for part, label in zip(_TICKS, labels, strict=True):
         y = top + height * (1 - part)
         shapes += [
             line(left, y, WIDTH, y, "grid"),
@@ -156,51 +157,53 @@ def _value_axis(left: float, top: float, height: float, labels: Sequence[str]) -
     return shapes
 
 
-def _batch_axis(numbers: Sequence[int], left: float, step: float, y: float) -> list[str]:
-    """Write numbers of batches at the middles of their columns, as many as there is room for."""
-    every = max(1, -(-len(numbers) * 26 // int(WIDTH - left)))
+def _draw_batch_axis(numbers: Sequence[int], left: float, step: float, y: float) -> list[str]:
+    """Write batch numbers centred on their columns, skipping some if there is no room for all."""
+    stride = max(1, -(-len(numbers) * 26 // int(WIDTH - left)))
     return [
         text(0, y, "batch", css="m"),
         *(
             text(left + (index + 0.5) * step, y, f"{numbers[index]}", anchor="middle", css="m")
-            for index in range(0, len(numbers), every)
+            for index in range(0, len(numbers), stride)
         ),
     ]
 
 
-def _largest(values: Mapping[str, float]) -> list[str]:
-    """Return the names of as many values as there are rows, the largest ones, in their order."""
+def _select_largest(values: Mapping[str, float]) -> list[str]:
+    """Return the names of the `_MAX_ROWS` largest values, in their original order."""
     ranked = sorted(values, key=lambda name: -values[name])[:_MAX_ROWS]
     return [name for name in values if name in ranked]
 
 
-def _omission(count: int, x: float, y: float) -> list[str]:
-    """Write how many of the values have no row."""
+def _note_omitted(count: int, x: float, y: float) -> list[str]:
+    """Write how many values are not drawn."""
     if count <= _MAX_ROWS:
         return []
-    return [text(x, y, f"{count - _MAX_ROWS:,} smaller ones are left out", css="m")]
+    return [text(x, y, f"{count - _MAX_ROWS:,} smaller values are not shown", css="m")]
 
 
-def _labels(names: Sequence[str], x: float, top: float, tall: float) -> list[str]:
-    """Write a name for each row, left of `x`."""
+def _draw_row_labels(names: Sequence[str], x: float, top: float, bar_height: float) -> list[str]:
+    """Write the name of each row, right-aligned at `x`."""
     return [
-        text(x - 6, _middle(top + index * _ROW, tall), name, anchor="end")
+        text(x - 6, _baseline(top + index * _ROW_HEIGHT, bar_height), name, anchor="end")
         for index, name in enumerate(names)
     ]
 
 
-def _middle(y: float, row: float) -> float:
+def _baseline(y: float, row: float) -> float:
     return y + row / 2 + 4
 
 
-def row_names(partitions: Sequence[str]) -> list[str]:
-    """Name partitions in few characters: by number, and by the end of the topic if there are more.
+def shorten_names(partitions: Sequence[str]) -> list[str]:
+    """Shorten partition names to the number, or to the end of the name if there are several topics.
 
-    >>> row_names(["orders-0", "orders-1"])
+    >>> shorten_names(["orders-0", "orders-1"])
     ['0', '1']
-    >>> row_names(["orders-0", "payments-11"])
+    >>> shorten_names(["orders-0", "payments-11"])
     ['orders-0', '…ents-11']
     """
     if len({name.rpartition("-")[0] for name in partitions}) <= 1:
         return [name.rpartition("-")[2] for name in partitions]
-    return [name if len(name) <= _NAME else f"…{name[1 - _NAME :]}" for name in partitions]
+    return [
+        name if len(name) <= _MAX_CHARS else f"…{name[1 - _MAX_CHARS :]}" for name in partitions
+    ]

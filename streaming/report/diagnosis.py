@@ -1,7 +1,7 @@
-"""What holds a query up: the causes that its run shows, what each costs, and what would help.
+"""Diagnose a query: find the causes that slow it down, their costs, and their remedies.
 
-A pure function from facts to findings, the costliest first. A cause is named where it costs a good
-part of several batches; what nobody told is no cause.
+A pure function from facts to causes, the costliest first. A cause is reported if it costs a good
+part of several batches. Missing data is never reported as a cause.
 """
 
 from __future__ import annotations
@@ -22,48 +22,49 @@ from assignor_bridge.model import Partition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.report.source_facts import BatchFacts, SourceFacts
+    from streaming.report.source_facts import SourceBatch, SourceFacts
 
 Kind = Literal[
     "hot key", "few partitions", "slow executor", "busy cluster", "too few slots", "overhead",
     "small batches", "starved topic", "alignment", "uneven slots",
 ]  # fmt: skip
 
-#: What happens in fewer batches is chance, or the start of the query.
-_LEAST_BATCHES = 3
-#: Least cost of a cause, as a share of the time of all batches; and the same in fair shares.
-LEAST_COST = 0.2
-_HOT = 1 / (1 - LEAST_COST)
-#: Where nobody says how long reading took, a piece has so many records at least.
-_LEAST_PIECE = 1000
-#: A hot partition has so many times as much as the median of the others, and so many times as much
-#: as the next one or half of all; else there are too few.
-_STANDS_OUT, _NEXT, _HALF = 2.0, 1.5, 0.5
-#: How many times as long as the others an executor takes.
-_SLOW = 1.5
-#: Reads that ran where they were planned: fewer than this share are too few.
-_AS_PLANNED = 0.8
-#: Executors whose planned reads ran elsewhere, named from this share.
-_TAKEN = 0.3
-#: Less of the time than this is reading: more slots would not help.
-_MOSTLY = 0.5
-#: What holds a batch back but says nothing against more slots.
+#: A cause seen in fewer batches may be noise, or the start of the query.
+_MIN_BATCHES = 3
+#: Minimum cost of a cause, as a share of the time of all batches.
+MIN_COST = 0.2
+#: A partition is hot if one slot reads this many fair shares of it; this costs `MIN_COST`.
+_MIN_FAIR_SHARES = 1 / (1 - MIN_COST)
+#: Minimum records in the largest piece of a batch, used if reading times are unknown.
+_MIN_PIECE_RECORDS = 1000
+#: A partition is hot, and not one of too few, if its work is this many times the median of the
+#: others, and also this many times the next largest or this share of the total.
+_MIN_OVER_MEDIAN, _MIN_OVER_NEXT, _MIN_SHARE = 2.0, 1.5, 0.5
+#: A slow executor takes at least this many times as long as the median of the others.
+_MIN_SLOWNESS = 1.5
+#: The cluster is busy if a smaller share of reads ran where they were planned.
+_MIN_HIT_RATE = 0.8
+#: Name executors if at least this share of their planned reads ran elsewhere.
+_MIN_READ_ELSEWHERE = 0.3
+#: If reading takes a smaller share of the time, more slots would not help.
+_MIN_READING_SHARE = 0.5
+#: Values of `held_back_by` that do not rule out too few slots.
 _NO_LIMIT = (None, "nothing", "seconds")
-#: A topic that gets less than this share of what even sharing would give it.
-_STARVED = 0.25
+#: A topic is starved if it gets a smaller part of its even share.
+_MIN_EVEN_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One cause."""
+class Cause:
+    """A reason why a query is slower than it could be."""
 
     kind: Kind
-    #: The partition, executors or topic that it is about; empty for all.
+    #: The partition, executors, or topic concerned; empty if the whole query is.
     about: str
     why: str
-    #: What would help.
+    #: What the user can do about it.
     remedy: str
-    #: How much of what the query, or the topic, could have it costs: from 0 to 1.
+    #: Share of the possible throughput of the query (or topic) that is lost, from 0 to 1.
     cost: float
 
     @property
@@ -72,215 +73,218 @@ class Finding:
         return f"{self.kind.capitalize()}{': ' if self.about else ''}{self.about}"
 
 
-def diagnose(facts: SourceFacts) -> list[Finding]:
-    """Return what holds a query up, the costliest first; nothing where nothing does."""
-    found = [*_hot_key(facts), *_slow_executors(facts)]
-    spare = 1 - max((finding.cost for finding in found), default=0.0)
-    # Reads that run elsewhere are read all the same: their share is not one of time.
-    found += [*_busy_cluster(facts), *_behind(facts, spare), *_starved(facts)]
-    return sorted(found, key=lambda finding: -finding.cost)
+def diagnose(facts: SourceFacts) -> list[Cause]:
+    """Return the causes that slow a query down, the costliest first."""
+    causes = [*_find_hot_key(facts), *_find_slow_executors(facts)]
+    needed_share = 1 - max((cause.cost for cause in causes), default=0.0)
+    # The cost of a busy cluster is a share of reads, not of time: it does not reduce the need.
+    causes += [*_find_busy_cluster(facts), *_explain_growing_lag(facts, needed_share)]
+    return sorted([*causes, *_find_starved_topics(facts)], key=lambda cause: -cause.cost)
 
 
-def _hot_key(facts: SourceFacts) -> list[Finding]:
+def _find_hot_key(facts: SourceFacts) -> list[Cause]:
     """Find a partition that one slot reads alone for much longer than a fair share takes."""
-    took, sums = 0.0, defaultdict[Partition, float](float)
+    total_time, sums = 0.0, defaultdict[Partition, float](float)
     times, lost = defaultdict[Partition, list[float]](list), defaultdict[Partition, float](float)
     slots = 0
     for batch in facts.batches:
-        work = _work(batch.read, facts)
+        work = _weigh_offsets(batch.read, facts)
         for tp, amount in work.items():
             sums[tp] += amount
-        pieces = _work(batch.pieces, facts)
+        pieces = _weigh_offsets(batch.pieces, facts)
         if not batch.slots:
             continue
         slots, fair = batch.slots, sum(work.values()) / batch.slots
         if not pieces:
-            took += fair  # nobody says that it was uneven
+            total_time += fair  # unknown pieces are assumed to be balanced
             continue
         largest = max(pieces, key=lambda tp: (pieces[tp], tp))
-        took += max(pieces[largest], fair)
-        if pieces[largest] >= _HOT * fair:
+        total_time += max(pieces[largest], fair)
+        if pieces[largest] >= _MIN_FAIR_SHARES * fair:
             lost[largest] += pieces[largest] - fair
             times[largest].append(pieces[largest] / fair)
     hot = max(lost, key=lambda tp: (lost[tp], tp), default=None)
     if (
         hot is None
-        or _reads_little(facts)
-        or len(times[hot]) < _LEAST_BATCHES
-        or lost[hot] < LEAST_COST * took
+        or _is_reading_short(facts)
+        or len(times[hot]) < _MIN_BATCHES
+        or lost[hot] < MIN_COST * total_time
     ):
         return []
-    known = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
-    others = [sums.get(tp, 0.0) for tp in known if tp != hot]
+    partitions = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
+    others = [sums.get(tp, 0.0) for tp in partitions if tp != hot]
     alone = (
         f"one slot reads {{}} alone, so reading takes {median(times[hot]):.1f} times as long as if "
         f"all {pluralize(slots, 'slot')} shared it"
     )
-    cost, share = lost[hot] / took, sums[hot] / sum(sums.values())
+    cost, share = lost[hot] / total_time, sums[hot] / sum(sums.values())
     if (
         not others
-        or sums[hot] < _STANDS_OUT * median(others)
-        or (share < _HALF and sums[hot] < _NEXT * max(others))
+        or sums[hot] < _MIN_OVER_MEDIAN * median(others)
+        or (share < _MIN_SHARE and sums[hot] < _MIN_OVER_NEXT * max(others))
     ):
-        large = 1 + sum(sums[hot] <= _STANDS_OUT * other for other in others)
-        many = f"{large}" if large == len(known) else f"{large} large ones of {len(known)}"
-        about = f"{many} for {pluralize(slots, 'slot')}"
-        return [Finding("few partitions", about, alone.format(hot), _how_to_cut(facts), cost)]
+        large = 1 + sum(sums[hot] <= _MIN_OVER_MEDIAN * other for other in others)
+        of_all = "" if large == len(partitions) else f" large ones of {len(partitions)}"
+        about = f"{large}{of_all} for {pluralize(slots, 'slot')}"
+        return [Cause("few partitions", about, alone.format(hot), _suggest_split(facts), cost)]
     return [
-        Finding(
+        Cause(
             "hot key", str(hot),
-            f"this partition has {share:.0%} of the work, as when most records have one key; "
-            + alone.format("it"),
-            f"{_how_to_cut(facts)}; or spread the key over several when producing", cost,
+            f"this partition has {share:.0%} of the work, probably because most records have the "
+            f"same key; {alone.format('it')}",
+            f"{_suggest_split(facts)}; or let the producer spread the key over several", cost,
         )
     ]  # fmt: skip
 
 
-def _reads_little(facts: SourceFacts) -> bool:
-    """Return whether reading is a small part of the batches, so that its balance hardly counts."""
-    if facts.reading is not None:
-        return facts.reading < LEAST_COST
-    return median(max(b.pieces.values(), default=0) for b in facts.batches) < _LEAST_PIECE
+def _is_reading_short(facts: SourceFacts) -> bool:
+    """Return whether reading is so small a part of the batches that its balance hardly matters."""
+    if facts.reading_share is not None:
+        return facts.reading_share < MIN_COST
+    return median(max(b.pieces.values(), default=0) for b in facts.batches) < _MIN_PIECE_RECORDS
 
 
-def _work(offsets: Mapping[Partition, int], facts: SourceFacts) -> dict[Partition, float]:
-    """Weigh offsets by what a record of their partition costs."""
+def _weigh_offsets(offsets: Mapping[Partition, int], facts: SourceFacts) -> dict[Partition, float]:
+    """Weigh offsets by the cost of a record in their partition."""
     return {tp: n * facts.costs.get(tp, 1.0) for tp, n in offsets.items() if n > 0}
 
 
-def _how_to_cut(facts: SourceFacts) -> str:
+def _suggest_split(facts: SourceFacts) -> str:
     if facts.split is False:
-        return "let it be cut over slots: without assignor.split=false, if order allows"
-    return "let it be cut over slots: assignor=lag-aware-sticky, or Spark's minPartitions"
+        return "split it over several slots: remove assignor.split=false, if row order may change"
+    return "split it over several slots: set assignor=lag-aware-sticky, or Spark's minPartitions"
 
 
-def _slow_executors(facts: SourceFacts) -> list[Finding]:
+def _find_slow_executors(facts: SourceFacts) -> list[Cause]:
     slowness = facts.slowness
     if len(slowness) < 2:
         return []
-    speed, found = sum(1 / slow for slow in slowness.values()), []
+    speed, causes = sum(1 / slow for slow in slowness.values()), []
     for name, slow in sorted(slowness.items()):
         usual = median(other for key, other in slowness.items() if key != name)
-        if slow < _SLOW * usual:
+        if slow < _MIN_SLOWNESS * usual:
             continue
         cost = 1 - speed / (speed - 1 / slow + 1 / usual)
         host = f" on {facts.hosts[name]}" if facts.hosts.get(name) else ""
-        found.append(
-            Finding(
+        causes.append(
+            Cause(
                 "slow executor", f"{name}{host}",
                 f"it takes {slow / usual:.1f} times as long as the others for the same records, "
-                f"which costs {cost:.0%} of what all of them could read",
-                "look for what else its host does (load, disk, other containers), or replace it; "
-                "meanwhile lag-aware-sticky gives it less to read", cost,
+                f"which costs {cost:.0%} of the throughput of all executors",
+                "check its host for other load (CPU, disk, other containers), or replace it; until "
+                "then lag-aware-sticky gives it less to read", cost,
             )
         )  # fmt: skip
-    return found
+    return causes
 
 
-def _busy_cluster(facts: SourceFacts) -> list[Finding]:
-    known = [b for b in facts.batches if b.as_planned is not None]
-    hits = median(b.as_planned or 0.0 for b in known) if len(known) >= _LEAST_BATCHES else 1.0
-    if hits >= _AS_PLANNED:
+def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
+    batches = [b for b in facts.batches if b.hit_rate is not None]
+    hit_rate = median(b.hit_rate or 0.0 for b in batches) if len(batches) >= _MIN_BATCHES else 1.0
+    if hit_rate >= _MIN_HIT_RATE:
         return []
-    told = [b.taken for b in known if b.taken]
-    names = sorted({name for taken in told for name in taken}, key=lambda n: (len(n), n))
-    held = [n for n in names if median(taken.get(n, 0.0) for taken in told) >= _TAKEN]
+    shares = [b.read_elsewhere for b in batches if b.read_elsewhere]
+    names = sorted({name for by_name in shares for name in by_name}, key=lambda n: (len(n), n))
+    busy = [n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE]
     return [
-        Finding(
-            "busy cluster", f"executor{'s' * (len(held) > 1)} {', '.join(held)}" if held else "",
-            f"only {hits:.0%} of the reads ran where they were planned: something else held slots "
-            "when the tasks began",
-            "see what else runs in this application (Spark's UI, Jobs); give the query one of its "
-            "own, or plan it for fewer slots (assignor.slots)", 1 - hits,
+        Cause(
+            "busy cluster", f"executor{'s' * (len(busy) > 1)} {', '.join(busy)}" if busy else "",
+            f"only {hit_rate:.0%} of the reads ran where they were planned, because other work "
+            "held slots when the tasks started",
+            "check which other jobs run in this application (Jobs in Spark's UI); give the query "
+            "its own application, or plan it for fewer slots (assignor.slots)", 1 - hit_rate,
         )
     ]  # fmt: skip
 
 
-def _behind(facts: SourceFacts, spare: float) -> list[Finding]:
-    """Say why lag grows, unless the query would keep up without the causes that are known.
+def _explain_growing_lag(facts: SourceFacts, needed_share: float) -> list[Cause]:
+    """Find out why lag grows; return nothing if fixing the causes found before would be enough.
 
     Parameters
     ----------
-    spare
-        Share of the time that would be enough without them.
+    needed_share
+        Share of the reading time that would remain if those causes were fixed.
     """
-    times, reading = facts.growth, facts.reading
-    if times is None or (spare < 1 and times * spare <= 1):
+    times, reading_share = facts.arrival_ratio, facts.reading_share
+    if times is None or (needed_share < 1 and times * needed_share <= 1):
         return []
     arrive = f"records arrive {times:.1f} times as fast as they are read"
-    used = facts.awake * (1 if reading is None else reading)
-    if used < _MOSTLY:
-        most = "at most " if reading is None else ""
-        idle = f", in {1 - facts.awake:.0%} of it no batch runs" * (facts.awake < 1 - LEAST_COST)
+    used = facts.running_share * (1 if reading_share is None else reading_share)
+    if used < _MIN_READING_SHARE:
+        bound = "only" if reading_share is not None else "at most"
+        is_idle = facts.running_share < 1 - MIN_COST
+        idle = f", and {1 - facts.running_share:.0%} of the time no batch runs" * is_idle
         return [
-            Finding(
+            Cause(
                 "overhead", "",
-                f"{arrive}, but {most or 'only '}{used:.0%} of the time is reading{idle}; the rest "
-                "is waiting for a trigger, planning, sink and commits",
-                "more records a batch (maxOffsetsPerTrigger), a shorter trigger, or a cheaper "
-                "commit", 1 - used,
+                f"{arrive}, but {bound} {used:.0%} of the time is reading{idle}; the remaining "
+                "time goes into triggers, planning, the sink, and commits",
+                "read more records per batch (maxOffsetsPerTrigger), use a shorter trigger, or "
+                "make the commit cheaper", 1 - used,
             )
         ]  # fmt: skip
-    held = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
-    if reading is None and held > len(facts.batches) / 2:
+    limited = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
+    if reading_share is None and limited > len(facts.batches) / 2:
         return [
-            Finding(
+            Cause(
                 "small batches", "",
-                f"{arrive}; a limit holds most batches back, and nobody says how long slots read",
-                "more records a batch (maxOffsetsPerTrigger) if slots are idle, else more slots: "
-                "the plan log (assignor.planLog) and Spark's UI tell", 1 - 1 / times,
+                f"{arrive}; a limit caps most batches, and no input has the reading times of slots",
+                "read more records per batch (maxOffsetsPerTrigger) if slots are idle, otherwise "
+                "add slots; the plan log (assignor.planLog) and Spark's UI show which it is",
+                1 - 1 / times,
             )
         ]  # fmt: skip
-    slots, busy = facts.slots, facts.busy
+    slots, busy_share = facts.slots, facts.busy_share
     by = f" by {pluralize(slots, 'slot')}" if slots else ""
-    worked = "" if busy is None else f", which read {busy:.0%} of the time of a batch"
-    enough = f"about {math.ceil(slots * times)} slots would keep up" if slots else "more slots"
+    busy = "" if busy_share is None else f", which read {busy_share:.0%} of the time of a batch"
+    enough = f"about {math.ceil(slots * times)} slots would keep up" if slots else "add slots"
     return [
-        Finding(
-            "too few slots", "", f"{arrive}{by}{worked}; lag grows",
-            f"{enough}; or less work per record. No other mapping helps", 1 - 1 / times,
+        Cause(
+            "too few slots", "", f"{arrive}{by}{busy}; lag grows",
+            f"{enough}; or reduce the work per record. No other assignor helps", 1 - 1 / times,
         )
     ]  # fmt: skip
 
 
-def _starved(facts: SourceFacts) -> list[Finding]:
-    limited = [b for b in facts.batches if b.limited and any(b.read.values())]
-    got, fair = defaultdict[str, int](int), defaultdict[str, int](int)
-    short = defaultdict[str, int](int)
+def _find_starved_topics(facts: SourceFacts) -> list[Cause]:
+    limited = [b for b in facts.batches if b.is_limited and any(b.read.values())]
+    total_read, total_even = defaultdict[str, int](int), defaultdict[str, int](int)
+    starved_batches = defaultdict[str, int](int)
     for batch in limited:
         read, even = defaultdict[str, int](int), defaultdict[str, int](int)
-        for tp, offsets in _evenly(batch, facts.weights).items():
+        for tp, offsets in _share_evenly(batch, facts.weights).items():
             even[tp.topic] += offsets
             read[tp.topic] += batch.read.get(tp, 0)
         for topic, offsets in even.items():
-            got[topic] += read[topic]
-            fair[topic] += offsets
-            short[topic] += read[topic] < _STARVED * offsets
-    found, whole = [], sum(got.values())
+            total_read[topic] += read[topic]
+            total_even[topic] += offsets
+            starved_batches[topic] += read[topic] < _MIN_EVEN_SHARE * offsets
+    causes, total = [], sum(total_read.values())
     by_time = sum(b.held_back_by == "time" for b in limited) > len(limited) / 2
-    for topic in sorted(fair):
-        if not whole or short[topic] < _LEAST_BATCHES or got[topic] >= _STARVED * fair[topic]:
+    for topic in sorted(total_even):
+        share = total_read[topic] / (total_even[topic] or 1)
+        if not total or starved_batches[topic] < _MIN_BATCHES or share >= _MIN_EVEN_SHARE:
             continue
-        first = max(got, key=lambda name: (got[name], name))
+        largest = max(total_read, key=lambda name: (total_read[name], name))
         why = (
-            f"it got {got[topic] / fair[topic]:.0%} of an even share of "
-            f"{pluralize(len(limited), 'limited batch', 'limited batches')}; {first} took "
-            f"{got[first] / whole:.0%} of all"
+            f"it got {share:.0%} of its even share of "
+            f"{pluralize(len(limited), 'limited batch', 'limited batches')}; {largest} got "
+            f"{total_read[largest] / total:.0%} of the records"
         )
         kind: Kind = "alignment" if by_time else "starved topic"
-        remedy = "assignor.fairness=even, or a floor for it"
+        remedy = "set assignor.fairness=even, or a floor for the topic"
         if by_time:
-            why += ", whose records are older (assignor.alignEventTime)"
-            remedy = "nothing, while a backlog is read in order; else read it with another query"
-        found.append(Finding(kind, topic, why, remedy, 1 - got[topic] / fair[topic]))
-    return found
+            why += ", which are older (assignor.alignEventTime)"
+            remedy = "nothing while a backlog is read in order; otherwise read it in its own query"
+        causes.append(Cause(kind, topic, why, remedy, 1 - share))
+    return causes
 
 
-def _evenly(batch: BatchFacts, weights: Mapping[str, float]) -> dict[Partition, int]:
-    """Share what a batch read evenly over what waited, by weight."""
+def _share_evenly(batch: SourceBatch, weights: Mapping[str, float]) -> dict[Partition, int]:
+    """Divide the offsets that a batch read evenly over the waiting partitions, by weight."""
     waiting = sorted((tp, lag) for tp, lag in batch.waiting.items() if lag > 0)
-    most = np.array([lag for _, lag in waiting], np.int64)
+    lags = np.array([lag for _, lag in waiting], np.int64)
     weight = np.array([weights.get(tp.topic.lower(), 1.0) for tp, _ in waiting])
-    budget = Budget("records", np.ones(len(most)), float(sum(batch.read.values())))
-    shares, _ = fill(np.zeros_like(most), most, weight, [budget], np.arange(len(most)))
+    budget = Budget("records", np.ones(len(lags)), float(sum(batch.read.values())))
+    shares, _ = fill(np.zeros_like(lags), lags, weight, [budget], np.arange(len(lags)))
     return {tp: share for (tp, _), share in zip(waiting, shares.tolist(), strict=True)}

@@ -1,4 +1,4 @@
-"""How far a query's slots are from the divisible ideal: as measured, and as predicted."""
+"""Compare a query's busiest slot with the ideal, as measured and as predicted."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, Literal
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.observe.words import seconds_text
+from streaming.observe.words import format_seconds
 from streaming.replay.replayed import ITSELF, SPARK
-from streaming.report.diagnosis import LEAST_COST, Finding
+from streaming.report.diagnosis import MIN_COST, Cause
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from streaming.observe.figures import RunFigures
     from streaming.replay.replayed import Replay
     from streaming.report.source_facts import SourceFacts
-    from streaming.simulator.play import Result
+    from streaming.simulator.play import MappingResult
 
-#: A smaller share of the ideal is no gain.
-_LEAST_SAVED = 0.01
-#: Causes that explain why slots are uneven.
-_EXPLAINED = {"hot key", "few partitions", "slow executor"}
+#: A saving below this share of the ideal time is reported as none.
+_MIN_SAVED = 0.01
+#: Causes that explain why the load of slots is uneven.
+_EXPLAINING = {"hot key", "few partitions", "slow executor"}
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
     """How much longer than the ideal the busiest slot takes."""
 
-    #: Over the ideal, in which all slots end at once; over all batches.
+    #: Time of the busiest slot over the ideal, in which all slots end at once, over all batches.
     times: float
     origin: Literal["measured", "predicted"]
-    #: Seconds of a batch beyond the ideal; None if no input has times.
+    #: Mean seconds per batch beyond the ideal; None if no input has times.
     seconds: float | None
-    #: Seconds of a batch from trigger to commit, if they are known.
+    #: Median seconds of a batch from trigger to commit; None if unknown.
     batch_s: float | None
-    #: What the figure assumes.
+    #: Assumption that the figure depends on, as a suffix for its text.
     assumed: str = ""
 
     @property
     def cost(self) -> float:
-        """Share of a batch that would be saved; of its reading if nothing else is known."""
+        """Share of batch time that the ideal would save, or of reading time if that is unknown."""
         share = 1 - 1 / self.times
         if self.seconds is None or not self.batch_s:
             return share
@@ -51,66 +51,66 @@ class Gap:
         return f"{self.times:.2f} times the ideal, {self.origin}{self.assumed}"
 
 
-def gaps_of(source: SourceFacts, replay: Replay | None, ui: RunFigures | None) -> list[Gap]:
-    """Return the gaps that are known, the costliest first; `ui` is used if no source has times."""
+def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | None) -> list[Gap]:
+    """Return the known gaps, the costliest first; `ui` is used if the source has no times."""
     of_ui = ui.batches if ui is not None else ()
     seconds = [b.seconds for b in source.batches if b.seconds] or [b.seconds for b in of_ui]
     batch_s = median(seconds) if seconds else None
     loads = [b.slot_seconds for b in source.batches if b.slot_seconds]
     loads = loads or [batch.slot_seconds() for batch in of_ui if batch.tasks]
-    gaps = [_measure(loads, batch_s), _predict(source, replay, batch_s)]
+    gaps = [_measure_gap(loads, batch_s), _predict_gap(source, replay, batch_s)]
     return sorted((gap for gap in gaps if gap is not None), key=lambda gap: -gap.cost)
 
 
-def with_uneven_slots(
-    found: Sequence[Finding], gaps: Sequence[Gap], source: SourceFacts
-) -> list[Finding]:
+def add_uneven_slots(
+    causes: Sequence[Cause], gaps: Sequence[Gap], source: SourceFacts
+) -> list[Cause]:
     """Add the largest gap to the causes, the costliest first, unless one of them explains it."""
-    if not gaps or gaps[0].cost < LEAST_COST or any(f.kind in _EXPLAINED for f in found):
-        return list(found)
+    if not gaps or gaps[0].cost < MIN_COST or any(c.kind in _EXPLAINING for c in causes):
+        return list(causes)
     why = f"the busiest slot takes {', or '.join(map(str, gaps))}"
-    remedy = "see which tasks ran late or elsewhere: Load per executor slot"
+    remedy = "check which tasks ran late or elsewhere, in the section Load per executor slot"
     if source.split is False:
-        remedy = "let partitions be cut: without assignor.split=false, if order allows"
+        remedy = "split partitions: remove assignor.split=false, if row order may change"
     elif source.assignor in {None, SPARK}:
-        remedy = "let partitions be cut: assignor=lag-aware-sticky, or Spark's minPartitions"
-    uneven = Finding("uneven slots", "", why, remedy, gaps[0].cost)
-    return sorted([*found, uneven], key=lambda finding: -finding.cost)
+        remedy = "split partitions: set assignor=lag-aware-sticky, or Spark's minPartitions"
+    uneven = Cause("uneven slots", "", why, remedy, gaps[0].cost)
+    return sorted([*causes, uneven], key=lambda cause: -cause.cost)
 
 
 def describe_gain(
     source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]
 ) -> tuple[str, str, str]:
-    """Return what the option saves compared with Spark's mapping: title, amount, and unit."""
-    sparks = replay.find(SPARK) if replay is not None else None
+    """Describe the gain of the option over Spark's default: title, amount, and unit."""
+    spark = replay.find(SPARK) if replay is not None else None
     own = next((gap for gap in gaps if gap.origin == "predicted"), None)
     if source.assignor == SPARK:
-        return "Gained", "Nothing yet", "the option is not in use"
-    if replay is None or sparks is None or own is None or source.assignor is None:
-        return "Gained", "Unknown", "the checkpoint has it"
-    ideal_s = _ideal_s(sparks, own.times, own.batch_s)
-    saved = (sparks.times_ideal - own.times) * ideal_s
-    if abs(saved) < _LEAST_SAVED * ideal_s:
-        return "Gained", "Nothing", "against Spark's mapping, predicted"
-    title = "Gained" if saved > 0 else "Lost"
-    return title, seconds_text(abs(saved)), "a batch against Spark's mapping, predicted"
+        return "Gain", "None yet", "the option is not in use"
+    if replay is None or spark is None or own is None or source.assignor is None:
+        return "Gain", "Unknown", "give the checkpoint to estimate it"
+    ideal_s = _get_ideal_s(spark, own.times, own.batch_s)
+    saved_s = (spark.times_ideal - own.times) * ideal_s
+    if abs(saved_s) < _MIN_SAVED * ideal_s:
+        return "Gain", "None", "compared with Spark's default, predicted"
+    title = "Gain" if saved_s > 0 else "Loss"
+    return title, format_seconds(abs(saved_s)), "a batch compared with Spark's default, predicted"
 
 
-def _measure(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
+def _measure_gap(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
     busy = [list(load.values()) for load in loads if any(load.values())]
     if not busy:
         return None
-    longest, even = sum(map(max, busy)), sum(map(fmean, busy))
-    return Gap(longest / even, "measured", (longest - even) / len(busy), batch_s)
+    longest_s, mean_s = sum(map(max, busy)), sum(map(fmean, busy))
+    return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(busy), batch_s)
 
 
-def _predict(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
-    """Return the gap of the query's own plans: of its plan log, its metrics, or its replay."""
+def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
+    """Return the gap of the query's own plans, from its plan log, its metrics, or its replay."""
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
     own = replay.find(ITSELF) if replay is not None else None
     if own is None and imbalances:
-        sparks, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
-        seconds = None if sparks is None else (times - 1) * _ideal_s(sparks, times, batch_s)
+        spark, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
+        seconds = None if spark is None else (times - 1) * _get_ideal_s(spark, times, batch_s)
         return Gap(times, "predicted", seconds, batch_s)
     if own is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
         own = replay.find(source.assignor)
@@ -120,14 +120,14 @@ def _predict(source: SourceFacts, replay: Replay | None, batch_s: float | None) 
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumed = f" on {replay.cluster.slots} slots (assumed)"
     times = own.times_ideal
-    seconds = (times - 1) * _ideal_s(own, times, batch_s)
+    seconds = (times - 1) * _get_ideal_s(own, times, batch_s)
     return Gap(times, "predicted", seconds, batch_s, assumed)
 
 
-def _ideal_s(played: Result, times: float, batch_s: float | None) -> float:
-    """Return the ideal seconds of a batch that took `times` as long.
+def _get_ideal_s(played: MappingResult, times: float, batch_s: float | None) -> float:
+    """Return the ideal seconds of a batch whose busiest slot takes `times` as long.
 
-    Costs may be an upper bound: reading does not take longer than the whole batch.
+    Costs may be an upper bound, but reading cannot take longer than the whole batch.
     """
     ideal = fmean(batch.bound_seconds for batch in played.played) if played.played else 0.0
     return min(ideal, batch_s / times) if batch_s else ideal

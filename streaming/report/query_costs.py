@@ -1,4 +1,4 @@
-"""The report's section on cost: time of a record by partition and executor, traffic by zone."""
+"""Write the report's section on cost: time per record, and traffic across zones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import seconds_text
-from streaming.replay.bill import gigabytes, money
-from streaming.replay.log import costs_in
+from streaming.observe.words import format_seconds
+from streaming.replay.bill import format_gigabytes, format_money
+from streaming.replay.log import read_costs
 from streaming.replay.traffic import GB
 from streaming.report import charts, page
 
@@ -21,47 +21,47 @@ if TYPE_CHECKING:
 _DAY_S = 86_400
 
 
-def section(facts: QueryFacts) -> list[str]:
+def write_section(facts: QueryFacts) -> list[str]:
     """Write the section."""
     figures, rows = [], []
     states = facts.log.checkpoint.states if facts.log else {}
     for source, state in states.items():
-        costs = costs_in(state)
+        costs = read_costs(state)
         if costs is None:
             continue
         name = f", source {source}" if len(states) > 1 else ""
         rows += [
-            [f"a record of a usual partition{name}", seconds_text(costs.record)],
-            [f"a range, without its records{name}", seconds_text(costs.range)],
+            [f"one record of a usual partition{name}", format_seconds(costs.record)],
+            [f"one range, without its records{name}", format_seconds(costs.range)],
         ]
         unusual = {str(tp): cost for tp, cost in costs.unusual.items()}
         if unusual:
-            caption = "As the planner learned it, with the work that follows in the same task."
+            caption = "As learned by the planner, including later work in the same task."
             figures.append(
                 _draw_costs(f"partition{name}", {"usual": costs.record, **unusual}, caption)
             )
-    by_executor = _cost_by_executor(facts.ui) if facts.ui else {}
+    by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
     if by_executor:
-        caption = "Seconds of tasks over records read, by Spark's UI."
+        caption = "Task time divided by records read, from Spark's UI."
         figures.append(_draw_costs("executor", by_executor, caption))
     rows += _list_zone_traffic(facts)
     if not rows and not figures:
         return [
             page.note(
-                "Costs are unknown. A checkpoint has them by partition if a query with the option "
-                "assignor wrote it, Spark's UI has them by executor."
+                "Costs are unknown. Spark's UI has them by executor; a checkpoint has them by "
+                "partition if the query used the option assignor."
             )
         ]
-    table = page.table(["", "takes"], rows, ends_in_words=True) if rows else ""
+    table = page.table(["", "cost"], rows, ends_in_words=True) if rows else ""
     return [page.side_by_side([*figures, table])]
 
 
 def _draw_costs(by: str, costs: Mapping[str, float], caption: str) -> str:
-    picture = charts.value_bars(f"time a record takes by {by}", costs, seconds_text)
-    return page.figure(f"Time a record takes, by {by}", picture, caption)
+    picture = charts.draw_value_bars(f"time per record by {by}", costs, format_seconds)
+    return page.figure(f"Time per record, by {by}", picture, caption)
 
 
-def _cost_by_executor(run: RunFigures) -> dict[str, float]:
+def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:
     seconds: dict[str, float] = {}
     records: Counter[str] = Counter()
     for task in run.measured_tasks:
@@ -73,7 +73,7 @@ def _cost_by_executor(run: RunFigures) -> dict[str, float]:
 
 
 def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
-    """Yield a row for each source whose metrics have the bytes that cross zones."""
+    """Yield a table row for each source whose metrics have the bytes that cross zones."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     for index in indexes:
         of_source = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
@@ -82,14 +82,14 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
         for batch, source in of_source:
             if (crossed := source.number("crossZoneBytes")) is not None:
                 counts[batch.run_id].append((batch.timestamp_s, crossed))
-        # The metric counts from the start of each run of the query.
-        grown = sum(of_run[-1][1] - of_run[0][1] for of_run in counts.values())
+        # The metric restarts at 0 with each run of the query.
+        crossed_bytes = sum(of_run[-1][1] - of_run[0][1] for of_run in counts.values())
         seconds = sum(of_run[-1][0] - of_run[0][0] for of_run in counts.values())
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
-            a_day = grown / seconds * _DAY_S
-            price = money(a_day / GB * facts.price_per_gb)
-            words.append(f"{gigabytes(a_day)} GB a day, {price} at {facts.price_per_gb:g} per GB")
+            a_day = crossed_bytes / seconds * _DAY_S
+            size, cost = format_gigabytes(a_day), format_money(a_day / GB * facts.price_per_gb)
+            words.append(f"{size} GB a day, {cost} at {facts.price_per_gb:g} per GB")
         if words:
             name = f", source {index}" if len(indexes) > 1 else ""
             yield [f"across zones{name}", ": ".join(words)]

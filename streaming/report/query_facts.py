@@ -1,7 +1,7 @@
-"""What is known of one query, gathered from its checkpoint, Spark's UI and the log of its metrics.
+"""Collect the facts about one query from its checkpoint, Spark's UI, and its logs.
 
-The checkpoint has the offsets read and the planner's memory, the UI has the place and time of each
-task, the log has the lag and the planner's metrics.
+The checkpoint has the offsets read and the planner's state, the UI has the slot and time of each
+task, and the metrics log has the lag and the planner's metrics.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.progress_log import read_batches
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
-from streaming.observe.which_query import one_query
-from streaming.replay.cluster import cluster_for
+from streaming.observe.which_query import choose_query_id
+from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import CheckpointLog, read_log
-from streaming.replay.plan_log import is_plan_log, logged_tasks
+from streaming.replay.plan_log import is_plan_log, read_logged_tasks
 from streaming.replay.player import replay
 from streaming.replay.replayed import SPARK
 from streaming.replay.traffic import PRICE_PER_GB
@@ -33,60 +33,58 @@ if TYPE_CHECKING:
     from streaming.replay.plan_log import LoggedPlan, LoggedTasks
     from streaming.replay.replayed import Replay
 
-#: Batches whose tasks are fetched from the UI, one request each.
+#: Number of last batches whose tasks are fetched from the UI, with one request each.
 _UI_BATCHES = 20
-#: Ranges that are replayed at most: those of the last batches.
-_REPLAYED_RANGES = 15_000
-#: Kinds of places.
-KINDS = ("checkpoint", "log of metrics", "plan log", "Spark's UI")
+#: Maximum number of ranges that are replayed, from the last batches.
+_MAX_REPLAYED_RANGES = 15_000
+KINDS = ("checkpoint", "metrics log", "plan log", "Spark's UI")
 _ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
 
 
 @dataclass(frozen=True, slots=True)
 class QueryFacts:
-    """Everything that a report is drawn from; empty if no place has it."""
+    """The data that a report is made from; a field is empty if no input has it."""
 
     title: str
     log: CheckpointLog | None = None
-    #: Batches with data, in order.
+    #: Progress of the batches with data, in order.
     progress: Sequence[BatchProgress] = ()
     ui: RunFigures | None = None
-    #: One for each Kafka source of the checkpoint.
+    #: One replay for each Kafka source of the checkpoint.
     replays: Sequence[Replay] = ()
-    #: The plans of the plan log, by source, in order.
+    #: Plans from the plan log by source, in order.
     plans: Mapping[str, Sequence[LoggedPlan]] = field(default_factory=dict)
-    #: Kind and name of each place read.
+    #: Kind and name of each input.
     origins: Sequence[tuple[str, str]] = field(default_factory=list)
-    #: Price of a GB that crosses zones.
     price_per_gb: float = PRICE_PER_GB
 
 
 def gather(
-    places: Sequence[str],
+    inputs: Sequence[str],
     query: str | None = None,
     batches: int | None = None,
     price_per_gb: float = PRICE_PER_GB,
 ) -> QueryFacts:
-    """Read all places, which must be of the same query.
+    """Read all inputs, which must belong to the same query.
 
     Parameters
     ----------
-    places
-        A checkpoint's folder, an address of Spark's UI, a file of `metrics.log_file` or of
-        `assignor.planLog`; one of each at most.
+    inputs
+        A checkpoint folder, an address of Spark's UI, a file of `metrics.log_file`, or a file of
+        `assignor.planLog`; at most one of each.
     query
-        Name or id, if a place has several queries.
+        Name or ID, if an input has several queries.
     batches
-        Only the last N.
+        Number of last batches to read; None for all.
 
     Raises
     ------
     OptionError
-        For a place that is none of these, a second of a kind, or an unclear query.
+        If an input is none of these, there are two of a kind, or the query is ambiguous.
     WebError
-        For an address that does not answer.
+        If an address does not respond.
     """
-    kinds = sort_places(places)
+    kinds = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []
     log, label = None, None
     if "checkpoint" in kinds:
@@ -98,11 +96,11 @@ def gather(
     elif "plan log" in kinds:
         raise OptionError(f"{kinds['plan log']!r} is a plan log: also give the query's checkpoint")
     progress: Sequence[BatchProgress] = ()
-    if "log of metrics" in kinds:
-        path = kinds["log of metrics"]
+    if "metrics log" in kinds:
+        path = kinds["metrics log"]
         progress = _read_progress(path, query, batches)
-        origins.append(("log of metrics", path))
-        _check_same(log, progress[0].query_id, path)
+        origins.append(("metrics log", path))
+        _check_same_query(log, progress[0].query_id, path)
         query, label = progress[0].query_id, progress[-1].label
     ui = None
     if "Spark's UI" in kinds:
@@ -121,9 +119,9 @@ def _read_ui(
 ) -> tuple[RunFigures, str]:
     """Return the last finished batches of the query in Spark's UI, and the query's label."""
     of_query = choose_query(spark.batches(), query, spark.address)
-    _check_same(log, of_query[0].query_id, str(spark.address))
-    ended = [batch for batch in of_query if batch.seconds is not None]
-    return spark.run(ended[-(batches or _UI_BATCHES) :]), of_query[-1].label
+    _check_same_query(log, of_query[0].query_id, str(spark.address))
+    finished = [batch for batch in of_query if batch.seconds is not None]
+    return spark.run(finished[-(batches or _UI_BATCHES) :]), of_query[-1].label
 
 
 def _replay_sources(
@@ -132,40 +130,40 @@ def _replay_sources(
     """Replay the last batches of each source; also return the plans of the plan log by source."""
     if log is None:
         return [], {}
-    last = {source: _last_replayed(batches) for source, batches in log.sources.items()}
-    logged = logged_tasks(Path(plan_log), last) if plan_log is not None else {}
+    last = {source: _choose_replayed(batches) for source, batches in log.sources.items()}
+    logged = read_logged_tasks(Path(plan_log), last) if plan_log is not None else {}
     replays = [
         _replay(log, source, batches, ui, logged.get(source)) for source, batches in last.items()
     ]
     return replays, {source: tasks.plans for source, tasks in logged.items()}
 
 
-def _check_same(log: CheckpointLog | None, query_id: str, place: str) -> None:
-    """Refuse a place of another query: one of the same name may have another checkpoint."""
-    known = log.checkpoint.query_id if log else None
-    if known and query_id != known:
+def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -> None:
+    """Refuse an input of another query, which may have the same name but another checkpoint."""
+    checkpoint_id = log.checkpoint.query_id if log else None
+    if checkpoint_id and query_id != checkpoint_id:
         raise OptionError(
-            f"{place} tells of query {query_id}, the checkpoint is that of {known}: give places "
-            "of one query"
+            f"{location} belongs to query {query_id}, but the checkpoint belongs to query "
+            f"{checkpoint_id}: give inputs of one query"
         )
 
 
-def sort_places(places: Sequence[str]) -> dict[str, str]:
-    """Return the places by kind: checkpoint, Spark UI, log of metrics, plan log.
+def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
+    """Return the inputs by kind: checkpoint, Spark's UI, metrics log, plan log.
 
-    Raises OptionError for a second place of a kind.
+    Raises OptionError if there are two of a kind.
     """
     kinds: dict[str, str] = {}
-    for place in places:
-        if _ADDRESS.match(place) and not Path(place).exists():
+    for location in inputs:
+        if _ADDRESS.match(location) and not Path(location).exists():
             kind = "Spark's UI"
-        elif Path(place).is_file():
-            kind = "plan log" if is_plan_log(Path(place)) else "log of metrics"
+        elif Path(location).is_file():
+            kind = "plan log" if is_plan_log(Path(location)) else "metrics log"
         else:
             kind = "checkpoint"
         if kind in kinds:
-            raise OptionError(f"{place!r} is a second {kind}: give one of each kind")
-        kinds[kind] = place
+            raise OptionError(f"{location!r} is a second {kind}: give one of each kind")
+        kinds[kind] = location
     return kinds
 
 
@@ -174,13 +172,13 @@ def _keep_last(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     return replace(log, sources=last)
 
 
-def _last_replayed(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
-    """Return the last batches up to the limit of replayed ranges, at least one."""
+def _choose_replayed(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
+    """Return the last batches up to `_MAX_REPLAYED_RANGES`, but at least one."""
     last: list[ReplayBatch] = []
     ranges = 0
     for batch in reversed(batches):
         ranges += len(batch.ranges)
-        if ranges > _REPLAYED_RANGES and last:
+        if ranges > _MAX_REPLAYED_RANGES and last:
             break
         last.insert(0, batch)
     return last
@@ -193,8 +191,8 @@ def _replay(
     ui: RunFigures | None,
     logged: LoggedTasks | None,
 ) -> Replay:
-    """Replay one source's batches with the costs, and without plans the executors, of the UI."""
-    cluster = cluster_for(log, source, played, logged=logged.executors if logged else None)
+    """Replay one source with the costs from the UI, and without a plan log with its executors."""
+    cluster = choose_cluster(log, source, played, logged=logged.executors if logged else None)
     origins = {
         name: "assumed: also give the address of Spark's UI" if by.startswith("assumed") else by
         for name, by in cluster.origins.items()
@@ -203,14 +201,14 @@ def _replay(
         tasks = list(ui.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
-        factor = cost_s / cluster.cost_s  # the UI has no costs by partition
+        factor = cost_s / cluster.cost_s  # the UI has no costs per partition
         unusual = {tp: cost * factor for tp, cost in cluster.unusual.items()}
         cluster = replace(cluster, cost_s=cost_s, unusual=unusual)
-        origins["cost"] = "by Spark's UI"
-        # A plan is judged on the executors that it had; the UI has those of now.
+        origins["cost"] = "from Spark's UI"
+        # A logged plan is judged on its own executors; the UI has the current ones.
         if logged is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
-            origins["executors"] = "by Spark's UI"
+            origins["executors"] = "from Spark's UI"
     return replay(
         log.title(source),
         played,
@@ -222,5 +220,5 @@ def _replay(
 
 def _read_progress(path: str, query: str | None, last: int | None) -> list[BatchProgress]:
     batches = read_batches(Path(path), last)
-    chosen = one_query({p.query_id: p.label for p in batches}, query, f"log {path}")
+    chosen = choose_query_id({p.query_id: p.label for p in batches}, query, f"log {path}")
     return [progress for progress in batches if progress.query_id == chosen]

@@ -1,4 +1,4 @@
-"""The report's section on lag: a heat map of partitions over batches, and the worst of them."""
+"""Write the report's section on lag: a heat map by partition and batch, and a table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from streaming.replay.log import ReplayBatch
     from streaming.report.query_facts import QueryFacts
 
-#: Columns and rows of a heat map, and rows of a table at most.
+#: Maximum number of columns and rows of a heat map, and of rows of a table.
 _COLUMNS = 120
 _HEAT_ROWS = 40
 _ROWS = 8
 
 
-def section(facts: QueryFacts) -> list[str]:
-    """Write one pair of picture and table for each source."""
+def write_section(facts: QueryFacts) -> list[str]:
+    """Write a heat map and a table for each source."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     parts: list[str] = []
     for index in indexes:
@@ -30,7 +30,7 @@ def section(facts: QueryFacts) -> list[str]:
         parts += _draw_lag(batches, f", source {index}" if len(indexes) > 1 else "")
     if parts:
         return parts
-    missing = "Lag is unknown: also give the log of metrics (metrics.log_file)."
+    missing = "Lag is unknown: also give the metrics log (metrics.log_file)."
     logged = facts.log.sources if facts.log else {}
     for source, batches_read in logged.items():
         parts += _draw_reads(batches_read, f", source {source}" if len(logged) > 1 else "")
@@ -38,75 +38,75 @@ def section(facts: QueryFacts) -> list[str]:
 
 
 def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list[str]:
-    """Draw the unread records of one source when its batches began, from the log of metrics."""
-    batches = [(batch, _by_text(source.waiting)) for batch, source in progress]
+    """Draw the unread records of one source at the start of its batches, from the metrics log."""
+    batches = [(batch, _by_name(source.waiting)) for batch, source in progress]
     newest = progress[-1][1]
-    last, read = _by_text(newest.lag), _collect(_by_text(s.read) for _, s in progress)
-    waiting = _collect(lag for _, lag in batches)
+    last, read = _by_name(newest.lag), _group_counts(_by_name(s.read) for _, s in progress)
+    waiting = _group_counts(lag for _, lag in batches)
     # Spark does not report the start of a query's first batch, so its reads may be missing.
     highest = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
-    ranked = sorted(highest, key=lambda n: (-last.get(n, 0), -(highest[n] or 0), _by_number(n)))
+    ranked = sorted(highest, key=lambda n: (-last.get(n, 0), -(highest[n] or 0), _sort_key(n)))
     rows = [
-        [n, _count(last.get(n)), _count(highest[n]), _count(sum(read[n]) if n in read else None)]
+        [n, _write(last.get(n)), _write(highest[n]), _write(sum(read[n]) if n in read else None)]
         for n in ranked[:_ROWS]
     ]
     total = sum(last.values())
     worst = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
-    when = "After the last batch" if newest.unread else "When the last batch began,"
+    when = "After the last batch," if newest.unread else "When the last batch started,"
     held = sum(newest.held_back.values())
     lag_now = (
         f"{when} {total:,} records were unread in {sum(n > 0 for n in last.values()):,} of "
         f"{len(last):,} partitions{worst}{f'; limits held {held:,} records back' if held else ''}."
     )
-    head = ("partition, worst first", "lag now", "highest lag", "read")
-    caption = "Unread records of each partition (rows) when a batch (columns) began."
-    return [
-        page.paragraph(lag_now if last else "The lag after the last batch is unknown."),
-        _pair(f"Lag when a batch began{name}", batches, ranked, caption, page.table(head, rows)),
-    ]
+    head = ("partition, worst first", "last lag", "highest lag", "records read")
+    caption = "Unread records by partition (rows) at the start of each batch (columns)."
+    title, table = f"Lag at the start of each batch{name}", page.table(head, rows)
+    paragraph = page.paragraph(lag_now if last else "The lag after the last batch is unknown.")
+    return [paragraph, _put_side_by_side(title, batches, ranked, caption, table)]
 
 
 def _draw_reads(logged: Sequence[ReplayBatch], name: str) -> list[str]:
     """Draw the offsets that the batches of one source read, from the checkpoint."""
     batches = [(b.batch, {str(r.tp): r.size for r in b.ranges if r.size > 0}) for b in logged]
-    read = _collect(counts for _, counts in batches)
+    read = _group_counts(counts for _, counts in batches)
     if not read:
-        return [page.note(f"No batch of the log read anything{name}.")]
-    total = {n: sum(counts) for n, counts in read.items()}
-    whole = sum(total.values())
-    ranked = sorted(total, key=lambda n: (-total[n], _by_number(n)))
+        return [page.note(f"No batch of the log read a record{name}.")]
+    by_name = {n: sum(counts) for n, counts in read.items()}
+    total = sum(by_name.values())
+    ranked = sorted(by_name, key=lambda n: (-by_name[n], _sort_key(n)))
     rows = [
-        [n, f"{total[n]:,}", f"{total[n] / whole:.0%}", f"{max(read[n]):,}"] for n in ranked[:_ROWS]
+        [n, f"{by_name[n]:,}", f"{by_name[n] / total:.0%}", f"{max(read[n]):,}"]
+        for n in ranked[:_ROWS]
     ]
-    head = ("partition, largest first", "read", "share", "most in a batch")
+    head = ("partition, largest first", "offsets read", "share", "most in a batch")
     caption = (
-        f"{whole:,} offsets of {len(total):,} partitions (rows) by batch (columns). Without a "
-        "limit such as maxOffsetsPerTrigger this is the lag when a batch began."
+        f"{total:,} offsets of {len(by_name):,} partitions (rows) by batch (columns). Without a "
+        "limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
     )
     table = page.table(head, rows)
-    return [_pair(f"Records read by each batch{name}", batches, ranked, caption, table)]
+    return [_put_side_by_side(f"Records read by each batch{name}", batches, ranked, caption, table)]
 
 
-def _pair(
+def _put_side_by_side(
     title: str, batches: Sequence[tuple[int, Mapping[str, int]]], ranked: Sequence[str],
     caption: str, table: str,
 ) -> str:  # fmt: skip
     shown = batches[-_COLUMNS:]
     if len(shown) < len(batches):
-        caption += f" The last {len(shown)} of {len(batches):,} batches."
+        caption += f" The chart has the last {len(shown)} of {len(batches):,} batches."
     if len(ranked) > _HEAT_ROWS:
-        caption += f" The first {_HEAT_ROWS} of {len(ranked):,} partitions."
-    names = sorted(ranked[:_HEAT_ROWS], key=_by_number)
-    figure = page.figure(title, charts.heat_map(title, names, shown), caption)
+        caption += f" The chart has the first {_HEAT_ROWS} of {len(ranked):,} partitions."
+    names = sorted(ranked[:_HEAT_ROWS], key=_sort_key)
+    figure = page.figure(title, charts.draw_heat_map(title, names, shown), caption)
     return page.side_by_side([figure, table])
 
 
-def _by_text(offsets: Mapping[Partition, int]) -> dict[str, int]:
+def _by_name(offsets: Mapping[Partition, int]) -> dict[str, int]:
     return {str(tp): count for tp, count in offsets.items()}
 
 
-def _collect(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
-    """Return the numbers of each partition over the batches."""
+def _group_counts(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
+    """Return the counts of each partition over the batches."""
     counts: dict[str, list[int]] = defaultdict(list)
     for batch in batches:
         for name, count in batch.items():
@@ -114,10 +114,10 @@ def _collect(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
     return counts
 
 
-def _count(number: int | None) -> str:
+def _write(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 
-def _by_number(name: str) -> tuple[str, int]:
+def _sort_key(name: str) -> tuple[str, int]:
     topic, _, number = name.rpartition("-")
     return topic, int(number) if number.isdigit() else 0

@@ -1,11 +1,11 @@
-"""The report's section on moves: which batches moved partitions, and what had changed."""
+"""Write the report's section on moves: which batches moved partitions, and what had changed."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge.errors import pluralize
-from streaming.redaction import redact
+from streaming.redaction import redacted
 from streaming.report import page
 
 if TYPE_CHECKING:
@@ -14,30 +14,27 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import BatchProgress, SourceProgress
     from streaming.report.query_facts import QueryFacts
 
-#: The last rows of the table.
+#: Number of last rows that the table shows.
 _ROWS = 15
-#: The reason if nothing but the load has changed.
-_LOAD = "to even out the load"
-#: Metrics of the planner in which a change explains moves.
+#: The reason for moves if only the load has changed.
+_LOAD = "to balance the load"
+#: Planner metrics whose changes explain moves.
 _EXPLAINING = ("executors", "slots", "partitions")
-_HEAD = ("batch", "moved", "over ideal", "why")
+_HEAD = ("batch", "partitions moved", "over ideal", "reason")
 _EXPLAIN = "assignor report CHECKPOINT --batch N explains one of the last batches."
 
 
-def section(facts: QueryFacts) -> list[str]:
-    """Write the section from the log of metrics."""
+def write_section(facts: QueryFacts) -> list[str]:
+    """Write the section from the metrics log."""
     if not facts.progress:
-        return [page.note(f"Moves are unknown: also give the log of metrics. {_EXPLAIN}")]
+        return [page.note(f"Moves are unknown: also give the metrics log. {_EXPLAIN}")]
     planned, rows = _list_moves(facts.progress)
     if not planned:
         return [page.note("Moves are unknown: no batch in the log was planned by an assignor.")]
-    listed = "Batches with a move or a change:" if rows else "Nothing else changed."
-    parts = [
-        page.paragraph(
-            f"{pluralize(sum(row.moves for row in rows), 'move')} of a partition to another "
-            f"executor than before, in {pluralize(planned, 'batch', 'batches')}. {listed}"
-        )
-    ]
+    moves = pluralize(sum(row.moves for row in rows), "move of a partition", "moves of a partition")
+    batches = pluralize(planned, "batch", "batches")
+    follows = "Batches with a move or a change:" if rows else "Nothing else changed."
+    parts = [page.paragraph(f"{moves} to another executor in {batches}. {follows}")]
     if rows:
         cells = [[row.batch, f"{row.moves}", row.imbalance, row.why] for row in rows]
         parts.append(page.table(_HEAD, cells[-_ROWS:], ends_in_words=True))
@@ -45,7 +42,7 @@ def section(facts: QueryFacts) -> list[str]:
 
 
 class _BatchMoves(NamedTuple):
-    """A batch with a move or a change."""
+    """A table row: a batch with a move or a change."""
 
     batch: str
     moves: int
@@ -70,20 +67,19 @@ def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]
             name = f" (source {source.index})" if len(progress.sources) > 1 else ""
             imbalance = source.number("imbalance")
             over = "" if imbalance is None else f"{imbalance:.1%}"
-            rows.append(
-                _BatchMoves(f"{progress.batch}{name}", moves, over, "; ".join(why) or _LOAD)
-            )
+            reason = "; ".join(why) or _LOAD
+            rows.append(_BatchMoves(f"{progress.batch}{name}", moves, over, reason))
     return planned, rows
 
 
 def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]:
-    """Yield the differences from the batch before."""
+    """Yield the differences from the previous batch, and its warnings."""
     metrics, earlier = source.metrics, before.metrics if before is not None else {}
     if before is not None:
         old, new = earlier["assignor.strategy"], metrics["assignor.strategy"]
         if old != new:
             yield f"assignor {old} → {new}"
-        # Partitions with data come and go with the data: that alone explains no move.
+        # Which partitions have data changes all the time, which alone explains no move.
         renewed = before.number("generation") != source.number("generation")
         for key in _EXPLAINING:
             was, now = before.number(key), source.number(key)
@@ -91,4 +87,4 @@ def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> 
                 yield f"{key} {was:.0f} → {now:.0f}"
     for key in ("assignor.fallbackReason", "assignor.stateWarning", "assignor.advice"):
         if metrics.get(key) and earlier.get(key) != metrics[key]:
-            yield redact(metrics[key])  # a log that Spark wrote is not redacted yet
+            yield redacted(metrics[key])  # a log written by Spark itself is not redacted

@@ -1,6 +1,6 @@
-"""The report of one query as a page: first screen, lag, load of the slots, moves, costs.
+"""Write the report of one query as an HTML page: first screen, lag, load by slot, moves, costs.
 
-Each section uses the inputs at hand. A missing figure is named, with the input that has it.
+Each section uses the inputs that were given. If a figure is missing, the page names its input.
 """
 
 from __future__ import annotations
@@ -12,42 +12,36 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import pluralize
 from assignor_bridge.version import read_version
-from streaming.observe.figures import over_mean
+from streaming.observe.figures import max_over_mean
 from streaming.replay.traffic import PRICE_PER_GB
-from streaming.report import (
-    charts,
-    page,
-    query_costs,
-    query_lag,
-    query_moves,
-)
+from streaming.report import charts, page, query_costs, query_lag, query_moves
 from streaming.report.query_facts import gather
 from streaming.report.query_summary import summarize
-from streaming.report.svg import escaped
+from streaming.report.svg import escape_html
 from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
     from streaming.report.query_facts import QueryFacts
 
-#: The last batches whose tasks are drawn over time.
+#: Number of last batches with a timeline of their tasks.
 _TIMELINES = 2
 _CLOCK = "%Y-%m-%d %H:%M:%S"
-#: The end of the year 9999, after which Python has no dates.
+#: End of the year 9999; Python has no later dates.
 _LAST_DATE_S = 253_402_300_800
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report on one query; a notebook shows its page.
+    """A report on one query; a notebook displays its page.
 
     Attributes
     ----------
     lines
-        The title, what is wrong, what to do, and what the option gained.
+        The title, the problem, the suggested action, and the gain from the option.
     html
         The page, which opens offline.
     warnings
-        What could not be read of a checkpoint.
+        Problems reading the checkpoint.
     """
 
     lines: tuple[str, ...]
@@ -60,53 +54,52 @@ class Report:
 
     def _repr_html_(self) -> str:
         style = "width: 100%; height: 40em; border: 0"
-        return f'<iframe srcdoc="{escaped(self.html)}" style="{style}"></iframe>'
+        return f'<iframe srcdoc="{escape_html(self.html)}" style="{style}"></iframe>'
 
 
 def make_report(
-    *places: str,
+    *inputs: str,
     query: str | None = None,
     batches: int | None = None,
     price_per_gb: float = PRICE_PER_GB,
 ) -> Report:
     """Report on a query as `assignor report` does; `gather` describes the parameters and errors."""
-    facts = gather(places, query, batches, price_per_gb)
+    facts = gather(inputs, query, batches, price_per_gb)
     summary = summarize(facts)
     warnings = facts.log.checkpoint.warnings if facts.log else ()
-    page_text = _write_page(facts, summary.section())
+    page_text = _write_page(facts, summary.write_section())
     return Report((facts.title, *summary.lines()), page_text, tuple(warnings))
 
 
 def _write_page(facts: QueryFacts, parts: list[str]) -> str:
-    now = datetime.now(timezone.utc).strftime(_CLOCK)
-    parts.insert(
-        1, page.note(f"Made {now} UTC by assignor-bridge {read_version()}. {_describe_span(facts)}")
-    )
+    now, version = datetime.now(timezone.utc).strftime(_CLOCK), read_version()
+    created = f"Created {now} UTC by assignor-bridge {version}. {_describe_span(facts)}"
+    parts.insert(1, page.note(created))
     for title, section in (
-        ("Lag per partition", query_lag.section(facts)),
+        ("Lag per partition", query_lag.write_section(facts)),
         ("Load per executor slot", _draw_slots(facts)),
-        ("Moves", query_moves.section(facts)),
-        ("Cost per record", query_costs.section(facts)),
+        ("Moves", query_moves.write_section(facts)),
+        ("Cost per record", query_costs.write_section(facts)),
     ):
         parts += [page.heading(title), *section]
-    parts.append(page.heading("Sources"))
+    parts.append(page.heading("Inputs"))
     parts.append(page.table(["", ""], facts.origins, ends_in_words=True))
     return page.page(facts.title, [*parts, *page.definitions(FIGURES)])
 
 
 def _describe_span(facts: QueryFacts) -> str:
-    """Return the batches of the page with clock times, to find them on other boards."""
-    times = _clock_times(facts)
+    """Describe the batches of the page with clock times, to find them on other dashboards."""
+    times = _compute_clock_times(facts)
     if not times:
         return ""
     first, last = min(times), max(times)
     return f"Batches {first} to {last}, {times[first]} to {times[last]} UTC."
 
 
-def _clock_times(facts: QueryFacts) -> dict[int, str]:
-    """Return the clock time in UTC at which each batch began."""
-    kept = facts.log.checkpoint.batches if facts.log else ()
-    times = {b.batch_id: b.timestamp_ms / 1000 for b in kept if b.timestamp_ms}
+def _compute_clock_times(facts: QueryFacts) -> dict[int, str]:
+    """Return the UTC clock time at which each batch started."""
+    batches = facts.log.checkpoint.batches if facts.log else ()
+    times = {b.batch_id: b.timestamp_ms / 1000 for b in batches if b.timestamp_ms}
     times |= {p.batch: p.timestamp_s for p in facts.progress}
     return {
         number: datetime.fromtimestamp(at_s, timezone.utc).strftime(_CLOCK)
@@ -119,28 +112,28 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     """Draw the records of each slot, and the timelines of the last batches."""
     run = facts.ui
     if run is None:
-        return [page.note("Spark's UI has the load of each slot: also give its address.")]
+        return [page.note("The load of slots is unknown: also give the address of Spark's UI.")]
     batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
         return [page.note("No task of a finished batch read a record.")]
-    uneven = fmean(over_mean(batch.slot_seconds()) for batch in batches)
+    uneven = fmean(max_over_mean(batch.slot_seconds()) for batch in batches)
     last = batches[-_TIMELINES:]
     scale_s = max(t.start_s + t.seconds for batch in last for t in batch.tasks)
     timelines = [
         page.figure(
             f"When each slot worked, batch {batch.batch}",
-            charts.timeline(batch, "b", scale_s),
-            f"{len(batch.tasks)} reading tasks, one box each; an empty track is an idle slot.",
+            charts.draw_timeline(batch, "b", scale_s),
+            f"{len(batch.tasks)} reading tasks, one box each. An empty row is an idle slot.",
         )
         for batch in reversed(last)
     ]
     span = f"the last {pluralize(len(run.batches), 'batch', 'batches')}"
-    bars = page.figure("Records read by each slot", charts.slot_bars(run, "b"), f"Of {span}.")
+    bars = page.figure("Records read by each slot", charts.draw_slot_bars(run, "b"), f"In {span}.")
     return [
         page.paragraph(
-            f"Over {span} (median {run.batch_seconds:.2f} s) the busiest slot worked "
-            f"{uneven:.2f} times as long as the mean slot; {run.hit_rate or 0:.0%} of reading "
-            "tasks ran on the executor they preferred. The tasks are those that read records, of "
+            f"In {span} (median duration {run.batch_seconds:.2f} s), the busiest slot worked "
+            f"{uneven:.2f} times as long as the mean slot, and {run.hit_rate or 0:.0%} of reading "
+            "tasks ran on their preferred executor. A reading task is one that reads records from "
             "any input of the query."
         ),
         page.side_by_side([bars, *timelines]),

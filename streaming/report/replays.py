@@ -1,16 +1,16 @@
-"""A replay drawn: how far each mapping is from the ideal over all batches."""
+"""Draw a replay: the reading time of each mapping relative to the ideal, over all batches."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.observe.words import seconds_text
+from streaming.observe.words import format_seconds
 from streaming.replay import bill
 from streaming.replay.answers import answer, assumptions, verdict
 from streaming.replay.replayed import SPARK
 from streaming.report import charts, page
-from streaming.report.svg import standalone
+from streaming.report.svg import standalone_picture
 from streaming.report.terms import FIGURES
 
 if TYPE_CHECKING:
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 HEAD = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
 _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
-#: A smaller difference of times is rounding.
-_NO_TIME = 1e-9
+#: A smaller difference of times is a rounding error.
+_ROUNDING_S = 1e-9
 _TITLE = "Reading time, relative to the ideal"
 
 
 def table_rows(replay: Replay) -> list[list[str]]:
-    """Return the rows of the table under `HEAD`, the fastest first; equal mappings share a row.
+    """Return the table rows below `HEAD`, the fastest first; equal mappings share a row.
 
-    A mapping that could not be played says why.
+    The row of a mapping that could not be played has the reason.
     """
     spark, batches = replay.find(SPARK), len(replay.batches) or 1
     rows: dict[tuple[str, ...], list[str]] = {}
@@ -38,49 +38,50 @@ def table_rows(replay: Replay) -> list[list[str]]:
         saved = (spark.seconds - m.seconds) / batches if spark else 0.0
         sign = "-" * (saved < 0)
         cells = (
-            f"{sign}{seconds_text(abs(saved))}" if spark and abs(saved) >= _NO_TIME else "",
+            f"{sign}{format_seconds(abs(saved))}" if spark and abs(saved) >= _ROUNDING_S else "",
             f"{m.times_ideal - 1:.1%}",
             f"{m.worst_over:.1%}",
             f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
             f"{m.moved_share:.1%}",
         )
         rows.setdefault(cells, []).append(m.name)
-    unplayed = ([m.name, f"not played: {m.error}"] for m in replay.mappings if m.error is not None)
-    return [*([", ".join(names), *cells] for cells, names in rows.items()), *unplayed]
+    failed = ([m.name, f"not played: {m.error}"] for m in replay.mappings if m.error is not None)
+    return [*([", ".join(names), *cells] for cells, names in rows.items()), *failed]
 
 
 def replay_svg(replay: Replay) -> str:
-    """Draw the replay as one file."""
-    return standalone(f"{answer(replay)}.", [(_TITLE, _draw(replay))], columns=1)
+    """Draw the replay as an SVG file."""
+    return standalone_picture(f"{answer(replay)}.", [(_TITLE, _draw_bars(replay))], columns=1)
 
 
 def replay_page(replays: Sequence[Replay]) -> str:
-    """Write the replays of all sources as one page that opens offline."""
+    """Write the replays of all sources as one HTML page that opens offline."""
     parts = []
     for replay in replays:
         parts += [page.heading(replay.title)] if len(replays) > 1 else []
-        parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_details(replay)]
+        parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_write_details(replay)]
     title = f"Replay of {replays[0].title if len(replays) == 1 else 'a checkpoint'}"
     return page.page(title, [*parts, *page.definitions(FIGURES)])
 
 
-def _details(replay: Replay) -> list[str]:
+def _write_details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
-    of_bill = bill.bill_rows(replay)
-    caption = "Over all batches; at the dashed line all slots end at once."
+    bill_rows = bill.bill_rows(replay)
+    caption = "Over all batches. At the dashed line, all slots end at once."
     return [
         page.table(HEAD, rows),
-        page.figure(_TITLE, _draw(replay), caption),
-        *([page.table(bill.HEAD, of_bill)] if of_bill else []),
+        page.figure(_TITLE, _draw_bars(replay), caption),
+        *([page.table(bill.HEAD, bill_rows)] if bill_rows else []),
         page.note(f"{answer(replay)}."),
-        page.note("Assumed: " + "; ".join(assumptions(replay)) + "."),
+        page.note("Assumptions: " + "; ".join(assumptions(replay)) + "."),
     ]
 
 
-def _draw(replay: Replay) -> str:
-    """Draw a bar for each mapping's time relative to the ideal, and the ideal as a line."""
+def _draw_bars(replay: Replay) -> str:
+    """Draw each mapping's time relative to the ideal as a bar, and the ideal as a line."""
     times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
-    return charts.value_bars(
+    return charts.draw_value_bars(
         "reading time of each mapping, relative to the ideal", times_ideal, "{:.2f}".format,
-        css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"), label=_NAMES_WIDTH,
+        css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"),
+        label_width=_NAMES_WIDTH,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A query live, as one frame of a terminal: lag, load of the slots, last batches, the planner."""
+"""Draw a running query in the terminal: lag, load by slot, last batches, and planner metrics."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from assignor_bridge.errors import OptionError, escape_unprintable, pluralize
-from streaming.observe.figures import over_mean
+from streaming.observe.figures import max_over_mean
 from streaming.observe.scrape import QueryMetrics, read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
-from streaming.observe.words import seconds_text, short
+from streaming.observe.words import format_count, format_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from streaming.observe.figures import RunFigures
 
-#: Batches that the load of the slots is summed over.
+#: Number of last batches over which the load of the slots is summed.
 _BATCHES = 10
-#: Rows that the two tables side by side may have at least, and those around them.
-_LEAST_ROWS = 4
-_AROUND = 11
-_BAR = 12
+#: Minimum rows of the two tables side by side, and number of lines around them.
+_MIN_ROWS = 4
+_OTHER_LINES = 11
+_BAR_WIDTH = 12
 _HOT = "dark_orange"
 _NOT_FOUND = 404
 _FULL, _EMPTY = "█", "░"
@@ -36,7 +36,7 @@ _FULL, _EMPTY = "█", "░"
 
 @dataclass(frozen=True, slots=True)
 class LiveFigures:
-    """The figures of one moment; None for a part that no address has."""
+    """The current figures of a query; a part is None if no address has it."""
 
     query: str
     run: RunFigures | None = None
@@ -44,26 +44,26 @@ class LiveFigures:
 
 
 class Watch:
-    """Reads a query's figures from Spark's UI, the endpoint of metrics, or both."""
+    """Reads a query's figures from Spark's UI, the metrics endpoint, or both."""
 
     def __init__(self, urls: Sequence[str], query: str | None = None) -> None:
         self._query = query
         self._ui: SparkUi | None = None
         self._endpoint: Address | None = None
         for address in map(Address.parse, urls):
-            endpoint = _endpoint(address)
+            endpoint = _find_endpoint(address)
             if endpoint is None and self._ui is None:
                 self._ui = SparkUi(address)
             elif endpoint is not None and self._endpoint is None:
                 self._endpoint = endpoint
             else:
-                kind = "Spark UI" if endpoint is None else "endpoint of metrics"
-                raise OptionError(f"{address} is a second {kind}: give one")
+                kind = "Spark UI" if endpoint is None else "metrics endpoint"
+                raise OptionError(f"{address} is a second {kind}: give only one")
 
-    def look(self) -> LiveFigures:
-        """Request the figures of now from each address.
+    def read_figures(self) -> LiveFigures:
+        """Request the current figures from each address.
 
-        Raises WebError if one does not answer, and OptionError if it has no such query.
+        Raises WebError if one does not respond, and OptionError if it does not have the query.
         """
         metrics = run = None
         label = ""
@@ -72,7 +72,8 @@ class Watch:
             metrics = read_endpoint(text, self._query, self._endpoint)
             if metrics is None and self._ui is None:
                 raise OptionError(
-                    f"{self._endpoint} has no streaming query: none has finished a batch yet"
+                    f"{self._endpoint} has no streaming query, because none has finished a batch "
+                    "yet: try again later"
                 )
         if self._ui is not None:
             query = self._query or (metrics.query_id if metrics else None)
@@ -82,58 +83,52 @@ class Watch:
         return LiveFigures(metrics.label if metrics else label, run, metrics)
 
 
-def _endpoint(address: Address) -> Address | None:
-    """Return the endpoint of metrics at an address, None if the address serves something else."""
+def _find_endpoint(address: Address) -> Address | None:
+    """Return the metrics endpoint at an address, or None if it serves something else."""
     try:
         start = address.get("")[:2000]
     except WebError as error:
         if error.status is None:
             raise
         if error.status == _NOT_FOUND and not address.path:
-            return _endpoint(replace(address, path="/metrics"))
+            return _find_endpoint(replace(address, path="/metrics"))
         return None
     return address if start.startswith(b"# HELP ") or not start.strip() else None
 
 
-def frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
-    """Draw a frame of about this many lines."""
-    batches = _batches(snapshot)
-    rows = max(_LEAST_ROWS, height - _AROUND - batches.row_count)
+def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
+    """Draw a frame of about `height` lines."""
+    batches = _make_batch_table(snapshot)
+    rows = max(_MIN_ROWS, height - _OTHER_LINES - batches.row_count)
     pair = Table.grid(expand=True, padding=(0, 2, 0, 0))
     pair.add_column(ratio=1)
     pair.add_column(ratio=1)
-    pair.add_row(_lags(snapshot, rows), _slots(snapshot.run, rows))
-    return Group(
-        _head(snapshot),
-        _line((note, _HOT)),
-        pair,
-        "",
-        batches,
-        *_planner(snapshot.metrics),
-    )
+    pair.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
+    head, note_line = _make_head_line(snapshot), _join_texts((note, _HOT))
+    return Group(head, note_line, pair, "", batches, *_make_planner_lines(snapshot.metrics))
 
 
-def _line(*parts: str | tuple[str, str]) -> Text:
-    """Join parts, each with its style, into a line that is cut at the screen's edge."""
+def _join_texts(*parts: str | tuple[str, str]) -> Text:
+    """Join texts, each with an optional style, into a line that is truncated at the screen edge."""
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
-    shown = [(escape_unprintable(words), style) for words, style in pairs]
-    return Text.assemble(*shown, no_wrap=True, overflow="ellipsis")
+    printable = [(escape_unprintable(words), style) for words, style in pairs]
+    return Text.assemble(*printable, no_wrap=True, overflow="ellipsis")
 
 
-def _head(snapshot: LiveFigures) -> Text:
+def _make_head_line(snapshot: LiveFigures) -> Text:
     query, run = (snapshot.query, "bold"), snapshot.run
     if run and run.batches:
         last = run.batches[-1]
         running = " running" if last.is_running else ""
-        return _line(query, f"  batch {last.batch}{running}", (f"  {run.name}", "dim"))
+        return _join_texts(query, f"  batch {last.batch}{running}", (f"  {run.name}", "dim"))
     if snapshot.metrics is None:
-        return _line(query)
+        return _join_texts(query)
     number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
-    return _line(query, f"  batch {number:.0f}")
+    return _join_texts(query, f"  batch {number:.0f}")
 
 
-def _table(*columns: str) -> Table:
-    """Make a table; columns hold numbers but the first one and the bars."""
+def _make_table(*columns: str) -> Table:
+    """Return an empty table; all columns hold numbers except the first one and the bars."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=False)
     for name in columns:
         words = not table.columns or name == "load"
@@ -142,55 +137,55 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _lags(snapshot: LiveFigures, rows: int) -> RenderableType:
+def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
     metrics = snapshot.metrics
     if metrics is None:
         return Text(
-            "lag: unknown (yet). Spark's UI does not have it; the endpoint of metrics.port "
-            "does after a batch (http://driver:9404)",
+            "lag: unknown (yet). Spark's UI does not have it; the metrics endpoint (metrics.port, "
+            "http://driver:9404) has it after the first batch",
             "dim",
         )
     total, behind = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
-    table = _table("partition, worst first", "lag", "behind")
+    table = _make_table("partition, worst first", "lag", "behind")
     ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
     for tp in ranked[:rows]:
         lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
-            _line(str(tp)),
+            _join_texts(str(tp)),
             Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
     if not metrics.lag:
-        return Text("lag: unknown; of several groups it is not known which is the query's", "dim")
+        return Text("lag: unknown; several groups have lag, and none has the query's name", "dim")
     topics = len({topic for topic, _ in metrics.lag})
     head = f"lag {total:,} in {behind:,} of {len(metrics.lag):,} partitions"
     return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)
 
 
-def _slots(run: RunFigures | None, rows: int) -> RenderableType:
+def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     if run is None:
         return Text("slots: also give the address of Spark's UI (http://driver:4040)", "dim")
-    worked, records = run.slot_seconds(), run.slot_records()
-    seconds = {slot: worked[slot] for slot in run.batches[-1].slots}  # of those still present
-    most = max(seconds.values(), default=0.0) or 1.0
-    mean = sum(seconds.values()) / max(1, len(seconds))
-    table = _table("slot", "load", "worked", "records")
+    all_seconds, records = run.slot_seconds(), run.slot_records()
+    seconds = {slot: all_seconds[slot] for slot in run.batches[-1].slots}  # those still present
+    longest_s = max(seconds.values(), default=0.0) or 1.0
+    mean_s = sum(seconds.values()) / max(1, len(seconds))
+    table = _make_table("slot", "load", "worked", "records")
     ranked = sorted(seconds, key=lambda slot: -seconds[slot])
     shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
     for slot in shown:
-        full = min(_BAR, max(0, round(_BAR * seconds[slot] / most)))
-        bar = Text(_FULL * full, _HOT if seconds[slot] > 1.5 * mean else "deep_sky_blue1")
-        bar.append(_EMPTY * (_BAR - full), "dim")
-        table.add_row(_line(slot), bar, seconds_text(seconds[slot]), f"{records[slot]:,}")
-    ratio = f", busiest {most / mean:.2f} x mean" if mean else ""
+        filled = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
+        bar = Text(_FULL * filled, _HOT if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1")
+        bar.append(_EMPTY * (_BAR_WIDTH - filled), "dim")
+        table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
+    ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""
     over = pluralize(len(run.batches), "batch", "batches")
     head = f"{pluralize(len(seconds), 'slot')}, {over}{ratio}"
     return Group(Text(head, "bold"), table)
 
 
-def _batches(snapshot: LiveFigures) -> Table:
-    head = ("last batches", "seconds", "records", "tasks", "busiest / mean", "as preferred")
-    table = _table(*head)
+def _make_batch_table(snapshot: LiveFigures) -> Table:
+    head = ("last batches", "seconds", "records", "tasks", "busiest / mean", "as planned")
+    table = _make_table(*head)
     run = snapshot.run
     if run is None:
         values = snapshot.metrics.values if snapshot.metrics else {}
@@ -205,16 +200,16 @@ def _batches(snapshot: LiveFigures) -> Table:
         table.add_row(
             f"{batch.batch}",
             "running" if batch.is_running else f"{batch.seconds:.2f}",
-            short(batch.records),
+            format_count(batch.records),
             f"{len(batch.tasks)}",
-            f"{over_mean(batch.slot_seconds()):.2f}" if local else "",
+            f"{max_over_mean(batch.slot_seconds()):.2f}" if local else "",
             f"{sum(local) / len(local):.0%}" if local else "",
         )
     return table
 
 
-def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
-    """Write the planner's metrics, a few lines a source."""
+def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
+    """Write the planner's metrics, with a few lines per source."""
     if metrics is None or not metrics.sources:
         return []
     lines: list[RenderableType] = [""]
@@ -225,34 +220,34 @@ def _planner(metrics: QueryMetrics | None) -> list[RenderableType]:
             if name == "assignor":
                 parts.insert(0, metrics.strategies.get(source, ""))
             if parts:
-                line = _line((f"{name}{of_source}: ", "dim"), " · ".join(parts))
-                line.no_wrap = False  # a narrow screen has all figures, too
+                line = _join_texts((f"{name}{of_source}: ", "dim"), " · ".join(parts))
+                line.no_wrap = False  # so that a narrow screen shows all figures
                 lines.append(line)
         if source in metrics.held_by:
-            limits = _admission(values, metrics.held_by[source])
-            lines.append(_line((f"admission{of_source}: ", "dim"), limits))
+            limits = _describe_admission(values, metrics.held_by[source])
+            lines.append(_join_texts((f"admission{of_source}: ", "dim"), limits))
     return lines
 
 
-def _admission(values: Mapping[str, float], held_by: str) -> str:
-    """Write the size of the last batch, and the limit that held records back."""
+def _describe_admission(values: Mapping[str, float], held_by: str) -> str:
+    """Describe the size of the last batch, and the limit that held records back."""
     if "assignor_admitted_records" not in values:
-        return "failed, Spark's own limits hold"
+        return "failed, so Spark's own limits apply"
     admitted, held = (
         values.get(f"assignor_{name}_records", 0.0) for name in ("admitted", "held_back")
     )
-    waits = f"{held:,.0f} held back by {held_by}" if held else "nothing held back"
-    return f"{admitted:,.0f} records in the last batch, {waits}"
+    held_text = f"{held:,.0f} held back by {held_by}" if held else "nothing held back"
+    return f"{admitted:,.0f} records in the last batch, {held_text}"
 
 
-#: Metrics of the last batch by line, each with its words.
+#: Metrics of the last batch and their texts, by line.
 _FIGURES = {
     "assignor": (
         ("assignor_tasks", "{:.0f} tasks"),
         ("assignor_split_partitions", "{:.0f} split"),
         ("assignor_moved_partitions_total", "{:.0f} moved"),
         ("assignor_imbalance_ratio", "{:.1%} over ideal"),
-        ("assignor_locality_hit_ratio", "{:.0%} as planned"),
+        ("assignor_locality_hit_ratio", "{:.0%} ran as planned"),
         ("assignor_plan_seconds", "plan {:.3f} s"),
         ("assignor_fallbacks_total", "{:.0f} fallbacks"),
     ),

@@ -1,4 +1,4 @@
-"""What is known of one source of a query, batch by batch, and the figures drawn from it."""
+"""Facts about one source of a query, batch by batch, and figures computed from them."""
 
 from __future__ import annotations
 
@@ -12,105 +12,104 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Partition
 
-#: Lag that grows: in so many of the last batches, and in so many more pairs of them up than down
-#: (Kendall's tau).
-_LEAST_OF_TREND, _MOST_OF_TREND, _TREND = 6, 100, 0.6
+#: Number of last batches used to detect growing lag, and minimum of Kendall's tau for it.
+_MIN_TREND_BATCHES, _MAX_TREND_BATCHES, _MIN_TAU = 6, 100, 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class BatchFacts:
-    """What is known of one batch; empty or None where nobody says."""
+class SourceBatch:
+    """Facts about one batch of a source; empty or None if no input has them."""
 
     batch: int
-    #: Offsets that it read, and those that waited when it began, by partition.
+    #: Offsets that it read, and offsets unread when it began, by partition.
     read: Mapping[Partition, int]
     waiting: Mapping[Partition, int] = field(default_factory=dict)
-    #: The run of the query that it is of.
+    #: ID of the query run that the batch belongs to.
     run: str | None = None
-    #: When its trigger began, in seconds since 1970, and how long it took until its commit.
+    #: Start of its trigger in seconds since 1970, and its duration until the commit.
     began_s: float | None = None
     seconds: float | None = None
     slots: int | None = None
     #: Offsets of the largest piece of each partition that one slot reads.
     pieces: Mapping[Partition, int] = field(default_factory=dict)
-    #: Seconds that each slot read.
+    #: Seconds that each slot spent reading.
     slot_seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Share of its reads that ran where they were planned.
-    as_planned: float | None = None
-    #: Share of what was planned for an executor that others read.
-    taken: Mapping[str, float] = field(default_factory=dict)
+    #: Share of its reads that ran on the planned executor.
+    hit_rate: float | None = None
+    #: Share of the offsets planned for each executor that other executors read.
+    read_elsewhere: Mapping[str, float] = field(default_factory=dict)
     held_back_by: str | None = None
-    #: Predicted share by which the busiest slot is above the ideal, by the planner's metrics.
+    #: Predicted share by which the busiest slot is above the ideal, from the planner's metrics.
     imbalance: float | None = None
 
     @property
-    def limited(self) -> bool:
-        """Whether more waited than it read."""
+    def is_limited(self) -> bool:
+        """Whether a limit left unread offsets for later batches."""
         return bool(self.waiting) and sum(self.waiting.values()) > sum(self.read.values())
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """What is known of one source of a query; its batches read something."""
+    """Facts about one source of a query; each of its batches has data."""
 
-    batches: Sequence[BatchFacts] = ()
-    #: Who placed the last batch, `spark` for Spark's mapping; None if no input says it.
+    batches: Sequence[SourceBatch] = ()
+    #: Assignor of the last batch, `spark` for Spark's default; None if unknown.
     assignor: str | None = None
-    #: Whether a partition may be cut, as far as known.
+    #: Whether partitions may be split; None if unknown.
     split: bool | None = None
-    #: How many times as long as a usual one a record takes, by partition that differs.
+    #: Cost of a record relative to a usual partition, for partitions that differ.
     costs: Mapping[Partition, float] = field(default_factory=dict)
-    #: How many times as long as a usual one each executor takes, and its host.
+    #: Reading time of each executor relative to a usual one, and the executor's host.
     slowness: Mapping[str, float] = field(default_factory=dict)
     hosts: Mapping[str, str] = field(default_factory=dict)
-    #: Shares of topics, by name in lower case.
+    #: Weights of topics, by lower-case name.
     weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def slots(self) -> int | None:
-        """Slots of the last batch that knows them."""
+        """Number of slots in the last batch for which it is known."""
         return next((b.slots for b in reversed(self.batches) if b.slots), None)
 
     @property
-    def last_run(self) -> list[BatchFacts]:
-        """The batches since the query was last started, as far as somebody says."""
+    def last_run(self) -> list[SourceBatch]:
+        """The batches since the last start of the query; all of them if no input has run IDs."""
         run = next((b.run for b in reversed(self.batches) if b.run), None)
         return [b for b in self.batches if b.run == run]
 
     @property
-    def growth(self) -> float | None:
-        """How many times as many records arrive as are read, where lag grows; None elsewhere."""
-        known = [b for b in self.last_run if b.waiting][-_MOST_OF_TREND:]
-        if len(known) < _LEAST_OF_TREND:
+    def arrival_ratio(self) -> float | None:
+        """Records that arrive per record read, if lag grows; otherwise None."""
+        batches = [b for b in self.last_run if b.waiting][-_MAX_TREND_BATCHES:]
+        if len(batches) < _MIN_TREND_BATCHES:
             return None
-        lag = [sum(b.waiting.values()) for b in known]
-        read = [sum(b.read.values()) for b in known]
+        lag = [sum(b.waiting.values()) for b in batches]
+        read = [sum(b.read.values()) for b in batches]
         pairs = [(after > before) - (after < before) for before, after in combinations(lag, 2)]
-        third = len(known) // 3
-        grown = median(lag[-third:]) - median(lag[:third])
-        if sum(pairs) < _TREND * len(pairs) or grown < median(read):
+        third = len(batches) // 3
+        increase = median(lag[-third:]) - median(lag[:third])
+        if sum(pairs) < _MIN_TAU * len(pairs) or increase < median(read):
             return None
         return 1 + (lag[-1] - lag[0]) / max(1, sum(read[:-1]))
 
     @property
-    def busy(self) -> float | None:
-        """Share of the batches' time that slots read; None where nobody says."""
-        known = [b for b in self.batches if b.slot_seconds and b.slots and b.seconds]
-        there = sum((b.slots or 0) * (b.seconds or 0.0) for b in known)
-        return sum(sum(b.slot_seconds.values()) for b in known) / there if there else None
+    def busy_share(self) -> float | None:
+        """Share of slot time in which slots read; None if unknown."""
+        batches = [b for b in self.batches if b.slot_seconds and b.slots and b.seconds]
+        total_s = sum((b.slots or 0) * (b.seconds or 0.0) for b in batches)
+        return sum(sum(b.slot_seconds.values()) for b in batches) / total_s if total_s else None
 
     @property
-    def reading(self) -> float | None:
-        """Share of the batches' time until the busiest slot had read; None where nobody says."""
-        known = [b for b in self.batches if b.slot_seconds and b.seconds]
-        there = sum(b.seconds or 0.0 for b in known)
-        return sum(max(b.slot_seconds.values()) for b in known) / there if there else None
+    def reading_share(self) -> float | None:
+        """Share of batch time until the busiest slot has finished reading; None if unknown."""
+        batches = [b for b in self.batches if b.slot_seconds and b.seconds]
+        total_s = sum(b.seconds or 0.0 for b in batches)
+        return sum(max(b.slot_seconds.values()) for b in batches) / total_s if total_s else None
 
     @property
-    def awake(self) -> float:
-        """Share of the time in which there was a batch, 1 where nobody says."""
-        known = [(b.began_s, b.seconds) for b in self.last_run if b.began_s and b.seconds]
-        if len(known) < 2:
+    def running_share(self) -> float:
+        """Share of time in which a batch was running; 1 if unknown."""
+        times = [(b.began_s, b.seconds) for b in self.last_run if b.began_s and b.seconds]
+        if len(times) < 2:
             return 1.0
-        (first, _), (last, took) = known[0], known[-1]
-        return min(1.0, sum(seconds for _, seconds in known) / max(last + took - first, 1e-9))
+        (first_s, _), (last_s, took_s) = times[0], times[-1]
+        return min(1.0, sum(seconds for _, seconds in times) / max(last_s + took_s - first_s, 1e-9))

@@ -1,6 +1,6 @@
-"""The few shapes that the pictures are made of, as SVG text.
+"""Build SVG text from a few basic shapes.
 
-Colours are CSS classes, so one picture follows the page into light, dark and print. Pictures are
+Colours are CSS classes, so that one picture works in light mode, dark mode, and print. Pictures are
 360 units wide: on a phone a unit is about a pixel, so that the text stays legible there.
 """
 
@@ -17,53 +17,54 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH = 360
-#: Colours and classes, for a page and for a picture that stands alone (in a README, on a slide).
+#: CSS of a picture, for a page or for a standalone SVG file (in a README, on a slide).
 STYLE = Path(__file__).with_name("picture.css").read_text("utf-8")
 
 
-def escaped(words: str) -> str:
-    r"""Write text of others as HTML: markup is text, and what is not printable an escape.
+def escape_html(words: str) -> str:
+    r"""Escape untrusted text for HTML; unprintable characters are shown as escape sequences.
 
-    >>> escaped("<b>\x1b")
+    >>> escape_html("<b>\x1b")
     '&lt;b&gt;\\x1b'
     """
     return escape("\n".join(map(escape_unprintable, words.split("\n"))))
 
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
-    """Write one line of text; `y` is its base line."""
+    """Write one line of text; `y` is its baseline."""
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{_css(css)}>{escaped(content)}</text>'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{_class_attribute(css)}>'
+        f"{escape_html(content)}</text>"
     )
 
 
 def rect(x: float, y: float, width: float, height: float, css: str, *,
          opacity: float | None = None, hint: str = "") -> str:  # fmt: skip
-    """Draw a rectangle; `hint` is shown when the pointer rests on it."""
+    """Draw a rectangle; `hint` is its tooltip."""
     shade = "" if opacity is None else f' fill-opacity="{opacity:.2f}"'
     box = (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}"'
-        f"{shade}{_css(css)}"
+        f"{shade}{_class_attribute(css)}"
     )
-    return f"{box}><title>{escaped(hint)}</title></rect>" if hint else f"{box}/>"
+    return f"{box}><title>{escape_html(hint)}</title></rect>" if hint else f"{box}/>"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
     """Draw a straight line."""
-    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{_css(css)}/>'
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"{_class_attribute(css)}/>'
 
 
 def picture(height: float, title: str, shapes: list[str]) -> str:
-    """Wrap shapes into a picture; the title is what a screen reader says."""
+    """Wrap shapes into an SVG element; screen readers read the title aloud."""
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escaped(title)}">'
+        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape_html(title)}">'
         + "".join(shapes)
         + "</svg>"
     )
 
 
-def standalone(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) -> str:
-    """Lay pictures out side by side in one file, each under its heading."""
+def standalone_picture(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) -> str:
+    """Return one SVG file with all pictures side by side, each below its heading."""
     gap, head = 24.0, 22.0
     shapes, tops = ['<rect width="100%" height="100%" class="paper"/>'], [6.0] * columns
     for index, (heading, svg) in enumerate(panels):
@@ -72,16 +73,16 @@ def standalone(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) 
         size = re.match(r'<svg viewBox="0 0 \d+ (\d+)"', svg)
         height = float(size[1]) if size else 0.0
         shapes.append(text(x, y + 12, heading, css="t"))
-        place = f'<svg x="{x:.0f}" y="{y + head:.0f}" width="{WIDTH}" height="{height:.0f}"'
-        shapes.append(svg.replace("<svg", place, 1))
+        opening_tag = f'<svg x="{x:.0f}" y="{y + head:.0f}" width="{WIDTH}" height="{height:.0f}"'
+        shapes.append(svg.replace("<svg", opening_tag, 1))
         tops[column] = y + head + height + 16
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
         f'viewBox="0 0 {columns * (WIDTH + gap):.0f} {max(tops):.0f}" '
-        f'aria-label="{escaped(title)}">'
+        f'aria-label="{escape_html(title)}">'
         f"<style>{STYLE}</style>{''.join(shapes)}</svg>\n"
     )
 
 
-def _css(names: str) -> str:
+def _class_attribute(names: str) -> str:
     return f' class="{names}"' if names else ""

@@ -1,4 +1,4 @@
-"""Definitions of the figures on the pages of a report and a replay."""
+"""Definitions of the figures on the pages of `assignor report` and `assignor estimate`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ if TYPE_CHECKING:
 
 FIGURES: Mapping[str, str] = {
     "ideal": (
-        "The time in which all slots end at once, if partitions could be cut anywhere. It is the "
-        "least that reading a batch can take on these slots."
+        "The reading time if all slots finish at the same moment and partitions can be split "
+        "anywhere. No plan can read the batch faster on these slots."
     ),
-    "regret": "How far the time of a batch is above the ideal, in hindsight of what records cost.",
-    "measured": "By the times that executors or Spark's UI reported.",
-    "predicted": "By the records of each partition and the costs that the planner has learned.",
-    "Spark's mapping": (
-        "Spark without the option: one task for each partition, on an executor that a hash of "
-        "topic and partition chooses."
+    "regret": "How far the time of a batch is above the ideal, given what its records really cost.",
+    "measured": "Computed from the times that executors or Spark's UI reported.",
+    "predicted": "Computed from the records of each partition and the costs the planner learned.",
+    "Spark's default": (
+        "Spark without the option: one task per partition, on an executor chosen by a hash of the "
+        "topic and partition."
     ),
     "saves a batch": (
-        "Seconds of reading less than with Spark's mapping, mean of the batches; an upper bound if "
-        "the cost of a record is bounded by the time that batches took."
+        "Reading time saved compared with Spark's default, as the mean over the batches. It is an "
+        "upper bound if the cost of a record was estimated from the duration of the batches."
     ),
-    "worst batch": "The regret of the batch with the largest one.",
-    "moved": "Partitions of a batch that another executor than before reads, as a share.",
+    "worst batch": "The largest regret of any batch.",
+    "moved": "Share of a batch's partitions that a different executor reads than before.",
 }

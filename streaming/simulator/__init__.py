@@ -1,7 +1,7 @@
-"""Plays micro-batches without a cluster: which mapping would have taken how long, and moved what.
+"""Simulate micro-batches without a cluster, to compare the time and moves of mappings.
 
-- `scenario`: lags, costs and executors over time, from a seed
-- `mappings`: Spark's own three mappings, as plans
-- `schedule`: what Spark's scheduler makes of a plan: when each task ends, and where
-- `play`: a scenario through mappings and assignors
+- `scenario`: lags, costs, and executors over time, generated from a seed
+- `mappings`: Spark's own three mappings
+- `schedule`: a model of Spark's scheduler, which computes where and when each task ends
+- `play`: runs a scenario with mappings and assignors
 """

@@ -1,9 +1,8 @@
-"""Spark's own three mappings, as tasks with or without a preferred executor.
+"""Spark's own three mappings of ranges to tasks, with or without a preferred executor.
 
-Rules read from `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0: the default
-gives each partition a task on `floorMod(hash(topic-partition), executors)` of the executors sorted
-by host and id, descending; once `minPartitions` or `maxRecordsPerPartition` divide, no task has a
-location.
+They follow `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0. By default, the
+task of a partition prefers executor `floorMod(hash(topic-partition), executors)`, sorted by host
+and ID, descending. If `minPartitions` or `maxRecordsPerPartition` split a range, none is preferred.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Executor, OffsetRange
 
-#: More tasks a batch are not played.
+#: Maximum number of tasks per batch that are simulated.
 MOST_TASKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
-    """A task as the scheduler sees it: what it reads, and where it would like to run."""
+class PlacedTask:
+    """A task as the scheduler sees it: its ranges, and its preferred executor if it has one."""
 
     executor: str | None
     ranges: tuple[OffsetRange, ...]
@@ -31,51 +30,53 @@ class Placed:
 
 def java_hash(topic: str, partition: int) -> int:
     """Return `org.apache.kafka.common.TopicPartition.hashCode()`, a signed 32-bit number."""
-    text = 0
+    topic_hash = 0
     units = topic.encode("utf-16-be", "surrogatepass")
     for high, low in zip(units[::2], units[1::2], strict=True):
-        text = (31 * text + (high << 8 | low)) & 0xFFFFFFFF
-    code = (31 * (31 + partition) + text) & 0xFFFFFFFF
+        topic_hash = (31 * topic_hash + (high << 8 | low)) & 0xFFFFFFFF
+    code = (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
     return code - (1 << 32) if code >= 1 << 31 else code
 
 
-def spark_default(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[Placed]:
-    """One task a partition, on an executor chosen by hash."""
+def place_by_hash(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:
+    """Return one task per partition, on an executor chosen by hash."""
     ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
     return [
-        Placed(ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,))
+        PlacedTask(
+            ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,)
+        )
         for r in ranges
         if r.size > 0
     ]
 
 
-def spark_max_records(ranges: Sequence[OffsetRange], max_records: int) -> list[Placed]:
-    """Tasks of at most this many offsets, anywhere."""
+def place_by_max_records(ranges: Sequence[OffsetRange], max_records: int) -> list[PlacedTask]:
+    """Return tasks of at most `max_records` offsets, without a preferred executor."""
     return [
-        Placed(None, (part,))
+        PlacedTask(None, (part,))
         for r in ranges
         if r.size > 0
         for part in r.split(math.ceil(r.size / max_records))
     ]
 
 
-def spark_min_partitions(
+def place_by_min_partitions(
     ranges: Sequence[OffsetRange], executors: Sequence[Executor], min_partitions: int
-) -> list[Placed]:
-    """About this many tasks, large partitions divided in proportion, anywhere."""
-    full = [r for r in ranges if r.size > 0]
-    if len(full) >= min_partitions:
-        return spark_default(full, executors)
-    total = sum(r.size for r in full)
-    small = {r.tp for r in full if _parts(r.size, total, min_partitions) == 1}
-    rest = total - sum(r.size for r in full if r.tp in small)
-    parts = max(min_partitions - len(small), 1)
+) -> list[PlacedTask]:
+    """Return about `min_partitions` tasks, splitting large ranges in proportion to their size."""
+    with_data = [r for r in ranges if r.size > 0]
+    if len(with_data) >= min_partitions:
+        return place_by_hash(with_data, executors)
+    total = sum(r.size for r in with_data)
+    unsplit = {r.tp for r in with_data if _count_parts(r.size, total, min_partitions) == 1}
+    split_total = total - sum(r.size for r in with_data if r.tp in unsplit)
+    min_parts = max(min_partitions - len(unsplit), 1)
     return [
-        Placed(None, (part,))
-        for r in full
-        for part in r.split(1 if r.tp in small else _parts(r.size, rest, parts))
+        PlacedTask(None, (part,))
+        for r in with_data
+        for part in r.split(1 if r.tp in unsplit else _count_parts(r.size, split_total, min_parts))
     ]
 
 
-def _parts(size: int, total: int, min_parts: int) -> int:
+def _count_parts(size: int, total: int, min_parts: int) -> int:
     return max(math.floor(size / total * min_parts + 0.5), 1)

@@ -1,4 +1,4 @@
-"""A scenario played through mappings and assignors, batch by batch, each as one row."""
+"""Simulate a scenario with mappings and assignors, batch by batch."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from assignor_bridge.planner.plan import plan_step
 from checkpoints.sticky_state import StickyState
 from streaming.simulator.mappings import (
     MOST_TASKS,
-    Placed,
-    spark_default,
-    spark_max_records,
-    spark_min_partitions,
+    PlacedTask,
+    place_by_hash,
+    place_by_max_records,
+    place_by_min_partitions,
 )
-from streaming.simulator.scenario import Scenario, Step, steps
-from streaming.simulator.schedule import Run, schedule
+from streaming.simulator.scenario import Scenario, SimulatedBatch, generate_batches
+from streaming.simulator.schedule import TaskRun, schedule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,155 +32,157 @@ if TYPE_CHECKING:
     from assignor_bridge.model import Partition
     from assignor_bridge.planner.plan import PlannedBatch
 
-#: Names of Spark's own mappings; the last two may be followed by `=NUMBER`.
+#: Names of Spark's own mappings; the last two accept `=NUMBER`.
 SPARK_MAPPINGS = ("spark", "minPartitions", "maxRecordsPerPartition")
 
 
 def is_sparks(name: str) -> bool:
-    """Whether a name, perhaps with a number behind `=`, is one of Spark's mappings."""
+    """Return whether a name, with or without `=NUMBER`, is one of Spark's mappings."""
     return name.partition("=")[0] in SPARK_MAPPINGS
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """What one batch came to."""
+class PlayedBatch:
+    """The result of one simulated batch."""
 
     batch: int
-    #: When the last task ended, and the least that hindsight allows: all work over all speeds, or
-    #: the dearest record, which cannot be cut.
+    #: Time until the last task ended, and its lower bound in hindsight: all work divided by the
+    #: speed of all slots, or the most expensive record, which cannot be split.
     seconds: float
     bound_seconds: float
     tasks: int
-    #: Partitions with data; of these, whose first piece another (living) executor had before.
+    #: Number of partitions with data, and of those whose start another live executor read before.
     partitions: int
-    broken: int
-    #: Busy seconds by executor id.
+    moved: int
+    #: Busy seconds by executor ID.
     busy: Mapping[str, float]
-    #: Share of the bytes that another zone read than those of their replicas; None without zones.
+    #: Share of the bytes that were read in a zone without a replica; None without zones.
     cross_zone: float | None = None
-    #: How far the plan itself put its busiest slot above the ideal, by the costs that it believed;
-    #: what `over` is more was not foreseen. None for Spark's mappings.
+    #: Predicted share by which the plan's busiest slot is above the ideal; `over` minus this was
+    #: not predicted. None for Spark's mappings.
     planned_over: float | None = None
 
     @property
     def over(self) -> float:
-        """How much longer than the ideal, as a share of it."""
+        """Share by which the batch took longer than the ideal."""
         return self.seconds / self.bound_seconds - 1 if self.bound_seconds else 0.0
 
 
 @dataclass
-class Player:
-    """One mapping or assignor with its memory."""
+class SimulatedQuery:
+    """A query with one mapping or assignor, and its state between batches."""
 
     name: str
     scenario: Scenario
     options: Mapping[str, str] = field(default_factory=dict)
     find: Callable[[str], Assignor] = lookup
-    locality_wait: float = 3.0
+    locality_wait_s: float = 3.0
     state: StickyState = field(default_factory=StickyState.empty)
     observed: ReadReports = field(default_factory=ReadReports.none)
-    #: Executor that read each partition last, by what really ran.
-    at: dict[Partition, str] = field(default_factory=dict)
-    #: Why the planner planned the last batch as it did, the summary first; none for Spark's.
+    #: Executor that read the end of each partition last.
+    last_reader: dict[Partition, str] = field(default_factory=dict)
+    #: The planner's reasons for the last batch, with the summary first; empty for Spark's mappings.
     reasons: tuple[str, ...] = ()
     planned_over: float | None = None
 
-    def play(self, step: Step) -> Played:
+    def play(self, batch: SimulatedBatch) -> PlayedBatch:
         """Plan and run one batch."""
         self.reasons, self.planned_over = (), None
-        tasks = self.plan(step)
-        rng = np.random.default_rng((self.scenario.seed, step.number))
-        luck = np.exp(rng.normal(0, self.scenario.service_noise, len(step.records)))
-        cost = dict(zip(step.partitions, (step.cost * luck).tolist(), strict=True))
-        first = dict(zip(step.partitions, step.start.tolist(), strict=True))
+        tasks = self.plan(batch)
+        rng = np.random.default_rng((self.scenario.seed, batch.number))
+        noise = np.exp(rng.normal(0, self.scenario.service_noise, len(batch.records)))
+        cost = dict(zip(batch.partitions, (batch.cost * noise).tolist(), strict=True))
+        first_offset = dict(zip(batch.partitions, batch.start.tolist(), strict=True))
 
-        def seconds(task: int, executor: str) -> float:
-            slow = step.slowness.get(executor, 1.0)
+        def task_seconds(task: int, executor: str) -> float:
+            slow = batch.slowness.get(executor, 1.0)
             work, cold = 0.0, 0
             for r in tasks[task].ranges:
                 key = r.tp
                 work += r.size * cost[key]
-                cold += r.start != first[key] or self.at.get(key) != executor
-            beside = self.scenario.task_seconds + self.scenario.cold_seconds * cold
-            return float(beside + work * slow)
+                cold += r.start != first_offset[key] or self.last_reader.get(key) != executor
+            fixed = self.scenario.task_seconds + self.scenario.cold_seconds * cold
+            return float(fixed + work * slow)
 
-        runs = schedule([t.executor for t in tasks], seconds, step.executors, self.locality_wait)
-        return self._account(step, tasks, runs, cost, first)
+        preferred = [t.executor for t in tasks]
+        runs = schedule(preferred, task_seconds, batch.executors, self.locality_wait_s)
+        return self._account(batch, tasks, runs, cost, first_offset)
 
-    def plan(self, step: Step) -> list[Placed]:
+    def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
         """Return the tasks of a batch."""
         kind, _, number = self.name.partition("=")
         if kind not in SPARK_MAPPINGS:
-            return self._planned(step)
+            return self._plan_with_assignor(batch)
         ranges = [
             OffsetRange(*tp, start, start + size)
             for tp, start, size in zip(
-                step.partitions, step.start.tolist(), step.records.tolist(), strict=True
+                batch.partitions, batch.start.tolist(), batch.records.tolist(), strict=True
             )
             if size
         ]
         if kind == "spark":
-            return spark_default(ranges, step.executors)
-        slots = sum(e.slots for e in step.executors)
+            return place_by_hash(ranges, batch.executors)
+        slots = sum(e.slots for e in batch.executors)
         if kind == "minPartitions":
-            least = int(number or max(4 * slots, 2 * len(ranges)))
-            return spark_min_partitions(ranges, step.executors, least)
-        most = int(number or max(1, int(step.records.sum()) // (4 * slots)))
-        if number and (tasks := sum(-(-r.size // most) for r in ranges)) > MOST_TASKS:
+            min_partitions = int(number or max(4 * slots, 2 * len(ranges)))
+            return place_by_min_partitions(ranges, batch.executors, min_partitions)
+        max_records = int(number or max(1, int(batch.records.sum()) // (4 * slots)))
+        if number and (tasks := sum(-(-r.size // max_records) for r in ranges)) > MOST_TASKS:
             raise OptionError(
-                f"{self.name}: batch {step.number} would have {tasks:,} tasks, at most "
-                f"{MOST_TASKS:,} tasks are played"
+                f"{self.name}: batch {batch.number} would have {tasks:,} tasks, but at most "
+                f"{MOST_TASKS:,} tasks are simulated: choose a larger number"
             )
-        return spark_max_records(ranges, most)
+        return place_by_max_records(ranges, max_records)
 
-    def _planned(self, step: Step) -> list[Placed]:
-        batch = build_batch(
-            encode_names([tp.topic for tp in step.partitions]),
-            np.array([tp.number for tp in step.partitions], np.int64),
-            step.start,
-            step.start + step.records,
-            step.executors,
+    def _plan_with_assignor(self, batch: SimulatedBatch) -> list[PlacedTask]:
+        snapshot = build_batch(
+            encode_names([tp.topic for tp in batch.partitions]),
+            np.array([tp.number for tp in batch.partitions], np.int64),
+            batch.start,
+            batch.start + batch.records,
+            batch.executors,
             parse_options({"assignor": self.name, **self.options}),
             self.observed,
             1,
-            replicas=step.replicas,
-            partitions=step.live,
+            replicas=batch.replicas,
+            partitions=batch.partition_counts,
         )
-        outcome = plan_step(batch, self.state, self.find)
+        outcome = plan_step(snapshot, self.state, self.find)
         self.state, self.reasons = outcome.state, outcome.reasons
         self.planned_over = float(outcome.metrics["imbalance"])
-        return placed(outcome)
+        return list_tasks(outcome)
 
     def _account(
         self,
-        step: Step,
-        tasks: Sequence[Placed],
-        runs: Sequence[Run],
+        batch: SimulatedBatch,
+        tasks: Sequence[PlacedTask],
+        runs: Sequence[TaskRun],
         cost: Mapping[Partition, float],
-        first: Mapping[Partition, int],
-    ) -> Played:
-        """Account for a batch, and keep its read reports for the next plan."""
-        busy = {e.id: 0.0 for e in step.executors}
-        head: dict[Partition, str] = {}
-        tail: dict[Partition, tuple[int, str]] = {}
+        first_offset: Mapping[Partition, int],
+    ) -> PlayedBatch:
+        """Compute the result of a batch, and store its read reports for the next plan."""
+        busy = {e.id: 0.0 for e in batch.executors}
+        first_reader: dict[Partition, str] = {}
+        last_read: dict[Partition, tuple[int, str]] = {}
         reports: list[tuple[Partition, str, int, float]] = []
-        record_bytes = np.full(len(step.records), 100.0) if step.bytes is None else step.bytes
-        bytes_of = dict(zip(step.partitions, record_bytes.tolist(), strict=True))
-        is_far, crossed = _far(step), 0.0
+        record_bytes = np.full(len(batch.records), 100.0) if batch.bytes is None else batch.bytes
+        bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
+        is_far, crossed = _make_is_far(batch), 0.0
         for run in runs:
-            slow = step.slowness.get(run.executor, 1.0)
+            slow = batch.slowness.get(run.executor, 1.0)
             for r in tasks[run.task].ranges:
                 key = r.tp
-                spent = r.size * cost[key] * slow
-                busy[run.executor] += spent
-                reports.append((key, run.executor, r.size, spent))
+                spent_s = r.size * cost[key] * slow
+                busy[run.executor] += spent_s
+                reports.append((key, run.executor, r.size, spent_s))
                 crossed += r.size * bytes_of[key] * is_far(key, run.executor)
-                if r.start == first[key]:
-                    head[key] = run.executor
-                if r.end > tail.get(key, (-1, ""))[0]:
-                    tail[key] = (r.end, run.executor)
-        broken = sum(self.at.get(key, e) != e and self.at[key] in busy for key, e in head.items())
-        self.at.update({key: e for key, (_, e) in tail.items()})
+                if r.start == first_offset[key]:
+                    first_reader[key] = run.executor
+                if r.end > last_read.get(key, (-1, ""))[0]:
+                    last_read[key] = (r.end, run.executor)
+        before = self.last_reader
+        moved = sum(before.get(k, e) != e and before[k] in busy for k, e in first_reader.items())
+        self.last_reader.update({key: e for key, (_, e) in last_read.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
             encode_names([tp.topic for tp, _, _, _ in reports]),
@@ -191,26 +193,27 @@ class Player:
             np.array([r[3] for r in reports], np.float64),
             size,
         )
-        each = np.array([*cost.values()])
-        work, dearest = float(step.records @ each), float(each[step.records > 0].max(initial=0))
-        fastest = min(step.slowness.get(e.id, 1.0) for e in step.executors)
-        speed = sum(e.slots / step.slowness.get(e.id, 1.0) for e in step.executors)
+        costs = np.array([*cost.values()])
+        work = float(batch.records @ costs)
+        max_cost = float(costs[batch.records > 0].max(initial=0))
+        fastest = min(batch.slowness.get(e.id, 1.0) for e in batch.executors)
+        speed = sum(e.slots / batch.slowness.get(e.id, 1.0) for e in batch.executors)
         seconds = max((run.end_seconds for run in runs), default=0.0)
-        total = float(np.dot(step.records, record_bytes))
-        return Played(
-            step.number,
+        total_bytes = float(np.dot(batch.records, record_bytes))
+        return PlayedBatch(
+            batch.number,
             seconds,
-            max(work / speed, dearest * fastest),
+            max(work / speed, max_cost * fastest),
             len(tasks),
-            len(tail),
-            broken,
+            len(last_read),
+            moved,
             busy,
-            None if step.replicas is None else crossed / (total or 1.0),
+            None if batch.replicas is None else crossed / (total_bytes or 1.0),
             self.planned_over,
         )
 
 
-def placed(outcome: PlannedBatch) -> list[Placed]:
+def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
     """Return the tasks of a plan as the scheduler sees them."""
     batch, pieces = outcome.batch, outcome.tasks.pieces
     ranges_of: list[list[OffsetRange]] = [[] for _ in range(len(outcome.tasks))]
@@ -225,44 +228,44 @@ def placed(outcome: PlannedBatch) -> list[Placed]:
         ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
     executor = batch.slot_executor[outcome.tasks.slot].tolist()
     return [
-        Placed(batch.executors[e].id, tuple(ranges))
+        PlacedTask(batch.executors[e].id, tuple(ranges))
         for e, ranges in zip(executor, ranges_of, strict=True)
     ]
 
 
-def _far(step: Step) -> Callable[[Partition, str], bool]:
-    """Return what tells whether an executor is far from a partition's replicas, if all is known."""
-    if step.replicas is None:
+def _make_is_far(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:
+    """Return a function that tests if a partition has no replica in the executor's zone."""
+    if batch.replicas is None:
         return lambda _partition, _executor: False
-    sets = map(step.replicas.racks.__getitem__, step.replicas.code.tolist())
-    racks = dict(zip(step.partitions, sets, strict=True))
-    zone = {e.id: e.rack for e in step.executors}
+    sets = map(batch.replicas.racks.__getitem__, batch.replicas.code.tolist())
+    racks = dict(zip(batch.partitions, sets, strict=True))
+    zone = {e.id: e.rack for e in batch.executors}
     return lambda tp, e: bool(racks[tp] and zone[e]) and zone[e] not in racks[tp]
 
 
-def play(player: Player) -> list[Played]:
-    """Play the batches of the player's scenario."""
-    return [player.play(step) for step in steps(player.scenario)]
+def play(query: SimulatedQuery) -> list[PlayedBatch]:
+    """Play the batches of the query's scenario."""
+    return [query.play(batch) for batch in generate_batches(query.scenario)]
 
 
-#: Batches at the start, in which there is nothing to be sticky to and costs are unknown.
+#: First batches, which are not compared: no partition has a reader yet, and costs are unknown.
 WARM_UP_BATCHES = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """How one mapping did over some batches."""
+class MappingResult:
+    """The results of one mapping over some batches."""
 
     name: str
-    played: Sequence[Played] = ()
-    #: Why the planner planned each batch as it did; empty for Spark's mappings.
+    played: Sequence[PlayedBatch] = ()
+    #: The planner's reasons for each batch; empty for Spark's mappings.
     reasons: Sequence[tuple[str, ...]] = ()
-    #: Why it could not be played, None when it was.
+    #: Reason why the mapping could not be played; None if it was.
     error: str | None = None
 
     @property
     def seconds(self) -> float:
-        """Reading time of all batches."""
+        """Total reading time of all batches."""
         return sum(p.seconds for p in self.played)
 
     @property
@@ -272,39 +275,39 @@ class Result:
 
     @property
     def times_ideal(self) -> float:
-        """The time of all batches over the ideal one, in which all slots end at once."""
+        """Time of all batches divided by the ideal time, in which all slots end at once."""
         ideal = sum(p.bound_seconds for p in self.played)
         return self.seconds / ideal if ideal else 1.0
 
     @property
     def regret_seconds(self) -> float:
-        """Mean seconds of a batch beyond the least that hindsight allows."""
+        """Mean seconds of a batch above the best time in hindsight."""
         return fmean(p.seconds - p.bound_seconds for p in self.played) if self.played else 0.0
 
     @property
     def mean_over(self) -> float:
-        """Mean of how much longer than the ideal a batch takes, as a share."""
+        """Mean share by which a batch takes longer than the ideal."""
         return fmean(p.over for p in self.played)
 
     @property
     def worst_over(self) -> float:
-        """The same in the worst batch."""
+        """Share by which the worst batch takes longer than the ideal."""
         return max((p.over for p in self.played), default=0.0)
 
     @property
     def tasks(self) -> float:
-        """Mean number of tasks of a batch."""
+        """Mean number of tasks per batch."""
         return fmean(p.tasks for p in self.played) if self.played else 0.0
 
     @property
     def moved(self) -> float:
-        """Mean number of partitions of a batch that another executor went on with."""
-        return fmean(p.broken for p in self.played) if self.played else 0.0
+        """Mean number of partitions per batch that move to another executor."""
+        return fmean(p.moved for p in self.played) if self.played else 0.0
 
     @property
     def moved_share(self) -> float:
-        """The same over all batches, as a share of the partitions that had data."""
-        return sum(p.broken for p in self.played) / (sum(p.partitions for p in self.played) or 1)
+        """Moved partitions of all batches as a share of all partitions with data."""
+        return sum(p.moved for p in self.played) / (sum(p.partitions for p in self.played) or 1)
 
     @property
     def cross_zone(self) -> float | None:
@@ -313,21 +316,21 @@ class Result:
         return fmean(shares) if shares else None
 
     @property
-    def broken(self) -> float:
-        """The mean of that share over the batches."""
-        return fmean(p.broken / max(1, p.partitions) for p in self.played)
+    def mean_moved_share(self) -> float:
+        """Mean over the batches of the share of partitions that move."""
+        return fmean(p.moved / max(1, p.partitions) for p in self.played)
 
 
 def compare(
     scenario: Scenario,
     names: Sequence[str],
     find: Callable[[str], Assignor] = lookup,
-    locality_wait: float = 3.0,
-) -> list[Result]:
-    """Play the scenario through each mapping or assignor, and leave out the warm-up."""
-    players = [Player(name, scenario, find=find, locality_wait=locality_wait) for name in names]
-    played = [play(player) for player in players]
+    locality_wait_s: float = 3.0,
+) -> list[MappingResult]:
+    """Play the scenario with each mapping or assignor; the results leave out the warm-up."""
+    queries = [SimulatedQuery(name, scenario, {}, find, locality_wait_s) for name in names]
+    played = [play(query) for query in queries]
     return [
-        Result(name, batches[WARM_UP_BATCHES:] or batches)
+        MappingResult(name, batches[WARM_UP_BATCHES:] or batches)
         for name, batches in zip(names, played, strict=True)
     ]

@@ -1,6 +1,6 @@
-"""A scenario: how records arrive, what they cost, and which executors are there, batch by batch.
+"""Generate the batches of a scenario: arriving records, their costs, and the executors.
 
-Everything comes from the seed, so that mappings are compared on the same batches.
+Everything is generated from the seed, so that mappings are compared on the same batches.
 """
 
 from __future__ import annotations
@@ -24,44 +24,44 @@ Lags = Literal["uniform", "zipf", "lognormal", "one-hot", "rotating"]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What happens, in plain numbers."""
+    """The parameters of a simulated query."""
 
     partitions: int = 64
     executors: int = 8
-    #: Task slots of each executor; with several, executors take them in turn.
+    #: Task slots of each executor; several values alternate.
     slots: tuple[int, ...] = (1,)
     batches: int = 50
-    #: Records that arrive per batch, over all partitions.
+    #: Records that arrive per batch in all partitions.
     records: int = 160_000
     lags: Lags = "zipf"
     #: Exponent of `zipf`, or sigma of `lognormal`.
     skew: float = 1.2
     #: Relative noise of each partition's records per batch.
     noise: float = 0.1
-    #: Seconds a record.
+    #: Seconds per record.
     cost: float = 0.0005
-    #: How many times as much the most expensive partitions cost as the cheapest.
+    #: Cost of the most expensive partition divided by that of the cheapest.
     cost_skew: float = 1.0
-    #: How many times slower single executors are, by number.
+    #: Slowness of single executors, by number.
     slow: Mapping[int, float] = field(default_factory=dict)
-    #: Noise of service times that nobody can predict.
+    #: Unpredictable noise of service times.
     service_noise: float = 0.05
-    #: An executor is lost every N batches, and comes back N/2 batches later (one at least); 0 for
-    #: never. A single one stays.
+    #: An executor is lost every N batches and returns N/2 (at least one) batches later; 0 for
+    #: never. A single executor is never lost.
     churn_every: int = 0
-    #: Seconds that each task costs in addition to its records.
+    #: Seconds per task, in addition to its records.
     task_seconds: float = 0.004
-    #: Seconds that a piece costs whose records another executor's consumer was positioned at.
+    #: Seconds per piece whose start the executor's consumer is not positioned at.
     cold_seconds: float = 0.02
-    #: Zones that executors and partitions are in, in turn; 0 for none. And those of a partition
-    #: that have a replica which is read.
+    #: Number of zones, over which executors and partitions alternate (0 for none), and number of
+    #: zones with a replica of each partition.
     zones: int = 0
     replication: int = 1
     seed: int = 1
 
     @property
     def topology(self) -> tuple[Executor, ...]:
-        """All executors there can be."""
+        """All executors, including those lost in some batches."""
         return tuple(
             Executor(
                 str(i),
@@ -74,7 +74,7 @@ class Scenario:
 
     @property
     def replicas(self) -> Replicas | None:
-        """Zones that hold each partition."""
+        """Zones with a replica of each partition; None without zones."""
         if not self.zones:
             return None
         first, copies = np.arange(self.partitions) % self.zones, min(self.replication, self.zones)
@@ -83,51 +83,51 @@ class Scenario:
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """One batch: what is to be read, by whom, and what it will really cost."""
+class SimulatedBatch:
+    """One batch with its ranges, its executors, and its real costs."""
 
     number: int
     executors: tuple[Executor, ...]
-    #: Each partition; the columns below have a cell for each.
+    #: The partitions; the arrays below have one element for each.
     partitions: Sequence[Partition]
-    #: First offset, number of records and seconds a record, by partition.
+    #: First offset, number of records, and seconds per record of each partition.
     start: NDArray[np.int64]
     records: NDArray[np.int64]
     cost: NDArray[np.float64]
-    #: How many times slower than usual each executor is, by id.
+    #: Slowness relative to a usual executor, by ID.
     slowness: Mapping[str, float]
     replicas: Replicas | None = None
-    #: Bytes of a record, by partition; alike where None.
+    #: Bytes per record of each partition; None if they are all equal.
     bytes: NDArray[np.float64] | None = None
-    #: One more than the highest partition of each topic that is read; None: unknown.
-    live: Mapping[str, int] | None = None
+    #: Highest partition number plus one, by topic; None if unknown.
+    partition_counts: Mapping[str, int] | None = None
 
 
-def steps(scenario: Scenario) -> Iterator[Step]:
-    """Play the arrivals of a scenario; raises OptionError where they are more than Kafka counts."""
+def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
+    """Yield the batches of a scenario; raise OptionError if offsets exceed Kafka's range."""
     rng = np.random.default_rng(scenario.seed)
-    rates = _rates(scenario, rng)
+    rates = _draw_rates(scenario, rng)
     cost = scenario.cost * np.exp(
         np.log(scenario.cost_skew) * rng.permutation(np.linspace(0, 1, scenario.partitions))
     )
     start = np.zeros(scenario.partitions, np.int64)
     partitions = tuple(Partition("events", number) for number in range(scenario.partitions))
-    everybody = scenario.topology
-    slowness = {everybody[i].id: factor for i, factor in sorted(scenario.slow.items())}
+    topology = scenario.topology
+    slowness = {topology[i].id: factor for i, factor in sorted(scenario.slow.items())}
     replicas = scenario.replicas
     for number in range(scenario.batches):
         if scenario.lags == "rotating":
-            rates = _rotating(scenario, rng)
+            rates = _draw_rotating_rates(scenario, rng)
         noise = np.exp(rng.normal(0, scenario.noise, scenario.partitions))
         records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
         if (start + records).sum() >= MAX_OFFSET:
             raise OptionError(
-                f"batch {number} ends beyond {MAX_OFFSET:,} records in all partitions: fewer "
-                "records or batches, or less noise, are expected"
+                f"batch {number} ends beyond {MAX_OFFSET:,} records in all partitions: choose "
+                "fewer records or batches, or less noise"
             )
-        yield Step(
+        yield SimulatedBatch(
             number,
-            _present(scenario, everybody, number),
+            _list_present(scenario, topology, number),
             partitions,
             start,
             records.astype(np.int64),
@@ -138,11 +138,11 @@ def steps(scenario: Scenario) -> Iterator[Step]:
         start = start + records.astype(np.int64)
 
 
-def _rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Share of the records of each partition, in a random order."""
+def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Return the share of the records of each partition, in a random order."""
     count = scenario.partitions
     if scenario.lags == "rotating":
-        return _rotating(scenario, rng)
+        return _draw_rotating_rates(scenario, rng)
     raw = np.ones(count)
     if scenario.lags == "zipf":
         raw = 1 / np.arange(1, count + 1) ** scenario.skew
@@ -155,8 +155,8 @@ def _rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
     return np.asarray(raw / raw.sum())
 
 
-def _rotating(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """One partition in twenty, others each batch, has half of the records."""
+def _draw_rotating_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Give half of the records to one partition in twenty, with other ones in each batch."""
     count = scenario.partitions
     raw = np.full(count, 0.5 / count)
     hot = rng.choice(count, max(1, count // 20), replace=False)
@@ -164,14 +164,14 @@ def _rotating(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float6
     return np.asarray(raw / raw.sum())
 
 
-def _present(
-    scenario: Scenario, everybody: tuple[Executor, ...], number: int
+def _list_present(
+    scenario: Scenario, topology: tuple[Executor, ...], number: int
 ) -> tuple[Executor, ...]:
-    every = scenario.churn_every
-    if not every or len(everybody) < 2:
-        return everybody
-    cycle, phase = divmod(number, every)
-    if cycle == 0 or phase >= max(1, every // 2):
-        return everybody
-    lost = cycle % len(everybody)
-    return everybody[:lost] + everybody[lost + 1 :]
+    interval = scenario.churn_every
+    if not interval or len(topology) < 2:
+        return topology
+    cycle, phase = divmod(number, interval)
+    if cycle == 0 or phase >= max(1, interval // 2):
+        return topology
+    lost = cycle % len(topology)
+    return topology[:lost] + topology[lost + 1 :]

@@ -1,8 +1,10 @@
-"""What Spark's scheduler makes of tasks: where each runs, and when it ends.
+"""Simulate Spark's scheduler, which decides where and when each task runs.
 
-Delay scheduling, as in `TaskSetManager`: a free slot takes the next task that prefers its executor,
-else one without preference, else, when nobody has started a task where it wanted for
-`locality_wait` seconds, any task. Tasks are considered in the order of the plan.
+It uses delay scheduling as in `TaskSetManager`. A free slot takes, in the order of the plan:
+
+1. the next task that prefers its executor,
+2. or a task without a preference,
+3. or any task, if for `locality_wait_s` no task has started on its preferred executor.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """One task's run: where, and when it ended."""
+class TaskRun:
+    """The executor of a task, and the time when it ended."""
 
     task: int
     executor: str
@@ -31,43 +33,43 @@ def schedule(
     preferred: Sequence[str | None],
     seconds: Callable[[int, str], float],
     executors: Sequence[Executor],
-    locality_wait: float = 3.0,
-) -> list[Run]:
-    """Run tasks on the slots; `seconds(task, executor)` says how long one takes there."""
+    locality_wait_s: float = 3.0,
+) -> list[TaskRun]:
+    """Run tasks on slots; `seconds(task, executor)` is the duration of a task on an executor."""
     local: dict[str, deque[int]] = {e.id: deque() for e in executors}
     anywhere: deque[int] = deque()
-    for index, place in enumerate(preferred):
-        (anywhere if place is None else local.get(place, anywhere)).append(index)
+    for index, executor_id in enumerate(preferred):
+        (anywhere if executor_id is None else local.get(executor_id, anywhere)).append(index)
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     free = [(0.0, slot, executor) for executor, slot in slots]
     heapq.heapify(free)
     started: set[int] = set()
     order = deque(range(len(preferred)))
-    runs: list[Run] = []
-    last_local = 0.0
+    runs: list[TaskRun] = []
+    last_local_s = 0.0
     while len(runs) < len(preferred):
-        now, slot, executor = heapq.heappop(free)
-        task: int | None = _next(local[executor], started)
+        now_s, slot, executor = heapq.heappop(free)
+        task: int | None = _take_next(local[executor], started)  # 1
         if task is None:
-            task = _next(anywhere, started)
+            task = _take_next(anywhere, started)  # 2
         else:
-            last_local = now
+            last_local_s = now_s
         if task is None:
-            if now < last_local + locality_wait:
-                heapq.heappush(free, (last_local + locality_wait, slot, executor))
+            if now_s < last_local_s + locality_wait_s:
+                heapq.heappush(free, (last_local_s + locality_wait_s, slot, executor))
                 continue
-            task = _next(order, started)
+            task = _take_next(order, started)  # 3
         if task is None:
             continue
         started.add(task)
-        end = now + seconds(task, executor)
-        runs.append(Run(task, executor, end))
-        heapq.heappush(free, (end, slot, executor))
+        end_s = now_s + seconds(task, executor)
+        runs.append(TaskRun(task, executor, end_s))
+        heapq.heappush(free, (end_s, slot, executor))
     return runs
 
 
-def _next(queue: deque[int], started: set[int]) -> int | None:
-    """Take the first task of a queue that nobody has started."""
+def _take_next(queue: deque[int], started: set[int]) -> int | None:
+    """Remove and return the first task of a queue that has not started."""
     while queue:
         task = queue.popleft()
         if task not in started:

@@ -15,7 +15,7 @@ from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
 from tests.support.spark_tools import as_dict, read_topic, wait_until
 from tests.unit.metrics.samples import flush
-from tests.unit.streaming.test_query_report import a_report
+from tests.unit.streaming.test_query_report import write_report
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,12 +69,12 @@ def test_report_and_live_frame_of_a_running_query(
     assert {task.slot for f in run.batches for task in f.tasks} == set(run.slots)
     states = Path(checkpoint, "sources", "0", "assignments")
     wait_until(lambda: list(states.glob("*.v*")), "the planner's state beside the checkpoint")
-    words = a_report(tmp_path, checkpoint, url, log)
+    words = write_report(tmp_path, checkpoint, url, log)
     assert f"Query {topic.name}" in words
-    assert "After the last batch 0 records were unread in 0 of 4 partitions" in words
+    assert "After the last batch, 0 records were unread in 0 of 4 partitions" in words
     assert "When each slot worked, batch 1 " in words
-    assert "of a partition to another executor than before, in" in words
-    assert "a record of a usual partition" in words
+    assert "of a partition to another executor in" in words
+    assert "one record of a usual partition" in words
     assert "is unknown" not in words
 
 

@@ -406,7 +406,7 @@ def test_files_of_hosts(tmp_path: Path) -> None:
     for number, (text, said) in enumerate(FILES.items()):
         file = files / str(number)
         file.write_text(text)
-        assert (said if text else "names no executor") in read_by_replay(file)
+        assert (said if text else "has no executor") in read_by_replay(file)
         expected.append(
             f"misuse: option 'assignor.rackFile' is '{file}': {said}; expected one line HOST=RACK "
             "for each host with executors"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.planner import zones as zones_module
 from assignor_bridge.planner.transport import Groups, ZoneCapacity, assign_groups_to_zones
-from streaming.simulator.play import Player
-from streaming.simulator.scenario import Scenario, steps
+from streaming.simulator.play import SimulatedQuery
+from streaming.simulator.scenario import Scenario, generate_batches
 from tests.property.test_planner import assert_exact
 from tests.support.planning import Plan, Snapshot, plan
 from tests.support.strategies_snapshots import head_and_tail, lags, loads, snapshots
@@ -244,8 +244,8 @@ def test_zones_are_ignored_if_they_alone_exceed_the_imbalance() -> None:
         partitions=64, executors=9, slots=(2,), batches=9, records=2_000, cost_skew=5.0,
         slow={1: 2.0}, churn_every=8, zones=3, replication=2, seed=205,
     )  # fmt: skip
-    player = Player("lag-aware-sticky", scenario)
-    planned = [player.play(step).planned_over for step in steps(scenario)]
+    player = SimulatedQuery("lag-aware-sticky", scenario)
+    planned = [player.play(step).planned_over for step in generate_batches(scenario)]
     assert max(over or 0.0 for over in planned) <= 0.05, planned
 
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from streaming.cli import main as command
-from streaming.report.svg import standalone
+from streaming.report.svg import standalone_picture
 from tests.unit.streaming.served import RECORDED, serve
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "report.svg"
@@ -21,7 +21,7 @@ PANELS = (
     "When each slot worked, batch 12",
     "When each slot worked, batch 13",
     "Records read by each slot",
-    "Time a record takes, by executor",
+    "Time per record, by executor",
 )
 
 
@@ -34,7 +34,8 @@ def drawn() -> str:
     framed = dict(
         re.findall(r"<figure><h3>(?:<span[^>]*></span>)?(.*?)</h3>(<svg.*?</svg>)", text, re.S)
     )
-    return standalone("A report of a real query", [(title, framed[title]) for title in PANELS])
+    panels = [(title, framed[title]) for title in PANELS]
+    return standalone_picture("A report of a real query", panels)
 
 
 if __name__ == "__main__":

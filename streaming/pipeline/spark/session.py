@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge.jars import connector_coordinate
 from assignor_bridge.session import read_spark_defaults
 from streaming.delta.session import EXTENSION, configure_delta, delta_coordinate
-from streaming.observe.masters import addresses_of, first_that_answers
+from streaming.observe.masters import find_reachable_address, parse_addresses
 from streaming.pipeline.errors import ConfigError, JobError
 from streaming.pipeline.spark.jvm import start_context
 from streaming.redaction import PASSWORDS, SECRET_KEYS, SECRET_OPTIONS, has_password, is_secret_key
@@ -83,7 +83,7 @@ def check_master(master: str) -> None:
     if not master.startswith(_STANDALONE):
         return
     try:
-        first_that_answers(addresses_of(master))
+        find_reachable_address(parse_addresses(master))
     except ConnectionError as error:
         raise JobError(f"spark.master: no master answers ({error})") from None
     except ValueError as error:

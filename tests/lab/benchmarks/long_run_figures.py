@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from streaming.observe.words import short
-from streaming.report.svg import WIDTH, line, picture, standalone, text
+from streaming.observe.words import format_count
+from streaming.report.svg import WIDTH, line, picture, standalone_picture, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +100,8 @@ def thirds(series: Series) -> str:
 
 def drawn(panels: Sequence[tuple[str, Sequence[Series]]], title: str) -> str:
     """Draw panels of up to three series each as one SVG file."""
-    return standalone(title, [(heading, _lines(heading, found)) for heading, found in panels])
+    pictures = [(heading, _lines(heading, found)) for heading, found in panels]
+    return standalone_picture(title, pictures)
 
 
 def _lines(title: str, found: Sequence[Series]) -> str:
@@ -112,7 +113,7 @@ def _lines(title: str, found: Sequence[Series]) -> str:
     for part in (0.0, 0.5, 1.0):
         y = bottom - _HEIGHT * part
         shapes.append(line(_LEFT, y, _LEFT + width, y, "grid"))
-        shapes.append(text(_LEFT - 4, y + 4, short(most * part), anchor="end", css="m"))
+        shapes.append(text(_LEFT - 4, y + 4, format_count(most * part), anchor="end", css="m"))
     named: list[float] = []
     for series, css in zip(found, ("a", "b", "heat"), strict=False):
         points = [

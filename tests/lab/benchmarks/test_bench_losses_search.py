@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.simulator.play import WARM_UP_BATCHES, Player, Result, compare, play
+from streaming.simulator.play import WARM_UP_BATCHES, MappingResult, SimulatedQuery, compare, play
 from tests.lab.benchmarks.report import FOLDER, write_report
 from tests.lab.benchmarks.test_bench_regret import SPARK, causes, in_words, regime
 from tests.lab.benchmarks.turns import SCALE
@@ -78,24 +78,24 @@ def step(kind: str, given: Scenario, draw: random.Random) -> Scenario:
     return replace(given, **changed)
 
 
-def times(results: dict[str, Result]) -> float:
+def times(results: dict[str, MappingResult]) -> float:
     """Return the option's time over that of the best of Spark's mappings."""
     return results[LAG_AWARE_STICKY].seconds / min(results[name].seconds for name in SPARK)
 
 
-def played(given: Scenario) -> dict[str, Result]:
+def played(given: Scenario) -> dict[str, MappingResult]:
     return {result.name: result for result in compare(given, NAMES)}
 
 
-def small_tasks(given: Scenario) -> Result:
+def small_tasks(given: Scenario) -> MappingResult:
     """Play the option with at least four tasks a slot, which whoever is free may take at once."""
     slots = sum(executor.slots for executor in given.topology)
     options = {"assignor.maxRecordsPerTask": str(max(1, given.records // (4 * slots)))}
-    player = Player(LAG_AWARE_STICKY, given, options=options, locality_wait=0.0)
-    return Result(LAG_AWARE_STICKY, play(player)[WARM_UP_BATCHES:])
+    player = SimulatedQuery(LAG_AWARE_STICKY, given, options=options, locality_wait_s=0.0)
+    return MappingResult(LAG_AWARE_STICKY, play(player)[WARM_UP_BATCHES:])
 
 
-def climbed(kind: str, seed: int) -> tuple[float, Scenario, dict[str, Result]]:
+def climbed(kind: str, seed: int) -> tuple[float, Scenario, dict[str, MappingResult]]:
     """Return the worst that one climb comes to."""
     draw = random.Random(seed)
     given = within(kind, regime(seed))

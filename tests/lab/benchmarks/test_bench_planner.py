@@ -43,9 +43,9 @@ from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
 from checkpoints import state_text
 from streaming.human_json.snapshots import read_snapshot, write_plan
-from streaming.simulator.mappings import Placed, java_hash
-from streaming.simulator.play import Player, play
-from streaming.simulator.scenario import Scenario, Step
+from streaming.simulator.mappings import PlacedTask, java_hash
+from streaming.simulator.play import SimulatedQuery, play
+from streaming.simulator.scenario import Scenario, SimulatedBatch
 from tests.lab.benchmarks.report import write_report
 from tests.support.packed import tasks_of
 from tests.support.planner_process import ask, line_of
@@ -275,7 +275,7 @@ def test_mappings_side_by_side() -> None:
     rows = []
     for shape, scenario in shapes.items():
         for name in MAPPINGS:
-            late = play(Player(name, scenario))[3:]
+            late = play(SimulatedQuery(name, scenario))[3:]
             rows.append(
                 {
                     "scenario": shape,
@@ -283,7 +283,7 @@ def test_mappings_side_by_side() -> None:
                     "median_s": statistics.median(p.seconds for p in late),
                     "ideal_s": statistics.median(p.bound_seconds for p in late),
                     "over_ideal": statistics.fmean(p.over for p in late),
-                    "cold_partitions": statistics.fmean(p.broken / p.partitions for p in late),
+                    "cold_partitions": statistics.fmean(p.moved / p.partitions for p in late),
                     "tasks": statistics.fmean(p.tasks for p in late),
                 }
             )
@@ -302,12 +302,12 @@ def test_mappings_side_by_side() -> None:
 
 
 @dataclass
-class Guarded(Player):
+class Guarded(SimulatedQuery):
     """Leaves the last share of each task without a preferred executor, as a task of its own."""
 
     share: float = 0.0
 
-    def plan(self, step: Step) -> list[Placed]:
+    def plan(self, step: SimulatedBatch) -> list[PlacedTask]:
         first, last = [], []
         for task in super().plan(step):
             spare = int(sum(r.size for r in task.ranges) * self.share)
@@ -319,8 +319,8 @@ class Guarded(Player):
                 spare -= r.end - cut
                 if cut > r.start:
                     kept.append(replace(r, end=cut))
-            first += [Placed(task.executor, tuple(kept))] if kept else []
-            last += [Placed(None, tuple(free))] if free else []
+            first += [PlacedTask(task.executor, tuple(kept))] if kept else []
+            last += [PlacedTask(None, tuple(free))] if free else []
         return first + last
 
 
@@ -337,7 +337,7 @@ def test_the_last_share_left_to_whoever_is_free() -> None:
                 )  # fmt: skip
                 late = play(Guarded("lag-aware-sticky", scenario, share=share))[3:]
                 overs += [p.over for p in late]
-                cold += [p.broken / p.partitions for p in late]
+                cold += [p.moved / p.partitions for p in late]
             rows.append(
                 {
                     "unpredictable": wrong,

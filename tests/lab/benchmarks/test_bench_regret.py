@@ -33,11 +33,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from assignor_bridge.options import LAG_AWARE_STICKY
-from streaming.replay.cluster import cluster_for
+from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_log
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
-from streaming.simulator.play import Result, compare
+from streaming.simulator.play import MappingResult, compare
 from streaming.simulator.scenario import Scenario
 from tests.lab.benchmarks.report import write_report
 
@@ -113,16 +113,16 @@ def causes(given: Scenario) -> dict[str, Scenario]:
     return without
 
 
-def regret(result: Result) -> float:
+def regret(result: MappingResult) -> float:
     return result.times_ideal - 1
 
 
-def accepted(result: Result) -> float:
+def accepted(result: MappingResult) -> float:
     ideal = sum(p.bound_seconds for p in result.played) or 1.0
     return sum((p.planned_over or 0.0) * p.bound_seconds for p in result.played) / ideal
 
 
-def row_of(name: str, results: dict[str, Result], why: str) -> dict[str, Any]:
+def row_of(name: str, results: dict[str, MappingResult], why: str) -> dict[str, Any]:
     ours = results[LAG_AWARE_STICKY]
     whole = {n: regret(r) for n, r in results.items() if n not in (LAG_AWARE_STICKY, *SPARK)}
     best = min(whole, key=whole.__getitem__)
@@ -157,7 +157,7 @@ def checkpoints() -> list[dict[str, Any]]:
         name, _, folder = given.partition("=")
         log = read_log(folder)
         for source, batches in log.sources.items():
-            played = replay(name, batches, cluster_for(log, source, batches), EVERYTHING)
+            played = replay(name, batches, choose_cluster(log, source, batches), EVERYTHING)
             results = {m.name: m for m in played.mappings if m.error is None}
             of = f"{name}, source {source}" if len(log.sources) > 1 else name
             words = f"checkpoint of {of}: {len(played.batches)} batches"
@@ -165,7 +165,7 @@ def checkpoints() -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row["regret"])
 
 
-def why_of(ours: Result, batches: Sequence[ReplayBatch]) -> str:
+def why_of(ours: MappingResult, batches: Sequence[ReplayBatch]) -> str:
     """Whose share the regret of a checkpoint is, and what its worst batch was like."""
     share = min(1.0, accepted(ours) / regret(ours)) if regret(ours) > 1e-9 else 1.0
     worst = max(ours.played, key=lambda p: p.over)

@@ -30,7 +30,7 @@ from streaming.lag.table import as_text
 from streaming.observe.scrape import read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
-from streaming.report.screen import LiveFigures, frame
+from streaming.report.screen import LiveFigures, draw_frame
 from tests.lab.fuzz.guard import Kind
 from tests.support.packed import packed
 from tests.unit.streaming.kept_query import kept_query
@@ -185,7 +185,7 @@ def _read_metrics(data: bytes) -> None:
 
 def _draw(snapshot: LiveFigures) -> None:
     out = io.StringIO()
-    Console(file=out, width=120, highlight=False).print(frame(snapshot, 30))
+    Console(file=out, width=120, highlight=False).print(draw_frame(snapshot, 30))
     _check_printed(out.getvalue())
 
 

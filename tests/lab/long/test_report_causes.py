@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.long import causes_driver
 from tests.support import drivers
-from tests.unit.streaming.test_query_report import a_report
+from tests.unit.streaming.test_query_report import write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +25,10 @@ def test_the_first_line_names_the_cause(topic: Topic, tmp_path: Path) -> None:
     told = {line["query"]: line for line in drivers.json_lines(done)}
     log = tmp_path / "progress.jsonl"
     pages = {
-        name: a_report(tmp_path, left["checkpoint"], left["plans"], log)
+        name: write_report(tmp_path, left["checkpoint"], left["plans"], log)
         for name, left in told.items()
     }
-    first = {name: page.removeprefix(f"Query {name} Wrong ") for name, page in pages.items()}
+    first = {name: page.removeprefix(f"Query {name} Problem ") for name, page in pages.items()}
     of_hot = told["hot"]["topic"]
     expected = {
         "nothing": "Nothing stands out ",
@@ -44,7 +44,8 @@ def test_the_first_line_names_the_cause(topic: Topic, tmp_path: Path) -> None:
     assert most is not None
     assert first["hot"].startswith(f"Hot key: {most[1]} ")
     # What would help is said beside it, and why in figures.
-    assert "Would help: let it be cut over slots: without assignor.split=false" in first["hot"]
+    split = "Suggestion: split it over several slots: remove assignor.split=false"
+    assert split in first["hot"]
     assert re.search(r"it takes \d+\.\d times as long as the others", first["slow"], re.IGNORECASE)
     assert re.search(r"about [5-9] slots would keep up", first["few"])
     assert "assignor.fairness=even" in first["starved"]

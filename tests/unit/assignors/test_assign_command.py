@@ -151,7 +151,7 @@ def test_invalid_steps_are_rejected(assigned: Any, step: Any, text: str) -> None
         pytest.param({"topics": {"t0": 1e99}}, "topics.t0 is 1e[+]99", id="float count"),
         pytest.param(
             {"topics": {"a": 9**7, "b": 9**7, "c": 9**7}},
-            "topics: 14,348,907 partitions in all: at most",
+            "topics: 14,348,907 partitions in total: at most",
             id="too many",
         ),
         pytest.param({"topics": []}, r"topics is \[\]: a mapping is expected", id="list"),
@@ -170,12 +170,14 @@ def test_invalid_steps_are_rejected(assigned: Any, step: Any, text: str) -> None
         ),
         pytest.param(
             {"members": {"C": {"topics": [], "owned_user_data": "AAAA", "generation": 1}}},
-            "give one of them",
+            "give 'owned_user_data', or 'owned' and 'generation', but not both",
             id="two claims",
         ),
         pytest.param({"lags": {"t0": {"x": 1}}}, "lags.t0.x: a partition number from 0", id="key"),
         pytest.param({"lags": {"t0": {"0": True}}}, "lags.t0.0 is true: a number", id="bool"),
-        pytest.param({"offsets": {}}, "both 'lags' and 'offsets'", id="lags and offsets"),
+        pytest.param(
+            {"offsets": {}}, "'lags' and 'offsets' cannot be combined", id="lags and offsets"
+        ),
         pytest.param({"steps": [3]}, r"steps\[0\] is 3: a mapping", id="step"),
         pytest.param({"assignor": 3}, "assignor is 3: text in quotes", id="assignor"),
         pytest.param({"standby_replicas": -1}, "standby_replicas is -1", id="standbys"),
@@ -203,11 +205,13 @@ def test_invalid_steps_are_rejected(assigned: Any, step: Any, text: str) -> None
         pytest.param({"steps": [{"leave": [3]}]}, r"steps\[0\].leave\[0\] is 3", id="leave"),
         pytest.param(
             {"options": {"assignor.a.b": "1", "assignor.A.b": "2"}},
-            "options: 'assignor.A.b' twice",
+            "options: 'assignor.A.b' is given twice",
             id="option twice",
         ),
         pytest.param(
-            {"options": {"split": "1"}}, "options: 'split': options of your own", id="options"
+            {"options": {"split": "1"}},
+            "options: 'split' is not an option of a custom",
+            id="options",
         ),
         *(
             pytest.param({"members": {"C": {"topics": ["t0"], **member}}}, text, id=text[:20])
@@ -364,7 +368,7 @@ def test_a_misspelt_reset_becomes_earliest_with_a_note(assigned: Any) -> None:
     data.pop("lags")
     _, [answered], _ = assigned(data)
     assert answered["notes"] == [
-        "offset_reset 'latesst' counts as earliest: only 'latest' reads nothing"
+        "offset_reset 'latesst' is used as 'earliest', like all but 'latest'"
     ]
 
 

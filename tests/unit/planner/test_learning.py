@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from streaming.simulator.play import Player, play
+from streaming.simulator.play import SimulatedQuery, play
 from streaming.simulator.scenario import Scenario
 
 #: Without costs of tasks and cold consumers, so that `over` compares with the true bound.
@@ -12,20 +12,20 @@ PURE = {"task_seconds": 0.0, "cold_seconds": 0.0, "service_noise": 0.0}
 
 
 def played(**given):
-    return play(Player("lag-aware-sticky", Scenario(**{**PURE, **given})))
+    return play(SimulatedQuery("lag-aware-sticky", Scenario(**{**PURE, **given})))
 
 
 @pytest.mark.parametrize("lags", ["uniform", "zipf", "lognormal"])
 def test_steady_rates_with_noise(lags):
     """In 200 batches less than 1% of partitions move after the third; the imbalance is allowed."""
     late = played(partitions=100, executors=10, batches=200, lags=lags, noise=0.1)[3:]
-    assert max(p.broken / p.partitions for p in late) < 0.01
+    assert max(p.moved / p.partitions for p in late) < 0.01
     assert max(p.over for p in late) <= 0.05
 
 
 def test_a_rotating_hot_spot_moves_few_partitions():
     late = played(partitions=200, executors=20, batches=40, lags="rotating", noise=0.1)[1:]
-    assert max(p.broken / p.partitions for p in late) < 0.1
+    assert max(p.moved / p.partitions for p in late) < 0.1
     assert max(p.over for p in late) <= 0.05
 
 
@@ -58,13 +58,13 @@ def test_costly_partitions_with_a_slow_executor_settle():
 
 def test_an_executor_that_recovers_gets_its_share_again():
     scenario = Scenario(partitions=100, executors=10, lags="uniform", noise=0.02, **PURE)
-    player = Player("lag-aware-sticky", scenario)
+    player = SimulatedQuery("lag-aware-sticky", scenario)
     overs = []
     from dataclasses import replace
 
-    from streaming.simulator.scenario import steps
+    from streaming.simulator.scenario import generate_batches
 
-    for step in steps(replace(scenario, batches=16)):
+    for step in generate_batches(replace(scenario, batches=16)):
         slow = {"3": 3.0} if step.number < 6 else {}
         overs.append(player.play(replace(step, slowness=slow)).over)
     assert overs[5] <= 0.2
@@ -76,5 +76,5 @@ def test_churn_moves_only_affected_partitions():
         partitions=200, executors=20, batches=60, lags="lognormal", skew=0.5, noise=0.02,
         churn_every=20,
     )  # fmt: skip
-    assert max(p.broken / p.partitions for p in each) <= 0.07
+    assert max(p.moved / p.partitions for p in each) <= 0.07
     assert max(p.over for p in each[1:]) <= 0.05

@@ -1,4 +1,4 @@
-"""What a report names as the cause: a table of runs, each with what was wrong with it."""
+"""Test which causes a report names: a table of runs, each with its expected causes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from assignor_bridge.model import Partition
 from streaming.report.diagnosis import diagnose
-from streaming.report.source_facts import BatchFacts, SourceFacts
+from streaming.report.source_facts import SourceBatch, SourceFacts
 
 EVEN = {f"t-{p}": 100 for p in range(6)}
 
@@ -20,25 +20,25 @@ def offsets(by_name: Mapping[str, int]) -> dict[Partition, int]:
     return {Partition(t, int(n)): by_name[name] for name, (t, _, n) in split.items()}
 
 
-def batch(number: int, read: Mapping[str, int], **known: Any) -> BatchFacts:
-    """One of a query on three slots that is planned and read as it should be, in two seconds."""
-    found, third = offsets(read), sum(read.values()) / 3
-    facts = BatchFacts(
-        number, found, waiting=found, began_s=2.0 * number, seconds=2.0, slots=3,
-        pieces={tp: min(n, round(third)) for tp, n in found.items()},
-        slot_seconds={f"{e}/0": 1.9 for e in range(3)}, as_planned=1.0,
-        taken=dict.fromkeys("012", 0.0),
+def batch(number: int, read: Mapping[str, int], **known: Any) -> SourceBatch:
+    """Return a batch on three slots that was planned evenly, read as planned, and took 2 s."""
+    by_partition, third = offsets(read), sum(read.values()) / 3
+    facts = SourceBatch(
+        number, by_partition, waiting=by_partition, began_s=2.0 * number, seconds=2.0, slots=3,
+        pieces={tp: min(n, round(third)) for tp, n in by_partition.items()},
+        slot_seconds={f"{e}/0": 1.9 for e in range(3)}, hit_rate=1.0,
+        read_elsewhere=dict.fromkeys("012", 0.0),
     )  # fmt: skip
     return replace(facts, **known)
 
 
-def source(batches: Sequence[BatchFacts], **known: Any) -> SourceFacts:
+def source(batches: Sequence[SourceBatch], **known: Any) -> SourceFacts:
     slowness = {"0": 1.0, "1": 1.1, "2": 0.95}
     facts = SourceFacts(batches, slowness=slowness, hosts={"1": "h1"})
     return replace(facts, **known)
 
 
-def run(read: Mapping[str, int] = EVEN, count: int = 8, **known: Any) -> list[BatchFacts]:
+def run(read: Mapping[str, int] = EVEN, count: int = 8, **known: Any) -> list[SourceBatch]:
     return [batch(number, read, **known) for number in range(count)]
 
 
@@ -46,16 +46,16 @@ def whole(read: Mapping[str, int]) -> dict[str, Any]:
     return {"pieces": offsets(read)}
 
 
-def growing(step: int, *, read: Mapping[str, int] = EVEN, **known: Any) -> list[BatchFacts]:
-    """Lag that grows by so many records of each partition a batch."""
+def growing(step: int, *, read: Mapping[str, int] = EVEN, **known: Any) -> list[SourceBatch]:
+    """Return batches between which the lag of each partition grows by `step` records."""
     return [
         batch(n, read, waiting=offsets({k: v + step * n for k, v in read.items()}), **known)
         for n in range(8)
     ]
 
 
-def two_topics(small: int, *, of: int = 90, **known: Any) -> list[BatchFacts]:
-    """A backlog beside a topic that has `of` records and gets `small`."""
+def two_topics(small: int, *, of: int = 90, **known: Any) -> list[SourceBatch]:
+    """Return batches of a topic with a backlog and one that has `of` records and gets `small`."""
     return [
         batch(
             n, {"big-0": 300 - small, "big-1": 300, "small-0": small},
@@ -68,20 +68,20 @@ def two_topics(small: int, *, of: int = 90, **known: Any) -> list[BatchFacts]:
 HOT = {"t-0": 700, "t-1": 60, "t-2": 60, "t-3": 60, "t-4": 60, "t-5": 60}
 SLOW = {"0": 1.0, "1": 3.0, "2": 1.0}
 IDLE = {"slot_seconds": {f"{e}/0": 0.3 for e in range(3)}}
-TAKEN = {"as_planned": 0.4, "taken": {"0": 0.0, "1": 1.0, "2": 0.9}}
+ELSEWHERE = {"hit_rate": 0.4, "read_elsewhere": {"0": 0.0, "1": 1.0, "2": 0.9}}
 LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range(8)}
 
 
 @pytest.mark.parametrize(
     ("facts", "titles"),
     [
-        # Nothing is wrong.
+        # No cause.
         pytest.param(SourceFacts(), [], id="no batch"),
         pytest.param(source(run()), [], id="all is even"),
-        pytest.param(source(run(HOT)), [], id="a hot partition that is cut"),
+        pytest.param(source(run(HOT)), [], id="a hot partition that is split"),
         pytest.param(source([batch(n, LATE[n], **whole(LATE[n])) for n in range(8)]), [],
                      id="two batches with a burst"),
-        pytest.param(source(run(HOT, count=2, **whole(HOT))), [], id="too few batches to tell"),
+        pytest.param(source(run(HOT, count=2, **whole(HOT))), [], id="too few batches"),
         pytest.param(source(run(EVEN | {"t-0": 200}, **whole(EVEN | {"t-0": 200}))), [],
                      id="a large partition that fits into a slot"),
         pytest.param(source(run({"t-0": 3}, slot_seconds={}, **whole({"t-0": 3}))), [],
@@ -90,7 +90,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(run(), slowness={"0": 1.0, "1": 1.4, "2": 1.0}), [],
                      id="an executor that is hardly slower"),
         pytest.param(source(run(), slowness={"0": 5.0}), [], id="one executor has no others"),
-        pytest.param(source([*run(count=2, **TAKEN), *run()]), [],
+        pytest.param(source([*run(count=2, **ELSEWHERE), *run()]), [],
                      id="two batches that ran elsewhere"),
         pytest.param(source(growing(2)), [], id="lag that creeps"),
         pytest.param(source(growing(-10)), [], id="a backlog that is read"),
@@ -101,7 +101,8 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(two_topics(5), weights={"small": 0.01}), [],
                      id="a topic with a small weight"),
         pytest.param(source(run(waiting={}, began_s=None, seconds=None, slots=None, pieces={},
-                                slot_seconds={}, as_planned=None, taken={}), slowness={}), [],
+                                slot_seconds={}, hit_rate=None, read_elsewhere={}), slowness={}),
+                     [],
                      id="nothing but offsets is known"),
         # One cause.
         pytest.param(source(run(HOT, **whole(HOT)), split=False), ["Hot key: t-0"], id="hot key"),
@@ -114,22 +115,23 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
                      ["Few partitions: 2 for 8 slots"], id="few partitions"),
         pytest.param(source(run(), slowness=SLOW), ["Slow executor: 1 on h1"], id="slow executor"),
         pytest.param(source(run(), slowness={"0": 0.58, "1": 1.73}, hosts={}),
-                     ["Slow executor: 1"], id="of two, each is told against the middle"),
-        pytest.param(source(run(**TAKEN)), ["Busy cluster: executors 1, 2"], id="busy cluster"),
-        pytest.param(source(run(as_planned=0.5, taken={})), ["Busy cluster"], id="nobody says who"),
+                     ["Slow executor: 1"], id="two executors are compared with each other"),
+        pytest.param(source(run(**ELSEWHERE)), ["Busy cluster: executors 1, 2"], id="busy cluster"),
+        pytest.param(source(run(hit_rate=0.5, read_elsewhere={})), ["Busy cluster"],
+                     id="executors unknown"),
         pytest.param(source(growing(100)), ["Too few slots"], id="too few slots"),
         pytest.param(source(growing(100, slot_seconds={}, slots=None)), ["Too few slots"],
                      id="without knowing how busy they are"),
         pytest.param(source(growing(100, **IDLE)), ["Overhead"], id="overhead"),
         pytest.param(source([replace(b, began_s=20.0 * b.batch) for b in growing(100)]),
-                     ["Overhead"], id="a trigger that is too seldom"),
+                     ["Overhead"], id="a trigger interval that is too long"),
         pytest.param(source(two_topics(2)), ["Starved topic: small"], id="starved topic"),
         pytest.param(source(two_topics(0, held_back_by="time")), ["Alignment: small"],
                      id="alignment"),
-        # Two at once, the costlier first.
+        # Two causes, the costlier one first.
         pytest.param(source(run(HOT, **whole(HOT)), slowness=SLOW, split=False),
                      ["Hot key: t-0", "Slow executor: 1 on h1"], id="hot key and slow executor"),
-        pytest.param(source(run(**TAKEN), slowness=SLOW),
+        pytest.param(source(run(**ELSEWHERE), slowness=SLOW),
                      ["Busy cluster: executors 1, 2", "Slow executor: 1 on h1"],
                      id="busy cluster and slow executor"),
         pytest.param(source(growing(400), slowness=SLOW),
@@ -142,55 +144,55 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
                      id="starved topic and slow executor"),
     ],
 )  # fmt: skip
-def test_the_cause_is_named(facts: SourceFacts, titles: list[str]) -> None:
-    assert [finding.title for finding in diagnose(facts)] == titles
+def test_causes_are_named(facts: SourceFacts, titles: list[str]) -> None:
+    assert [cause.title for cause in diagnose(facts)] == titles
 
 
-def only(facts: SourceFacts) -> tuple[str, str]:
-    [finding] = diagnose(facts)
-    return finding.why, finding.remedy
+def explain_only_cause(facts: SourceFacts) -> tuple[str, str]:
+    [cause] = diagnose(facts)
+    return cause.why, cause.remedy
 
 
-def test_figures_are_those_of_the_run() -> None:
-    why, remedy = only(source(run(HOT, **whole(HOT)), split=False))
+def test_cause_has_the_figures_of_the_run() -> None:
+    why, remedy = explain_only_cause(source(run(HOT, **whole(HOT)), split=False))
     assert "has 70% of the work" in why
     assert "2.1 times as long as if all 3 slots shared it" in why
     assert "assignor.split=false" in remedy
-    why, _ = only(source(run(), slowness=SLOW))
+    why, _ = explain_only_cause(source(run(), slowness=SLOW))
     assert "3.0 times as long as the others" in why
-    assert "costs 22%" in why  # two and a third executors in place of three
-    why, remedy = only(source(growing(100)))
+    assert "costs 22%" in why  # the throughput of two and a third executors instead of three
+    why, remedy = explain_only_cause(source(growing(100)))
     assert "2.0 times as fast as they are read by 3 slots, which read 95% of the time" in why
     assert "about 6 slots would keep up" in remedy
-    why, _ = only(source(growing(100, **IDLE)))
+    why, _ = explain_only_cause(source(growing(100, **IDLE)))
     assert "only 15% of the time is reading" in why
-    why, _ = only(source(run(**TAKEN)))
+    why, _ = explain_only_cause(source(run(**ELSEWHERE)))
     assert "only 40% of the reads ran where they were planned" in why
-    why, remedy = only(source(two_topics(2)))
-    assert "got 2% of an even share of 6 limited batches; big took 100% of all" in why
+    why, remedy = explain_only_cause(source(two_topics(2)))
+    assert "got 2% of its even share of 6 limited batches; big got 100% of the records" in why
     assert "assignor.fairness=even" in remedy
 
 
-@pytest.mark.parametrize("order", [list, reversed], ids=["as they are", "turned round"])
+@pytest.mark.parametrize("order", [list, reversed], ids=["original", "reversed"])
 def test_the_order_of_partitions_and_executors_does_not_matter(
     order: Callable[[Any], Any],
 ) -> None:
-    turned = dict(order(list(HOT.items())))
-    facts = source(run(turned, **whole(turned)), slowness=dict(order(list(SLOW.items()))))
-    assert [f.title for f in diagnose(facts)] == ["Hot key: t-0", "Slow executor: 1 on h1"]
+    ordered = dict(order(list(HOT.items())))
+    facts = source(run(ordered, **whole(ordered)), slowness=dict(order(list(SLOW.items()))))
+    assert titles(facts) == ["Hot key: t-0", "Slow executor: 1 on h1"]
 
 
 def titles(facts: SourceFacts) -> list[str]:
-    return [finding.title for finding in diagnose(facts)]
+    return [cause.title for cause in diagnose(facts)]
 
 
-def test_an_idle_query_has_overhead_though_nobody_says_how_long_slots_read() -> None:
+def test_idle_query_has_overhead_even_if_reading_times_are_unknown() -> None:
     batches = [
         replace(b, began_s=20.0 * b.batch, held_back_by="records")
         for b in growing(100, slot_seconds={})
     ]  # fmt: skip
-    why, _ = only(source(batches))
-    assert "at most 11% of the time is reading, in 89% of it no batch runs" in why
+    why, _ = explain_only_cause(source(batches))
+    assert "at most 11% of the time is reading, and 89% of the time no batch runs" in why
 
 
 @pytest.mark.parametrize(
@@ -202,19 +204,19 @@ def test_an_idle_query_has_overhead_though_nobody_says_how_long_slots_read() -> 
         ("seconds", {"slot_seconds": {}}, "Too few slots"),
     ],
 )
-def test_a_limit_that_holds_batches_back_is_not_too_few_slots(
+def test_a_limit_that_caps_batches_is_not_reported_as_too_few_slots(
     by: str, known: dict[str, Any], title: str
 ) -> None:
     assert titles(source(growing(100, held_back_by=by, **known))) == [title]
 
 
-def test_fallbacks_in_a_few_batches_are_no_hot_key_of_all() -> None:
-    ours = run(HOT, count=17, pieces={})
-    assert titles(source([*ours, *run(HOT, count=3, **whole(HOT))])) == []
+def test_a_few_fallback_batches_are_not_reported_as_a_hot_key() -> None:
+    planned = run(HOT, count=17, pieces={})
+    assert titles(source([*planned, *run(HOT, count=3, **whole(HOT))])) == []
 
 
 def test_a_busy_cluster_does_not_hide_too_few_slots() -> None:
-    facts = source(growing(1000, as_planned=0.05, taken={}))
+    facts = source(growing(1000, hit_rate=0.05, read_elsewhere={}))
     assert titles(facts) == ["Busy cluster", "Too few slots"]
 
 
@@ -236,24 +238,24 @@ BIG = {f"big-{p}": 100_000 for p in range(4)}
                      id="half of the work"),
     ],
 )  # fmt: skip
-def test_several_partitions_that_are_equally_hot_are_no_hot_key(
+def test_several_equally_hot_partitions_are_reported_as_too_few(
     read: Mapping[str, int], title: str
 ) -> None:
     slots = 16 if "big-0" in read else 3
     assert titles(source(run(read, slots=slots, **whole(read)))) == [title]
 
 
-def test_a_stop_of_the_query_is_not_idle_time() -> None:
+def test_time_between_two_runs_is_not_idle_time() -> None:
     batches = [
         replace(b, run="old" if b.batch < 8 else "new",
                 began_s=2.0 * b.batch + 3600 * (b.batch >= 8))
         for b in (*growing(100), *(replace(b, batch=b.batch + 8) for b in growing(100)))
     ]  # fmt: skip
     facts = source(batches)
-    assert facts.awake == 1.0
-    assert facts.growth == source(growing(100)).growth
+    assert facts.running_share == 1.0
+    assert facts.arrival_ratio == source(growing(100)).arrival_ratio
     assert titles(facts) == ["Too few slots"]
 
 
-def test_what_waits_and_what_was_read_may_have_no_partition_in_common() -> None:
+def test_waiting_and_read_partitions_may_be_disjoint() -> None:
     assert titles(source(run(waiting=offsets({"u-0": 9000}), **whole(EVEN)))) == []

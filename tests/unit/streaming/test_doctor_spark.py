@@ -9,7 +9,7 @@ import pytest
 
 from streaming.cli import main
 from streaming.doctor import machine
-from streaming.observe.masters import addresses_of, first_that_answers
+from streaming.observe.masters import find_reachable_address, parse_addresses
 
 
 def test_an_unknown_one_is_misuse_and_its_secret_is_not_shown(capsys):
@@ -54,7 +54,7 @@ def test_a_master_that_answers_and_one_that_does_not(capsys):
     ],
 )
 def test_where_a_url_leads(url, addresses):
-    assert addresses_of(url) == addresses
+    assert parse_addresses(url) == addresses
 
 
 @pytest.mark.parametrize("url", ["SPARK://127.0.0.1:1", "YARN", "local[2]", "mesos://m:5050"])
@@ -76,7 +76,7 @@ def test_a_master_with_a_path_is_not_told_to_answer(capsys):
 )
 def test_what_is_no_address_is_said_to_be_none(address):
     with pytest.raises(ValueError, match="is not host:port"):
-        first_that_answers([address])
+        find_reachable_address([address])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`assignor report` from a checkpoint and a log: figures to check in the head, pages that open."""
+"""Test `assignor report` on checkpoints and logs: figures that are easy to verify, valid pages."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
 
 RECORDED = Path(samples.__file__).with_name("recorded_progress.jsonl")
-#: Partition 0 gets ten times what partition 1 gets, in each of three batches.
+#: Partition 0 gets ten times as many records as partition 1, in each of three batches.
 HOT = [{"t": {0: 1000 * n, 1: 100 * n}} for n in (1, 2, 3)]
 _VOID = {"meta", "br", "rect", "line", "path"}
 
 
 class _Outline(HTMLParser):
-    """Checks that tags are closed in order; keeps the words and what the page refers to."""
+    """Checks that tags are closed in order; collects the words and the external references."""
 
     def __init__(self) -> None:
         super().__init__()
         self.open: list[str] = []
         self.words: list[str] = []
-        self.refers: list[str] = []
+        self.references: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.refers += [
+        self.references += [
             name
             for name, value in attrs
             if name in ("src", "href", "xlink:href") and not str(value).startswith("#")
@@ -56,14 +56,14 @@ class _Outline(HTMLParser):
             self.words.append(data)
 
 
-def read(path: Path) -> str:
-    """Check that a page is whole and needs nothing from elsewhere; give its words."""
+def read_page(path: Path) -> str:
+    """Return the words of a page; check that it is well formed and loads nothing."""
     text = path.read_text(encoding="utf-8")
     outline = _Outline()
     outline.feed(text)
     outline.close()
     assert outline.open == []
-    assert outline.refers == []
+    assert outline.references == []
     assert not re.search(r"<(script|link|img|iframe)|@import|url\(", text)
     assert "prefers-color-scheme:dark" in text
     assert "@media print" in text
@@ -71,16 +71,17 @@ def read(path: Path) -> str:
     return " ".join(" ".join(outline.words).split()).replace(" ,", ",")
 
 
-def a_report(tmp_path: Path, *places: Path | str, **options: str) -> str:
+def write_report(tmp_path: Path, *places: Path | str, **options: str) -> str:
+    """Return the words of the page that `assignor report` writes."""
     output = tmp_path / "report.html"
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
     call = ["report", *map(str, places), "--output", str(output), *words]
     assert main.run(call) == 0
-    return read(output)
+    return read_page(output)
 
 
 def state(owners: list[int], executors: list[str], batches: int, cost: float = 0.004) -> str:
-    """A state in which member `owners[p]` read partition p last, one slot an executor."""
+    """Return a state in which member `owners[p]` read partition p last; executors have one slot."""
     count = len(owners)
     numbers, over, nothing = np.arange(count), np.zeros(count), np.full(count, np.nan)
     over[0] = np.log(2)
@@ -96,21 +97,21 @@ def state(owners: list[int], executors: list[str], batches: int, cost: float = 0
     )  # fmt: skip
 
 
-def test_a_checkpoint_has_the_offsets_read_and_the_gap_of_the_plan(tmp_path):
-    words = a_report(tmp_path, write_checkpoint(tmp_path / "c", HOT))
+def test_checkpoint_has_the_offsets_read_and_the_gap_of_the_plan(tmp_path):
+    words = write_report(tmp_path, write_checkpoint(tmp_path / "c", HOT))
     assert "3,300 offsets of 2 partitions (rows) by batch (columns)" in words
-    assert "t-0 3,000 91% 1,000" in words  # read in all, its share, in a batch at most
+    assert "t-0 3,000 91% 1,000" in words  # total read, its share, most in a batch
     assert first_screen(words) == (
-        "Uneven slots 3.64 times the ideal, predicted on 4 slots (assumed) Do Let partitions be "
-        "cut: assignor=lag-aware-sticky, or Spark's minPartitions saves 1.4 s a batch Gained "
-        "Nothing yet the option is not in use"
+        "Uneven slots 3.64 times the ideal, predicted on 4 slots (assumed) Action Split "
+        "partitions: set assignor=lag-aware-sticky, or Spark's minPartitions saves 1.4 s a batch "
+        "Gain None yet the option is not in use"
     )
-    assert re.search(r"Made 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC by assignor-bridge \d", words)
-    assert len(re.findall("(is|are) unknown", words)) == 3  # lag, moves, costs
-    assert "Spark's UI has the load of each slot" in words
+    assert re.search(r"Created 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC by assignor-bridge \d", words)
+    assert len(re.findall("(is|are) unknown", words)) == 4  # lag, load, moves, costs
+    assert "The load of slots is unknown: also give the address of Spark's UI" in words
 
 
-def test_a_notebook_shows_the_page_in_a_frame_of_its_own(tmp_path):
+def test_notebook_shows_the_page_in_an_iframe(tmp_path):
     report = make_report(str(write_checkpoint(tmp_path / "c", HOT)))
     assert str(report).startswith("Query of ")
     assert report.html.startswith("<!doctype html>")
@@ -120,31 +121,31 @@ def test_a_notebook_shows_the_page_in_a_frame_of_its_own(tmp_path):
     assert "html" not in repr(report)
 
 
-def test_a_fixed_cost_is_not_told_as_a_cost_of_records(tmp_path):
-    """A range takes 20 ms beside its records: no partition's records are said to take longer."""
+def test_fixed_cost_is_not_reported_as_a_cost_of_records(tmp_path):
+    """A range takes 20 ms in addition to its records; no partition has costlier records."""
     folder = write_checkpoint(tmp_path / "c", HOT)
     kept = folder / "sources" / "0" / "assignments"
     kept.mkdir()
     alike = replace(decode(state([0, 0, 1], ["1", "2"], 7)), cost=np.array([0.1, -0.1, 0.2]))
     common = alike.common._replace(own=False, noise=0.2, fixed=1000.0, level=float(np.log(2e-5)))
     (kept / "3.v1").write_text(encode(replace(alike, common=common)))
-    words = a_report(tmp_path, folder)
-    assert "a record of a usual partition 20 µs a range, without its records 20 ms" in words
-    assert "Time a record takes, by partition" not in words
+    words = write_report(tmp_path, folder)
+    assert "one record of a usual partition 20 µs one range, without its records 20 ms" in words
+    assert "Time per record, by partition" not in words
 
 
-def test_the_kept_state_has_the_cost_of_a_record(tmp_path):
+def test_state_in_the_checkpoint_has_the_cost_of_a_record(tmp_path):
     folder = write_checkpoint(tmp_path / "c", HOT)
     kept = folder / "sources" / "0" / "assignments"
     kept.mkdir()
     (kept / "3.v1").write_text(state([0, 0, 1], ["1", "2"], 7))
-    words = a_report(tmp_path, folder)
-    assert "a record of a usual partition 4 ms a range, without its records 20 ms" in words
-    assert "Time a record takes, by partition usual t-0 4 ms 8 ms" in words
-    assert "times the ideal, predicted Do " in words  # on the executors of the state
+    words = write_report(tmp_path, folder)
+    assert "one record of a usual partition 4 ms one range, without its records 20 ms" in words
+    assert "Time per record, by partition usual t-0 4 ms 8 ms" in words
+    assert "times the ideal, predicted Action " in words  # on the executors of the state
 
 
-def test_secrets_in_a_log_that_spark_wrote_are_not_on_the_page(tmp_path):
+def test_secrets_in_a_log_written_by_spark_are_not_on_the_page(tmp_path):
     log = tmp_path / "progress.jsonl"
     ours = {"strategy": "lag-aware-sticky", "generation": "1", "tasks": "2", "imbalance": "0.01"}
     why = "no broker at https://ann:hunter2@host/x password=hunter2"
@@ -154,12 +155,12 @@ def test_secrets_in_a_log_that_spark_wrote_are_not_on_the_page(tmp_path):
             for batch, more in enumerate(({}, {"movedPartitions": "1", "fallbackReason": why}))
         )
     )
-    words = a_report(tmp_path, log)
+    words = write_report(tmp_path, log)
     assert "no broker at https://" in words
     assert "hunter2" not in (tmp_path / "report.html").read_text()
 
 
-def test_a_log_tells_the_lag_and_what_moved(tmp_path):
+def test_metrics_log_has_the_lag_and_the_moves(tmp_path):
     log = tmp_path / "progress.jsonl"
     ours = {"strategy": "lag-aware-sticky", "generation": "1", "tasks": "2", "imbalance": "0.01"}
     lines = [
@@ -179,57 +180,57 @@ def test_a_log_tells_the_lag_and_what_moved(tmp_path):
     ]  # fmt: skip
     idle = samples.text(batch=3, start={"0": 70}, end={"0": 70}, latest={"0": 95})
     log.write_text("\n".join(['{"event": "ended"}', *lines, idle, lines[2][:40]]))
-    words = a_report(tmp_path, log)
-    assert "When the last batch began, 50 records were unread in 2 of 2 partitions" in words
+    words = write_report(tmp_path, log)
+    assert "When the last batch started, 50 records were unread in 2 of 2 partitions" in words
     assert "80% of it in t-0; limits held 20 records back." in words
-    assert "t-0 40 90 70 t-1 10 10 19" in words  # now, at most, read
+    assert "t-0 40 90 70 t-1 10 10 19" in words  # last lag, highest lag, records read
     measured = json.loads(lines[2])
     measured["sources"][0]["logEndOffset"] = {"t": {"0": 70 + 31, "1": 19 + 2}}
     log.write_text("\n".join([*lines[:2], json.dumps(measured)]))
-    words_of_measured = a_report(tmp_path, log)
-    assert "After the last batch 33 records were unread in 2 of 2 partitions" in words_of_measured
+    words_of_measured = write_report(tmp_path, log)
+    assert "After the last batch, 33 records were unread in 2 of 2 partitions" in words_of_measured
     assert "t-0 31 90 70 t-1 2 10 19" in words_of_measured
-    assert "6 moves of a partition to another executor than before, in 3 batches." in words
-    assert "1 5 1.0% executors 3 → 2 2 1 1.0% to even out the load" in words
-    # Only the last two: no longer anything that the first one knew.
-    assert "than before, in 2 batches" in a_report(tmp_path, log, batches="2")
+    assert "6 moves of a partition to another executor in 3 batches." in words
+    assert "1 5 1.0% executors 3 → 2 2 1 1.0% to balance the load" in words
+    # With the last two batches only, nothing of the first one is left.
+    assert "to another executor in 2 batches" in write_report(tmp_path, log, batches="2")
 
 
-def test_of_a_log_no_more_than_the_last_batches_are_kept(tmp_path):
-    """`report --batches` kept the whole log in memory."""
+def test_only_the_last_batches_of_a_log_are_kept(tmp_path):
+    """`report --batches` used to keep the whole log in memory."""
     log = tmp_path / "progress.jsonl"
-    told = [
+    lines = [
         samples.text(batch=batch, query_id=query, start={"0": batch}, end={"0": batch + 1})
         for batch in (0, 1, 2, 2, 3)
         for query in ("a", "b")
     ]
-    log.write_text("\n".join(told))
+    log.write_text("\n".join(lines))
     for last, batches in ((None, [0, 1, 2, 3]), (2, [2, 3]), (9, [0, 1, 2, 3])):
         kept = [(progress.query_id, progress.batch) for progress in read_batches(log, last)]
         assert kept == [(query, batch) for query in ("a", "b") for batch in batches]
 
 
-def test_a_real_log_is_drawn(tmp_path):
-    words = a_report(tmp_path, RECORDED)
+def test_report_on_a_recorded_log(tmp_path):
+    words = write_report(tmp_path, RECORDED)
     assert "Query orders" in words
     assert "Nothing stands out" in words
 
 
-def test_a_thousand_partitions_stay_small(tmp_path):
+def test_page_of_a_thousand_partitions_is_small(tmp_path):
     ends, end = [], dict.fromkeys(range(1000), 0)
     for number in range(60):
         end = {p: at + (p * 7919 + number * 31) % 97 for p, at in end.items()}
         ends.append({"t": end})
     folder = write_checkpoint(tmp_path / "c", ends)
-    words = a_report(tmp_path, folder)
+    words = write_report(tmp_path, folder)
     assert "offsets of 1,000 partitions (rows)" in words
-    assert "The first 40 of 1,000 partitions." in words
+    assert "The chart has the first 40 of 1,000 partitions." in words
     assert (tmp_path / "report.html").stat().st_size < 700_000
 
 
-def test_partitions_of_several_topics_are_told_apart(tmp_path):
+def test_labels_distinguish_partitions_of_several_topics(tmp_path):
     ends = [{"payments": {0: 5}, "shipments": {0: 7}}]
-    words = a_report(tmp_path, write_checkpoint(tmp_path / "c", ends))
+    words = write_report(tmp_path, write_checkpoint(tmp_path / "c", ends))
     assert "…ments-0" in words
 
 
@@ -244,13 +245,13 @@ def test_partitions_of_several_topics_are_told_apart(tmp_path):
         pytest.param(
             ["c", "log.jsonl", "--query", "a"],
             2,
-            "tells of query 11111111-aaaa, the checkpoint",
+            "belongs to query 11111111-aaaa, but the checkpoint",
             id="of another query with a name",
         ),
         pytest.param(
             ["two.jsonl"],
             2,
-            "has 2 queries: choose one by name or id with --query",
+            "has 2 queries: choose one by name or ID with --query",
             id="two queries",
         ),
         pytest.param(["c", "--output", "no/r.html"], 1, "folder does not exist", id="no folder"),
@@ -269,7 +270,7 @@ def test_partitions_of_several_topics_are_told_apart(tmp_path):
         pytest.param(
             ["c", "log.jsonl", "--batch", "1"],
             2,
-            "is a log of metrics: --batch needs",
+            "is a metrics log: --batch needs",
             id="a batch of a log",
         ),
         pytest.param(
@@ -280,7 +281,7 @@ def test_partitions_of_several_topics_are_told_apart(tmp_path):
         ),
     ],
 )
-def test_misuse_is_one_line(arguments, code, message, tmp_path, monkeypatch, capsys):
+def test_misuse_is_reported_in_one_line(arguments, code, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_checkpoint(tmp_path / "c", HOT)
     one = samples.text(start={"0": 0}, end={"0": 1}, name="a")
@@ -301,64 +302,64 @@ def test_a_query_is_chosen_by_name(tmp_path):
     one = samples.text(start={"0": 0}, end={"0": 1}, name="a")
     two = samples.text(start={"0": 0}, end={"0": 5}, name="b", query_id="other")
     log.write_text(f"{one}\n{two}\n")
-    assert "Query b" in a_report(tmp_path, log, query="b")
+    assert "Query b" in write_report(tmp_path, log, query="b")
 
 
 def first_words(page: str) -> str:
-    """What follows the title and the word "Wrong"."""
-    return re.sub(r"^Query (of \S+|\S+) Wrong ", "", page)
+    """Return the words after the title and the word "Problem"."""
+    return re.sub(r"^Query (of \S+|\S+) Problem ", "", page)
 
 
 def first_screen(page: str) -> str:
-    """The three tiles; they hold at most 40 words and three figures."""
-    words = first_words(page).partition(" Made ")[0]
+    """Return the words of the three tiles, which have at most 40 words and three figures."""
+    words = first_words(page).partition(" Created ")[0]
     assert len(words.split()) <= 40, words
     assert len(re.findall(r"(?<!executor: )(?<![-\w.])\d[\d.,]*", words)) <= 3, words
     return words
 
 
-def test_a_plan_log_names_the_partition_that_one_slot_reads_alone(tmp_path):
+def test_plan_log_shows_the_partition_that_one_slot_reads_alone(tmp_path):
     sizes = [{0: 1000, 1: 100, 2: 100, 3: 100}] * 6
     whole = kept_query(tmp_path / "whole", sizes, options={"assignor.split": "false"})
-    words = a_report(tmp_path, whole.checkpoint, whole.plan_log)
+    words = write_report(tmp_path, whole.checkpoint, whole.plan_log)
     assert first_screen(words) == (
-        "Hot key: orders-0 1.54 times the ideal, measured Do Let it be cut over slots: without "
-        "assignor.split=false, if order allows saves 350 ms a batch Gained 100 ms a batch against "
-        "Spark's mapping, predicted"
+        "Hot key: orders-0 1.54 times the ideal, measured Action Split it over several slots: "
+        "remove assignor.split=false, if row order may change saves 350 ms a batch Gain 100 ms a "
+        "batch compared with Spark's default, predicted"
     )
     assert "Hot key: orders-0. This partition has 77% of the work" in words
     assert "1.5 times as long as if all 2 slots shared it" in words
     cut = kept_query(tmp_path / "cut", sizes)
-    words = a_report(tmp_path, cut.checkpoint, cut.plan_log)
+    words = write_report(tmp_path, cut.checkpoint, cut.plan_log)
     assert first_screen(words).startswith("Nothing stands out 1.0")
-    assert "Do Nothing Gained" in words
-    assert "No cause was found. Other causes may show in: log of metrics, Spark's UI." in words
+    assert "Action None Gain" in words
+    assert "No cause was found. These inputs may show others: metrics log, Spark's UI." in words
 
 
-def test_a_plan_log_names_the_executors_whose_reads_ran_elsewhere(tmp_path):
+def test_plan_log_shows_the_executors_whose_reads_ran_elsewhere(tmp_path):
     query = kept_query(tmp_path, [dict.fromkeys(range(4), 300)] * 6)
     lines = query.plan_log.read_text().splitlines()[:6]
     moved = [line.replace('"executor": "2"', '"executor": "1"') for line in lines]
     query.plan_log.write_text("\n".join(moved))
-    words = a_report(tmp_path, query.checkpoint, query.plan_log)
-    assert first_screen(words).startswith("Busy cluster: executor 2 costs 50% Do ")
+    words = write_report(tmp_path, query.checkpoint, query.plan_log)
+    assert first_screen(words).startswith("Busy cluster: executor 2 costs 50% Action ")
     assert "The busiest slot takes 2.00 times the ideal, measured, or 1.0" in words
     assert "Busy cluster: executor 2. Only " in words
 
 
-def test_a_state_names_the_slow_executor(tmp_path):
+def test_state_shows_the_slow_executor(tmp_path):
     folder = write_checkpoint(tmp_path / "c", HOT)
     kept = folder / "sources" / "0" / "assignments"
     kept.mkdir()
     slow = float(np.log(3))
     paces = {"1": Pace(0.0, 0.0, 8.0), "2": Pace(slow, slow, 8.0)}
     (kept / "3.v1").write_text(encode(replace(decode(state([0, 1], ["1", "2"], 7)), paces=paces)))
-    words = a_report(tmp_path, folder)
+    words = write_report(tmp_path, folder)
     assert first_screen(words).startswith("Slow executor: 2 on h2 ")
     assert "It takes 3.0 times as long" in words
 
 
-def test_a_log_tells_that_there_are_too_few_slots(tmp_path, capsys):
+def test_metrics_log_shows_that_there_are_too_few_slots(tmp_path, capsys):
     lines = [
         samples.text(
             batch=n, second=n, start={"0": 10 * n, "1": 10 * n},
@@ -369,16 +370,16 @@ def test_a_log_tells_that_there_are_too_few_slots(tmp_path, capsys):
     ]  # fmt: skip
     log = tmp_path / "progress.jsonl"
     log.write_text("\n".join(lines))
-    words = a_report(tmp_path, log)
+    words = write_report(tmp_path, log)
     assert first_screen(words).startswith("Too few slots records arrive 2.0 times as fast")
     assert "about 8 slots would keep up" in words
     printed = capsys.readouterr().out.splitlines()
     assert printed[1].startswith("Too few slots (records arrive 2.0 times as fast")
-    assert printed[2] == "Do: About 8 slots would keep up"
+    assert printed[2] == "Action: About 8 slots would keep up"
 
 
-def test_sources_are_diagnosed_each_by_itself(tmp_path):
-    """Spark's mapping on four slots: the second source has one partition for them."""
+def test_each_source_is_diagnosed_separately(tmp_path):
+    """Spark's default on four slots; one partition has almost all records of the second source."""
     events = []
     for n in range(6):
         one = samples.progress(
@@ -392,26 +393,26 @@ def test_sources_are_diagnosed_each_by_itself(tmp_path):
         events.append(json.dumps({**one, "sources": [*one["sources"], *two["sources"]]}))
     log = tmp_path / "progress.jsonl"
     log.write_text("\n".join(events))
-    words = a_report(tmp_path, log)
+    words = write_report(tmp_path, log)
     assert first_screen(words).startswith("Source 1: Hot key: u-0 ")
     assert "Source 1: Hot key: u-0. This partition has 98%" in words
     assert "assignor=lag-aware-sticky" in words
 
 
-def test_seconds_of_an_executor_are_those_of_its_slots(tmp_path):
-    """Two slots of two executors: what was planned for a slot is what it read."""
+def test_seconds_of_an_executor_are_divided_among_its_slots_as_planned(tmp_path):
+    """Each of two executors has two slots, and each slot read what was planned for it."""
     query = kept_query(tmp_path, [{0: 400, 1: 300, 2: 200, 3: 100}] * 5, slots=2)
-    words = a_report(tmp_path, query.checkpoint, query.plan_log)
+    words = write_report(tmp_path, query.checkpoint, query.plan_log)
     assert first_screen(words).startswith("Nothing stands out 1.0")
 
 
-def log_of(tmp_path: Path, lines: list[str]) -> Path:
+def write_log(tmp_path: Path, lines: list[str]) -> Path:
     log = tmp_path / "progress.jsonl"
     log.write_text("\n".join(lines))
     return log
 
 
-def test_one_fallback_in_the_last_batch_is_no_hot_key(tmp_path):
+def test_one_fallback_in_the_last_batch_is_not_reported_as_a_hot_key(tmp_path):
     ours = {"strategy": "lag-aware-sticky", "imbalance": "0.01", "slots": "10"}
     lines = [
         samples.text(
@@ -421,12 +422,12 @@ def test_one_fallback_in_the_last_batch_is_no_hot_key(tmp_path):
         )
         for n in range(20)
     ]  # fmt: skip
-    words = a_report(tmp_path, log_of(tmp_path, lines))
+    words = write_report(tmp_path, write_log(tmp_path, lines))
     assert first_screen(words).startswith("Nothing stands out 1.01 times the ideal, predicted")
 
 
-def a_backlog(shrinks: int) -> list[str]:
-    """Eleven batches of 1,000 records each, and what waits shrinks by so many a batch."""
+def make_backlog(shrinks: int) -> list[str]:
+    """Return eleven batches of 1,000 records, with a lag that shrinks by `shrinks` per batch."""
     return [
         samples.text(
             batch=n, second=n, start={"0": 1000 * n}, end={"0": 1000 * (n + 1)},
@@ -436,7 +437,7 @@ def a_backlog(shrinks: int) -> list[str]:
     ]  # fmt: skip
 
 
-def test_names_of_topics_keep_their_case(tmp_path):
+def test_topic_names_keep_their_case(tmp_path):
     events = []
     for n in range(6):
         one = samples.progress(
@@ -449,29 +450,29 @@ def test_names_of_topics_keep_their_case(tmp_path):
         for key in ("startOffset", "endOffset", "latestOffset"):
             event["sources"][0][key] |= one[key]
         events.append(json.dumps(event))
-    words = a_report(tmp_path, log_of(tmp_path, events))
+    words = write_report(tmp_path, write_log(tmp_path, events))
     assert "Starved topic: Orders_EU." in words
 
 
-def test_a_log_of_sparks_own_mapping_is_not_asked_for_again(tmp_path):
-    words = a_report(tmp_path, log_of(tmp_path, a_backlog(500)))
+def test_metrics_log_of_sparks_default_is_not_reported_as_missing(tmp_path):
+    words = write_report(tmp_path, write_log(tmp_path, make_backlog(500)))
     assert "Moves are unknown: no batch in the log was planned by an assignor" in words
-    assert "give the log of metrics" not in words
+    assert "give the metrics log" not in words
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-inf", "many"])
-def test_a_metric_that_is_no_finite_number_is_unknown(tmp_path, number):
+def test_metric_that_is_not_a_finite_number_is_unknown(tmp_path, number):
     line = samples.text(
         start={"0": 0}, end={"0": 9}, strategy="lag-aware-sticky", slots=number,
         movedPartitions=number, imbalance=number, localityHitRate=number,
     )  # fmt: skip
-    assert "0 moves of a partition to another executor than before, in 1 batch. " in a_report(
-        tmp_path, log_of(tmp_path, [line])
+    assert "0 moves of a partition to another executor in 1 batch. " in write_report(
+        tmp_path, write_log(tmp_path, [line])
     )
 
 
-def test_a_progress_whose_querys_name_is_no_text_is_passed_over(tmp_path: Path):
-    """Sorted beside the names of others it was an exception of Python's, found by `make fuzz`."""
+def test_progress_whose_query_name_is_not_text_is_skipped(tmp_path: Path):
+    """Sorting it with other names used to raise a TypeError; found by `make fuzz`."""
     log = tmp_path / "progress.jsonl"
     named = RECORDED.read_text(encoding="utf-8").splitlines()[0]
     event = json.loads(named)
@@ -482,29 +483,29 @@ def test_a_progress_whose_querys_name_is_no_text_is_passed_over(tmp_path: Path):
     ]
 
 
-def test_the_first_batch_of_a_log_that_begins_late_is_no_lag_of_millions(tmp_path):
-    """Spark does not tell where a query's first batch began, and offsets are no lag."""
+def test_first_batch_of_a_log_with_late_offsets_has_no_lag_of_millions(tmp_path):
+    """Spark does not report the start offsets of a query's first batch; they may be large."""
     ends = {"start": {"0": 5_000_000}, "end": {"0": 5_000_100}}
     first = samples.text(batch=0, **ends, untold=("startOffset",))
     (tmp_path / "one.jsonl").write_text(first)
-    words = a_report(tmp_path, tmp_path / "one.jsonl")
+    words = write_report(tmp_path, tmp_path / "one.jsonl")
     assert "t-0" not in words
     next_one = samples.text(batch=1, start={"0": 5_000_100}, end={"0": 5_000_170})
     (tmp_path / "two.jsonl").write_text(f"{first}\n{next_one}\n")
-    words = a_report(tmp_path, tmp_path / "two.jsonl")
+    words = write_report(tmp_path, tmp_path / "two.jsonl")
     assert "t-0 70 70 70" in words
     assert "5,000" not in words
 
 
-def test_what_a_batch_left_that_is_run_again_is_unknown(tmp_path):
+def test_lag_after_a_repeated_batch_is_unknown(tmp_path):
     again = samples.text(batch=3, start={"0": 50}, end={"0": 90}, untold=("latestOffset",))
     (tmp_path / "one.jsonl").write_text(again)
-    words = a_report(tmp_path, tmp_path / "one.jsonl")
+    words = write_report(tmp_path, tmp_path / "one.jsonl")
     assert "The lag after the last batch is unknown." in words
     assert "t-0 unknown 40 40" in words
 
 
-def test_a_first_batch_without_rows_is_none_with_data():
+def test_first_batch_without_rows_has_no_data():
     first = samples.progress(batch=0, start={"0": 7}, end={"0": 7}, untold=("startOffset",))
     assert not read_progress(first).has_data
     at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, untold=("startOffset",))

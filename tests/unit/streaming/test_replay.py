@@ -1,4 +1,4 @@
-"""Replaying a log: sums to check in the head, an honest answer, well-formed pictures."""
+"""Test replays of an offset log: sums that are easy to verify, answers, and pictures."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from streaming.replay.log import ReplayBatch
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
-from streaming.simulator.mappings import Placed
+from streaming.simulator.mappings import PlacedTask
 
 TWO = Cluster((Executor("1", "h1"), Executor("2", "h2")), cost_s=0.001)
 
 
 def log(*batches: dict[int, int], topic: str = "t") -> list[ReplayBatch]:
-    """Batches of records by partition; offsets go on from batch to batch."""
+    """Return batches of records by partition, with consecutive offsets."""
     at: dict[int, int] = {}
-    found = []
+    replay_batches = []
     for number, counts in enumerate(batches):
         ranges = []
         for partition, records in counts.items():
             start = at.get(partition, 0)
             at[partition] = start + records
             ranges.append(OffsetRange(topic, partition, start, start + records))
-        found.append(ReplayBatch(number, ranges))
-    return found
+        replay_batches.append(ReplayBatch(number, ranges))
+    return replay_batches
 
 
-def test_one_hot_partition_is_what_spark_cannot_split():
-    """All records on one of two slots: twice the ideal; split in two: the ideal."""
+def test_sparks_default_does_not_split_a_hot_partition():
+    """All records on one of two slots take twice the ideal; split in two, they take the ideal."""
     done = replay("c", log({0: 1000, 1: 0}, {0: 1000, 1: 0}), TWO)
     spark, ours = done.find("spark"), done.find("lag-aware-sticky")
     assert spark.times_ideal == pytest.approx(2.0)
@@ -44,20 +44,20 @@ def test_one_hot_partition_is_what_spark_cannot_split():
     assert ours.times_ideal == pytest.approx(1.0, abs=0.05)
     assert ours.moved == 0
     assert replay_json(done)["mappings"][3]["timeRatio"] == pytest.approx(0.5, abs=0.03)
-    said = answer(done)
-    assert said.startswith("Over 2 batches, Spark's mapping would take 2.00 times the ideal")
-    assert "51% of the time" in said
-    assert "Spark's own" in said  # minPartitions splits as well
+    text = answer(done)
+    assert text.startswith("Over 2 batches, Spark's default would take 2.00 times the ideal")
+    assert "51% of the time" in text
+    assert "Spark's own" in text  # minPartitions splits the partition too
 
 
-def test_regret_is_what_hindsight_would_have_saved():
-    """Partition 0's records cost 3 ms, those of 1 one: in all 4 s for two slots."""
+def test_regret_is_the_time_above_the_best_in_hindsight():
+    """A record costs 3 ms in partition 0 and 1 ms in partition 1: 4 s of work for two slots."""
     dear = replace(TWO, unusual={Partition("t", 0): 0.003})
     done = replay("c", log(*[{0: 1000, 1: 1000}] * 8), dear)
     spark, ours = done.find("spark"), done.find("lag-aware-sticky")
     assert [p.bound_seconds for p in spark.played] == pytest.approx([2.0] * 8)
-    assert spark.regret_seconds == pytest.approx(1.0)  # one partition each: 3 s instead of 2
-    # Records alike at first, as nothing was learned; then what readers reported.
+    assert spark.regret_seconds == pytest.approx(1.0)  # one partition per slot: 3 s instead of 2
+    # All records cost the same at first; later plans use the costs that readers reported.
     assert ours.played[0].over == pytest.approx(0.5)
     assert ours.played[-1].over < 0.06
     assert ours.played[0].planned_over == pytest.approx(0.0, abs=0.01)
@@ -66,15 +66,15 @@ def test_regret_is_what_hindsight_would_have_saved():
     assert ", in batch 0; " in answer(done)
 
 
-def test_a_single_record_is_no_regret():
+def test_a_single_record_has_no_regret():
     done = replay("c", log({0: 1}), TWO, ["spark", "lag-aware-sticky"])
     assert {m.regret_seconds for m in done.mappings} == {0.0}
     assert "Regret" not in answer(done)
 
 
-def test_the_plans_of_the_query_itself_are_judged_beside_the_others():
+def test_the_plans_of_the_query_itself_are_replayed_too():
     batches = log({0: 1000, 1: 0}, {0: 1000})
-    whole = {1: [Placed("1", tuple(batches[1].ranges))]}
+    whole = {1: [PlacedTask("1", tuple(batches[1].ranges))]}
     done = replay("c", batches, TWO, logged=whole)
     assert [b.batch for b in done.batches] == [1]
     itself = done.find("this query")
@@ -82,29 +82,28 @@ def test_the_plans_of_the_query_itself_are_judged_beside_the_others():
     assert "Regret of this query: 500 ms a batch (100.0%)" in answer(done)
 
 
-def test_where_nothing_is_gained_it_says_so():
-    # By their hashes 1 and 3 are odd, 0 and 2 even: one partition of each pair to an executor.
+def test_answer_without_a_gain_gives_the_reason():
+    # The hashes of partitions 0 and 1 go to different executors.
     even = log({0: 500, 1: 500}, {0: 500, 1: 500})
     done = replay("c", even, TWO)
     assert done.find("spark").times_ideal == pytest.approx(1.0)
     assert "no time would be gained" in answer(done)
-    assert "even enough" in answer(done)
+    assert "balanced enough" in answer(done)
 
 
-def test_a_loss_is_called_one():
-    lone = log({0: 1000})
-    done = replay("c", lone, TWO, options={"assignor.split": "false"})
+def test_one_partition_that_cannot_be_split_leaves_no_gain():
+    done = replay("c", log({0: 1000}), TWO, options={"assignor.split": "false"})
     assert "no time would be gained" in answer(done)
-    assert "leave it no room" in answer(done)
+    assert "nothing can be moved or split" in answer(done)
 
 
 def test_an_empty_log_has_no_answer():
     done = replay("c", log({0: 0}), TWO)
-    assert answer(done) == "No batch of the log read anything: there is nothing to compare"
+    assert answer(done) == "No batch in the log has data, so there is nothing to compare"
     ElementTree.fromstring(replay_svg(done))  # noqa: S314  (our own)
 
 
-def test_every_assignor_and_sparks_mappings_are_played_on_partitions_of_two_topics():
+def test_all_assignors_and_mappings_are_replayed_on_two_topics():
     batches = [
         ReplayBatch(b.batch, [*b.ranges, *other.ranges])
         for b, other in zip(
@@ -120,7 +119,7 @@ def test_every_assignor_and_sparks_mappings_are_played_on_partitions_of_two_topi
         assert sum(sum(p.busy.values()) for p in mapping.played) == pytest.approx(0.181)
 
 
-def test_an_assignor_that_refuses_is_told_and_the_others_are_played():
+def test_an_assignor_that_refuses_is_reported_and_the_others_are_replayed():
     done = replay("c", log({0: 10}), TWO, ["spark", "nobody"])
     assert done.find("nobody") is None
     refused = table_rows(done)[1]
@@ -128,8 +127,8 @@ def test_an_assignor_that_refuses_is_told_and_the_others_are_played():
     assert "name 'spark' and 'lag-aware-sticky'" in answer(done)
 
 
-def test_waiting_for_its_executor_ends_with_the_locality_wait():
-    """Two partitions of 10 s hash to one executor: the other one takes the second after 3 s."""
+def test_a_task_waits_for_its_executor_for_the_locality_wait():
+    """Two partitions of 10 s hash to one executor; the other one takes the second after 3 s."""
     batches = log({0: 10_000, 2: 10_000})
     waited = replay("c", batches, TWO, ["spark"]).find("spark")
     assert waited.seconds == pytest.approx(13.0)
@@ -137,7 +136,7 @@ def test_waiting_for_its_executor_ends_with_the_locality_wait():
     assert replay("c", batches, stubborn, ["spark"]).find("spark").seconds == pytest.approx(20.0)
 
 
-def test_assumptions_name_their_source():
+def test_assumptions_name_the_origin_of_the_executors():
     given = replace(TWO, origins={"executors": "as given"})
     done = replay("c", log({0: 1}), given, ["spark"])
     assert assumptions(done)[0] == "2 executors with 1 slot, the same in every batch (as given)"

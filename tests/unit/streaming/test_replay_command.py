@@ -1,4 +1,4 @@
-"""`assignor estimate`: from checkpoint files to the answer; misuse is one line."""
+"""Test `assignor estimate`, from checkpoint files to the answer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from checkpoints.state_text import encode
 from checkpoints.sticky_state import KnownExecutor, StickyState
 from streaming.cli import main
 from streaming.human_json.snapshots import read_snapshot
-from streaming.replay.cluster import cluster_for
-from streaming.replay.log import CheckpointLog, executors_in, read_log
+from streaming.replay.cluster import choose_cluster
+from streaming.replay.log import CheckpointLog, read_executors, read_log
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
 
@@ -36,60 +36,60 @@ def sizes(log: CheckpointLog) -> dict[int, dict[str, int]]:
     return {b.batch: {str(r.tp): r.size for r in b.ranges} for b in log.sources["0"]}
 
 
-def test_a_batch_read_what_lies_between_two_ends(checkpoint):
+def test_a_batch_reads_from_the_end_of_the_previous_one(checkpoint):
     log = read_log(str(checkpoint))
     assert sizes(log) == {n: {"t-0": 1000, "t-1": 10} for n in range(3)}
-    assert log.seconds == pytest.approx({0: 2.0, 1: 2.0})  # nothing vouches for the last one's
+    assert log.seconds == pytest.approx({0: 2.0, 1: 2.0})  # the last commit cannot be verified
 
 
-def test_a_query_began_where_it_was_told_to(tmp_path):
+def test_the_first_batch_starts_at_the_initial_offsets(tmp_path):
     folder = write_checkpoint(tmp_path / "c", HOT, begin={"t": {0: 900, 1: 10}})
     assert sizes(read_log(str(folder)))[0] == {"t-0": 100}
 
 
-def test_the_first_batch_that_is_kept_has_no_beginning(tmp_path):
+def test_the_first_stored_batch_has_no_known_start(tmp_path):
     assert list(sizes(read_log(str(write_checkpoint(tmp_path / "c", HOT, first=40))))) == [41, 42]
 
 
-def test_a_batch_after_a_gap_has_no_beginning(checkpoint):
+def test_a_batch_after_a_gap_has_no_known_start(checkpoint):
     (checkpoint / "offsets" / "1").unlink()
     assert list(sizes(read_log(str(checkpoint)))) == [0]
 
 
-def test_a_new_partition_begins_at_0(tmp_path):
+def test_a_new_partition_starts_at_0(tmp_path):
     ends = [{"t": {0: 5}}, {"t": {0: 5, 1: 7}}]
     assert sizes(read_log(str(write_checkpoint(tmp_path / "c", ends))))[1] == {"t-1": 7}
 
 
-def test_times_of_a_copied_checkpoint_are_not_believed(checkpoint, tmp_path):
+def test_times_of_a_copied_checkpoint_are_ignored(checkpoint, tmp_path):
     copied = shutil.copytree(checkpoint, tmp_path / "d", copy_function=shutil.copyfile)
     log = read_log(str(copied))
     assert log.seconds == {}
-    cluster = cluster_for(log, "0", log.sources["0"])
+    cluster = choose_cluster(log, "0", log.sources["0"])
     assert (cluster.cost_s, len(cluster.executors)) == (0.0001, 4)
     assert cluster.origins["cost"].startswith("assumed")
 
 
-def test_the_cost_is_bounded_by_the_time_that_batches_took(checkpoint):
+def test_the_cost_is_bounded_by_the_duration_of_batches(checkpoint):
     log = read_log(str(checkpoint))
-    cluster = cluster_for(log, "0", log.sources["0"], executors=2, slots=2)
+    cluster = choose_cluster(log, "0", log.sources["0"], executors=2, slots=2)
     assert cluster.cost_s == pytest.approx(2.0 * 4 / 1010)
 
 
-def test_executors_are_those_of_the_state_where_there_is_one():
+def test_executors_come_from_the_state_if_there_is_one():
     empty = StickyState.empty()
     state = StickyState(**{
         **{name: getattr(empty, name) for name in StickyState.__dataclass_fields__},
         "readers": (KnownExecutor("1", "h1", 4), KnownExecutor("2", "h2", 4)),
     })  # fmt: skip
-    assert executors_in(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
+    assert read_executors(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
     checkpoint = Checkpoint("c", None, (), {}, {"0": (state,)})
     log = CheckpointLog(checkpoint, {"0": []}, {})
-    assert cluster_for(log, "0", []).slots == 8
-    assert cluster_for(log, "0", [], executors=3).slots == 3
+    assert choose_cluster(log, "0", []).slots == 8
+    assert choose_cluster(log, "0", [], executors=3).slots == 3
 
 
-def test_local_mode_is_replayed_on_its_own_slots(tmp_path, capsys):
+def test_local_mode_is_replayed_on_the_slots_of_the_driver(tmp_path, capsys):
     query = kept_query(tmp_path, [{0: 300, 1: 100}] * 4, local=True, slots=2)
     assert main.run(["estimate", "--checkpoint", str(query.checkpoint)]) == 0
     assert "- 1 executor with 4 slots" in capsys.readouterr().out
@@ -103,7 +103,7 @@ def test_the_earlier_name_works_with_its_options(checkpoint, capsys):
     assert answers[0] == answers[1]
 
 
-def test_it_prints_the_answer_first(checkpoint, capsys):
+def test_estimate_prints_the_answer_first(checkpoint, capsys):
     assert main.run(["estimate", "--checkpoint", str(checkpoint), "--executors", "2"]) == 0
     out = " ".join(capsys.readouterr().out.split())
     saves = "lag-aware-sticky would save at most 1.9 s a batch, 49% of the reading time. ┏"
@@ -111,8 +111,8 @@ def test_it_prints_the_answer_first(checkpoint, capsys):
     names = re.findall(r"│ ([\w,-]+) │", out)
     assert names[0].startswith("maxRecordsPerPartition"), "the fastest first"
     assert any(name.endswith(",") for name in names), "equal ones share a row"
-    assert out.index("Over 3 batches, Spark's mapping would take 1.98") > out.rindex("│")
-    assert "each record costs the same, 4 ms (at most, by the time the batches took)" in out
+    assert out.index("Over 3 batches, Spark's default would take 1.98") > out.rindex("│")
+    assert "each record costs the same, 4 ms (at most, from the duration of the batches)" in out
     for words in ("constrained-cooperative-sticky", "2 executors with 1 slot", "(as given)"):
         assert words in out
 
@@ -132,7 +132,7 @@ def test_json_and_pictures(checkpoint, tmp_path, capsys):
 
 
 def plan_log(path: Path, *sizes: dict[int, int], split: str = "true") -> Path:
-    """A log of plans for two executors, as `assignor.planLog` writes it."""
+    """Write a plan log for two executors, as `assignor.planLog` does."""
     state, at, lines = None, dict.fromkeys(sizes[0], 0), []
     for number, size in enumerate(sizes):
         ranges = [
@@ -153,8 +153,8 @@ def plan_log(path: Path, *sizes: dict[int, int], split: str = "true") -> Path:
     return path
 
 
-def test_the_plans_that_a_query_had_are_compared_too(checkpoint, tmp_path, capsys):
-    """It kept partitions whole: nothing else does so badly."""
+def test_the_logged_plans_of_a_query_are_compared_too(checkpoint, tmp_path, capsys):
+    """The query does not split partitions, so its own plans take 1.98 times the ideal."""
     plans = plan_log(tmp_path / "plans.jsonl", *[{0: 1000, 1: 10}] * 2, split="false")
     call = ["estimate", "--checkpoint", str(checkpoint), "--json"]
     assert main.run([*call, "--plan-log", str(plans)]) == 0
@@ -169,8 +169,8 @@ def test_the_plans_that_a_query_had_are_compared_too(checkpoint, tmp_path, capsy
     assert "1.98 times the ideal" in (tmp_path / "r.html").read_text()
 
 
-def test_a_plan_is_judged_on_the_executors_that_its_batch_had(tmp_path, capsys):
-    """Even batches on two executors, the last on four: all plans were within the 5% of then."""
+def test_a_plan_is_replayed_on_the_executors_of_its_batch(tmp_path, capsys):
+    """Even batches run on two executors, the last one on four; all plans are within 5%."""
     even = [dict.fromkeys(range(4), 1000)] * 6
     query = kept_query(tmp_path, even, executors=[("1", "2")] * 5 + [("1", "2", "3", "4")])
     call = ["estimate", "--checkpoint", str(query.checkpoint), "--json"]
@@ -182,8 +182,8 @@ def test_a_plan_is_judged_on_the_executors_that_its_batch_had(tmp_path, capsys):
     assert itself["regret"] == pytest.approx(0, abs=0.01)
     assert itself["worstTimesIdeal"] < 1.05
     assert found["executors"] == 4
-    assert "in each batch those that it had (by the plan log)" in found["assumptions"][0]
-    racks = tmp_path / "racks.json"  # of two executors that only the last batch had
+    assert "earlier batches use their own executors (from the plan log)" in found["assumptions"][0]
+    racks = tmp_path / "racks.json"  # for two executors that only the last batch had
     where = {"executors": {"h3": "a", "h4": "b"}, "partitions": {"orders": {"0": ["a"]}}}
     racks.write_text(json.dumps(where))
     assert main.run([*call, "--racks", str(racks)]) == 0
@@ -195,7 +195,7 @@ def test_a_plan_is_judged_on_the_executors_that_its_batch_had(tmp_path, capsys):
     assert "this query" not in [mapping["name"] for mapping in json.loads(out)["mappings"]]
 
 
-def test_only_one_of_two_sources_is_in_the_plan_log(tmp_path, capsys):
+def test_a_source_that_is_not_in_the_plan_log_is_reported(tmp_path, capsys):
     query = kept_query(tmp_path, [{0: 1000, 1: 10}] * 3)
     folder = query.checkpoint
     (folder / "sources" / "1").mkdir()
@@ -211,11 +211,11 @@ def test_only_one_of_two_sources_is_in_the_plan_log(tmp_path, capsys):
     assert "it has no plan of source 1" in err
     report = ["report", str(folder), str(query.plan_log), "-o", str(tmp_path / "r.html")]
     assert main.run(report) == 0
-    assert main.run([*call, "--source", "1"]) == 2  # of no source that is asked for
-    assert "it has no plan of the checkpoint's batches (0 to 2)" in capsys.readouterr().err
+    assert main.run([*call, "--source", "1"]) == 2  # no plan of any chosen source
+    assert "has no plan of the checkpoint's batches (0 to 2)" in capsys.readouterr().err
 
 
-def test_sources_without_a_plan_are_told_in_their_order(tmp_path, capsys):
+def test_sources_without_a_plan_are_reported_in_order(tmp_path, capsys):
     query = kept_query(tmp_path, [{0: 1000, 1: 10}] * 3)
     folder, without = query.checkpoint, [str(n) for n in range(1, 12)]
     for source in without:
@@ -230,7 +230,7 @@ def test_sources_without_a_plan_are_told_in_their_order(tmp_path, capsys):
     assert [line.rpartition(" ")[2] for line in notes] == without
 
 
-def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
+def test_a_plan_log_of_another_query_is_refused(checkpoint, tmp_path, capsys):
     plans = plan_log(tmp_path / "plans.jsonl", {0: 999})
     call = ["estimate", "--checkpoint", str(checkpoint), "--plan-log"]
     assert main.run([*call, str(plans)]) == 2
@@ -249,7 +249,7 @@ def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
         pytest.param(["--checkpoint", "s3a://b/c"], "not on a local file system", id="elsewhere"),
         pytest.param(["--source", "7"], "Kafka sources are 0", id="no such source"),
         pytest.param(["--hosts", "a=x"], "--hosts is 'a=x'", id="bad hosts"),
-        pytest.param(["--hosts", "a=²"], "--hosts is 'a=²'", id="no digit of int"),
+        pytest.param(["--hosts", "a=²"], "--hosts is 'a=²'", id="not a decimal digit"),
         pytest.param(["--hosts", "a=1,b=10000"], "--hosts is 'a=1,b=10000'", id="too many slots"),
         pytest.param(["--hosts", "a", "--executors", "2"], "cannot be used together", id="both"),
         pytest.param(["--assignors", ","], "at least one name", id="no assignor"),
@@ -263,7 +263,7 @@ def test_a_plan_log_of_another_query_is_told(checkpoint, tmp_path, capsys):
         pytest.param(["--output", "/no/such/r.svg"], "its folder does not exist", id="no folder"),
     ],
 )  # fmt: skip
-def test_misuse_is_one_line(arguments, message, checkpoint, monkeypatch, capsys):
+def test_misuse_is_reported_in_one_line(arguments, message, checkpoint, monkeypatch, capsys):
     monkeypatch.chdir(checkpoint.parent)
     given = [] if "--checkpoint" in arguments or not arguments else ["--checkpoint", "c"]
     code = main.run(["estimate", *given, *arguments])
@@ -274,7 +274,7 @@ def test_misuse_is_one_line(arguments, message, checkpoint, monkeypatch, capsys)
     assert len(err.splitlines()) == 1
 
 
-def test_a_query_without_a_kafka_source_is_one_line(checkpoint, capsys):
+def test_a_query_without_a_kafka_source_is_refused(checkpoint, capsys):
     for offsets in (checkpoint / "offsets").iterdir():
         offsets.write_text("\n".join([*offsets.read_text().splitlines()[:2], "17"]))
     (checkpoint / "sources" / "0" / "0").unlink()

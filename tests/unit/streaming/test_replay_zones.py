@@ -1,7 +1,7 @@
-"""What zones cost: by `assignor estimate --racks`, and in the report; figures to check in the head.
+"""Test the cost across zones in `assignor estimate --racks` and in the report.
 
-Partition 0 has 1,000 records a batch, partition 1 ten, of 1,000 bytes each; a batch every 10 s:
-8.7264 GB a day. Leaders are in zone c, where no executor is; followers in a and b.
+Partition 0 has 1,000 records per batch and partition 1 has ten, each of 1,000 bytes, with a batch
+every 10 s: 8.7264 GB a day. Leaders are in zone c without executors, followers in a and b.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Partition
 from streaming.cli import main
-from streaming.replay.racks import Racks, read_racks
+from streaming.replay.racks import RackMap, read_racks
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
-from tests.unit.streaming.test_query_report import a_report
+from tests.unit.streaming.test_query_report import write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,21 +48,21 @@ def bill(checkpoint: Path, racks: object, capsys: pytest.CaptureFixture[str], *m
     return {**found, "mappings": {m.pop("name"): m for m in found["mappings"]}}
 
 
-def test_it_says_what_a_day_costs_now_and_with_zones(checkpoint, capsys):
+def test_estimate_prints_the_daily_cost_now_and_with_zones(checkpoint, capsys):
     more = ["--record-bytes", "1000", "--price-per-gb", "5"]
     assert main.run(call(checkpoint, RACKS, *more)) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert (
-        "Across zones, at 5 per GB: 43.63 a day by Spark's mapping, 0.00 a day by lag-aware-sticky "
-        "with zones, at 1.0"
+        "Cost across zones, at 5 per GB: 43.63 a day with Spark's default, 0.00 a day with "
+        "lag-aware-sticky and zones, at 1.0"
     ) in out
-    assert "without zones it would be 0.00 a day" in out  # each has a replica in its own zone
-    assert "1,000 bytes a record on average (as given), before compression; 8.73 GB a day" in out
+    assert "without zones it would cost 0.00 a day" in out  # each zone has a replica
+    assert "1,000 bytes per record on average (as given), before compression; 8.73 GB a day" in out
     assert "│ spark │ 100.0% │ 8.73 │ 43.63 │ 1.98 │" in out
     assert "2 executors with 1 slot, the same in every batch (those of --racks)" in out
 
 
-def test_every_figure_is_in_the_json(checkpoint, capsys):
+def test_json_has_every_figure(checkpoint, capsys):
     found = bill(checkpoint, RACKS, capsys)
     assert (found["pricePerGb"], found["bytesPerDay"]) == (0.02, pytest.approx(8.7264e9))
     assert list(found["mappings"]) == ["spark", "lag-aware-sticky", "lag-aware-sticky, zones off"]
@@ -71,8 +71,8 @@ def test_every_figure_is_in_the_json(checkpoint, capsys):
     assert found["mappings"]["lag-aware-sticky"]["costPerDay"] == 0
 
 
-def test_zones_have_their_price_in_balance_and_without_them_in_money(checkpoint, capsys):
-    """All replicas in zone a: one of two equal executors can read them; the limit is 5%."""
+def test_zones_trade_balance_for_cost(checkpoint, capsys):
+    """All replicas are in zone a, with one of two equal executors; the imbalance limit is 5%."""
     racks = {"executors": RACKS["executors"], "partitions": {"t": {"0": ["a"], "1": ["a"]}}}
     found = bill(checkpoint, racks, capsys, "--price-per-gb", "2")["mappings"]
     ours, off = found["lag-aware-sticky"], found["lag-aware-sticky, zones off"]
@@ -80,19 +80,19 @@ def test_zones_have_their_price_in_balance_and_without_them_in_money(checkpoint,
     assert 1 < off["timesIdeal"] < ours["timesIdeal"] <= 1.05
 
 
-def test_what_is_not_named_costs_nothing_and_is_said(checkpoint, capsys):
+def test_unknown_racks_cost_nothing_and_are_reported(checkpoint, capsys):
     racks = {"executors": RACKS["executors"], "partitions": {"t": {"1": ["c"]}}}
     assert main.run(call(checkpoint, racks, "--hosts", "h1,h3")) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "racks of 1 of 2 partitions and 1 of 2 executors are unknown" in out
-    assert "100 bytes a record on average (assumed; give yours with --record-bytes)" in out
+    assert "100 bytes per record on average (assumed; set it with --record-bytes)" in out
 
 
-def test_a_bill_without_any_partitions_racks_is_unknown(checkpoint, capsys):
+def test_cost_is_unknown_without_racks_of_partitions(checkpoint, capsys):
     for racks in ("h1=a\nh2=b\n", {**RACKS, "partitions": {"t": {"0": [], "1": [""]}}}):
         assert main.run(call(checkpoint, racks)) == 0
         out = " ".join(capsys.readouterr().out.split())
-        assert "Across zones: unknown, no partition's racks are known" in out
+        assert "Cost across zones: unknown, because the racks of all partitions are unknown" in out
         assert "racks of 2 of 2 partitions are unknown" in out
         assert "GB a day │" not in out  # no table
         found = bill(checkpoint, racks, capsys)
@@ -110,50 +110,48 @@ def test_a_bill_without_any_partitions_racks_is_unknown(checkpoint, capsys):
         pytest.param(RACKS, "h1,h3", "racks of 1 of 2 executors are unknown", id="an executor"),
     ],
 )  # fmt: skip
-def test_what_is_unknown_makes_a_bill_the_least_that_crosses(
-    racks, hosts, unknown, checkpoint, capsys
-):
+def test_unknown_racks_make_the_cost_a_lower_bound(racks, hosts, unknown, checkpoint, capsys):
     assert main.run(call(checkpoint, racks, "--hosts", hosts)) == 0
     out = " ".join(capsys.readouterr().out.split())
-    answer = out.rpartition("Over ")[2].partition("Across zones")[2].partition(" - ")[0]
+    answer = out.rpartition("Over ")[2].partition("Cost across zones")[2].partition(" - ")[0]
     assert answer.count("at least ") == 3
     assert unknown in out
     assert main.run(call(checkpoint, RACKS, "--hosts", "h1,h2")) == 0
-    assert "Across zones, at 0.02 per GB: 0.017 a day" in capsys.readouterr().out
+    assert "Cost across zones, at 0.02 per GB: 0.017 a day" in capsys.readouterr().out
 
 
-def test_a_rack_that_no_partition_has_is_said(checkpoint, capsys):
+def test_executor_racks_without_replicas_are_reported(checkpoint, capsys):
     racks = {**RACKS, "executors": {"h1": "a", "h2": "B"}}
     assert main.run(call(checkpoint, racks)) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "no partition has a replica in B, where executors are" in out
+    assert "executors run in B, where no partition has a replica" in out
     assert main.run(call(checkpoint, RACKS)) == 0
     assert "no partition has a replica" not in capsys.readouterr().out
 
 
-def test_one_batch_alone_tells_no_cost_a_day(checkpoint, capsys):
+def test_one_batch_has_no_daily_cost(checkpoint, capsys):
     assert main.run(call(checkpoint, RACKS, "--batches", "1")) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert "Across zones: 100.0% of bytes by Spark's mapping, 0.0% of bytes by" in out
-    assert "the checkpoint has no times of batches: no cost a day" in out
+    assert "Cost across zones: 100.0% of bytes with Spark's default, 0.0% of bytes with" in out
+    assert "no daily cost, because the checkpoint does not have the times of batches" in out
 
 
-def test_without_racks_nothing_is_said_of_zones(checkpoint, capsys):
-    asked = ["estimate", "--checkpoint", str(checkpoint), "--assignors", NAMES]
-    assert main.run([*asked, "--json"]) == 0
+def test_zones_are_not_mentioned_without_racks(checkpoint, capsys):
+    arguments = ["estimate", "--checkpoint", str(checkpoint), "--assignors", NAMES]
+    assert main.run([*arguments, "--json"]) == 0
     assert "zones" not in json.loads(capsys.readouterr().out)
-    assert main.run(asked) == 0
+    assert main.run(arguments) == 0
     assert "zones" not in capsys.readouterr().out
 
 
-def test_consumers_read_from_leaders_where_brokers_do_not_let_them_elsewhere():
+def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
     tp = Partition("t", 0)
-    racks = Racks({"1": "a", "h2": "b"}, {tp: ("c", "a")}, followers=True)
+    racks = RackMap({"1": "a", "h2": "b"}, {tp: ("c", "a")}, followers=True)
     assert racks.replicas([tp], leaders=False).racks == (frozenset("ca"),)
     assert racks.replicas([tp], leaders=True).racks == (frozenset("c"),)
-    leaders = Racks(racks.executors, racks.partitions, followers=False)
+    leaders = RackMap(racks.executors, racks.partitions, followers=False)
     assert leaders.replicas([tp], leaders=False).racks == (frozenset("c"),)
-    placed = racks.of_executors([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
+    placed = racks.add_to([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
     assert [e.rack for e in placed] == ["a", "b", None]
 
 
@@ -165,17 +163,17 @@ def test_consumers_read_from_leaders_where_brokers_do_not_let_them_elsewhere():
         ("\\u0068\\:1=a\\ b", {"h:1": "a b"}),
         ("h1=\\ud83d\\ude00", {"h1": "😀"}),
         ("h1=\\ud83d", "line 1 (h1=\\ud83d) is broken"),
-        ("h1=a\nh2\n", "line 2 (h2) has no rack; a line HOST=RACK for each host of executors"),
+        ("h1=a\nh2\n", "line 2 (h2) has no rack; write a line HOST=RACK for each host of"),
         ("=a", "line 1 (=a) has no host"),
         ("h1=a # zone", "line 1 (h1=a # zone) has a # behind the rack"),
         ("h1=a\nh1=b", "line 2 (h1=b) contradicts an earlier one, with rack a"),
         ("[::1]=a", "line 1 ([::1]=a) has a colon in the host: write it as \\:"),
         ("[\\:\\:1]=a", {"[::1]": "a"}),
         ("h1=\\u12", "line 1 (h1=\\u12) is broken"),
-        ("# h1=a", "names no executor"),
+        ("# h1=a", "has no executor"),
     ],
 )
-def test_racks_are_read_from_a_file_of_hosts(text, expected, tmp_path):
+def test_racks_are_read_from_host_lines(text, expected, tmp_path):
     path = tmp_path / "hosts"
     path.write_text(text)
     if isinstance(expected, dict):
@@ -191,7 +189,7 @@ def test_racks_are_read_from_a_file_of_hosts(text, expected, tmp_path):
     [
         pytest.param("{", [], "racks.json is not JSON", id="not JSON"),
         pytest.param({"executor": {}}, [], "unknown key 'executor'; did you", id="unknown key"),
-        pytest.param({"partitions": {}}, [], "names no executor", id="no executor"),
+        pytest.param({"partitions": {}}, [], "has no executor", id="no executor"),
         pytest.param(
             {**RACKS, "partitions": {"t": {"x": []}}}, [], "partitions.t.x: a partition number",
             id="no partition",
@@ -201,14 +199,14 @@ def test_racks_are_read_from_a_file_of_hosts(text, expected, tmp_path):
         ),
         pytest.param(
             RACKS, ["--hosts", "h7,h8"],
-            "no executor has a rack: --racks names h1, h2, the executors of the replay are 00001 "
-            "on h7, 00002 on h8", id="others",
+            "no executor has a rack: --racks has h1, h2, but the executors of the replay are 00001 "
+            "on h7, 00002 on h8: add their IDs or hosts to 'executors'", id="others",
         ),
-        pytest.param(RACKS, ["--racks", "no/such"], "it cannot be read", id="not there"),
+        pytest.param(RACKS, ["--racks", "no/such"], "cannot be read: No such", id="not there"),
         pytest.param(RACKS, ["--price-per-gb", "-1"], "at least 0 is expected", id="negative"),
     ],
 )  # fmt: skip
-def test_misuse_is_one_line(racks, arguments, message, checkpoint, capsys):
+def test_misuse_is_reported_in_one_line(racks, arguments, message, checkpoint, capsys):
     assert main.run([*call(checkpoint, racks), *arguments]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -217,14 +215,14 @@ def test_misuse_is_one_line(racks, arguments, message, checkpoint, capsys):
 
 
 @pytest.mark.parametrize("option", ["--price-per-gb", "--record-bytes", "--bootstrap-server"])
-def test_what_needs_racks_says_so(option, checkpoint, capsys):
+def test_options_that_need_racks_are_refused_without(option, checkpoint, capsys):
     value = "h:9092" if option == "--bootstrap-server" else "1"
     assert main.run(["estimate", "--checkpoint", str(checkpoint), option, value]) == 2
     assert f"{option} needs --racks" in capsys.readouterr().err
 
 
-def test_a_report_has_the_bill_of_a_log(tmp_path):
-    """Two batches of a run, a second apart: 5 MB across zones."""
+def test_report_has_the_cost_across_zones_from_a_metrics_log(tmp_path):
+    """Two batches of a run, one second apart, with 5 MB across zones."""
     log = tmp_path / "progress.jsonl"
     lines = [
         samples.text(batch=n, start={"0": 10 * n}, end={"0": 10 * n + 10}, second=n,
@@ -234,10 +232,10 @@ def test_a_report_has_the_bill_of_a_log(tmp_path):
         for n in range(2)
     ]  # fmt: skip
     log.write_text("\n".join(lines))
-    words = a_report(tmp_path, log, **{"price-per-gb": "0.1"})
+    words = write_report(tmp_path, log, **{"price-per-gb": "0.1"})
     # 5 MB/s are 432 GB a day.
     assert "across zones 5.0% of the bytes: 432 GB a day, 43.20 at 0.1 per GB" in words
 
 
-def test_a_report_without_zones_has_no_such_section(tmp_path, checkpoint):
-    assert "across zones" not in a_report(tmp_path, checkpoint)
+def test_report_without_zones_has_no_cost_across_zones(tmp_path, checkpoint):
+    assert "across zones" not in write_report(tmp_path, checkpoint)

@@ -1,4 +1,4 @@
-"""Figures and pictures of runs: sums to check in the head, and HTML that is well formed."""
+"""Test figures and charts of runs: sums that are easy to verify, and well-formed HTML."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming.demo.terms import TERMS
 from streaming.demo.verdict import Act, headline, verdict
 from streaming.observe.check import Check
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
-from streaming.observe.words import short
+from streaming.observe.words import format_count
 from streaming.report import charts
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
@@ -27,7 +27,7 @@ CHECKS = [
 ]
 
 
-def test_the_table_says_what_was_measured_without_the_warm_up():
+def test_table_has_the_figures_without_the_warm_up():
     rows = dict(comparison([skewed_run(), even_run()]))
     assert rows == {
         "median batch": ["3.25 s", "1.50 s"],
@@ -49,18 +49,18 @@ def test_an_idle_slot_counts_in_the_mean():
     assert skewed_run().batches[0].slot_records()["3/0"] == 0
 
 
-def test_a_run_without_batches_is_drawn_as_nothing():
+def test_a_run_without_batches_has_empty_figures():
     assert {value for _, [value] in comparison([NO_RUN])} <= {
         "\N{EN DASH}",
         "0.00 s",
         "0.00",
         "0.0",
     }
-    assert "<svg" in charts.heat_map("nothing", [], [])
+    assert "<svg" in charts.draw_heat_map("nothing", [], [])
 
 
-def timed(name: str, seconds: list[float], busiest: int) -> RunFigures:
-    """Batches of these durations; one of two slots reads so many of 100 records."""
+def make_run(name: str, seconds: list[float], busiest: int) -> RunFigures:
+    """Return a run with these durations, in which one slot reads `busiest` of 100 records."""
     tasks = (
         TaskFigures("1/0", 0.0, 1.0, busiest, local=True),
         TaskFigures("2/0", 0.0, 1.0, 100 - busiest, local=True),
@@ -81,13 +81,13 @@ def timed(name: str, seconds: list[float], busiest: int) -> RunFigures:
         pytest.param([2], [1.9], "1.90 s instead of 2.00 s, less in 1 of 1 round", id="one round"),
     ],
 )
-def test_the_verdict_states_the_seconds_of_both(sparks, ours, words):
-    act = Act("dear records", timed("theirs", sparks, 80), timed("ours", ours, 50))
+def test_the_verdict_has_the_seconds_of_both_runs(sparks, ours, words):
+    act = Act("dear records", make_run("theirs", sparks, 80), make_run("ours", ours, 50))
     reading = "(median reading: 1.00 s instead of 1.00 s)"
     assert verdict([act]) == f"With dear records, the median batch took {words} {reading}."
 
 
-def test_what_failed_comes_before_what_was_gained():
+def test_headline_reports_failed_checks_before_the_gain():
     assert headline(ACTS, CHECKS[:1]) == verdict(ACTS)
     assert headline(ACTS, CHECKS) == (
         f"1 check failed, so these figures prove nothing. {verdict(ACTS)}"
@@ -111,11 +111,11 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
     run = skewed_run(partitions)
     lags = run.batches[0].lag
     pictures = [
-        charts.heat_map("lag", list(lags), [(b.batch, b.lag) for b in run.batches]),
-        charts.value_bars("records", lags, short),
-        charts.slot_bars(run, "a"),
-        charts.timeline(run.batches[0], "a", 2.5),
-        charts.batch_columns([run, even_run()], ["a", "b"]),
+        charts.draw_heat_map("lag", list(lags), [(b.batch, b.lag) for b in run.batches]),
+        charts.draw_value_bars("records", lags, format_count),
+        charts.draw_slot_bars(run, "a"),
+        charts.draw_timeline(run.batches[0], "a", 2.5),
+        charts.draw_batch_columns([run, even_run()], ["a", "b"]),
     ]
     for picture in pictures:
         root = ElementTree.fromstring(picture)  # noqa: S314  (our own)
@@ -133,13 +133,13 @@ def test_pictures_are_well_formed_and_stay_inside_their_frame(partitions):
         (999_999, "1.0M"), (999_960_000, "1.0G"), (-999_999, "-1.0M"), (5e12, "5000G"),
     ],
 )  # fmt: skip
-def test_a_count_has_the_unit_that_it_is_rounded_to(number, expected):
-    assert short(number) == expected
+def test_count_has_the_unit_of_its_rounded_value(number, expected):
+    assert format_count(number) == expected
 
 
 def test_the_heat_map_has_a_cell_for_each_partition_and_batch():
     batches = [(b.batch, b.lag) for b in skewed_run(12, 6).batches]
-    assert charts.heat_map("lag", list(batches[0][1]), batches).count("<rect") == 12 * 6
+    assert charts.draw_heat_map("lag", list(batches[0][1]), batches).count("<rect") == 12 * 6
 
 
 def test_the_page_opens_offline_and_escapes_what_it_is_given():

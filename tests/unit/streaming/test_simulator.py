@@ -1,4 +1,4 @@
-"""Spark's own mappings and scheduler, as the simulator plays them."""
+"""Test the simulator's models of Spark's mappings and scheduler."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from assignor_bridge.model import Executor, OffsetRange
 from streaming.cli import main
 from streaming.simulator.mappings import (
     java_hash,
-    spark_default,
-    spark_max_records,
-    spark_min_partitions,
+    place_by_hash,
+    place_by_max_records,
+    place_by_min_partitions,
 )
 from streaming.simulator.play import compare
-from streaming.simulator.scenario import Scenario, steps
+from streaming.simulator.scenario import Scenario, generate_batches
 from streaming.simulator.schedule import schedule
 
 TWO = (Executor("1", "h1"), Executor("2", "h2"))
@@ -46,13 +46,13 @@ def test_java_hash(topic, partition, expected):
     assert java_hash(topic, partition) == expected
 
 
-def test_the_default_maps_by_hash_over_executors_in_descending_order():
-    placed = spark_default(ranges(5, 0, 5, 5), TWO)
+def test_the_default_chooses_executors_by_hash_in_descending_order():
+    placed = place_by_hash(ranges(5, 0, 5, 5), TWO)
     assert [t.executor for t in placed] == ["1", "1", "2"]  # 1077, 1139 are odd, 1170 is even
 
 
-def test_max_records_divides_and_drops_locations():
-    placed = spark_max_records(ranges(10, 3), 4)
+def test_max_records_splits_and_drops_locations():
+    placed = place_by_max_records(ranges(10, 3), 4)
     assert [(t.executor, t.ranges[0].size) for t in placed] == [
         (None, 3), (None, 3), (None, 4), (None, 3),
     ]  # fmt: skip
@@ -61,32 +61,32 @@ def test_max_records_divides_and_drops_locations():
 @pytest.mark.parametrize(
     ("sizes", "floor", "tasks"),
     [
-        pytest.param([10, 10], 2, 2, id="enough partitions keep their place"),
-        pytest.param([90, 10], 10, 10, id="large ones are divided in proportion"),
-        pytest.param([100, 1, 1], 5, 5, id="small ones stand outside the proportion"),
+        pytest.param([10, 10], 2, 2, id="enough partitions keep their executor"),
+        pytest.param([90, 10], 10, 10, id="large ones are split in proportion"),
+        pytest.param([100, 1, 1], 5, 5, id="small ones do not count in the proportion"),
     ],
 )
 def test_min_partitions(sizes, floor, tasks):
-    placed = spark_min_partitions(ranges(*sizes), TWO, floor)
+    placed = place_by_min_partitions(ranges(*sizes), TWO, floor)
     assert len(placed) == tasks
     assert all((t.executor is None) == (tasks > len(sizes)) for t in placed)
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 1000])
-def test_more_parts_than_offsets_are_a_range_for_each_offset(size):
-    """As in Spark, which makes the empty ranges, too, and drops them; here they take no memory."""
-    [given] = ranges(size)
-    assert given.split(max(size, 1)) == tuple(OffsetRange("t", 0, i, i + 1) for i in range(size))
+def test_splitting_into_more_parts_than_offsets_gives_one_range_per_offset(size):
+    """Spark creates the empty ranges too and drops them; here they take no memory."""
+    [whole] = ranges(size)
+    assert whole.split(max(size, 1)) == tuple(OffsetRange("t", 0, i, i + 1) for i in range(size))
     tracemalloc.start()
-    parts = given.split(200_000)
-    _, most = tracemalloc.get_traced_memory()
+    parts = whole.split(200_000)
+    _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert parts == given.split(max(size, 1))
-    assert most < 500_000
+    assert parts == whole.split(max(size, 1))
+    assert peak_bytes < 500_000
 
 
 @pytest.mark.parametrize("name", ["minPartitions=1000001", "maxRecordsPerPartition=1"])
-def test_more_than_a_million_tasks_are_not_played(name, capsys):
+def test_more_than_a_million_tasks_are_refused(name, capsys):
     small = ["simulate", "--partitions", "2", "--records", "1100000", "--batches", "1"]
     assert main.run([*small, "--assignors", name]) == 2
     out, err = capsys.readouterr()
@@ -105,20 +105,20 @@ def test_a_slot_takes_its_own_tasks_then_any_without_location():
 
 
 def test_other_executors_help_after_the_locality_wait():
-    runs = schedule(["1"] * 4, lambda task, executor: 10.0, TWO, locality_wait=3.0)
+    runs = schedule(["1"] * 4, lambda task, executor: 10.0, TWO, locality_wait_s=3.0)
     assert [(r.executor, r.end_seconds) for r in runs] == [
         ("1", 10.0), ("2", 13.0), ("1", 20.0), ("2", 23.0),
     ]  # fmt: skip
 
 
-def test_tasks_of_executors_that_are_not_there_run_anywhere():
+def test_tasks_of_missing_executors_run_anywhere():
     assert len(schedule(["gone", "gone"], lambda task, executor: 1.0, TWO)) == 2
 
 
-def test_scenarios_come_from_their_seed():
-    first, second = (list(steps(Scenario(batches=3))) for _ in range(2))
+def test_the_same_seed_gives_the_same_scenario():
+    first, second = (list(generate_batches(Scenario(batches=3))) for _ in range(2))
     assert all((a.records == b.records).all() for a, b in zip(first, second, strict=True))
-    other = next(steps(Scenario(batches=1, seed=2)))
+    other = next(generate_batches(Scenario(batches=1, seed=2)))
     assert (other.records != first[0].records).any()
 
 
@@ -129,27 +129,27 @@ def test_offsets_beyond_64_bits_are_refused(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[-1] == (
-        "assignor: batch 3 ends beyond 9,223,372,036,854,775,807 records in all partitions: fewer "
-        "records or batches, or less noise, are expected"
+        "assignor: batch 3 ends beyond 9,223,372,036,854,775,807 records in all partitions: choose "
+        "fewer records or batches, or less noise"
     )
     large = Scenario(partitions=4, executors=2, batches=9, records=10**18, lags="uniform", noise=0)
     assert all(p.seconds > 0 for p in compare(large, ["lag-aware-sticky"])[0].played)
     with pytest.raises(OptionError, match="batch 9 ends beyond"):
-        list(steps(replace(large, batches=10)))
+        list(generate_batches(replace(large, batches=10)))
 
 
-def lost(every: int) -> list[str]:
-    """Return who is away in each batch."""
+def list_lost(every: int) -> list[str]:
+    """Return the executors that are lost in each batch."""
     scenario = Scenario(partitions=1, executors=4, batches=12, churn_every=every)
-    present = [{e.id for e in step.executors} for step in steps(scenario)]
+    present = [{e.id for e in step.executors} for step in generate_batches(scenario)]
     return ["".join(e.id for e in scenario.topology if e.id not in ids) for ids in present]
 
 
-def test_an_executor_is_lost_every_so_many_batches_for_half_as_many():
-    assert lost(0) == [""] * 12
-    assert lost(4) == ["", "", "", "", "1", "1", "", "", "2", "2", "", ""]
-    assert lost(3) == ["", "", "", "1", "", "", "2", "", "", "3", "", ""]
-    assert lost(1) == ["", *"12301230123"]
+def test_an_executor_is_lost_every_n_batches_for_half_of_them():
+    assert list_lost(0) == [""] * 12
+    assert list_lost(4) == ["", "", "", "", "1", "1", "", "", "2", "2", "", ""]
+    assert list_lost(3) == ["", "", "", "1", "", "", "2", "", "", "3", "", ""]
+    assert list_lost(1) == ["", *"12301230123"]
 
 
 def test_comparison():
@@ -159,8 +159,8 @@ def test_comparison():
     assert rows[-1].median_seconds <= min(row.median_seconds for row in rows[:1])
 
 
-def test_zones_are_played(capsys):
-    """With two replicas in three zones nothing must cross; Spark's hash does not know them."""
+def test_zones_are_simulated(capsys):
+    """With two replicas in three zones, no read has to cross; Spark's hash ignores zones."""
     small = ["simulate", "--executors", "6", "--batches", "4", "--lags", "uniform"]
     asked = ["--zones", "3", "--replication", "2", "--assignors", "spark,lag-aware-sticky"]
     assert main.run([*small, *asked, "--json"]) == 0

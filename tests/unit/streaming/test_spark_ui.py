@@ -14,7 +14,7 @@ from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.served import APP, ELSE, QUERY_ID, RECORDED, serve, with_jobs
-from tests.unit.streaming.test_query_report import HOT, a_report, first_screen
+from tests.unit.streaming.test_query_report import HOT, first_screen, write_report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,7 @@ def test_tasks_of_batches_that_are_shown_no_more_are_let_go():
         ui = SparkUi(Address.parse(served.url))
         for batch in ui.batches():
             ui.run([batch])
-            assert set(ui._ended) == set(batch.stages)
+            assert set(ui._finished) == set(batch.stages)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_descriptions_of_jobs(description):
     with serve(with_jobs(description, "some other job")) as served:
         ui = SparkUi(Address.parse(served.url))
         (batch,) = ui.batches()
-        assert ui.run([batch]).batches[0].tasks == ()  # the UI has forgotten the stage
+        assert ui.run([batch]).batches[0].tasks == ()  # the UI no longer has the stage
     assert (batch.query_id, batch.batch) == ("a-1", 7)
     assert batch.label == ("a < b" if "&lt;" in description else "a-1")
 
@@ -126,15 +126,15 @@ def test_without_executors_the_driver_reads():
 
 def test_the_report_tells_the_load_of_the_slots(tmp_path):
     with serve(RECORDED) as served:
-        words = a_report(tmp_path, served.url.removeprefix("http://"))
+        words = write_report(tmp_path, served.url.removeprefix("http://"))
     assert "Query orders" in words
     # The UI alone tells what is wrong, too.
-    assert first_screen(words).startswith("Uneven slots 1.60 times the ideal, measured Do ")
-    assert "the last 3 batches (median 1.31 s) the busiest slot" in words
-    assert "90% of reading tasks ran on the executor they preferred" in words  # 19 of 21
+    assert first_screen(words).startswith("Uneven slots 1.60 times the ideal, measured Action ")
+    assert "the last 3 batches (median duration 1.31 s), the busiest slot" in words
+    assert "90% of reading tasks ran on their preferred executor" in words  # 19 of 21
     assert "When each slot worked, batch 13" in words
-    assert "Time a record takes, by executor" in words
-    assert "Lag is unknown: also give the log of metrics" in words
+    assert "Time per record, by executor" in words
+    assert "Lag is unknown: also give the metrics log" in words
     assert f"assignor-bridge tests ({APP}, Spark 4.0.4)" in words
 
 
@@ -142,7 +142,7 @@ def test_with_the_checkpoint_the_replay_has_the_executors_of_the_ui(tmp_path):
     folder = write_checkpoint(tmp_path / "c", HOT)
     (folder / "metadata").write_text(f'{{"id":"{QUERY_ID}"}}')
     with serve(RECORDED) as served:
-        words = a_report(tmp_path, folder, served.url)
+        words = write_report(tmp_path, folder, served.url)
     assert "(assumed)" not in words
     assert "also give its address" not in words
 
@@ -151,7 +151,7 @@ def test_a_history_server_has_applications_side_by_side(tmp_path):
     other = {"id": "app-2", "name": "other", "attempts": [{"attemptId": "1"}]}
     both = [*RECORDED["/api/v1/applications"], other]
     with serve({**RECORDED, "/api/v1/applications": both}) as served:
-        assert "Query orders" in a_report(tmp_path, f"{served.url}/history/{APP}/jobs/")
+        assert "Query orders" in write_report(tmp_path, f"{served.url}/history/{APP}/jobs/")
         assert SparkUi(Address.parse(f"{served.url}/history/app-2")).application == "app-2/1"
 
 
@@ -171,7 +171,7 @@ def test_an_attempt_in_the_address_is_the_one_that_is_read(tmp_path):
 def test_a_password_is_sent_and_never_told(tmp_path, capsys):
     with serve(RECORDED) as served:
         url = served.url.replace("://", "://user:s3cr%20t@")
-        words = a_report(tmp_path, url)
+        words = write_report(tmp_path, url)
     assert served.authorizations == {"Basic dXNlcjpzM2NyIHQ="}
     assert "s3cr" not in words + (tmp_path / "report.html").read_text()
     assert main.run(["report", url, "--output", str(tmp_path / "r.html")]) == 1  # it is gone
@@ -188,10 +188,10 @@ def test_a_password_is_sent_and_never_told(tmp_path, capsys):
         pytest.param(WITH_TOO_MANY_SLOTS, "", 2, "is not Spark's UI", id="2**63 slots"),
         pytest.param(NO_QUERY, "", 2, "shows no streaming query", id="no streaming query"),
         pytest.param(RECORDED, "/history/app-9", 2, f"has no application app-9: give the address "
-                     f"of one, as http://127.0.0.1:PORT/history/ID (there are {APP})", id="app"),
+                     f"of one, such as http://127.0.0.1:PORT/history/ID (IDs: {APP})", id="app"),
         pytest.param({"/api/v1/applications": []}, "", 2, "has 0 applications", id="empty"),
         pytest.param(with_jobs(*(f"{q}\nid = {q}\nrunId = {q}\nbatch = 0" for q in "ab")), "", 2,
-                     "has 2 queries: choose one by name or id with --query, of a, b", id="two"),
+                     "has 2 queries: choose one by name or ID with --query: a, b", id="two"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("words", [["report"], ["report", "--live"]], ids=["page", "live"])
@@ -217,7 +217,7 @@ def test_a_refused_connection_is_one_line(words, capsys):
         assert main.run([*words, url]) == 1
     err = capsys.readouterr().err
     assert err.startswith(f"assignor: {url}")
-    assert "does not answer (connection refused): is it running" in err
+    assert "does not respond (connection refused): check that it is running" in err
     assert len(err.splitlines()) == 1
 
 
@@ -228,7 +228,7 @@ def test_no_address_is_one_line(address, capsys):
 
 
 def test_a_failing_server_is_told_with_its_status():
-    with pytest.raises(WebError, match="answers 404"), serve({}) as served:
+    with pytest.raises(WebError, match="returned HTTP 404"), serve({}) as served:
         Address.parse(served.url).get("/x")
 
 
@@ -248,7 +248,7 @@ def test_queries_of_one_name_are_chosen_by_id(tmp_path, capsys):
         assert main.run(["report", served.url, "--query", "orders"]) == 2
         assert main.run(["report", served.url, "--query", "b-2", "--output", output]) == 0
     assert (
-        "has 2 queries named 'orders': choose one by name or id with --query, of orders (a-1), "
+        "has 2 queries named 'orders': choose one by name or ID with --query: orders (a-1), "
         "orders (b-2)" in capsys.readouterr().err
     )
 

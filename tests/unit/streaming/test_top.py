@@ -1,4 +1,4 @@
-"""`assignor report --live`: frames of recorded figures, and keys in a real terminal."""
+"""Test `assignor report --live`: frames from recorded figures, and keys in a real terminal."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OURS = {"strategy": "lag-aware-sticky", "tasks": "4", "movedPartitions": "3", "i
 
 
 def exposition(*names: str, commit_group: str | None = None) -> str:
-    """What the endpoint serves when each query has left 60 and 5 records in two partitions."""
+    """Return the endpoint's text when each query has 60 and 5 unread records in two partitions."""
     board = Board("kafka")
     latest = {"0": 100, "1": 14, "2": 7}
     for name in names:
@@ -58,13 +58,13 @@ def exposition(*names: str, commit_group: str | None = None) -> str:
     return generate_latest(registry).decode()
 
 
-def top(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def print_frame(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main.run(["report", "--live", "--once", *arguments]) == 0
     return re.sub(" {2,}", " | ", capsys.readouterr().out)
 
 
-def in_terminal(terminal: int, url: str, interval_s: str) -> subprocess.Popen[bytes]:
-    """Start the live view with a terminal of 100 columns."""
+def start_live(terminal: int, url: str, interval_s: str) -> subprocess.Popen[bytes]:
+    """Start the live view in a terminal with 100 columns."""
     command = [sys.executable, "-c", _IN_TERMINAL, "report", "--live", url]
     return subprocess.Popen(
         [*command, "--interval", interval_s], stdin=terminal, stdout=terminal, stderr=terminal,
@@ -72,9 +72,9 @@ def in_terminal(terminal: int, url: str, interval_s: str) -> subprocess.Popen[by
     )  # fmt: skip
 
 
-def test_both_addresses_make_a_whole_frame(capsys):
+def test_ui_and_endpoint_together_fill_all_parts_of_the_frame(capsys):
     with serve(RECORDED) as ui, serve({"/metrics": exposition("orders")}) as endpoint:
-        out = top(capsys, endpoint.url, ui.url)
+        out = print_frame(capsys, endpoint.url, ui.url)
     for words in (
         "orders | batch 13 | assignor-bridge tests (app-20261121162357-0000",
         "lag 65 in 2 of 3 partitions",
@@ -89,37 +89,37 @@ def test_both_addresses_make_a_whole_frame(capsys):
         "admission: 1,234 records in the last batch, 65 held back by seconds",
     ):  # fmt: skip
         assert words in out
-    assert "0/0" not in out  # of the executor that has left
+    assert "0/0" not in out  # a slot of the executor that has left
 
 
-def test_a_narrow_terminal_has_all_figures_of_the_planner():
-    """The line ended in "…" at 80 columns."""
+def test_narrow_terminal_shows_all_planner_figures():
+    """The line used to be truncated with "…" at 80 columns."""
     figures = {name: 0.5 for name, _ in top_screen._FIGURES["assignor"]}
     strategies = {"0": "lag-aware-sticky"}
     metrics = MagicMock(sources={"0": figures}, strategies=strategies, held_by={})
     screen = io.StringIO()
-    Console(width=60, file=screen).print(*top_screen._planner(metrics), sep="\n")
+    Console(width=60, file=screen).print(*top_screen._make_planner_lines(metrics), sep="\n")
     out = " ".join(screen.getvalue().split())
     assert out.startswith("assignor: lag-aware-sticky · ")
     assert out.endswith("· plan 0.500 s · 0 fallbacks")
 
 
-def test_the_ui_alone_knows_no_lag(capsys):
+def test_lag_is_unknown_without_the_endpoint(capsys):
     with serve(RECORDED) as ui:
-        out = top(capsys, ui.url)
+        out = print_frame(capsys, ui.url)
     assert "lag: unknown (yet)" in out
     assert "4 slots" in out
 
 
-def test_the_endpoint_alone_knows_no_slots(capsys):
+def test_slots_are_unknown_without_the_ui(capsys):
     with serve({ELSE: exposition("orders", "other")}) as endpoint:
-        out = top(capsys, f"{endpoint.url}/metrics", "--query", "other")
+        out = print_frame(capsys, f"{endpoint.url}/metrics", "--query", "other")
     assert out.startswith("other | batch 13")
     assert "slots: also give the address of Spark's" in out
     assert "13 | 0.75" in out
 
 
-def test_a_thousand_partitions_are_cut_to_the_worst():
+def test_only_the_worst_of_a_thousand_partitions_are_shown():
     board = Board("kafka")
     ends = {str(p): p for p in range(1000)}
     begin = dict.fromkeys(ends, 0)
@@ -134,29 +134,29 @@ def test_a_thousand_partitions_are_cut_to_the_worst():
     assert [line.split()[0] for line in lines if line.startswith("t-")][:2] == ["t-999", "t-998"]
 
 
-def test_lag_of_a_group_that_is_named_otherwise_is_found():
+def test_lag_is_found_if_the_group_has_another_name_than_the_query():
     metrics = read_endpoint(exposition("orders", commit_group="billing"), None, "x")
     assert metrics is not None
     assert metrics.lag == {("t", 0): 60, ("t", 1): 5, ("t", 2): 0}
 
 
-def test_before_the_first_batch_the_ui_is_shown_without_lag(capsys):
+def test_frame_before_the_first_batch_shows_the_ui_without_lag(capsys):
     with serve({ELSE: ""}) as endpoint, serve(RECORDED) as ui:
-        out = top(capsys, endpoint.url, ui.url)
+        out = print_frame(capsys, endpoint.url, ui.url)
     assert "lag: unknown (yet)" in out
     assert "4 slots" in out
     assert "assignor: " not in out
 
 
-def test_lag_of_several_other_groups_is_unknown(capsys):
-    """Which of them is the query's is not said by the endpoint."""
+def test_lag_is_unknown_if_several_groups_have_other_names(capsys):
+    """The endpoint does not report which group belongs to the query."""
     text = exposition("orders", "other", commit_group="of {name}")
     with serve({ELSE: text}) as endpoint:
-        out = top(capsys, endpoint.url, "--query", "orders")
-    assert "lag: unknown; of several groups" in out
+        out = print_frame(capsys, endpoint.url, "--query", "orders")
+    assert "lag: unknown; several groups have lag" in out
 
 
-def test_an_address_where_nothing_answers_is_one_line(capsys):
+def test_unreachable_address_is_reported_in_one_line(capsys):
     assert main.run(["report", "--live", "--once", "http://127.0.0.1:1"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -172,11 +172,12 @@ def test_an_address_where_nothing_answers_is_one_line(capsys):
         pytest.param([{ELSE: exposition("orders", "b")}], "has 2 queries: choose one by name",
                      id="two queries"),
         pytest.param([RECORDED, RECORDED], "is a second Spark UI", id="two UIs"),
-        pytest.param([{ELSE: exposition("orders")}] * 2, "a second endpoint", id="two endpoints"),
+        pytest.param([{ELSE: exposition("orders")}] * 2, "a second metrics endpoint",
+                     id="two endpoints"),
         pytest.param([{ELSE: exposition("b")}, RECORDED], "has no query 'b'", id="other queries"),
     ],
 )  # fmt: skip
-def test_misuse_is_one_line(answers, message, capsys):
+def test_misuse_is_reported_in_one_line(answers, message, capsys):
     with serve(answers[0]) as first, serve(answers[-1]) as second:
         urls = [first.url, second.url] if len(answers) > 1 else [first.url]
         assert main.run(["report", "--live", *urls]) == 2
@@ -189,72 +190,71 @@ def test_misuse_is_one_line(answers, message, capsys):
 @pytest.mark.parametrize(
     ("key", "code"), [pytest.param(b"q", 0, id="q"), pytest.param(b"\x03", 130, id="Ctrl-C")]
 )
-def test_it_is_live_until_a_key_ends_it(key, code):
-    """A query that has just begun, then runs, then is gone: what was known stays."""
-    begun = with_jobs("orders\nid = a-1\nrunId = b-2\nbatch = 7")
-    answers = dict(begun)
+def test_live_view_updates_until_a_key_ends_it(key, code):
+    """A query starts, runs its next batch, and ends; the last frame stays on the screen."""
+    answers = dict(with_jobs("orders\nid = a-1\nrunId = b-2\nbatch = 7"))
     ours, theirs = pty.openpty()
     with serve(answers) as ui:
-        process = in_terminal(theirs, ui.url, "0.2")
+        process = start_live(theirs, ui.url, "0.2")
         os.close(theirs)
         screen = _Screen(ours)
-        screen.shows("batch 7")
+        screen.wait_for("batch 7")
         answers.update(with_jobs("orders\nid = a-1\nrunId = b-2\nbatch = 8"))
-        screen.shows("batch 8")
+        screen.wait_for("batch 8")
         answers.clear()
-        screen.shows("answers 404")
+        screen.wait_for("returned HTTP 404")
         os.write(ours, key)
         screen.drain(process)
         assert process.wait(20) == code
     os.close(ours)
 
 
-def test_who_cannot_wait_after_ctrl_c_gets_his_terminal_back():
-    """The second signal ended the process at once: no echo, and the screen of `top` stayed."""
+def test_second_signal_restores_the_terminal():
+    """It used to end the process at once, which left the live screen on and the echo off."""
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     with serve(RECORDED) as ui:
-        process = in_terminal(theirs, ui.url, "60")
+        process = start_live(theirs, ui.url, "60")
         screen = _Screen(ours)
-        screen.shows("last batches")
+        screen.wait_for("last batches")
         os.write(ours, b"\x03")
         process.terminate()
-        screen.shows("\x1b[?1049l")
-        assert process.wait(20) in {130, 143}  # whichever came first
+        screen.wait_for("\x1b[?1049l")
+        assert process.wait(20) in {130, 143}  # depends on which signal came first
     assert termios.tcgetattr(theirs) == before
     os.close(theirs)
     os.close(ours)
 
 
-def test_ctrl_c_ends_it_between_two_frames():
-    """Python goes on waiting after a signal: the first one ended `top` with the next frame only."""
+def test_ctrl_c_ends_the_live_view_between_two_frames():
+    """Python continues to wait after a signal, so Ctrl-C used to act at the next frame only."""
     ours, theirs = pty.openpty()
     with serve(RECORDED) as ui:
-        process = in_terminal(theirs, ui.url, "600")
+        process = start_live(theirs, ui.url, "600")
         os.close(theirs)
         screen = _Screen(ours)
-        screen.shows("last batches")
-        screen.rests()
+        screen.wait_for("last batches")
+        screen.wait_until_idle()
         os.write(ours, b"\x03")
-        screen.shows("\x1b[?1049l")
+        screen.wait_for("\x1b[?1049l")
         assert process.wait(20) == 130
     os.close(ours)
 
 
 class _Screen:
-    """What a program has written to a terminal."""
+    """The text that a program has written to a terminal."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._seen = ""
 
-    def shows(self, words: str, limit_s: float = 30) -> None:
+    def wait_for(self, words: str, limit_s: float = 30) -> None:
         deadline = time.monotonic() + limit_s
         while words not in self._seen:
             assert time.monotonic() < deadline, f"{words!r} is not in {self._seen[-2000:]!r}"
             self._read(0.5)
 
-    def rests(self) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until nothing more is drawn."""
         seen = None
         while seen != self._seen:
@@ -262,7 +262,7 @@ class _Screen:
             self._read(0.5)
 
     def drain(self, process: subprocess.Popen[bytes]) -> None:
-        """Read to the end, so that the program is not held up."""
+        """Read to the end, so that the program does not block on a full terminal."""
         while process.poll() is None and self._read(0.5):
             pass
 
@@ -275,17 +275,17 @@ class _Screen:
         return True
 
 
-def test_of_a_query_that_has_told_nothing_yet_the_name_is_shown():
+def test_frame_of_a_query_without_figures_shows_its_name():
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(top_screen.frame(top_screen.LiveFigures("orders"), 30))
+    console.print(top_screen.draw_frame(top_screen.LiveFigures("orders"), 30))
     name, *rest = console.export_text().split("\n", 1)
     assert name.strip() == "orders"
     assert "lag: unknown (yet)" in rest[0]
 
 
-def test_a_failed_admission_and_one_of_everything_are_told():
+def test_failed_and_unlimited_admission_are_described():
     everything = {"assignor_admitted_records": 1200.0, "assignor_held_back_records": 0.0}
-    assert top_screen._admission({}, "spark") == "failed, Spark's own limits hold"
-    assert top_screen._admission(everything, "nothing") == (
+    assert top_screen._describe_admission({}, "spark") == "failed, so Spark's own limits apply"
+    assert top_screen._describe_admission(everything, "nothing") == (
         "1,200 records in the last batch, nothing held back"
     )

@@ -138,7 +138,7 @@ NAME = f"{HTML}\x1b[2J\u202e\ud800"
         lambda: svg.text(0, 0, NAME),
         lambda: svg.rect(0, 0, 1, 1, "a", hint=NAME),
         lambda: svg.picture(1, NAME, []),
-        lambda: svg.standalone(NAME, [(NAME, svg.picture(1, "p", []))]),
+        lambda: svg.standalone_picture(NAME, [(NAME, svg.picture(1, "p", []))]),
         lambda: page.page(NAME, []),
         lambda: page.paragraph(NAME),
         lambda: page.heading(NAME),
@@ -178,7 +178,7 @@ def test_an_unknown_metrics_endpoint_is_one_line(line, capsys):
     text = f'# HELP x y\nspark_streaming_batch_id{{query="q",query_id="id"}} 1\n{line}\n'
     with serve({"/metrics": text}) as endpoint:
         assert main.run(["report", "--live", "--once", endpoint.url]) == 2
-    assert "serves no metrics: metrics.port is expected" in capsys.readouterr().err
+    assert "serves no metrics: give the address of metrics.port" in capsys.readouterr().err
 
 
 @trials(70)
@@ -213,7 +213,7 @@ def test_invalid_responses_of_sparks_ui_are_one_line(what, answer):
 
 
 def test_an_endless_response_does_not_fill_the_memory(monkeypatch):
-    monkeypatch.setattr(web, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(web, "_MAX_BYTES", 1000)
     with serve({"/long": "x" * 1001, "/short": "x" * 1000}) as served:
         address = Address.parse(served.url)
         assert len(address.get("/short")) == 1000
@@ -224,7 +224,7 @@ def test_an_endless_response_does_not_fill_the_memory(monkeypatch):
             return read(answer, most)
 
         monkeypatch.setattr(http.client.HTTPResponse, "read", noted)
-        with pytest.raises(WebError, match="answers with more than 1,000 bytes to '/long'"):
+        with pytest.raises(WebError, match="returned more than 1,000 bytes for '/long'"):
             address.get("/long")
         assert asked[0] == 1001  # of an answer that may have no end
 
@@ -232,7 +232,7 @@ def test_an_endless_response_does_not_fill_the_memory(monkeypatch):
 def test_the_limits_are_those_of_the_security_page():
     limits = (outlets._ASK_LIMIT_S, outlets._ANSWER_LIMIT_S, outlets._MOST_CLIENTS)
     assert limits == (5.0, 30.0, 256)
-    assert web._MOST_BYTES == 512 * 1024 * 1024
+    assert web._MAX_BYTES == 512 * 1024 * 1024
 
 
 def test_nothing_is_unpickled_or_evaluated():
