@@ -29,7 +29,7 @@ BOOTSTRAP_SERVER = ("--bootstrap-server", "--bootstrap-servers")
 OUTPUT = ("--output", "-o")
 
 
-def refuse(when: str, options: Mapping[str, object]) -> None:
+def reject_options(when: str, options: Mapping[str, object]) -> None:
     """Refuse options that are given and have no meaning."""
     for option, value in options.items():
         if value is not None and value is not False:
@@ -61,7 +61,7 @@ def check_writable(option: str, path: Path) -> None:
         raise AssignorError(f"{option} {path}: it cannot be written (permission denied)")
 
 
-def write(option: str, path: Path, text: str) -> None:
+def write_file(option: str, path: Path, text: str) -> None:
     """Write a file that an option names."""
     try:
         path.write_text(text, encoding="utf-8")

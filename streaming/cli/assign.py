@@ -8,7 +8,7 @@ import typer
 
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
-from streaming.cli.lines import answer_lines, note_on
+from streaming.cli.lines import answer_lines, note_on_line
 from streaming.cli.output import print_lines, print_table
 from streaming.human_json.group_json import (
     Answer,
@@ -32,7 +32,7 @@ def assign(
             help="Play each group's `steps`: print the first assignment, and one after each step.",
         ),
     ] = False,
-    names: assignors.Own = None,
+    names: assignors.OwnAssignors = None,
 ) -> None:
     """Show who gets which partitions of a consumer group.
 
@@ -41,7 +41,7 @@ def assign(
 
     Example: `assignor lab assign groups.jsonl --json`
     """
-    find = assignors.finder(names or (), "--assignors")
+    find = assignors.make_finder(names or (), "--assignors")
 
     def show(number: int, request: Request) -> None:
         answers = answer_steps(request, find) if chain else [answer(request, find)]
@@ -51,25 +51,27 @@ def assign(
             typer.echo(json.dumps(whole))
         else:
             for step, each in enumerate(answers):
-                _print(each, step)
+                _print_answer(each, step)
         if request.steps and not chain:
-            note_on(number, "steps were not played: add --chain")
+            note_on_line(number, "steps were not played: add --chain")
 
     answer_lines(groups, read_request, show, as_json)
 
 
-def _print(answered: Answer, step: int) -> None:
+def _print_answer(answered: Answer, step: int) -> None:
     lags, assignment = answered.group.lag_list(), answered.assignment
     columns = {
         "member": list(assignment),
-        "partitions": [_ranges(part) for part in assignment.values()],
+        "partitions": [_format_partitions(part) for part in assignment.values()],
         "count": [f"{part.count:,}" for part in assignment.values()],
     }
     if any(lags):
         ids = [part.ids_in(answered.group.catalog).tolist() for part in assignment.values()]
         columns["lag"] = [f"{sum(lags[i] for i in mine):,.0f}" for mine in ids]
     if assignment.standbys:
-        columns["standby"] = [_ranges(assignment.standbys.get(m, {})) for m in assignment]
+        columns["standby"] = [
+            _format_partitions(assignment.standbys.get(m, {})) for m in assignment
+        ]
     title = answered.assignor.name
     if answered.step is not None:
         title += f", step {step}: {json.dumps(answered.step)}"
@@ -77,17 +79,17 @@ def _print(answered: Answer, step: int) -> None:
     print_table(list(columns), list(rows), title=title, words=("partitions", "standby"))
     lines = [f"{answered.moved:,} partitions moved"]
     if assignment.transferring.count:
-        withheld = _ranges(assignment.transferring)
+        withheld = _format_partitions(assignment.transferring)
         lines.append(f"withheld until their owners give them up: {withheld}")
     print_lines([*lines, *answered.notes])
 
 
-def _ranges(part: Mapping[str, tuple[int, ...]]) -> str:
+def _format_partitions(part: Mapping[str, tuple[int, ...]]) -> str:
     """Write partitions as `topic: 0-3, 7`, topics by name."""
-    return "; ".join(f"{topic}: {_runs(numbers)}" for topic, numbers in part.items())
+    return "; ".join(f"{topic}: {_format_numbers(numbers)}" for topic, numbers in part.items())
 
 
-def _runs(numbers: tuple[int, ...]) -> str:
+def _format_numbers(numbers: tuple[int, ...]) -> str:
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:

@@ -14,7 +14,7 @@ from assignor_bridge.errors import OptionError
 from streaming.simulator.mappings import MOST_TASKS
 from streaming.simulator.play import SPARK_MAPPINGS, is_sparks
 
-Own = Annotated[
+OwnAssignors = Annotated[
     list[str] | None,
     typer.Option(
         "--assignors",
@@ -24,7 +24,7 @@ Own = Annotated[
 ]
 
 
-def names_in(text: str) -> list[str]:
+def parse_names(text: str) -> list[str]:
     """Return the names in `--assignors`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
@@ -38,14 +38,14 @@ def names_in(text: str) -> list[str]:
     return names
 
 
-def check_known(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
+def check_names(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
     """Refuse a name that is neither one of Spark's mappings nor an assignor that can be made."""
     for name in names:
         if not is_sparks(name):
             find(name)
 
 
-def finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
+def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
     """Return what finds assignors; of code outside of this package only what the caller has named.
 
     Input may come from somebody else: what it alone names is not imported.

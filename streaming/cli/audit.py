@@ -60,7 +60,7 @@ def audit(
     """
     check_not_empty("--table", table)
     check_not_empty("CHECKPOINT", checkpoint)
-    names = _columns(columns)
+    names = _parse_columns(columns)
     if names is None and (bootstrap_servers is not None or command_config is not None or sample):
         raise OptionError(
             "--bootstrap-server and --sample are about rows: name their columns by --columns, "
@@ -78,14 +78,14 @@ def audit(
             "offsets; leave --columns out"
         )
     if names is not None:
-        brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+        brokers = kafka_options.connect_to_brokers(bootstrap_servers, command_config, timeout)
         _read_rows(table, names, result, brokers, sample)
         for text in brokers.notes if brokers else []:
             note(text)
     if as_json:
-        typer.echo(json.dumps(_as_json(table, result)))
+        typer.echo(json.dumps(_to_json(table, result)))
     else:
-        _print(table, result)
+        _print_audit(table, result)
     if checkpoint is None:
         note("without a checkpoint, the table is not compared with how far the query has come")
     if not result.holds:
@@ -121,7 +121,7 @@ def _read_rows(
     result.add_rows(*rows, are_sampled=sample is not None)
 
 
-def _columns(text: str | None) -> tuple[str, str, str] | None:
+def _parse_columns(text: str | None) -> tuple[str, str, str] | None:
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
@@ -132,7 +132,7 @@ def _columns(text: str | None) -> tuple[str, str, str] | None:
     return names[0], names[1], names[2]
 
 
-def _as_json(table: str, result: Audit) -> dict[str, Any]:
+def _to_json(table: str, result: Audit) -> dict[str, Any]:
     return {
         "table": table,
         "proved": result.holds,
@@ -161,10 +161,10 @@ def _as_json(table: str, result: Audit) -> dict[str, Any]:
     }
 
 
-def _print(table: str, result: Audit) -> None:
+def _print_audit(table: str, result: Audit) -> None:
     if result.queries:
         head = ("QUERY", "BATCHES", "VERSIONS", "PARTITIONS", "OFFSETS", "RECORDS")
-        print_table(head, (_row(query) for query in result.queries), words={"RECORDS"})
+        print_table(head, (_format_row(query) for query in result.queries), words={"RECORDS"})
     for finding in result.findings:
         print_lines(
             [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]
@@ -177,14 +177,14 @@ def _print(table: str, result: Audit) -> None:
         looked += f", {result.records_compared:,} records compared"
     if result.holds:
         proved = f"PROVED {looked}: {offsets:,} offsets, each committed exactly once"
-        print_lines([proved, *_limits(result)])
+        print_lines([proved, *_describe_limits(result)])
     else:
         wrong = sum(finding.verdict == "wrong" for finding in result.findings)
         words = f"{wrong} wrong, {len(result.findings) - wrong} unproved"
         print_lines([f"NOT PROVED {looked}: {words}"])
 
 
-def _limits(result: Audit) -> Iterator[str]:
+def _describe_limits(result: Audit) -> Iterator[str]:
     """State what the proof does not cover; nothing if all rows were read."""
     if result.scope == "rows":
         return
@@ -201,7 +201,7 @@ def _limits(result: Audit) -> Iterator[str]:
     )
 
 
-def _row(query: Query) -> tuple[str, ...]:
+def _format_row(query: Query) -> tuple[str, ...]:
     numbers = [batch.number for batch in query.batches]
     versions = [batch.version for batch in query.batches]
     return (
@@ -210,11 +210,11 @@ def _row(query: Query) -> tuple[str, ...]:
         f"{min(versions)} to {max(versions)}",
         f"{query.partitions:,}",
         f"{query.offsets:,}",
-        _records(query),
+        _describe_records(query),
     )
 
 
-def _records(query: Query) -> str:
+def _describe_records(query: Query) -> str:
     """Say what the counters of the records prove."""
     if query.counted == len(query.batches):
         return "each read once"

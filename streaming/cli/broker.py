@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli.output import fetching
+from streaming.cli.output import show_fetch_progress
 from streaming.cli.stopping import StopSignals
 from streaming.kafka.embedded import EmbeddedBroker
 
@@ -28,18 +28,18 @@ def broker(
     Example: `assignor lab broker --port 9092`
     """
     with StopSignals(), contextlib.ExitStack() as cleanup:
-        server = started_broker(cleanup, data, port)
+        server = start_broker(cleanup, data, port)
         typer.echo(server.bootstrap_servers)
         while True:
             time.sleep(0.5)
             server.check_alive()
 
 
-def started_broker(
+def start_broker(
     cleanup: contextlib.ExitStack, data: Path | None, port: int | None = None
 ) -> EmbeddedBroker:
     """Start a broker that `cleanup` ends."""
-    with fetching("Kafka broker") as on_line:
+    with show_fetch_progress("Kafka broker") as on_line:
         server = EmbeddedBroker(data=data, port=port, on_line=on_line)
         cleanup.callback(server.close)
         server.start()

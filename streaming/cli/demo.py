@@ -8,7 +8,7 @@ from rich.console import Console
 
 from streaming.cli.arguments import BOOTSTRAP_SERVER, OUTPUT
 from streaming.cli.output import print_checks, print_lines, print_table
-from streaming.cli.stopping import sigterm_as_ctrl_c
+from streaming.cli.stopping import unwind_on_sigterm
 from streaming.demo import flights
 from streaming.demo.compare import comparison
 from streaming.demo.run import Demo, run_demo
@@ -65,7 +65,7 @@ def demo(
     if bootstrap_servers is not None:
         read_servers("--bootstrap-server", bootstrap_servers)
     settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
-    with sigterm_as_ctrl_c():
+    with unwind_on_sigterm():
         outcome = run_demo(settings, output, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):
         table = [[name, *values] for name, values in comparison(act.runs)]

@@ -62,19 +62,19 @@ def doctor(
     if spark is not None:
         if checkpoint is not None or table is not None:
             raise OptionError("--spark looks at no checkpoint: give one of them")
-        checks = [examine_spark(spark), *_of_brokers(bootstrap_servers, command_config)]
+        checks = [examine_spark(spark), *_check_brokers(bootstrap_servers, command_config)]
     elif checkpoint is not None:
-        checks = _of_checkpoint(checkpoint, bootstrap_servers, command_config, table)
+        checks = _check_checkpoint(checkpoint, bootstrap_servers, command_config, table)
     elif table is not None:
         raise OptionError("--table is for --checkpoint: give both")
     else:
-        checks = [*examine(), *_of_brokers(bootstrap_servers, command_config)]
+        checks = [*examine(), *_check_brokers(bootstrap_servers, command_config)]
     print_checks(checks)
     if not all(check.holds for check in checks):
         raise typer.Exit(1)
 
 
-def _of_checkpoint(
+def _check_checkpoint(
     location: str, servers: str | None, command_config: Path | None, table: str | None
 ) -> list[Check]:
     try:
@@ -83,16 +83,16 @@ def _of_checkpoint(
         return [Check("checkpoint", False, str(error))]
     if letters := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
         note(f"the job's bad records have a checkpoint of their own: also check {elided(letters)}")
-    brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
+    brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, table)
     for text in brokers.notes if brokers else ["topics are checked only with --bootstrap-server"]:
         note(text)
     return checks
 
 
-def _of_brokers(servers: str | None, command_config: Path | None) -> list[Check]:
+def _check_brokers(servers: str | None, command_config: Path | None) -> list[Check]:
     try:
-        brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
+        brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
     except BrokerUnreachableError as error:
         return [Check("brokers answer", False, str(error))]
     return [] if brokers is None else [brokers_answer(brokers)]

@@ -10,7 +10,7 @@ from rich.console import Console
 from assignor_bridge.errors import OptionError
 from streaming.cli import assignors as own
 from streaming.cli import zones
-from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write
+from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write_file
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
@@ -92,14 +92,14 @@ def estimate(
     Example: `assignor estimate data/checkpoints/orders --executors 8 --slots 4`
     """
     check_not_empty("CHECKPOINT", checkpoint)
-    names = own.names_in(assignors)
-    find = own.finder(names, "--assignors")
-    own.check_known(names, find)
+    names = own.parse_names(assignors)
+    find = own.make_finder(names, "--assignors")
+    own.check_names(names, find)
     if output is not None:
         if output.suffix not in (".svg", ".html"):
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
         check_writable("--output", output)
-    racks = zones.racks_of(
+    racks = zones.read_racks_option(
         racks_file,
         price_per_gb=price_per_gb,
         record_bytes=record_bytes,
@@ -110,7 +110,7 @@ def estimate(
     for warning in log.checkpoint.warnings:
         note(warning)
     check_source(source, log.sources)
-    racks = zones.with_brokers(racks, log, bootstrap_servers, command_config)
+    racks = zones.add_broker_racks(racks, log, bootstrap_servers, command_config)
     chosen = [source] if source is not None else list(log.sources)
     if output is not None and output.suffix == ".svg" and len(chosen) > 1:
         raise OptionError(
@@ -157,13 +157,13 @@ def estimate(
             typer.echo(json.dumps(replay_json(one)))
         else:
             print_lines([one.title] if len(replays) > 1 else [])
-            _print(one)
+            _print_replay(one)
     if output is not None:
         page = replay_svg(replays[0]) if output.suffix == ".svg" else replay_page(replays)
-        write("--output", output, page)
+        write_file("--output", output, page)
 
 
-def _print(replay: Replay) -> None:
+def _print_replay(replay: Replay) -> None:
     rows = table_rows(replay)
     print_lines([f"{verdict(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])

@@ -20,16 +20,16 @@ from streaming.replay.log import read_log
 from streaming.replay.replayed import EVERYTHING
 
 #: Partitions listed if none is named: first those that changed, then by predicted cost.
-_LISTED = 10
+_MAX_PARTITIONS_LISTED = 10
 #: The number of the last batch with data.
-_LAST = -1
-_NAME = re.compile(r"(.+)-(\d{1,10})")
+_LAST_BATCH = -1
+_PARTITION = re.compile(r"(.+)-(\d{1,10})")
 
 BatchNumber = Annotated[
     int | None,
     typer.Option(
-        min=_LAST, metavar="NUMBER",
-        help=f"Explain this batch instead of writing the page; {_LAST} is the last with data.",
+        min=_LAST_BATCH, metavar="NUMBER",
+        help=f"Explain this batch instead of writing the page; {_LAST_BATCH} is the last with data.",
     ),
 ]  # fmt: skip
 NamedPartition = Annotated[
@@ -62,9 +62,9 @@ def print_batch(
     as_json: bool,
 ) -> None:
     """Print for each partition of a batch who had read it, which slots read it, and why."""
-    names = EVERYTHING if assignors is None else own.names_in(assignors)
-    find = own.finder(names, "--assignors")
-    own.check_known(names, find)
+    names = EVERYTHING if assignors is None else own.parse_names(assignors)
+    find = own.make_finder(names, "--assignors")
+    own.check_names(names, find)
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
@@ -75,23 +75,27 @@ def print_batch(
                 f"the query has {len(log.sources)} Kafka sources: choose one with --source"
             )
         [source] = log.sources
-    number = None if batch == _LAST else batch
+    number = None if batch == _LAST_BATCH else batch
     explanation = explain_batch(read_kept_batch(log, source, number, plan_log, find), names, find)
-    stories = _choose(explanation.stories, partition)
+    stories = _choose_stories(explanation.stories, partition)
     if as_json:
         typer.echo(json.dumps(explanation.as_json(stories)))
         return
     _print_plan(log.title(source), explanation, with_reasons=partition is None)
-    for story in stories[:_LISTED]:
+    for story in stories[:_MAX_PARTITIONS_LISTED]:
         _print_story(story, explanation)
-    if len(stories) > _LISTED:
-        print_lines([f"and {len(stories) - _LISTED:,} more partitions; name one by --partition"])
+    if len(stories) > _MAX_PARTITIONS_LISTED:
+        print_lines(
+            [
+                f"and {len(stories) - _MAX_PARTITIONS_LISTED:,} more partitions; name one by --partition"
+            ]
+        )
 
 
-def _choose(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
+def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
     if name is None:
         return sorted(stories, key=lambda s: (s.change == "stays", -s.predicted, s.partition))
-    match = _NAME.fullmatch(name)
+    match = _PARTITION.fullmatch(name)
     if match is None:
         raise OptionError(f"--partition {name!r}: a topic and a number are expected: orders-7")
     wanted = Partition(match[1], int(match[2]))

@@ -37,7 +37,10 @@ def init(
     read_servers("--bootstrap-server", bootstrap_server)
     named = visible(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(bootstrap_server)
+        file=named,
+        topic=topic,
+        subscribe=_quote_for_yaml(topic),
+        broker=_quote_for_yaml(bootstrap_server),
     )
     try:
         with file.open("x", encoding="utf-8") as out:
@@ -54,6 +57,6 @@ def init(
     typer.echo(f"{named}: written; run it with: assignor run {named}")
 
 
-def _scalar(text: str) -> str:
+def _quote_for_yaml(text: str) -> str:
     """Write a text so that YAML reads it as text: `123` and `null` are names of topics, too."""
     return str(yaml.safe_dump(text, width=math.inf)).splitlines()[0]

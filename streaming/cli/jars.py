@@ -30,14 +30,14 @@ def jars(
         note(f"{differs}: what is printed is for Spark {spark_version()}")
     if untested := describe_untested(spark_version()):
         note(untested)
-    names = [*bridge.coordinates, *(_packages_of(job) if job else [])]
+    names = [*bridge.coordinates, *(_list_job_packages(job) if job else [])]
     if as_json:
         typer.echo(json.dumps({"packages": names, "repositories": [bridge.repository]}))
     else:
         typer.echo(f"--packages {','.join(names)} --repositories {bridge.repository}")
 
 
-def _packages_of(job: Path) -> list[str]:
+def _list_job_packages(job: Path) -> list[str]:
     from streaming.delta.session import describe_other_delta
     from streaming.pipeline.config.loading import load_job  # its models take a while to import
     from streaming.pipeline.spark.session import job_packages

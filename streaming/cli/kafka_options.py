@@ -14,7 +14,7 @@ from streaming.kafka.brokers import Brokers
 from streaming.kafka.java_properties import read_properties
 from streaming.kafka.servers import read_servers
 from streaming.kafka.settings import SettingsError
-from streaming.lag.positions import of_checkpoint, of_group
+from streaming.lag.positions import read_checkpoint_positions, read_group_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,7 @@ Timeout = Annotated[
 ]
 
 
-def brokers_of(
+def connect_to_brokers(
     bootstrap_servers: str | None, command_config: Path | None, limit_s: float
 ) -> Brokers | None:
     """Connect to the brokers that the options name; None when they name none.
@@ -58,7 +58,7 @@ def brokers_of(
     no brokers either; BrokerUnreachableError when no broker answers.
     """
     option = f"--command-config {command_config}"
-    java = _settings_in(command_config, option) if command_config is not None else {}
+    java = _read_settings(command_config, option) if command_config is not None else {}
     if bootstrap_servers is not None:
         read_servers("--bootstrap-server", bootstrap_servers)
         java["bootstrap.servers"] = bootstrap_servers
@@ -88,7 +88,7 @@ def check_query_or_group(
         check_kafka_name("--topic", topic)
 
 
-def query_of(checkpoint: str | None, source: str | None = None) -> Query | None:
+def read_query(checkpoint: str | None, source: str | None = None) -> Query | None:
     """Read a query's checkpoint, None for none; notes what cannot be read of it.
 
     `source` is the one source of the query that is meant; None for all. Raises OptionError when the
@@ -106,7 +106,7 @@ def query_of(checkpoint: str | None, source: str | None = None) -> Query | None:
     return query
 
 
-def positions_of(
+def read_positions(
     query: Query | None, group: str | None, brokers: Brokers | None, source: str | None = None
 ) -> list[Position]:
     """Return how far the query, or one source of it, or the group has read.
@@ -115,10 +115,10 @@ def positions_of(
     or it may not be seen.
     """
     if query is not None:
-        return of_checkpoint(query, source)
+        return read_checkpoint_positions(query, source)
     if brokers is None:
         raise OptionError("--group needs the brokers: give --bootstrap-server or --command-config")
-    return of_group(brokers, str(group))
+    return read_group_positions(brokers, str(group))
 
 
 def check_source(source: str | None, sources: Iterable[str]) -> None:
@@ -129,7 +129,7 @@ def check_source(source: str | None, sources: Iterable[str]) -> None:
         )
 
 
-def _settings_in(path: Path, option: str) -> dict[str, str]:
+def _read_settings(path: Path, option: str) -> dict[str, str]:
     try:
         return read_properties(path.read_text(encoding="utf-8"))
     except OSError as error:

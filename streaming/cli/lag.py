@@ -10,16 +10,16 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
-from streaming.cli.arguments import refuse
-from streaming.cli.output import note, terminal_width
+from streaming.cli.arguments import reject_options
+from streaming.cli.output import note, get_terminal_width
 from streaming.cli.starting_offsets import Missing, SourceNumber, print_starting_offsets
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row, look_up, select
-from streaming.lag.table import alarms, as_text
-from streaming.lag.table import as_json as rows_as_json
+from streaming.lag.rows import Row, fetch_rows, select_rows
+from streaming.lag.table import find_alarms, format_table
+from streaming.lag.table import to_json as rows_as_json
 
 #: Seconds for reading records, unless --seconds-limit is given.
-_SECONDS_LIMIT_S = 2.0
+_DEFAULT_LIMIT_S = 2.0
 
 
 def lag(
@@ -45,7 +45,7 @@ def lag(
         typer.Option(
             min=0, max=600, metavar="SECONDS",
             help="Limit for reading one record per lagging partition, for SECONDS-BEHIND; 0: none; "
-            f"by default {_SECONDS_LIMIT_S:g}.",
+            f"by default {_DEFAULT_LIMIT_S:g}.",
         ),
     ] = None,
     timeout: kafka_options.Timeout = 10.0,
@@ -79,32 +79,36 @@ def lag(
         "--seconds-limit": seconds_limit,
     }  # fmt: skip
     of_offsets = {"--source": source, "--missing": missing}
-    refuse(f"with --as {form}", of_offsets if form == "table" else of_table)
+    reject_options(f"with --as {form}", of_offsets if form == "table" else of_table)
     if source is not None and checkpoint is None:
         raise OptionError("--source is for a checkpoint: a group has no sources")
-    brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+    brokers = kafka_options.connect_to_brokers(bootstrap_servers, command_config, timeout)
     if form == "starting-offsets":
         print_starting_offsets(
             checkpoint, group, brokers, topic=topic, source=source, missing=missing or "earliest"
         )
         return
-    with _no_collector():
-        query = kafka_options.query_of(checkpoint)
-        positions = kafka_options.positions_of(query, group, brokers)
-        positions = _of_topics(topic or [], positions)
+    with _pause_garbage_collector():
+        query = kafka_options.read_query(checkpoint)
+        positions = kafka_options.read_positions(query, group, brokers)
+        positions = _select_topics(topic or [], positions)
         if brokers is None:
             rows = [Row(position) for position in positions]
         else:
             whole = checkpoint is not None
-            limit_s = _SECONDS_LIMIT_S if seconds_limit is None else seconds_limit
-            rows = look_up(positions, brokers, seconds_limit_s=limit_s, whole_topics=whole)
-        shown = select(rows, only_with_lag=only_with_lag, order=sort or "partition")
-        text = json.dumps(rows_as_json(shown)) if as_json else as_text(shown, terminal_width())
+            limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
+            rows = fetch_rows(positions, brokers, seconds_limit_s=limit_s, whole_topics=whole)
+        shown = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
+        text = (
+            json.dumps(rows_as_json(shown))
+            if as_json
+            else format_table(shown, get_terminal_width())
+        )
         typer.echo(text)
     if brokers is None:
         note("without --bootstrap-server, only the checkpoint's own offsets are known")
         return
-    wrong = alarms(rows, brokers.gone)
+    wrong = find_alarms(rows, brokers.gone)
     for line in [*brokers.notes, *wrong]:
         note(line)
     if wrong or any(row.state == "unknown" for row in rows):
@@ -112,7 +116,7 @@ def lag(
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
+def _pause_garbage_collector() -> Iterator[None]:
     """Keep Python's garbage collector from going through thousands of rows that are all needed."""
     was_on = gc.isenabled()
     gc.disable()
@@ -123,7 +127,7 @@ def _no_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _of_topics(topics: list[str], positions: list[Position]) -> list[Position]:
+def _select_topics(topics: list[str], positions: list[Position]) -> list[Position]:
     known = sorted({position.topic for position in positions})
     unknown = sorted(set(topics) - set(known))
     if unknown:

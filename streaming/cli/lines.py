@@ -49,7 +49,7 @@ def answer_lines(
             raise
         except Exception as error:  # noqa: BLE001  (a bug of ours, too, is a line's only)
             exit_code = max(exit_code, getattr(error, "exit_code", 1))
-            _complain(error, number, as_json)
+            _report_error(error, number, as_json)
     if is_empty:
         raise OptionError("the input has no line: JSON is expected, one value in each line")
     if exit_code:
@@ -63,12 +63,12 @@ def write_json(value: dict[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
-def note_on(number: int, text: str) -> None:
+def note_on_line(number: int, text: str) -> None:
     """Say something about a line, on stderr."""
     note(f"line {number}: {text}")
 
 
-def _complain(error: Exception, number: int, as_json: bool) -> None:
+def _report_error(error: Exception, number: int, as_json: bool) -> None:
     """Report one line's error: as a line of JSON where JSON is asked for, and on stderr."""
     answer = failed(error)
     if as_json:
@@ -76,4 +76,4 @@ def _complain(error: Exception, number: int, as_json: bool) -> None:
         write_json({**given, "line": number})
     elif not isinstance(error, AssignorError):
         typer.echo(answer.traceback, err=True)
-    note_on(number, answer.error)
+    note_on_line(number, answer.error)

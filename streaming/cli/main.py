@@ -33,10 +33,10 @@ PANELS = {
 
 _LAB = "Try assignors and plans without Spark; for developers."
 #: What the help shows for the value of an option that has no name for it.
-_VALUES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+_VALUE_NAMES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
-class _Flags:
+class _PlainValueNames:
     """Shows words for values in the help, instead of Typer's `<bool>` or `<int range>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -48,15 +48,15 @@ class _Flags:
             elif getattr(param, "is_flag", False):
                 param.metavar = ""
             elif param.metavar is None and not param.type_descriptor.is_choice:
-                param.metavar = _VALUES.get(param.type_descriptor.annotation, "VALUE")
+                param.metavar = _VALUE_NAMES.get(param.type_descriptor.annotation, "VALUE")
         return params
 
 
-class _Command(_Flags, TyperCommand):
+class _Command(_PlainValueNames, TyperCommand):
     pass
 
 
-class _Group(_Flags, TyperGroup):
+class _Group(_PlainValueNames, TyperGroup):
     pass
 
 
@@ -66,27 +66,27 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def app_of(words: Sequence[str] = ()) -> typer.Typer:
+def build_app(words: Sequence[str] = ()) -> typer.Typer:
     """Make the command line of the one command that words begin with, or of all.
 
     Only what is needed is imported: all commands together take as long as one's own work.
     """
-    app = _new_app(name="assignor")
-    app.callback()(options)
+    app = _make_app(name="assignor")
+    app.callback()(common_options)
     panels = {name: panel for panel, names in PANELS.items() for name in names}
     first = words[0] if words else ""
     if first != "lab":
         for name in [first] if first in panels else panels:
-            _add(app, name, rich_help_panel=panels[name])
+            _add_command(app, name, rich_help_panel=panels[name])
     if first not in panels:
-        lab = _new_app(help=_LAB, short_help=_LAB)
+        lab = _make_app(help=_LAB, short_help=_LAB)
         for name in [words[1]] if words[1:] and words[1] in LAB else LAB:
-            _add(lab, name)
+            _add_command(lab, name)
         app.add_typer(lab, name="lab", cls=_Group, hidden=True)
     return app
 
 
-def _new_app(**settings: Any) -> typer.Typer:
+def _make_app(**settings: Any) -> typer.Typer:
     return typer.Typer(
         cls=_Group,
         no_args_is_help=True,
@@ -97,14 +97,14 @@ def _new_app(**settings: Any) -> typer.Typer:
     )
 
 
-def _add(app: typer.Typer, name: str, **settings: Any) -> None:
+def _add_command(app: typer.Typer, name: str, **settings: Any) -> None:
     """Add a command; the list of commands has the whole first sentence of its help."""
     function = getattr(import_module(f"streaming.cli.{name}"), name)
     first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
     app.command(name, cls=_Command, short_help=first, **settings)(function)
 
 
-def options(
+def common_options(
     version: Annotated[
         bool,
         typer.Option(
@@ -138,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     except OSError as error:  # else Python complains about it when it closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if code == 0 and not isinstance(error, BrokenPipeError):
-            code = _fail(_of_system(error), 1)
+            code = _print_error(_describe_os_error(error), 1)
     sys.exit(code)
 
 
@@ -147,30 +147,30 @@ def run(arguments: Sequence[str] | None = None) -> int:
     given = translate(sys.argv[1:] if arguments is None else arguments)
     try:
         with name_extra():
-            result = app_of(given)(given, standalone_mode=False)
+            result = build_app(given)(given, standalone_mode=False)
     except AssignorError as error:
-        return _fail(str(error), error.exit_code)
+        return _print_error(str(error), error.exit_code)
     except TyperException as error:
         if not error.format_message():  # the help was shown, for want of a command
             return 2
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context else ""
-        return _fail(f"{_misuse(error)}{hint}", 2)
+        return _print_error(f"{_describe_misuse(error)}{hint}", 2)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except OSError as error:
-        return _fail(_of_system(error), 1)
+        return _print_error(_describe_os_error(error), 1)
     return result if isinstance(result, int) else 0
 
 
-def _misuse(error: TyperException) -> str:
+def _describe_misuse(error: TyperException) -> str:
     """Say what is wrong with an argument, in our words where typer has those of pydantic."""
     if problems := getattr(error.__cause__, "errors", None):
         error.message = expectation(problems()[0])
     return error.format_message()
 
 
-def _of_system(error: OSError) -> str:
+def _describe_os_error(error: OSError) -> str:
     """Say what a file or the output failed with; nothing of a reader that has gone (`| head`)."""
     if isinstance(error, BrokenPipeError):
         return ""
@@ -193,10 +193,10 @@ def _report_bug(
         text = redacted("".join(traceback.format_exception(kind, error, trace)))
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
         where = f"; its traceback is in {path}"
-    _fail(f"a bug in assignor, please report it: {words(error)}{where}", 1)
+    _print_error(f"a bug in assignor, please report it: {words(error)}{where}", 1)
 
 
-def _fail(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     line = " ".join(message.split())
     if not line:
         return code

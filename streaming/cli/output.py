@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 
 #: Of a table that is written into a file or a pipe.
-_LONGEST_LINE = 10_000
+_MAX_LINE_CHARACTERS = 10_000
 #: A name of several words wraps if it is longer, in characters.
-_LONGEST_NAME = 32
+_MAX_NAME_CHARACTERS = 32
 
 
 def note(text: str) -> None:
     """Say something on stderr that is no result."""
-    typer.echo(f"assignor: {printable(text)}", err=True)
+    typer.echo(f"assignor: {make_printable(text)}", err=True)
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     """Return a text without secrets that a terminal shows and does not obey."""
     return visible(redacted(text))
 
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines, in a terminal wrapped between words."""
-    width = terminal_width()
-    for line in map(printable, lines):
+    width = get_terminal_width()
+    for line in map(make_printable, lines):
         typer.echo(line if width is None else _wrap(line, width))
 
 
-def terminal_width() -> int | None:
+def get_terminal_width() -> int | None:
     """Return the columns of the terminal that stdout is; None for a file or a pipe."""
     stdout = Console()
     return stdout.width if stdout.is_terminal else None
@@ -76,20 +76,20 @@ def print_table(
     Nothing is cut off. In a narrow terminal lines between columns are left out and cells wrap
     between words; elsewhere lines are as long as they must be.
     """
-    table = Table(title=Text(printable(title)) if title else None, title_justify="left")
+    table = Table(title=Text(make_printable(title)) if title else None, title_justify="left")
     for name in head:
         first = not table.columns
         left = first or name in words
         table.add_column(name, justify="left" if left else "right", no_wrap=first, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(make_printable(cell)) for cell in row))
     names = [str(cell) for cell in table.columns[0].cells]
     longest_word = max((len(word) for name in names for word in name.split()), default=0)
-    if max(map(len, names), default=0) > _LONGEST_NAME:
+    if max(map(len, names), default=0) > _MAX_NAME_CHARACTERS:
         table.columns[0].no_wrap = False
-        table.columns[0].max_width = max(longest_word, _LONGEST_NAME)
+        table.columns[0].max_width = max(longest_word, _MAX_NAME_CHARACTERS)
     stdout = Console(soft_wrap=True, highlight=False)
-    unlimited = stdout.options.update(max_width=_LONGEST_LINE)
+    unlimited = stdout.options.update(max_width=_MAX_LINE_CHARACTERS)
     needed = Measurement.get(stdout, unlimited, table).maximum
     if not stdout.is_terminal:
         stdout.width = max(stdout.width, needed)
@@ -106,11 +106,11 @@ def print_checks(checks: Iterable[Check]) -> None:
     for check in checks:
         style = "green" if check.holds else "bold red"
         stdout.print(f"[{style}]{check.outcome:6}[/]", end=" ")
-        stdout.print(printable(f"{check.what}: {check.details}"), markup=False)
+        stdout.print(make_printable(f"{check.what}: {check.details}"), markup=False)
 
 
 @contextlib.contextmanager
-def fetching(what: str) -> Iterator[Callable[[str], None]]:
+def show_fetch_progress(what: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner in a terminal; the function takes the lines of Ivy and counts downloads."""
     count = 0
     with Console(stderr=True).status(f"{what}: starting") as status:

@@ -14,13 +14,13 @@ from assignor_bridge.planner.plan import Outcome, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
-from streaming.cli.lines import answer_lines, note_on, write_json
+from streaming.cli.lines import answer_lines, note_on_line, write_json
 from streaming.cli.output import print_lines
 from streaming.human_json.json_input import parse
 from streaming.human_json.snapshots import read_logged, read_snapshot, write_plan
 
 #: Tasks of a plan, and ranges of a task, that are printed at most.
-_TASKS, _RANGES = 40, 4
+_MAX_TASKS, _MAX_RANGES = 40, 4
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def plan(
         int | None,
         typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of a plan log."),
     ] = None,
-    names: assignors.Own = None,
+    names: assignors.OwnAssignors = None,
 ) -> None:
     """Show which executor slot would read which offsets, and why.
 
@@ -61,20 +61,20 @@ def plan(
 
     Example: `assignor lab plan plans.jsonl --batch 7`
     """
-    find = assignors.finder(names or (), "--assignors")
+    find = assignors.make_finder(names or (), "--assignors")
     state: str | None = None
     numbers: set[int] = set()
 
     def read(line: bytes) -> PlanRequest | None:
         if only is None:
-            return _read(line)
+            return _read_request(line)
         try:
             number = orjson.loads(line).get("batchId")
         except (ValueError, AttributeError):  # cut off by a crash, perhaps
             return None  # it matters if the batch is not found
         if isinstance(number, int):
             numbers.add(number)
-        return _read(line) if number == only else None
+        return _read_request(line) if number == only else None
 
     def show(line: int, request: PlanRequest) -> None:
         nonlocal state
@@ -87,11 +87,11 @@ def plan(
             write_json({**label, **made})
         else:
             title = [] if request.number is None else [f"batch {request.number}"]
-            limited = _admitted(request.admission)
-            print_lines([*title, *limited, *made["reasons"], *_tasks(made["tasks"])])
-        difference = _difference(request, outcome, made["tasks"])
+            limited = _describe_admission(request.admission)
+            print_lines([*title, *limited, *made["reasons"], *_describe_tasks(made["tasks"])])
+        difference = _describe_difference(request, outcome, made["tasks"])
         if difference:
-            note_on(line, difference)
+            note_on_line(line, difference)
 
     answer_lines(snapshots, read, show, as_json)
     if only is not None and only not in numbers:
@@ -100,7 +100,7 @@ def plan(
         raise OptionError(f"--batch {only} is not in {snapshots.name}: {has}")
 
 
-def _read(text: bytes) -> PlanRequest:
+def _read_request(text: bytes) -> PlanRequest:
     value = parse(text, "the request")
     if not isinstance(value, dict) or "snapshot" not in value:
         return PlanRequest(*read_snapshot(value))
@@ -109,7 +109,7 @@ def _read(text: bytes) -> PlanRequest:
     return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged, line.admission)
 
 
-def _admitted(logged: Any) -> list[str]:
+def _describe_admission(logged: Any) -> list[str]:
     """Write how far the batch was limited, if it was."""
     match logged:
         case {
@@ -122,26 +122,26 @@ def _admitted(logged: Any) -> list[str]:
             return []
 
 
-def _tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
     """Write where the first tasks run, and what each of them reads."""
     rows = []
-    for task in tasks[:_TASKS]:
+    for task in tasks[:_MAX_TASKS]:
         executor, ranges = task["executor"], task["ranges"]
         place = "anywhere" if executor is None else f"executor {executor}"
         size = sum(r["end"] - r["start"] for r in ranges)
         listed = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
-        reads = f"{size:>12,} offsets: {elided(listed, _RANGES, ' ')}"
+        reads = f"{size:>12,} offsets: {elided(listed, _MAX_RANGES, ' ')}"
         if "standbys" in task:
             reads += f", then executor {', '.join(task['standbys'])}"
         rows.append((f"{place} slot {task['slot']}", reads))
     width = max((len(where) for where, _ in rows), default=0)
     lines = [f"  {where:{width}}  {reads}" for where, reads in rows]
-    if len(tasks) > _TASKS:
-        lines.append(f"  and {len(tasks) - _TASKS} more tasks")
+    if len(tasks) > _MAX_TASKS:
+        lines.append(f"  and {len(tasks) - _MAX_TASKS} more tasks")
     return lines
 
 
-def _difference(
+def _describe_difference(
     request: PlanRequest, outcome: Outcome, made: Sequence[Mapping[str, Any]]
 ) -> str | None:
     """Say when the query itself had another answer: another version, or an assignor with moods."""

@@ -14,15 +14,15 @@ from streaming.cli.arguments import (
     Query,
     check_not_empty,
     check_writable,
-    refuse,
-    write,
+    reject_options,
+    write_file,
 )
 from streaming.cli.output import note, print_lines
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report.query_facts import sort_places
 from streaming.report.query_report import make_report
 
-_PAGE = Path("report.html")
+_DEFAULT_PAGE = Path("report.html")
 
 
 def report(
@@ -38,7 +38,7 @@ def report(
     *,
     output: Annotated[
         Path | None,
-        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"Page, by default {_PAGE}."),
+        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"Page, by default {_DEFAULT_PAGE}."),
     ] = None,
     query: Query = None,
     batches: Annotated[
@@ -80,31 +80,31 @@ def report(
     of_batch = {"--batch": batch, "--partition": partition}
     of_batch_only = {"--source": source, "--assignors": assignors, "--json": as_json}
     if live:
-        refuse("with --live", {**of_page, **of_batch, **of_batch_only})
+        reject_options("with --live", {**of_page, **of_batch, **of_batch_only})
         top.watch_live(places, query, interval, once=once)
         return
-    refuse("without --live", of_live)
+    reject_options("without --live", of_live)
     if batch is not None or partition is not None:
-        refuse("with --batch or --partition", {**of_page, "--query": query})
-        checkpoint, plan_log = _kept_files(places)
+        reject_options("with --batch or --partition", {**of_page, "--query": query})
+        checkpoint, plan_log = _select_batch_files(places)
         explain.print_batch(
             checkpoint, batch, partition, source=source, plan_log=plan_log, assignors=assignors,
             as_json=as_json,
         )  # fmt: skip
         return
-    refuse("without --batch or --partition", of_batch_only)
-    path = output or _PAGE
+    reject_options("without --batch or --partition", of_batch_only)
+    path = output or _DEFAULT_PAGE
     check_writable("--output", path)
     with Console(stderr=True).status("reading"):
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
         found = make_report(*places, query=query, batches=batches, price_per_gb=price)
     for warning in found.warnings:
         note(warning)
-    write("--output", path, found.html)
+    write_file("--output", path, found.html)
     print_lines([f"{path}: {found.lines[0]}", *found.lines[1:]])
 
 
-def _kept_files(places: list[str]) -> tuple[str, Path | None]:
+def _select_batch_files(places: list[str]) -> tuple[str, Path | None]:
     """Return the checkpoint and the plan log, from which one batch is explained."""
     kinds = sort_places(places)
     checkpoint, plan_log = kinds.pop("checkpoint", None), kinds.pop("plan log", None)

@@ -11,7 +11,7 @@ import typer
 
 from assignor_bridge.errors import AssignorError, OptionError
 from checkpoints.folders import local_path
-from streaming.cli.broker import started_broker
+from streaming.cli.broker import start_broker
 from streaming.cli.output import note
 from streaming.cli.stopping import StopSignals
 from streaming.pipeline.spark.log import SparkLog
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
 
 #: Stands in the config until the embedded broker has an address.
-_EMBEDDED = "127.0.0.1:9092"
-_NO_JVM = "JAVA_GATEWAY_EXITED"
+_PLACEHOLDER_ADDRESS = "127.0.0.1:9092"
+_JVM_EXITED = "JAVA_GATEWAY_EXITED"
 #: A value of a setting that is shorter may be a word of any message.
-_SHORTEST_NAMED = 4
+_MIN_VALUE_CHARACTERS = 4
 
 
 def run(
@@ -64,7 +64,9 @@ def run(
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
     from streaming.pipeline.config.files import load_checked_job, read_seeds
 
-    loaded = load_checked_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
+    loaded = load_checked_job(
+        job, sets=sets or (), broker=_PLACEHOLDER_ADDRESS if with_broker else None
+    )
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.shown(), nl=False)
@@ -73,12 +75,12 @@ def run(
     written = ""
     with StopSignals() as signals, contextlib.ExitStack() as cleanup:
         if with_broker:
-            address = started_broker(cleanup, _broker_data(loaded)).bootstrap_servers
+            address = start_broker(cleanup, _get_broker_folder(loaded)).bootstrap_servers
             loaded = loaded.at_broker(address)
             typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded, seeds, address).items():
                 typer.echo(f"topic {topic}: created, {count:,} records", err=True)
-        written = _run(loaded, signals, cleanup, log)
+        written = _run_job(loaded, signals, cleanup, log)
     if signals.number is not None:
         name = signal.Signals(signals.number).name
         where = f" ({written})" if written else ""
@@ -88,7 +90,7 @@ def run(
         typer.echo(written, err=True)
 
 
-def _run(
+def _run_job(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
     """Run the job, and say where Spark's log is; so does the line of an error."""
@@ -100,34 +102,34 @@ def _run(
     if is_submitted():
         if log is not None:
             raise OptionError("--log: Spark was started by spark-submit, which has its own log")
-        _with_spark(loaded, signals, cleanup, None)
+        _run_with_spark(loaded, signals, cleanup, None)
         return ""
     spark_log = SparkLog(log, loaded.job.name, loaded.redact)
     written = f"Spark's log: {spark_log.path}"
     try:
-        _with_spark(loaded, signals, cleanup, spark_log)
+        _run_with_spark(loaded, signals, cleanup, spark_log)
     except AssignorError as error:
         error.args = (f"{error} ({written})",)
         raise
     return written
 
 
-def _with_spark(
+def _run_with_spark(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: SparkLog | None
 ) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from streaming.cli.run_progress import ProgressLines, summary_of
+    from streaming.cli.run_progress import ProgressLines, format_summary
     from streaming.pipeline.errors import first_line
     from streaming.pipeline.run import start_job
     from streaming.pipeline.spark.jvm import end_jvm
     from streaming.pipeline.spark.time_zone import TIME_ZONE, use_default_time_zone
 
     cleanup.callback(end_jvm)
-    spark = _started(loaded, log)
-    signals.notes_only()
-    cleanup.callback(_stop, spark)
+    spark = _start_spark(loaded, log)
+    signals.stop_raising()
+    cleanup.callback(_stop_spark, spark)
     try:
         if zone := use_default_time_zone(spark, loaded.job):
             typer.echo(f"time zone: {zone} ({TIME_ZONE} sets another one)", err=True)
@@ -136,18 +138,18 @@ def _with_spark(
         typer.echo(f"running: {names}", err=True)
         running.await_end(lambda: signals.number is not None)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise _error_of(loaded, first_line(error), at_start=False) from error
+        raise _make_error(loaded, first_line(error), at_start=False) from error
     if signals.number is None:
         for result in running.result.queries:
-            typer.echo(summary_of(result))
+            typer.echo(format_summary(result))
 
 
-def _stop(spark: SparkSession) -> None:
+def _stop_spark(spark: SparkSession) -> None:
     with contextlib.suppress(ConnectionError):  # its JVM has ended
         spark.stop()
 
 
-def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
+def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     """Start Spark, or say in one line why it does not start."""
     from streaming.pipeline.errors import first_line, with_hint
     from streaming.pipeline.spark.session import session_for
@@ -159,13 +161,13 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
         raise
     except Exception as error:
         why = first_line(error)
-        if log is not None and _NO_JVM in why:  # only the log says why
+        if log is not None and _JVM_EXITED in why:  # only the log says why
             why = log.last_words() or why
         why = f"Spark does not start: {with_hint(why, None)}"
-        raise _error_of(loaded, why, at_start=True) from error
+        raise _make_error(loaded, why, at_start=True) from error
 
 
-def _error_of(loaded: LoadedJob, why: str, *, at_start: bool) -> AssignorError:
+def _make_error(loaded: LoadedJob, why: str, *, at_start: bool) -> AssignorError:
     """Return the error for what Spark fails with: misuse if it is about a setting of the job's.
 
     Spark names both the key and the value of a wrong setting, the JVM at the start only one.
@@ -173,13 +175,13 @@ def _error_of(loaded: LoadedJob, why: str, *, at_start: bool) -> AssignorError:
     from streaming.pipeline.errors import ConfigError, JobError
 
     for key, value in loaded.job.spark.items():
-        has_one = key in why or (len(value) >= _SHORTEST_NAMED and value in why)
+        has_one = key in why or (len(value) >= _MIN_VALUE_CHARACTERS and value in why)
         if (key in why and value in why) or (at_start and has_one):
             return loaded.error(key, why, ConfigError)
     return JobError(loaded.redact(f"{loaded.title}: {why}"))
 
 
-def _broker_data(loaded: LoadedJob) -> Path | None:
+def _get_broker_folder(loaded: LoadedJob) -> Path | None:
     """Return where the broker's data lie: in the job's checkpoint, which knows its offsets."""
     if not loaded.job.checkpoint:
         return None

@@ -11,12 +11,14 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MOST_SLOTS
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson
-from streaming.cli.output import print_table, printable
+from streaming.cli.output import print_table, make_printable
 from streaming.simulator.play import SPARK_MAPPINGS, Result, compare
 from streaming.simulator.scenario import Lags, Scenario
 
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
-_DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
+_DEFAULT_MAPPINGS = (
+    "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
+)
 
 
 def simulate(  # noqa: PLR0917
@@ -70,7 +72,7 @@ def simulate(  # noqa: PLR0917
             help=f"What to compare: assignors, {', '.join(SPARK_MAPPINGS)} (the last two also "
             "with =NUMBER)."
         ),
-    ] = _DEFAULT,
+    ] = _DEFAULT_MAPPINGS,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -87,7 +89,7 @@ def simulate(  # noqa: PLR0917
     scenario = Scenario(
         partitions=partitions,
         executors=executors,
-        slots=tuple(_numbers("--slots", slots, MOST_SLOTS // executors)),
+        slots=tuple(_parse_slots("--slots", slots, MOST_SLOTS // executors)),
         batches=batches,
         records=records,
         lags=lags,
@@ -95,25 +97,25 @@ def simulate(  # noqa: PLR0917
         noise=noise,
         cost=cost_us / 1e6 if cost_ms is None else cost_ms / 1e3,
         cost_skew=cost_skew,
-        slow=_slow(slow, executors),
+        slow=_parse_slow(slow, executors),
         churn_every=churn,
         zones=zones,
         replication=replication,
         seed=seed,
     )
-    names = own.names_in(assignors)
-    rows, find = [], own.finder(names, "--assignors")
+    names = own.parse_names(assignors)
+    rows, find = [], own.make_finder(names, "--assignors")
     for name in names:
-        typer.echo(f"playing {printable(name)} …", err=True)
+        typer.echo(f"playing {make_printable(name)} …", err=True)
         rows += compare(scenario, [name], find=find, locality_wait=locality_wait)
     if as_json:
         for row in rows:
-            typer.echo(json.dumps(_as_json(row)))
+            typer.echo(json.dumps(_to_json(row)))
     else:
-        print_table(*_as_table(rows))
+        print_table(*_to_table(rows))
 
 
-def _as_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str]]]:
+def _to_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str]]]:
     """Return the head and the rows of a table; with a column about zones where there are any."""
     rows = [
         [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
@@ -126,7 +128,7 @@ def _as_table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[list[str
     return (*_HEAD, "cross-zone"), [[*row, share] for row, share in zip(rows, shares, strict=True)]
 
 
-def _as_json(result: Result) -> dict[str, object]:
+def _to_json(result: Result) -> dict[str, object]:
     return {
         "name": result.name,
         "medianSeconds": round(result.median_seconds, 6),
@@ -138,7 +140,7 @@ def _as_json(result: Result) -> dict[str, object]:
     }
 
 
-def _numbers(option: str, text: str, most: int) -> list[int]:
+def _parse_slots(option: str, text: str, most: int) -> list[int]:
     try:
         values = [int(part) for part in text.split(",")]
     except ValueError:
@@ -150,7 +152,7 @@ def _numbers(option: str, text: str, most: int) -> list[int]:
     return values
 
 
-def _slow(text: str, executors: int) -> dict[int, float]:
+def _parse_slow(text: str, executors: int) -> dict[int, float]:
     slow = {}
     for part in filter(None, text.split(",")):
         number, _, factor = part.partition("=")

@@ -10,7 +10,7 @@ import typer
 from assignor_bridge.errors import AssignorError, OptionError, elided
 from streaming.cli import kafka_options
 from streaming.cli.output import note
-from streaming.lag.positions import EARLIEST, LATEST, starting_offsets
+from streaming.lag.positions import EARLIEST, LATEST, build_starting_offsets
 
 if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
@@ -45,22 +45,26 @@ def print_starting_offsets(
     earliest (-2) or latest (-1), and stderr says how many. A query's offsets are those of its last
     completed batch; without the brokers, only its own partitions are known.
     """
-    query = kafka_options.query_of(checkpoint, source)
-    positions = kafka_options.positions_of(query, group, brokers, source)
+    query = kafka_options.read_query(checkpoint, source)
+    positions = kafka_options.read_positions(query, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}
     positions = [position for position in positions if position.topic in topics]
-    partitions = None if brokers is None else brokers.partitions(topics)
+    partitions = None if brokers is None else brokers.list_partitions(topics)
     if brokers is not None and brokers.notes:
         raise AssignorError(f"the partitions are unknown: {brokers.notes[0]}")
     known = {p.topic for p in positions} if partitions is None else set(partitions)
     if topic and topics - known:
         raise OptionError(f"--topic {min(topics - known)}: the topic does not exist")
-    begin = starting_offsets(positions, partitions, EARLIEST if missing == "earliest" else LATEST)
+    begin = build_starting_offsets(
+        positions, partitions, EARLIEST if missing == "earliest" else LATEST
+    )
     if not begin.offsets:
         raise AssignorError(f"{group or checkpoint!r} has no offset of a topic that exists")
     count = sum(map(len, begin.offsets.values()))
-    _note(begin.filled, count, f"without an offset begin at {missing}")
-    _note(begin.left_out, len(positions), "with an offset are not on the brokers, and are left out")
+    _note_partitions(begin.filled, count, f"without an offset begin at {missing}")
+    _note_partitions(
+        begin.left_out, len(positions), "with an offset are not on the brokers, and are left out"
+    )
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
     planned = query.last_planned if query is not None else None
@@ -73,6 +77,6 @@ def print_starting_offsets(
     typer.echo(json.dumps(begin.offsets, separators=(",", ":")))
 
 
-def _note(names: tuple[str, ...], of: int, what: str) -> None:
+def _note_partitions(names: tuple[str, ...], of: int, what: str) -> None:
     if names:
         note(f"{len(names)} of {of} partitions {what}: {elided(names)}")

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType, TracebackType
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class _StopAskedError(BaseException):
+class _StopRequestedError(BaseException):
     """Ctrl-C or SIGTERM."""
 
 
@@ -33,10 +33,10 @@ class StopSignals:
         self.number: int | None = None
         self._next = signal.default_int_handler if unwinds else signal.SIG_DFL
         self._raises = True
-        self._before = {number: signal.getsignal(number) for number in _STOPPING}
+        self._before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
 
     def __enter__(self) -> StopSignals:
-        self._catch()
+        self._install_handlers()
         return self
 
     def __exit__(
@@ -49,30 +49,30 @@ class StopSignals:
             return True
         if self.number is None or kind is None or issubclass(kind, typer.Exit):
             return False
-        return issubclass(kind, (Exception, _StopAskedError))
+        return issubclass(kind, (Exception, _StopRequestedError))
 
-    def notes_only(self) -> None:
+    def stop_raising(self) -> None:
         """Note signals from now on; to be called when pyspark, which has its own handler, is up."""
         self._raises = False
-        self._catch()
+        self._install_handlers()
 
-    def _catch(self) -> None:
-        for number in _STOPPING:
-            signal.signal(number, self._note)
+    def _install_handlers(self) -> None:
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._handle_signal)
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
         is_second = self.number is not None  # it was pending while the first was being noted
         self.number = self.number or number
-        for each in _STOPPING:
+        for each in _STOP_SIGNALS:
             signal.signal(each, self._next)
         if is_second:
             signal.raise_signal(number)
         if self._raises:
-            raise _StopAskedError
+            raise _StopRequestedError
 
 
 @contextlib.contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
+def unwind_on_sigterm() -> Iterator[None]:
     """Let SIGTERM unwind as Ctrl-C does, with its own exit code, so that nothing is left."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:

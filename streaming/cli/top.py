@@ -16,19 +16,19 @@ from assignor_bridge.errors import AssignorError
 from streaming.cli.stopping import StopSignals
 from streaming.report.screen import LiveFigures, Watch, frame
 
-_QUIT = b"qQ\x04"
+_QUIT_KEYS = b"qQ\x04"
 #: Longest time in seconds until a signal is noticed.
 _SIGNAL_POLL_S = 0.2
 #: Lines of a frame that is not printed on a terminal.
-_LINES = 40
+_DEFAULT_LINES = 40
 #: Seconds between two frames, unless --interval is given.
-_INTERVAL_S = 2.0
+_DEFAULT_INTERVAL_S = 2.0
 
 Interval = Annotated[
     float | None,
     typer.Option(
         min=0.2, max=3600, metavar="SECONDS",
-        help=f"Time between two frames of --live; by default {_INTERVAL_S:g}.",
+        help=f"Time between two frames of --live; by default {_DEFAULT_INTERVAL_S:g}.",
     ),
 ]  # fmt: skip
 Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live and exit.")]
@@ -42,19 +42,19 @@ def watch_live(
     snapshot = watch.look()
     console = Console(highlight=False)
     if once or not console.is_terminal:
-        console.print(frame(snapshot, console.height if console.is_terminal else _LINES))
+        console.print(frame(snapshot, console.height if console.is_terminal else _DEFAULT_LINES))
         return
-    _live(watch, snapshot, console, interval_s or _INTERVAL_S)
+    _draw_frames(watch, snapshot, console, interval_s or _DEFAULT_INTERVAL_S)
 
 
-def _live(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: float) -> None:
+def _draw_frames(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: float) -> None:
     note = ""
     with (
-        _keys(),
+        _read_single_keys(),
         StopSignals(unwinds=True) as signals,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
-        signals.notes_only()  # raised wherever the program is, it is lost in a destructor
+        signals.stop_raising()  # raised wherever the program is, it is lost in a destructor
         while True:
             live.update(frame(snapshot, console.height, note), refresh=True)
             if _is_quit_pressed(interval_s, signals):
@@ -68,7 +68,7 @@ def _live(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: flo
 
 
 @contextlib.contextmanager
-def _keys() -> Iterator[None]:
+def _read_single_keys() -> Iterator[None]:
     """Read keys one by one if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
@@ -90,5 +90,5 @@ def _is_quit_pressed(limit_s: float, signals: StopSignals) -> bool:
     keys = [sys.stdin] if sys.stdin.isatty() else []
     while signals.number is None and (remaining_s := deadline - time.monotonic()) > 0:
         if select.select(keys, [], [], min(remaining_s, _SIGNAL_POLL_S))[0]:
-            return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT))
+            return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT_KEYS))
     return False

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.cli.kafka_options import brokers_of
+from streaming.cli.kafka_options import connect_to_brokers
 from streaming.cli.output import note
-from streaming.kafka.replicas import replica_racks
+from streaming.kafka.replicas import fetch_replica_racks
 from streaming.replay.log import CheckpointLog
 from streaming.replay.racks import Racks, read_racks
 from streaming.replay.traffic import PRICE_PER_GB
@@ -40,7 +40,7 @@ RecordBytes = Annotated[
 ]  # fmt: skip
 
 
-def racks_of(path: Path | None, **others: object) -> Racks | None:
+def read_racks_option(path: Path | None, **others: object) -> Racks | None:
     """Read the file of racks; None without one. Raises OptionError for options that need it."""
     if path is not None:
         return read_racks(path)
@@ -53,15 +53,15 @@ def racks_of(path: Path | None, **others: object) -> Racks | None:
     return None
 
 
-def with_brokers(
+def add_broker_racks(
     racks: Racks | None, log: CheckpointLog, servers: str | None, config: Path | None
 ) -> Racks | None:
     """Add the racks of replicas as the brokers know them, where brokers are given."""
-    brokers = brokers_of(servers, config, 10.0)
+    brokers = connect_to_brokers(servers, config, 10.0)
     if racks is None or brokers is None:
         return racks
     topics = {r.topic for read in log.sources.values() for batch in read for r in batch.ranges}
-    partitions, followers = replica_racks(brokers, topics)
+    partitions, followers = fetch_replica_racks(brokers, topics)
     for line in brokers.notes:
         note(line)
     return replace(

@@ -120,7 +120,7 @@ class EmbeddedBroker:
         """
         if self.pid is not None:
             return
-        jars = setup.jars(self._on_line)
+        jars = setup.fetch_jars(self._on_line)
         self._prepare_folder()
         # The user, or clients after a restart, rely on a port that is known: it may get free yet.
         is_fixed = self._given_port is not None or self._ports is not None
@@ -158,7 +158,7 @@ class EmbeddedBroker:
         if self._process is not None and self._process.poll() is not None:
             raise BrokerError(
                 f"the embedded broker ended with exit code {self._process.returncode}: "
-                + self._tail()
+                + self._summarize_log()
             )
 
     def admin(self) -> AdminClient:
@@ -187,13 +187,15 @@ class EmbeddedBroker:
 
     def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
         """Start on one pair of ports; False when one of them turned out to be taken."""
-        ports = self._ports or setup.free_ports(self._given_port)
+        ports = self._ports or setup.find_free_ports(self._given_port)
         meta = self.folder / "log" / "meta.properties"
-        cluster_id = setup.new_cluster_id() if not meta.exists() else None
+        cluster_id = setup.make_cluster_id() if not meta.exists() else None
         settings = self.folder / "broker.properties"
-        settings.write_text(setup.settings(ports, self.folder, self._properties), encoding="utf-8")
+        settings.write_text(
+            setup.format_settings(ports, self.folder, self._properties), encoding="utf-8"
+        )
         temporary = self.folder if self._data is None else None
-        command = setup.command(jars, settings, cluster_id, temporary, heap=_HEAP)
+        command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
             # A session of its own: Ctrl-C in the terminal is for us, we then stop the broker.
@@ -202,7 +204,7 @@ class EmbeddedBroker:
                 env={**os.environ, "LC_ALL": "C.UTF-8"},  # for names of folders
             )  # fmt: skip
         try:
-            self._await_ready(ports[0], cluster_id or setup.cluster_id_in(meta))
+            self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta))
         except BrokerError:
             taken = not all(map(setup.is_free, ports))  # by another: ours has ended
             if is_last or self._process.poll() is None or not taken:
@@ -215,7 +217,7 @@ class EmbeddedBroker:
     def _await_ready(self, port: int, cluster_id: str) -> None:
         state = "no connection was accepted"
         deadline = time.monotonic() + _READY_LIMIT_S
-        while not setup.accepts(port) and time.monotonic() < deadline:
+        while not setup.accepts_connections(port) and time.monotonic() < deadline:
             self.check_alive()
             time.sleep(0.05)
         admin = AdminClient({"bootstrap.servers": f"{setup.HOST}:{port}", "log_level": 0})
@@ -236,10 +238,10 @@ class EmbeddedBroker:
             state = "no broker is in the metadata yet"
         raise BrokerError(
             f"the embedded broker was not ready after {_READY_LIMIT_S:g} s ({state}): "
-            + self._tail()
+            + self._summarize_log()
         )
 
-    def _tail(self) -> str:
+    def _summarize_log(self) -> str:
         """Sum up the log since the last start: from its first error on, without traces."""
         try:
             content = self.log_file.read_bytes()[self._log_start :].decode(errors="replace")

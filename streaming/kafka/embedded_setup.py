@@ -34,15 +34,15 @@ class BrokerError(AssignorError):
     """The embedded broker did not start, ended by itself, or did not obey."""
 
 
-def jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
+def fetch_jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
     """Return the broker's class path: launcher and Kafka, fetched and compiled the first time."""
     fetched = [*ivy.fetch(LOGGER, on_line=on_line), *ivy.fetch(KAFKA, on_line=on_line)]
     by_name = {path.name: path for path in fetched}
     kafka = [by_name[name] for name in sorted(by_name)]
-    return [_compiled_launcher(kafka), *kafka]
+    return [_compile_launcher(kafka), *kafka]
 
 
-def command(
+def build_command(
     jars: list[Path], settings: Path, cluster_id: str | None, temporary: Path | None, *, heap: str
 ) -> list[str]:
     """Return how a broker starts; it formats its data for `cluster_id` and removes `temporary`."""
@@ -57,7 +57,7 @@ def command(
     ]  # fmt: skip
 
 
-def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]) -> str:
+def format_settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]) -> str:
     """Return the text of the broker's properties file; `properties` replace ours."""
     broker, controller = ports
     values = {
@@ -88,7 +88,7 @@ def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]
     return "".join(f"{key}={json.dumps(value)[1:-1]}\n" for key, value in values.items())
 
 
-def _compiled_launcher(jars: list[Path]) -> Path:
+def _compile_launcher(jars: list[Path]) -> Path:
     """Return the folder of the compiled launcher; a changed source is compiled again."""
     version = hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
     target = ivy.cache_folder() / "broker" / version
@@ -106,12 +106,12 @@ def _compiled_launcher(jars: list[Path]) -> Path:
     return target
 
 
-def new_cluster_id() -> str:
+def make_cluster_id() -> str:
     """Return a random id as Kafka writes them; a dash at its begin would read as an option."""
     return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
-def cluster_id_in(meta: Path) -> str:
+def read_cluster_id(meta: Path) -> str:
     """Read the cluster id that a data folder was formatted with."""
     for line in meta.read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster.id="):
@@ -119,7 +119,7 @@ def cluster_id_in(meta: Path) -> str:
     raise BrokerError(f"{meta} names no cluster.id: the data folder is not one of a broker")
 
 
-def free_ports(given: int | None) -> tuple[int, int]:
+def find_free_ports(given: int | None) -> tuple[int, int]:
     """Return two free ports, for broker and controller; the first is `given`, if not None."""
     if given is not None and not is_free(given):
         raise OptionError(f"port {given} on {HOST} is in use or not allowed: choose another one")
@@ -145,7 +145,7 @@ def is_free(port: int) -> bool:
     return True
 
 
-def accepts(port: int) -> bool:
+def accepts_connections(port: int) -> bool:
     """Return whether something listens on the port now."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0):

@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.model import Partition
-from streaming.kafka.brokers import DESCRIBE, in_requests
+from streaming.kafka.brokers import DESCRIBE, split_into_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 #: Errors that pass: the coordinator moves, or loads what was committed.
-_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+_TRANSIENT = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 _NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
 #: The answer to describing a group that does not exist, by newer brokers.
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 #: Asked for where there are no topics, so that the coordinator is waited for there, too.
-_NO_TOPIC = "assignor-none"
+_MISSING_TOPIC = "assignor-none"
 #: The answer to a user without Describe on the group.
-_NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
+_NO_PERMISSION = "GROUP_AUTHORIZATION_FAILED"
 #: The answer to one without Describe on some topic of its members, from Kafka 4.0 on.
-_NO_RIGHT_TO_TOPICS = "TOPIC_AUTHORIZATION_FAILED"
+_NO_TOPIC_PERMISSION = "TOPIC_AUTHORIZATION_FAILED"
 _RETRY_S = 0.1
 #: After it a consumer without an answer is asked whether it was refused; then after twice the time.
-_WAIT_S = 0.5
+_FIRST_WAIT_S = 0.5
 
 
 class GroupError(AssignorError):
@@ -50,7 +50,7 @@ class GroupError(AssignorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A live consumer of a group."""
 
     consumer_id: str
@@ -59,7 +59,7 @@ class Member:
     partitions: tuple[Partition, ...]
 
 
-def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
+def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | None:
     """Return a group's live consumers; None when there is no such group.
 
     Raises GroupError when it may not be seen, or its coordinator does not answer.
@@ -68,18 +68,18 @@ def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
     def ask(_: float) -> Any:
         limit_s = brokers.limit_s
         [future] = brokers.admin.describe_consumer_groups([group], request_timeout=limit_s).values()
-        return brokers.answer(future)
+        return brokers.await_answer(future)
 
     try:
-        described = _retried(brokers.limit_s, _PASSING, ask)
+        described = _retry(brokers.limit_s, _TRANSIENT, ask)
     except KafkaException as error:
         if error.args[0].name() == _NO_GROUP:
             return None
-        raise _refused(brokers, group, error.args[0]) from error
+        raise _make_group_error(brokers, group, error.args[0]) from error
     if described.state.name == "DEAD":
         return None
     return tuple(
-        Member(
+        GroupMember(
             member.member_id,
             member.host,
             member.client_id,
@@ -91,30 +91,30 @@ def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
     )
 
 
-def committed(brokers: Brokers, group: str) -> dict[Partition, int]:
+def fetch_committed_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:
     """Return the offsets that a group has committed, of all topics that may be seen.
 
     Raises GroupError when it may not be seen, or its coordinator does not answer.
     """
     partitions = [
-        (topic, number) for topic, all_ in brokers.all_partitions().items() for number in all_
-    ] or [(_NO_TOPIC, 0)]
+        (topic, number) for topic, all_ in brokers.list_all_partitions().items() for number in all_
+    ] or [(_MISSING_TOPIC, 0)]
     offsets: dict[Partition, int] = {}
-    consumer = brokers.consumer(group)
+    consumer = brokers.make_consumer(group)
     try:
-        for request in in_requests(partitions, OFFSET_INVALID):
-            ask = partial(_ask_committed, consumer, request)
-            for tp in _retried(brokers.limit_s, (*_PASSING, *_NO_ANSWER), ask):
+        for request in split_into_requests(partitions, OFFSET_INVALID):
+            ask = partial(_request_committed_offsets, consumer, request)
+            for tp in _retry(brokers.limit_s, (*_TRANSIENT, *_NO_ANSWER), ask):
                 if not tp.error and tp.offset >= 0:
                     offsets[Partition(tp.topic, tp.partition)] = tp.offset
     except KafkaException as error:
-        raise _refused(brokers, group, error.args[0]) from error
+        raise _make_group_error(brokers, group, error.args[0]) from error
     finally:
         consumer.close()
     return offsets
 
 
-def _ask_committed(
+def _request_committed_offsets(
     consumer: Consumer, request: list[TopicPartition], wait_s: float
 ) -> list[TopicPartition]:
     try:
@@ -122,15 +122,15 @@ def _ask_committed(
     except KafkaException:
         event = consumer.poll(0)
         error = event.error() if event is not None else None
-        if error is not None and error.name() == _NO_RIGHT:
+        if error is not None and error.name() == _NO_PERMISSION:
             raise KafkaException(error) from None
         raise
 
 
-def _retried(limit_s: float, passing: tuple[str, ...], ask: Callable[[float], _Answer]) -> _Answer:
+def _retry(limit_s: float, passing: tuple[str, ...], ask: Callable[[float], _Answer]) -> _Answer:
     """Ask until the answer is not an error that passes, each time with more time to wait for it."""
     deadline = time.monotonic() + limit_s
-    wait_s = _WAIT_S
+    wait_s = _FIRST_WAIT_S
     while True:
         try:
             return ask(max(_RETRY_S, min(wait_s, deadline - time.monotonic())))
@@ -141,13 +141,15 @@ def _retried(limit_s: float, passing: tuple[str, ...], ask: Callable[[float], _A
         wait_s *= 2
 
 
-def _refused(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
-    if error.name() in (*_PASSING, *_NO_ANSWER):
+def _make_group_error(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
+    if error.name() in (*_TRANSIENT, *_NO_ANSWER):
         return GroupError(
             f"group {group!r}: its coordinator did not answer within {brokers.limit_s:g} s "
-            f"({brokers.reason(error)}): is the cluster still starting? A longer --timeout waits "
+            f"({brokers.describe_error(error)}): is the cluster still starting? A longer --timeout waits "
             "for it"
         )
-    if error.name() == _NO_RIGHT_TO_TOPICS:
-        return GroupError(f"group {group!r}: {brokers.reason(error, DESCRIBE)}s that it reads")
-    return GroupError(f"group {group!r}: {brokers.reason(error, DESCRIBE, group)}")
+    if error.name() == _NO_TOPIC_PERMISSION:
+        return GroupError(
+            f"group {group!r}: {brokers.describe_error(error, DESCRIBE)}s that it reads"
+        )
+    return GroupError(f"group {group!r}: {brokers.describe_error(error, DESCRIBE, group)}")

@@ -43,7 +43,7 @@ def read_jaas(text: str) -> LoginModule:
 
     Raises JaasError when it is anything else, or has several login modules.
     """
-    tokens = list(_tokens(text))
+    tokens = list(_tokenize(text))
     if not tokens:
         raise JaasError("it is empty")
     words = [token for token in tokens if token not in (("sign", "="), ("sign", ";"))]
@@ -68,7 +68,7 @@ def read_jaas(text: str) -> LoginModule:
     return LoginModule(tokens[0][1], options)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def _tokenize(text: str) -> Iterator[tuple[str, str]]:
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)

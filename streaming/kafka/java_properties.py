@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from streaming.kafka.utf8 import joined
+from streaming.kafka.utf8 import join_surrogates
 
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)[ \t\f]*(?:[=:][ \t\f]*)?", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -19,14 +19,14 @@ _BLANK = " \t\f"
 def read_properties(text: str) -> dict[str, str]:
     """Return the properties; of a key that is there twice, the last value."""
     properties = {}
-    for line in _logical_lines(text):
+    for line in _join_continued_lines(text):
         key = _KEY.match(line)
         assert key is not None  # noqa: S101  (it matches nothing, too)
         properties[_unescape(key[1])] = _unescape(line[key.end() :])
     return properties
 
 
-def _logical_lines(text: str) -> list[str]:
+def _join_continued_lines(text: str) -> list[str]:
     """Join continued lines; leave out blank ones and comments."""
     lines: list[str] = []
     begun = ""
@@ -43,10 +43,10 @@ def _logical_lines(text: str) -> list[str]:
 
 
 def _unescape(text: str) -> str:
-    return joined(_ESCAPE.sub(_unescaped, text))
+    return join_surrogates(_ESCAPE.sub(_decode_escape, text))
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _decode_escape(match: re.Match[str]) -> str:
     code = match[1]
     if len(code) > 1:
         return chr(int(code[1:], 16))

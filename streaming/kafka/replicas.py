@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _SELECTOR, _RACK_AWARE = "replica.selector.class", "RackAwareReplicaSelector"
 
 
-def replica_racks(
+def fetch_replica_racks(
     brokers: Brokers, topics: Collection[str]
 ) -> tuple[dict[Partition, tuple[str, ...]], bool | None]:
     """Return the racks of partitions' replicas, the leader's first, and whether followers are read.
@@ -39,7 +39,7 @@ def replica_racks(
     )
     for name, future in answers.items():
         try:
-            topic = brokers.answer(future)
+            topic = brokers.await_answer(future)
         except KafkaException as error:
             brokers.add_failure(failures, error.args[0], DESCRIBE, name)
             continue
@@ -52,7 +52,7 @@ def replica_racks(
             held = tuple(node.rack for node in nodes if node.rack)
             if len(held) == len(nodes):
                 racks[Partition(name, partition.id)] = held
-    brokers.note("racks", failures, len(topics))
+    brokers.note_failures("racks", failures, len(topics))
     return racks, None if broker is None else _reads_followers(brokers, broker)
 
 
@@ -62,10 +62,10 @@ def _reads_followers(brokers: Brokers, broker: int) -> bool | None:
     failures: Failures = {}
     try:
         future = brokers.admin.describe_configs([resource], request_timeout=brokers.limit_s)
-        entry = brokers.answer(future[resource]).get(_SELECTOR)
+        entry = brokers.await_answer(future[resource]).get(_SELECTOR)
     except KafkaException as error:
         brokers.add_failure(failures, error.args[0], "DescribeConfigs", _SELECTOR)
-        brokers.note("whether consumers read from followers", failures, 1)
+        brokers.note_failures("whether consumers read from followers", failures, 1)
         return None
     selector = entry.value if entry is not None else None
     return (selector or "").strip().endswith(_RACK_AWARE)

@@ -37,16 +37,18 @@ def read_servers(option: str, text: str) -> list[tuple[str, int]]:
             f"{option} {address!r}: a login stands before it, host:port alone is expected"
         )
     servers = [server.strip() for server in text.split(",")]
-    return [_read(option, server) for server in servers if server] or [_read(option, "")]
+    return [_read_server(option, server) for server in servers if server] or [
+        _read_server(option, "")
+    ]
 
 
-def _read(option: str, server: str) -> tuple[str, int]:
+def _read_server(option: str, server: str) -> tuple[str, int]:
     protocol, _, address = server.rpartition("://")
     if protocol.lower() in ("http", "https"):
         raise OptionError(f"{option} {server!r}: brokers do not use HTTP: host:port is expected")
     match = _SERVER.fullmatch(address)
     host = (match[1] or match[2]) if match is not None else ""
-    if match is None or not _can_be_asked_for(host) or not is_utf8(server):
+    if match is None or not _is_valid_host(host) or not is_utf8(server):
         raise OptionError(f"{option} {server!r}: host:port is expected")
     port = match[3]
     if len(port) > len("65535") or int(port) not in _PORTS:
@@ -54,7 +56,7 @@ def _read(option: str, server: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _can_be_asked_for(host: str) -> bool:
+def _is_valid_host(host: str) -> bool:
     """Whether DNS can have such a name: `.svc` is what an empty variable leaves of one."""
     try:
         return bool(host.encode("idna"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: The same name and meaning in both.
-_SAME = ("bootstrap.servers", "client.id", "client.dns.lookup")
+_SAME_IN_BOTH = ("bootstrap.servers", "client.id", "client.dns.lookup")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 #: Classes of the user's own: they run in a JVM only.
 _CLASSES = {
@@ -58,14 +58,14 @@ class ClientSettings:
     def __repr__(self) -> str:
         return f"ClientSettings({', '.join(sorted(self._values))})"
 
-    def for_client(self, **more: Any) -> dict[str, Any]:
+    def to_client_config(self, **more: Any) -> dict[str, Any]:
         """Return the settings with secrets, for a client to get at once; `_` stands for `.`."""
         # librdkafka writes to stderr, about its settings too: what matters comes as an exception.
         added = {name.replace("_", "."): value for name, value in more.items()}
         return {"log_level": 0, **self._values, **added}
 
 
-def client_settings(java: Mapping[str, str]) -> ClientSettings:
+def translate_settings(java: Mapping[str, str]) -> ClientSettings:
     """Translate the settings of a Java client.
 
     Parameters
@@ -98,19 +98,19 @@ def client_settings(java: Mapping[str, str]) -> ClientSettings:
         raise SettingsError(
             f"setting 'security.protocol' has an unknown value: {', '.join(_PROTOCOLS)} are known"
         )
-    values = {name: given[name] for name in _SAME if given.get(name)}
+    values = {name: given[name] for name in _SAME_IN_BOTH if given.get(name)}
     values["security.protocol"] = protocol.lower()
     for part in ("SSL", "SASL"):
         if part in protocol:
-            _refuse_classes(given, _CLASSES[part])
+            _reject_java_classes(given, _CLASSES[part])
     if "SSL" in protocol.split("_"):
-        values |= _tls(given)
+        values |= _translate_tls(given)
     if protocol.startswith("SASL"):
-        values |= _sasl(given)
+        values |= _translate_sasl(given)
     return ClientSettings(values)
 
 
-def _refuse_classes(given: Mapping[str, str], names: tuple[str, ...]) -> None:
+def _reject_java_classes(given: Mapping[str, str], names: tuple[str, ...]) -> None:
     for name in names:
         if given.get(name):
             raise SettingsError(
@@ -118,13 +118,15 @@ def _refuse_classes(given: Mapping[str, str], names: tuple[str, ...]) -> None:
             )
 
 
-def _tls(given: Mapping[str, str]) -> dict[str, str]:
+def _translate_tls(given: Mapping[str, str]) -> dict[str, str]:
     if given.get("ssl.cipher.suites"):
         raise SettingsError(
             "setting 'ssl.cipher.suites' has Java's names of ciphers, which OpenSSL does not know: "
             "leave it out, and the broker's own list applies"
         )
-    values = _trusted(given, "ssl.ca.location", "ssl.ca.pem") | _own_certificate(given)
+    values = _translate_truststore(given, "ssl.ca.location", "ssl.ca.pem") | _translate_keystore(
+        given
+    )
     algorithm = given.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("", "https"):
         raise SettingsError(
@@ -134,7 +136,7 @@ def _tls(given: Mapping[str, str]) -> dict[str, str]:
     return {**values, "ssl.endpoint.identification.algorithm": algorithm or "none"}
 
 
-def _trusted(given: Mapping[str, str], location: str, inline: str) -> dict[str, str]:
+def _translate_truststore(given: Mapping[str, str], location: str, inline: str) -> dict[str, str]:
     if given.get("ssl.truststore.certificates"):
         return {inline: _wrap_pem(given["ssl.truststore.certificates"])}
     if not given.get("ssl.truststore.location"):
@@ -147,7 +149,7 @@ def _trusted(given: Mapping[str, str], location: str, inline: str) -> dict[str, 
     return {location: given["ssl.truststore.location"]}
 
 
-def _own_certificate(given: Mapping[str, str]) -> dict[str, str]:
+def _translate_keystore(given: Mapping[str, str]) -> dict[str, str]:
     password = {name: given[name] for name in _KEY_PASSWORD if given.get(name)}
     if given.get("ssl.keystore.key"):
         if not given.get("ssl.keystore.certificate.chain"):
@@ -185,7 +187,7 @@ def _wrap_pem(pem: str) -> str:
     return re.sub(r"-+BEGIN ([A-Z0-9 ]+?)-+(.*?)-+END \1-+\s*", block, pem, flags=re.DOTALL)
 
 
-def _sasl(given: Mapping[str, str]) -> dict[str, str]:
+def _translate_sasl(given: Mapping[str, str]) -> dict[str, str]:
     mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism == "GSSAPI":
         raise SettingsError(
@@ -193,8 +195,8 @@ def _sasl(given: Mapping[str, str]) -> dict[str, str]:
             f"used here; {_USE_OTHERS}"
         )
     if mechanism == "OAUTHBEARER":
-        return {"sasl.mechanisms": mechanism, **_oauth(given, _login_module(given))}
-    module = _login_module(given)
+        return {"sasl.mechanisms": mechanism, **_translate_oauth(given, _read_login_module(given))}
+    module = _read_login_module(given)
     if mechanism not in _PASSWORD_MODULES.get(module.name, ()):
         raise SettingsError(
             "setting 'sasl.mechanism' and the login module of 'sasl.jaas.config' are no pair that "
@@ -215,7 +217,7 @@ def _sasl(given: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _login_module(given: Mapping[str, str]) -> LoginModule:
+def _read_login_module(given: Mapping[str, str]) -> LoginModule:
     if not given.get("sasl.jaas.config"):
         raise SettingsError(
             "setting 'sasl.jaas.config' is missing: a JAAS file of the JVM and Spark's delegation "
@@ -227,7 +229,7 @@ def _login_module(given: Mapping[str, str]) -> LoginModule:
         raise SettingsError(f"setting 'sasl.jaas.config' cannot be read: {error}") from None
 
 
-def _oauth(given: Mapping[str, str], module: LoginModule) -> dict[str, str]:
+def _translate_oauth(given: Mapping[str, str], module: LoginModule) -> dict[str, str]:
     """OIDC with client credentials, as of Kafka 3.1 (in JAAS) and 4.1 (as settings)."""
     handler = given.get("sasl.login.callback.handler.class")
     endpoint = given.get("sasl.oauthbearer.token.endpoint.url")
@@ -249,7 +251,7 @@ def _oauth(given: Mapping[str, str], module: LoginModule) -> dict[str, str]:
         "sasl.oauthbearer.token.endpoint.url": endpoint,
         "sasl.oauthbearer.client.id": identity,
         "sasl.oauthbearer.client.secret": secret,
-        **_trusted(module.options, "https.ca.location", "https.ca.pem"),
+        **_translate_truststore(module.options, "https.ca.location", "https.ca.pem"),
     }
     scope = module.options.get("scope") or given.get("sasl.oauthbearer.scope")
     if scope:

@@ -15,7 +15,7 @@ from assignor_bridge.errors import AssignorError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_LIMIT_S = 60.0
+_REQUEST_LIMIT_S = 60.0
 _ANSWER_LIMIT_S = 15.0
 #: A KRaft controller writes at most 10,000 records a request (MAX_RECORDS_PER_USER_OP, Kafka 4.1).
 _PARTITIONS_PER_REQUEST = 5_000
@@ -32,7 +32,7 @@ def create_topic(
     config: Mapping[str, str] | None = None,
     replication: int = 1,
     *,
-    limit_s: float = _LIMIT_S,
+    limit_s: float = _REQUEST_LIMIT_S,
 ) -> None:
     """Create a topic, and return when each partition has a leader.
 
@@ -52,15 +52,17 @@ def create_topic(
         try:
             if there:
                 more = NewPartitions(name, size)
-                admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
+                admin.create_partitions([more], operation_timeout=30.0)[name].result(
+                    _REQUEST_LIMIT_S
+                )
             else:
                 topic = NewTopic(
                     name, num_partitions=size, replication_factor=replication,
                     config=dict(config or {}),
                 )  # fmt: skip
-                admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
+                admin.create_topics([topic], operation_timeout=30.0)[name].result(_REQUEST_LIMIT_S)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
-            why = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
+            why = error.args[0].str() if error.args else f"no answer within {_REQUEST_LIMIT_S:g} s"
             raise TopicError(f"topic {name!r} could not be created: {why}") from error
         _await_leaders(admin, name, size, limit_s)
 

@@ -16,10 +16,10 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def joined(text: str) -> str:
+def join_surrogates(text: str) -> str:
     r"""Join the halves of characters that Java's escapes give; one without its other half stays.
 
-    >>> joined("\ud83d\ude00")
+    >>> join_surrogates("\ud83d\ude00")
     '😀'
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

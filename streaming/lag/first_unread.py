@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, TopicPartition
 
 from assignor_bridge.model import Partition
-from streaming.kafka.brokers import is_of_group
+from streaming.kafka.brokers import is_group_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers, Failures
 
 #: Bytes that a response may hold of a partition: most first batches fit, thousands of them, too.
-_PARTITION_BYTES = 16 * 1024
-_MESSAGES_A_CALL = 5_000
+_MAX_PARTITION_BYTES = 16 * 1024
+_MESSAGES_PER_CALL = 5_000
 _WAIT_S = 0.1
 #: Up to the end of the year 9999; a producer that sends nanoseconds stamps later times.
 _TIMES_MS = range(253_402_300_800_000)
@@ -35,7 +35,7 @@ class FirstRecord(NamedTuple):
     time_s: float
 
 
-def first_unread(
+def find_first_unread(
     brokers: Brokers, offsets: Mapping[Partition, int], limit_s: float, failures: Failures
 ) -> dict[Partition, FirstRecord | None]:
     """Return the first records from `offsets` on.
@@ -49,20 +49,20 @@ def first_unread(
     deadline = time.monotonic() + limit_s
     found: dict[Partition, FirstRecord | None] = {}
     missing = set(offsets)
-    consumer = brokers.consumer(
+    consumer = brokers.make_consumer(
         "assignor-lag",  # librdkafka wants a name
         enable_partition_eof=True,
         auto_offset_reset="error",
         queued_min_messages=1,
         fetch_wait_max_ms=50,
-        max_partition_fetch_bytes=_PARTITION_BYTES,
+        max_partition_fetch_bytes=_MAX_PARTITION_BYTES,
     )
     try:
         consumer.assign([TopicPartition(*partition, offsets[partition]) for partition in offsets])
         while missing and time.monotonic() < deadline:
             answered = []
-            for message in consumer.consume(min(len(missing), _MESSAGES_A_CALL), _WAIT_S):
-                if is_of_group(message):
+            for message in consumer.consume(min(len(missing), _MESSAGES_PER_CALL), _WAIT_S):
+                if is_group_refusal(message):
                     continue
                 partition = Partition(message.topic() or "", message.partition() or 0)
                 error = message.error()

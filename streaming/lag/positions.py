@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
-from streaming.kafka.brokers import by_partition
-from streaming.kafka.groups import GroupError, committed, members
+from streaming.kafka.brokers import flatten_offsets
+from streaming.kafka.groups import GroupError, fetch_committed_offsets, fetch_members
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -42,13 +42,15 @@ class Position:
         return Partition(self.topic, self.partition)
 
 
-def of_group(brokers: Brokers, group: str) -> list[Position]:
+def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
     """Return what a group has committed and what its live consumers own, as Kafka's tool does.
 
     Raises GroupError when there is no such group, it may not be seen or its coordinator is silent.
     """
-    offsets = committed(brokers, group)  # first: it waits for a new cluster's coordinator
-    consumers = members(brokers, group)
+    offsets = fetch_committed_offsets(
+        brokers, group
+    )  # first: it waits for a new cluster's coordinator
+    consumers = fetch_members(brokers, group)
     if consumers is None and not offsets:
         raise GroupError(
             f"group {group!r} does not exist: no consumer has it and nothing was committed to it, "
@@ -69,14 +71,14 @@ def of_group(brokers: Brokers, group: str) -> list[Position]:
     ]
 
 
-def of_checkpoint(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
+def read_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
     """Return where a query, or one source of it, stands after its last completed batch."""
     positions = []
     for name in checkpoint.sources if source is None else (source,):
         state = checkpoint.states.get(name)
         readers = state.last_executors() if state else {}
-        ends = by_partition(checkpoint.ends_of(name, checkpoint.last_committed))
-        planned = by_partition(checkpoint.ends_of(name, checkpoint.last_planned))
+        ends = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_committed))
+        planned = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_planned))
         for tp in sorted({*ends, *planned}):
             reader = readers.get(tp)
             host, executor = (reader.host, reader.executor) if reader else (None, None)
@@ -96,7 +98,7 @@ class StartingOffsets:
     left_out: tuple[str, ...]
 
 
-def starting_offsets(
+def build_starting_offsets(
     positions: Sequence[Position], partitions: Mapping[str, Collection[int]] | None, missing: int
 ) -> StartingOffsets:
     """Complete positions to Spark's `startingOffsets`.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
-from streaming.lag.first_unread import first_unread
+from streaming.lag.first_unread import find_first_unread
 from streaming.lag.positions import Position
 
 if TYPE_CHECKING:
@@ -109,13 +109,13 @@ class Row:
             "lag": self.lag,
             "state": self.state,
             "lost": self.lost,
-            "seconds_behind": rounded(self.seconds_behind),
+            "seconds_behind": round_to_ms(self.seconds_behind),
             "at_risk": self.at_risk,
-            "seconds_to_loss": rounded(self.seconds_to_loss),
+            "seconds_to_loss": round_to_ms(self.seconds_to_loss),
         }
 
 
-def look_up(
+def fetch_rows(
     positions: Sequence[Position], brokers: Brokers, *, seconds_limit_s: float, whole_topics: bool
 ) -> list[Row]:
     """Ask the brokers about the partitions that were read.
@@ -123,20 +123,23 @@ def look_up(
     `seconds_limit_s` is for reading the times of first unread records; 0 leaves them unknown. With
     `whole_topics` partitions of the same topics that were not read yet get a row, too.
     """
-    partitions = brokers.partitions({position.topic for position in positions})
+    partitions = brokers.list_partitions({position.topic for position in positions})
     if whole_topics:
-        positions = _with_unread(positions, partitions)
+        positions = _add_unread_partitions(positions, partitions)
     known = {p.tp for p in positions if p.partition in partitions.get(p.topic, ())}
-    retention = brokers.retention(partitions)
-    begins, ends = brokers.log_ranges(known)
+    retention = brokers.fetch_retention(partitions)
+    begins, ends = brokers.fetch_log_ranges(known)
     deadline = time.monotonic() + seconds_limit_s
     rows = []
     failures: Failures = {}
     for _, of_owner in groupby(positions, key=lambda position: position.owner):
         located = [(position, position.tp) for position in of_owner]
-        firsts = {tp: _first_unread(p.offset, begins.get(tp), ends.get(tp)) for p, tp in located}
+        firsts = {
+            tp: _find_first_unread_offset(p.offset, begins.get(tp), ends.get(tp))
+            for p, tp in located
+        }
         unread = {tp: first for tp, first in firsts.items() if first is not None}
-        times = first_unread(brokers, unread, deadline - time.monotonic(), failures)
+        times = find_first_unread(brokers, unread, deadline - time.monotonic(), failures)
         now_s = time.time()
         for position, tp in located:
             begin, end, record = begins.get(tp), ends.get(tp), times.get(tp)
@@ -154,11 +157,11 @@ def look_up(
                     only_markers=only_markers, gone=gone,
                 )
             )  # fmt: skip
-    brokers.note("seconds behind", failures, len(known))
+    brokers.note_failures("seconds behind", failures, len(known))
     return rows
 
 
-def _with_unread(
+def _add_unread_partitions(
     positions: Sequence[Position], partitions: Mapping[str, frozenset[int]]
 ) -> list[Position]:
     """Add the partitions of the same topics that were not read yet."""
@@ -173,7 +176,7 @@ def _with_unread(
     return sorted([*positions, *unread], key=lambda p: (p.owner, p.topic, p.partition))
 
 
-def _first_unread(offset: int | None, begin: int | None, end: int | None) -> int | None:
+def _find_first_unread_offset(offset: int | None, begin: int | None, end: int | None) -> int | None:
     """Return the offset of the first unread record that is still in the log; None without one."""
     if offset is None or begin is None or end is None:
         return None
@@ -181,7 +184,7 @@ def _first_unread(offset: int | None, begin: int | None, end: int | None) -> int
     return first if first < end else None
 
 
-def select(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
+def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
     """Leave out rows that are read to the end (unknown lag stays) and sort, the worst first."""
     chosen = [row for row in rows if not only_with_lag or row.lag != 0]
     badness: dict[str, Callable[[Row], float | None]] = {
@@ -195,6 +198,6 @@ def select(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "")
     return sorted(chosen, key=lambda row: (figure(row) is None, -(figure(row) or 0)))
 
 
-def rounded(seconds: float | None) -> float | None:
+def round_to_ms(seconds: float | None) -> float | None:
     """Round to milliseconds."""
     return None if seconds is None else round(seconds, 3)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import counted, elided, visible
-from streaming.lag.rows import rounded
+from streaming.lag.rows import round_to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ _NARROW = {
 }  # fmt: skip
 _UNKNOWN = "-"
 #: States that take the place of a time to loss.
-_INSTEAD_OF_A_TIME = ("gone", "ahead", "lost", "markers")
+_STATES_SHOWN_AS_LOSS = ("gone", "ahead", "lost", "markers")
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class LagTotal:
     """All rows in one."""
 
     partitions: int
@@ -49,52 +49,52 @@ class Total:
     unknown_seconds: int
 
 
-def total(rows: Sequence[Row]) -> Total:
+def sum_up(rows: Sequence[Row]) -> LagTotal:
     """Sum up; figures that are unknown are left out of sums."""
     lags = [row.lag for row in rows if row.lag is not None]
     behind = [row.seconds_behind for row in rows if row.seconds_behind is not None]
     loss = [row.seconds_to_loss for row in rows if row.seconds_to_loss is not None]
-    return Total(
+    return LagTotal(
         partitions=len(rows),
         with_lag=sum(lag > 0 for lag in lags),
         lag=sum(max(0, lag) for lag in lags),
         unknown_lag=len(rows) - len(lags),
         ahead=sum(lag < 0 for lag in lags),
         lost=sum(row.lost or 0 for row in rows),
-        seconds_behind=rounded(max(behind, default=None)),
-        seconds_to_loss=rounded(min(loss, default=None)),
+        seconds_behind=round_to_ms(max(behind, default=None)),
+        seconds_to_loss=round_to_ms(min(loss, default=None)),
         unknown_seconds=sum((row.lag or 0) > 0 and row.seconds_behind is None for row in rows),
     )
 
 
-def as_text(rows: Sequence[Row], width: int | None = None) -> str:
+def format_table(rows: Sequence[Row], width: int | None = None) -> str:
     """Write a table, unknown as `-`, and a line that sums it up.
 
     If a terminal's `width` is too small, columns of the group's members are left out.
     """
     heads = {name: name.upper().replace("_", "-") for name in _COLUMNS}
-    lines = _lines(rows, heads, "TIME-TO-LOSS")
+    lines = _format_lines(rows, heads, "TIME-TO-LOSS")
     if width is not None and any(len(line) > width for line in lines):
-        lines = _lines(rows, _NARROW, "TO-LOSS")
-    sums = summary(rows)
+        lines = _format_lines(rows, _NARROW, "TO-LOSS")
+    sums = format_summary(rows)
     return "\n".join([*lines, "", sums if width is None else textwrap.fill(sums, width)])
 
 
-def _lines(rows: Sequence[Row], heads: Mapping[str, str], to_loss: str) -> list[str]:
-    cells = [[*heads.values(), to_loss], *(_cells(row, heads) for row in rows)]
+def _format_lines(rows: Sequence[Row], heads: Mapping[str, str], to_loss: str) -> list[str]:
+    cells = [[*heads.values(), to_loss], *(_format_cells(row, heads) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     line = " ".join(f"%-{width}s" for width in widths)
     return [(line % tuple(row)).rstrip() for row in cells]
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, Any]:
+def to_json(rows: Sequence[Row]) -> dict[str, Any]:
     """Return plain data, unknown as null."""
-    return {"partitions": [row.as_json() for row in rows], "total": asdict(total(rows))}
+    return {"partitions": [row.as_json() for row in rows], "total": asdict(sum_up(rows))}
 
 
-def summary(rows: Sequence[Row]) -> str:
+def format_summary(rows: Sequence[Row]) -> str:
     """Sum up in one line."""
-    sums = total(rows)
+    sums = sum_up(rows)
     parts = [counted(sums.partitions, "partition")]
     if not sums.partitions or sums.unknown_lag < sums.partitions:
         parts.append(f"{sums.with_lag} with lag: {sums.lag} records behind")
@@ -111,11 +111,13 @@ def summary(rows: Sequence[Row]) -> str:
     if sums.lost:
         parts.append(f"{sums.lost} records were deleted unread")
     if sums.seconds_to_loss is not None and not sums.lost:
-        parts.append(f"first{' known' if some else ''} loss in {duration(sums.seconds_to_loss)}")
+        parts.append(
+            f"first{' known' if some else ''} loss in {format_duration(sums.seconds_to_loss)}"
+        )
     return ", ".join(parts)
 
 
-def alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
+def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
     """Return what a monitor must wake somebody for: a line a kind of trouble and a topic gone."""
 
     def those(state: str, log: str = "") -> str:
@@ -140,10 +142,10 @@ def alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
     return lines + [f"topic {name!r} is gone: was it deleted?" for name in sorted(gone_topics)]
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Write a time in its two largest units, without a blank.
 
-    >>> [duration(s) for s in (0, 59.9, 3600, 3661, 90_061, 86_401)]
+    >>> [format_duration(s) for s in (0, 59.9, 3600, 3661, 90_061, 86_401)]
     ['0s', '59s', '1h', '1h1m', '1d1h', '1d1s']
     """
     rest = int(seconds)
@@ -155,18 +157,18 @@ def duration(seconds: float) -> str:
     return "".join(parts[:2])
 
 
-def _cells(row: Row, columns: Iterable[str]) -> list[str]:
+def _format_cells(row: Row, columns: Iterable[str]) -> list[str]:
     figures = row.as_json()
-    cells = [_cell(figures[name]) for name in columns]
-    if figures["state"] in _INSTEAD_OF_A_TIME:
+    cells = [_format_cell(figures[name]) for name in columns]
+    if figures["state"] in _STATES_SHOWN_AS_LOSS:
         return [*cells, figures["state"]]
     if figures["at_risk"] is False:
         return [*cells, "none"]
     seconds = figures["seconds_to_loss"]
-    return [*cells, _UNKNOWN if seconds is None else duration(seconds)]
+    return [*cells, _UNKNOWN if seconds is None else format_duration(seconds)]
 
 
-def _cell(value: str | float | None) -> str:
+def _format_cell(value: str | float | None) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
     return _UNKNOWN if value in (None, "") else visible(str(value))

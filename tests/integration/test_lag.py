@@ -21,7 +21,7 @@ from streaming.cli import main
 from streaming.kafka import embedded_setup
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.kafka.groups import GroupError, committed
+from streaming.kafka.groups import GroupError, fetch_committed_offsets
 from streaming.kafka.topics import delete_topics
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
 from tests.support.kafka_topics import Topic
@@ -45,7 +45,7 @@ def new_group() -> str:
 def described_by_kafka(broker: EmbeddedBroker, *groups: str) -> list[list[str]]:
     """Rows of kafka-consumer-groups.sh, which is this class."""
     jars = [
-        *embedded_setup.jars(None),
+        *embedded_setup.fetch_jars(None),
         *ivy.fetch("org.apache.kafka:kafka-tools:4.1.0", transitive=False),
     ]
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -201,7 +201,7 @@ def test_spark_begins_where_a_group_stands(
 def test_seconds_behind_and_the_time_until_records_are_lost(
     a_request, broker: EmbeddedBroker, topic: Topic, monkeypatch, capsys
 ):
-    monkeypatch.setattr("streaming.kafka.brokers._PARTITIONS_A_REQUEST", a_request)
+    monkeypatch.setattr("streaming.kafka.brokers._PARTITIONS_PER_REQUEST", a_request)
     topic.create(3, {"retention.ms": "7200000"})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     now_ms = int(time.time() * 1000)
@@ -349,17 +349,17 @@ def test_a_new_cluster_answers_the_first_question_about_a_group(capsys):
         assert err.startswith("assignor: group 'g' does not exist: ")
         fresh.create_topic("t", 2)
         brokers = Brokers({"bootstrap.servers": fresh.bootstrap_servers}, limit_s=1.5)
-        assert brokers.all_partitions()["t"] == {0, 1}
+        assert brokers.list_all_partitions()["t"] == {0, 1}
         assert fresh.pid is not None
         os.kill(fresh.pid, signal.SIGSTOP)
         try:
             with pytest.raises(
                 GroupError, match=r"^group 'g': its coordinator did not answer within 1.5 s \("
             ):
-                committed(brokers, "g")
+                fetch_committed_offsets(brokers, "g")
         finally:
             os.kill(fresh.pid, signal.SIGCONT)
-        assert committed(brokers, "g") == {}
+        assert fetch_committed_offsets(brokers, "g") == {}
 
 
 SECRET = "hunter2-never-shown"  # noqa: S105

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.jaas import JaasError, read_jaas
-from streaming.kafka.settings import SettingsError, client_settings
+from streaming.kafka.settings import SettingsError, translate_settings
 
 KAFKA = "org.apache.kafka.common.security"
 PLAIN = f'{KAFKA}.plain.PlainLoginModule required username="ann" password="s3cr;t\\"=";'
@@ -102,7 +102,7 @@ NAMED = {"ssl.endpoint.identification.algorithm": "https"}
     ],
 )  # fmt: skip
 def test_what_has_a_counterpart(java, expected):
-    found = client_settings(java).for_client()
+    found = translate_settings(java).to_client_config()
     assert found == {"bootstrap.servers": "b:9092", "log_level": 0, **expected}
 
 
@@ -117,7 +117,7 @@ def test_what_has_a_counterpart(java, expected):
     ],
 )  # fmt: skip
 def test_librdkafka_knows_the_names(java):
-    AdminClient(client_settings(java | {"bootstrap.servers": "127.0.0.1:1"}).for_client())
+    AdminClient(translate_settings(java | {"bootstrap.servers": "127.0.0.1:1"}).to_client_config())
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_librdkafka_knows_the_names(java):
 )  # fmt: skip
 def test_what_has_none_is_one_line_without_values(java, message):
     with pytest.raises(SettingsError, match=message) as refused:
-        client_settings(java)
+        translate_settings(java)
     assert "hush" not in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -202,14 +202,14 @@ def test_no_secret_is_told_whatever_it_is(secret):
     escaped = marked.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     login = f'{KAFKA}.plain.PlainLoginModule required username="u" password="{escaped}";'
     good = SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
-    settings = client_settings(good)
-    assert settings.for_client()["sasl.password"] == marked
+    settings = translate_settings(good)
+    assert settings.to_client_config()["sasl.password"] == marked
     assert marked not in repr(settings) + str(settings)
     assert marked not in settings.redact(f"it said {marked}!")
     for name in (*good, "ssl.keystore.location", "ssl.keystore.key"):
         for broken in (TLS | {name: marked}, good | {name: marked}):
             try:
-                said = repr(client_settings(broken))
+                said = repr(translate_settings(broken))
             except SettingsError as error:
                 said = str(error) + repr(error)
             assert marked not in said
@@ -217,8 +217,8 @@ def test_no_secret_is_told_whatever_it_is(secret):
 
 def test_what_brokers_say_of_a_login_is_told_without_it():
     brokers = object.__new__(Brokers)
-    brokers.settings = client_settings(
+    brokers.settings = translate_settings(
         SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN}
     )
     error = KafkaError(KafkaError._AUTHENTICATION, 's3cr;t"= was refused')
-    assert brokers.reason(error) == "*** was refused"
+    assert brokers.describe_error(error) == "*** was refused"

@@ -331,7 +331,9 @@ def test_what_compaction_left_beyond_what_was_read_is_no_topic_made_anew(tmp_pat
     later_s = (found.last_planned.timestamp_ms or 0) / 1000 + 600
     for offset, is_anew in ((700, False), (499, True)):
         first = {Partition("t", 0): FirstRecord(offset, later_s)}
-        monkeypatch.setattr(doctor_of_checkpoints, "first_unread", lambda *_, first=first: first)
+        monkeypatch.setattr(
+            doctor_of_checkpoints, "find_first_unread", lambda *_, first=first: first
+        )
         monkeypatch.setattr("time.time", lambda: later_s + 60)
         ends = [found.ends_of(s, found.last_planned) for s in found.sources]
         starts, log_ends = {Partition("t", 0): 0}, {Partition("t", 0): 900}

@@ -12,10 +12,17 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME
 from assignor_bridge.model import Partition
 from streaming.cli import main
 from streaming.kafka.brokers import Retention
-from streaming.lag.first_unread import first_unread
+from streaming.lag.first_unread import find_first_unread
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row, _with_unread, select
-from streaming.lag.table import alarms, as_json, as_text, duration, summary, total
+from streaming.lag.rows import Row, _add_unread_partitions, select_rows
+from streaming.lag.table import (
+    find_alarms,
+    to_json,
+    format_table,
+    format_duration,
+    format_summary,
+    sum_up,
+)
 from tests.unit.lag.checkpoint_files import write_query
 
 DAY_S = 86_400.0
@@ -29,7 +36,7 @@ def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0, **
 def test_each_source_of_a_topic_has_all_of_its_partitions():
     """A topic that is joined with itself: a new partition was one source's only."""
     read = [Position(owner, "t", 0, 5) for owner in ("sources/0", "sources/1")]
-    both = _with_unread(read, {"t": frozenset({0, 1}), "gone": frozenset()})
+    both = _add_unread_partitions(read, {"t": frozenset({0, 1}), "gone": frozenset()})
     assert [(p.owner, p.partition, p.offset) for p in both] == [
         ("sources/0", 0, 5), ("sources/0", 1, None), ("sources/1", 0, 5), ("sources/1", 1, None),
     ]  # fmt: skip
@@ -83,8 +90,8 @@ def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
 )  # fmt: skip
 def test_each_state_has_its_word_and_some_wake_a_monitor(found, state, to_loss, alarm):
     assert found.state == found.as_json()["state"] == state
-    assert as_text([found]).splitlines()[1].split()[-1] == to_loss
-    lines = alarms([found], set())
+    assert format_table([found]).splitlines()[1].split()[-1] == to_loss
+    lines = find_alarms([found], set())
     assert len(lines) == (alarm is not None)
     assert all(line.startswith(alarm) for line in lines)
 
@@ -92,12 +99,12 @@ def test_each_state_has_its_word_and_some_wake_a_monitor(found, state, to_loss, 
 def test_alarms_name_a_few_partitions_and_each_topic_once():
     rows = [row(offset=99, partition=number) for number in range(5)]
     rows += [row(end=None, gone=True, partition=number) for number in range(2)]
-    ahead, topic = alarms(rows, {"t"})
+    ahead, topic = find_alarms(rows, {"t"})
     assert ahead.count("its log ends at 30") == 3
     assert "and 2 more; was" in ahead
     assert topic == "topic 't' is gone: was it deleted?"
-    assert "5 beyond the log's end" not in summary(rows)
-    assert "5 partitions beyond the log's end" in summary(rows)
+    assert "5 beyond the log's end" not in format_summary(rows)
+    assert "5 partitions beyond the log's end" in format_summary(rows)
 
 
 def test_json_has_null_for_unknown_and_never_0():
@@ -108,7 +115,7 @@ def test_json_has_null_for_unknown_and_never_0():
 
 def test_0_is_told_as_0_and_unknown_as_a_dash():
     rows = [row(offset=0, end=0, behind=0.0), row(offset=None, end=None, behind=None, partition=1)]
-    first, second = (line.split() for line in as_text(rows).splitlines()[1:3])
+    first, second = (line.split() for line in format_table(rows).splitlines()[1:3])
     assert first == ["g", "t", "0", "0", "0", "0", "-", "-", "-", "-", "0.0", "none"]
     assert second == ["g", "t", "1", *"-" * 9]
 
@@ -120,7 +127,7 @@ def test_rows_are_sorted_worst_first_with_unknown_last():
     ]  # fmt: skip
 
     def order(**how: object) -> list[int]:
-        return [found.position.partition for found in select(rows, **how)]  # type: ignore[arg-type]
+        return [found.position.partition for found in select_rows(rows, **how)]  # type: ignore[arg-type]
 
     assert order() == [0, 1, 2, 3]
     assert order(order="lag") == [3, 2, 1, 0]
@@ -128,7 +135,7 @@ def test_rows_are_sorted_worst_first_with_unknown_last():
     assert order(order="loss") == [2, 3, 0, 1]
     assert order(only_with_lag=True) == [0, 2, 3]
     beyond = row(offset=31, partition=4)
-    assert select([beyond], only_with_lag=True) == [beyond]
+    assert select_rows([beyond], only_with_lag=True) == [beyond]
 
 
 def test_a_total_counts_what_is_unknown_beside_what_is_known():
@@ -136,21 +143,21 @@ def test_a_total_counts_what_is_unknown_beside_what_is_known():
         row(), row(offset=None, behind=None), row(begin=15, behind=3.0), row(offset=30),
         row(offset=31),
     ]  # fmt: skip
-    found = total(rows)
+    found = sum_up(rows)
     assert (found.partitions, found.with_lag, found.lag, found.unknown_lag) == (5, 2, 40, 1)
     assert (found.lost, found.seconds_behind, found.seconds_to_loss) == (5, 60.0, 0.0)
-    assert summary(rows) == (
+    assert format_summary(rows) == (
         "5 partitions, 2 with lag: 40 records behind, at most 60.0 s, lag of 1 partition unknown, "
         "1 partition beyond the log's end, 5 records were deleted unread"
     )
-    assert total([]).seconds_behind is None
+    assert sum_up([]).seconds_behind is None
 
 
 def test_a_table_begins_with_the_columns_of_kafkas_tool():
-    narrow = as_text([row(), row(partition=1, offset=None, behind=None)], 80).splitlines()
+    narrow = format_table([row(), row(partition=1, offset=None, behind=None)], 80).splitlines()
     assert max(map(len, narrow)) <= 80
     assert narrow[0].split()[:4] == ["TOPIC", "PART", "OFFSET", "END"]
-    lines = as_text([row(), row(partition=1, offset=None, behind=None)]).splitlines()
+    lines = format_table([row(), row(partition=1, offset=None, behind=None)]).splitlines()
     assert [line.split() for line in lines[:3]] == [
         ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
          "HOST", "CLIENT-ID", "EXECUTOR", "SECONDS-BEHIND", "TIME-TO-LOSS"],
@@ -159,7 +166,7 @@ def test_a_table_begins_with_the_columns_of_kafkas_tool():
     ]  # fmt: skip
     assert lines[3] == ""
     assert lines[4].startswith("2 partitions, 1 with lag")
-    json.dumps(as_json([row()]), allow_nan=False)
+    json.dumps(to_json([row()]), allow_nan=False)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +174,7 @@ def test_a_table_begins_with_the_columns_of_kafkas_tool():
     [(0, "0s"), (59.9, "59s"), (3600, "1h"), (3661, "1h1m"), (90_061, "1d1h"), (86_401, "1d1s")],
 )
 def test_a_time_is_told_in_its_largest_units(seconds, said):
-    assert duration(seconds) == said
+    assert format_duration(seconds) == said
 
 
 def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys):
@@ -191,9 +198,9 @@ def test_a_record_stamped_in_nanoseconds_is_of_unknown_age():
 
     times = (1_700_000_000_000, 1_700_000_000_000_000_000, -1)
     consumer = MagicMock(consume=lambda *_: [message(n, at) for n, at in enumerate(times)])
-    brokers = SimpleNamespace(consumer=lambda *_, **__: consumer)
+    brokers = SimpleNamespace(make_consumer=lambda *_, **__: consumer)
     unread = {Partition("t", n): 7 for n in range(3)}
-    found = first_unread(brokers, unread, 1.0, {})  # type: ignore[arg-type]
+    found = find_first_unread(brokers, unread, 1.0, {})  # type: ignore[arg-type]
     assert found == {Partition("t", 0): (7, 1_700_000_000.0)}
 
 
@@ -206,5 +213,5 @@ def test_a_total_of_unknown_lag_counts_no_records(tmp_path, capsys):
 def test_a_total_says_no_bound_where_an_age_is_unknown():
     """It said "at most" of the ages that were known."""
     rows = [row(behind=7.7), row(partition=1, offset=0, behind=None)]
-    assert total(rows).unknown_seconds == 1
-    assert "50 records behind, 7.7 s or more (unknown of 1 partition)" in summary(rows)
+    assert sum_up(rows).unknown_seconds == 1
+    assert "50 records behind, 7.7 s or more (unknown of 1 partition)" in format_summary(rows)

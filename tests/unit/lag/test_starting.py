@@ -8,7 +8,7 @@ import pytest
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import main
-from streaming.lag.positions import EARLIEST, LATEST, Position, starting_offsets
+from streaming.lag.positions import EARLIEST, LATEST, Position, build_starting_offsets
 from tests.unit.lag.checkpoint_files import write_query
 
 
@@ -18,27 +18,29 @@ def read(topic: str, partition: int, offset: int | None, owner: str = "g") -> Po
 
 def test_partitions_without_an_offset_are_filled():
     positions = [read("t", 0, 5), read("t", 1, None)]
-    found = starting_offsets(positions, {"t": {0, 1, 2}}, EARLIEST)
+    found = build_starting_offsets(positions, {"t": {0, 1, 2}}, EARLIEST)
     assert found.offsets == {"t": {0: 5, 1: -2, 2: -2}}
     assert found.filled == ("t-1", "t-2")
-    assert starting_offsets(positions, {"t": {1}}, LATEST).offsets == {"t": {1: -1}}
+    assert build_starting_offsets(positions, {"t": {1}}, LATEST).offsets == {"t": {1: -1}}
 
 
 def test_offset_0_is_an_offset():
-    assert starting_offsets([read("t", 0, 0)], None, LATEST).offsets == {"t": {0: 0}}
+    assert build_starting_offsets([read("t", 0, 0)], None, LATEST).offsets == {"t": {0: 0}}
 
 
 def test_what_is_not_on_the_broker_is_left_out():
     positions = [read("t", 0, 5), read("t", 9, 4), read("gone", 0, 1)]
-    found = starting_offsets(positions, {"t": {0}}, EARLIEST)
+    found = build_starting_offsets(positions, {"t": {0}}, EARLIEST)
     assert found.offsets == {"t": {0: 5}}
     assert found.left_out == ("gone-0", "t-9")
 
 
 def test_sources_that_stand_apart_are_refused():
     with pytest.raises(OptionError, match="t-0 is read by several sources"):
-        starting_offsets([read("t", 0, 5, "a"), read("t", 0, 6, "b")], None, EARLIEST)
-    assert starting_offsets([read("t", 0, 5, "a"), read("t", 0, 5, "b")], None, EARLIEST).offsets
+        build_starting_offsets([read("t", 0, 5, "a"), read("t", 0, 6, "b")], None, EARLIEST)
+    assert build_starting_offsets(
+        [read("t", 0, 5, "a"), read("t", 0, 5, "b")], None, EARLIEST
+    ).offsets
 
 
 def test_a_querys_offsets_without_a_broker(tmp_path, capsys):

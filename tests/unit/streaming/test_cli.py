@@ -45,7 +45,7 @@ def test_every_command_has_an_example_and_help_for_each_option(name, capsys):
 def test_a_command_of_lab_imports_no_other_command():
     """All together take half as long again, and `lab plan` needs no client of Kafka."""
     code = (
-        "import sys; from streaming.cli import main; main.app_of(['lab', 'plan']); "
+        "import sys; from streaming.cli import main; main.build_app(['lab', 'plan']); "
         "print(*(name for name in sys.modules if name in "
         "('confluent_kafka', 'streaming.cli.lag', 'streaming.cli.simulate')))"
     )
@@ -506,9 +506,9 @@ def test_sigterm_unwinds_a_command_as_ctrl_c_does():
     """`assignor demo` left its topics on the user's Kafka and its scratch folder."""
     script = (
         "import signal\n"
-        "from streaming.cli.stopping import sigterm_as_ctrl_c\n"
+        "from streaming.cli.stopping import unwind_on_sigterm\n"
         "try:\n"
-        "    with sigterm_as_ctrl_c():\n"
+        "    with unwind_on_sigterm():\n"
         "        signal.raise_signal(signal.SIGTERM)\n"
         "finally:\n"
         "    print('tidy')\n"
@@ -545,7 +545,7 @@ def test_an_error_after_a_signal_is_taken_for_its_consequence():
     """A Ctrl-C while Spark started was told as a JVM that is out of memory, exit code 1."""
     for error in (OSError(), AssignorError("Spark does not start")):
         with StopSignals() as signals:
-            signals.notes_only()
+            signals.stop_raising()
             signal.raise_signal(signal.SIGTERM)
             raise error
         assert signals.number == signal.SIGTERM

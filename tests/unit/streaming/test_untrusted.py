@@ -22,7 +22,7 @@ from streaming.cli import main, output
 from streaming.kafka import embedded_setup
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row
-from streaming.lag.table import as_text
+from streaming.lag.table import format_table
 from streaming.metrics import outlets
 from streaming.observe import web
 from streaming.observe.check import Check
@@ -105,7 +105,7 @@ def test_nor_to_that_of_an_error_or_of_lag(capsys):
     err = capsys.readouterr().err
     assert "\x1b" not in err
     assert err.count("\n") == 1
-    table = as_text([Row(Position("g", HOSTILE, 0, offset=1))])
+    table = format_table([Row(Position("g", HOSTILE, 0, offset=1))])
     assert SHOWN in table
     assert "\x1b" not in table
 
@@ -248,7 +248,7 @@ def test_nothing_is_unpickled_or_evaluated():
 
 
 def test_the_embedded_broker_listens_on_this_machine_alone(tmp_path):
-    text = embedded_setup.settings((1, 2), tmp_path, {})
+    text = embedded_setup.format_settings((1, 2), tmp_path, {})
     [listeners] = re.findall(r"^listeners=(.*)$", text, re.MULTILINE)
     hosts = {one.partition("://")[2].rpartition(":")[0] for one in listeners.split(",")}
     assert hosts == {"127.0.0.1"}
