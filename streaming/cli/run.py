@@ -1,4 +1,4 @@
-"""`assignor run`: a job from a YAML file, from Kafka to Delta."""
+"""`assignor run`: run a job from a YAML file, from Kafka to Delta."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.loading import LoadedJob
 
-#: Stands in the config until the embedded broker has an address.
+#: Used in the config until the embedded broker has an address.
 _PLACEHOLDER_ADDRESS = "127.0.0.1:9092"
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
-#: A value of a setting that is shorter may be a word of any message.
+#: Shorter values of settings may occur in any message by chance.
 _MIN_VALUE_CHARACTERS = 4
 
 
 def run(
-    job: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job.")],
+    job: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="Job file.")],
     *,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a value; may be repeated."),
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a key; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check, print the effective config, start nothing.")
+        bool, typer.Option("--dry-run", help="Only check and print the effective config.")
     ] = False,
     with_broker: Annotated[
         bool,
         typer.Option(
             "--with-broker",
-            help="Start a broker on this machine, with the job's topics, filled by `seed:`.",
+            help="Start a broker on this machine, with the job's topics, filled from `seed:`.",
         ),
     ] = False,
     log: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False, metavar="FILE",
-            help="Append Spark's log to this file; by default, a new one in your log folder.",
+            help="Append Spark's log to this file; the default is a new one in your log folder.",
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run a job: read topics, transform, write Delta tables.
+    """Run a job: read topics, transform records, write Delta tables.
 
-    Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run continues from there. The
-    last line names the file with Spark's log (not under spark-submit, which has its own). All keys
-    of a job: `assignor lab schema`.
+    Ctrl-C or SIGTERM stops the job (exit code 130 or 143), and the next run continues from there.
+    The last line names the file with Spark's log, except under spark-submit, which has its own.
+    `assignor lab schema` prints all keys of a job.
 
     Example: `assignor run orders.yaml --set trigger="processingTime 10 seconds"`
     """
@@ -72,7 +72,7 @@ def run(
         typer.echo(loaded.shown(), nl=False)
         note("not checked without Spark: columns, SQL, topics, permissions")
         return
-    written = ""
+    log_line = ""
     with StopSignals() as signals, contextlib.ExitStack() as cleanup:
         if with_broker:
             address = start_broker(cleanup, _get_broker_folder(loaded)).bootstrap_servers
@@ -80,38 +80,38 @@ def run(
             typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded, seeds, address).items():
                 typer.echo(f"topic {topic}: created, {count:,} records", err=True)
-        written = _run_job(loaded, signals, cleanup, log)
+        log_line = _run_job(loaded, signals, cleanup, log)
     if signals.number is not None:
         name = signal.Signals(signals.number).name
-        where = f" ({written})" if written else ""
-        note(f"stopped by {name}; the next run continues from here{where}")
+        log_hint = f" ({log_line})" if log_line else ""
+        note(f"stopped by {name}; the next run continues from here{log_hint}")
         raise typer.Exit(128 + signals.number)
-    if written:
-        typer.echo(written, err=True)
+    if log_line:
+        typer.echo(log_line, err=True)
 
 
 def _run_job(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
-    """Run the job, and say where Spark's log is; so does the line of an error."""
+    """Run the job and return a line that names Spark's log; errors get that line, too."""
     from streaming.pipeline.brokers import check_network
 
     check_network(loaded)
-    from streaming.pipeline.spark.session import is_submitted  # with pyspark
+    from streaming.pipeline.spark.session import is_submitted  # imports pyspark
 
     if is_submitted():
         if log is not None:
-            raise OptionError("--log: Spark was started by spark-submit, which has its own log")
+            raise OptionError("--log cannot be used under spark-submit, which has its own log")
         _run_with_spark(loaded, signals, cleanup, None)
         return ""
     spark_log = SparkLog(log, loaded.job.name, loaded.redact)
-    written = f"Spark's log: {spark_log.path}"
+    log_line = f"Spark's log: {spark_log.path}"
     try:
         _run_with_spark(loaded, signals, cleanup, spark_log)
     except AssignorError as error:
-        error.args = (f"{error} ({written})",)
+        error.args = (f"{error} ({log_line})",)
         raise
-    return written
+    return log_line
 
 
 def _run_with_spark(
@@ -150,7 +150,7 @@ def _stop_spark(spark: SparkSession) -> None:
 
 
 def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
-    """Start Spark, or say in one line why it does not start."""
+    """Start Spark; raise an error of one line if it does not start."""
     from streaming.pipeline.errors import first_line, with_hint
     from streaming.pipeline.spark.session import session_for
 
@@ -160,29 +160,29 @@ def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     except AssignorError:
         raise
     except Exception as error:
-        why = first_line(error)
-        if log is not None and _JVM_EXITED in why:  # only the log says why
-            why = log.last_words() or why
-        why = f"Spark does not start: {with_hint(why, None)}"
-        raise _make_error(loaded, why, at_start=True) from error
+        reason = first_line(error)
+        if log is not None and _JVM_EXITED in reason:  # only the log has the cause
+            reason = log.last_words() or reason
+        reason = f"Spark does not start: {with_hint(reason, None)}"
+        raise _make_error(loaded, reason, at_start=True) from error
 
 
-def _make_error(loaded: LoadedJob, why: str, *, at_start: bool) -> AssignorError:
-    """Return the error for what Spark fails with: misuse if it is about a setting of the job's.
+def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorError:
+    """Return the error for a failure of Spark: ConfigError if a setting of the job caused it.
 
-    Spark names both the key and the value of a wrong setting, the JVM at the start only one.
+    Spark names both the key and the value of a wrong setting; the JVM names only one, at its start.
     """
     from streaming.pipeline.errors import ConfigError, JobError
 
     for key, value in loaded.job.spark.items():
-        has_one = key in why or (len(value) >= _MIN_VALUE_CHARACTERS and value in why)
-        if (key in why and value in why) or (at_start and has_one):
-            return loaded.error(key, why, ConfigError)
-    return JobError(loaded.redact(f"{loaded.title}: {why}"))
+        has_one = key in reason or (len(value) >= _MIN_VALUE_CHARACTERS and value in reason)
+        if (key in reason and value in reason) or (at_start and has_one):
+            return loaded.error(key, reason, ConfigError)
+    return JobError(loaded.redact(f"{loaded.title}: {reason}"))
 
 
 def _get_broker_folder(loaded: LoadedJob) -> Path | None:
-    """Return where the broker's data lie: in the job's checkpoint, which knows its offsets."""
+    """Return the folder for the broker's data: in the checkpoint, which has offsets of it."""
     if not loaded.job.checkpoint:
         return None
     folder = local_path(loaded.job.checkpoint)

@@ -1,4 +1,4 @@
-"""`assignor report --live`: a query in the terminal, from Spark's UI and the metrics endpoint."""
+"""`assignor report --live`: watch a query's figures from Spark's UI and its metrics endpoint."""
 
 import contextlib
 import os
@@ -17,18 +17,18 @@ from streaming.cli.stopping import StopSignals
 from streaming.report.screen import LiveFigures, Watch, frame
 
 _QUIT_KEYS = b"qQ\x04"
-#: Longest time in seconds until a signal is noticed.
+#: Longest time until a signal is noticed.
 _SIGNAL_POLL_S = 0.2
-#: Lines of a frame that is not printed on a terminal.
+#: Height of a frame that is not printed on a terminal.
 _DEFAULT_LINES = 40
-#: Seconds between two frames, unless --interval is given.
+#: Default of --interval.
 _DEFAULT_INTERVAL_S = 2.0
 
 Interval = Annotated[
     float | None,
     typer.Option(
         min=0.2, max=3600, metavar="SECONDS",
-        help=f"Time between two frames of --live; by default {_DEFAULT_INTERVAL_S:g}.",
+        help=f"Time between two frames of --live; the default is {_DEFAULT_INTERVAL_S:g}.",
     ),
 ]  # fmt: skip
 Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live and exit.")]
@@ -37,7 +37,7 @@ Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live an
 def watch_live(
     urls: Sequence[str], query: str | None, interval_s: float | None, *, once: bool
 ) -> None:
-    """Draw frames until q or Ctrl-C; one frame with `once`, or if stdout is no terminal."""
+    """Draw frames until q or Ctrl-C; draw one frame with `once`, or if stdout is not a terminal."""
     watch = Watch(urls, query)
     snapshot = watch.look()
     console = Console(highlight=False)
@@ -54,7 +54,7 @@ def _draw_frames(watch: Watch, snapshot: LiveFigures, console: Console, interval
         StopSignals(unwinds=True) as signals,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
-        signals.stop_raising()  # raised wherever the program is, it is lost in a destructor
+        signals.stop_raising()  # an exception inside a destructor would be lost
         while True:
             live.update(frame(snapshot, console.height, note), refresh=True)
             if _is_quit_pressed(interval_s, signals):
@@ -63,29 +63,29 @@ def _draw_frames(watch: Watch, snapshot: LiveFigures, console: Console, interval
                 raise typer.Exit(128 + signals.number)
             try:
                 snapshot, note = watch.look(), ""
-            except AssignorError as error:  # the driver is busy, or gone: the last frame stays
+            except AssignorError as error:  # the driver is busy or gone: keep the last frame
                 note = f"{time.strftime('%H:%M:%S')}: {error}"
 
 
 @contextlib.contextmanager
 def _read_single_keys() -> Iterator[None]:
-    """Read keys one by one if stdin is a terminal."""
+    """Deliver each key at once, without Enter, if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
         return
     import termios
     import tty
 
-    before = termios.tcgetattr(sys.stdin)
+    previous_settings = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, previous_settings)
 
 
 def _is_quit_pressed(limit_s: float, signals: StopSignals) -> bool:
-    """Wait for a key or a signal; Python's own waits continue after a signal."""
+    """Wait for a key or a signal, because Python's own waits resume after a signal."""
     deadline = time.monotonic() + limit_s
     keys = [sys.stdin] if sys.stdin.isatty() else []
     while signals.number is None and (remaining_s := deadline - time.monotonic()) > 0:

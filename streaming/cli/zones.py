@@ -1,4 +1,4 @@
-"""Options about racks, and what reading across them costs."""
+"""Options for racks and for the cost of reading across them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,8 @@ RacksFile = Annotated[
     Path | None,
     typer.Option(
         "--racks", dir_okay=False, metavar="FILE",
-        help="Racks: a line HOST=RACK for each host, as in assignor.rackFile, or JSON by id or "
-        "host of executors and by partition (the leader's first): "
+        help="File of racks: lines HOST=RACK, as in assignor.rackFile, or JSON by the ID or host "
+        "of executors and by partition (the leader's rack first): "
         '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}',
     ),
 ]  # fmt: skip
@@ -27,21 +27,21 @@ PricePerGb = Annotated[
     float | None,
     typer.Option(
         min=0, max=1000, metavar="PRICE",
-        help="What a GB that crosses racks costs; by default "
-        f"{PRICE_PER_GB:g}, as assignor.zonePricePerGb.",
+        help="Price of a GB that is read across racks; the default is "
+        f"{PRICE_PER_GB:g}, as in assignor.zonePricePerGb.",
     ),
 ]  # fmt: skip
 RecordBytes = Annotated[
     float | None,
     typer.Option(
         min=0.001, max=1_000_000_000, metavar="BYTES",
-        help="Bytes of a record, with --racks; by default as the planner learned them.",
+        help="Bytes per record, with --racks; the default is what the planner has learned.",
     ),
 ]  # fmt: skip
 
 
 def read_racks_option(path: Path | None, **others: object) -> Racks | None:
-    """Read the file of racks; None without one. Raises OptionError for options that need it."""
+    """Read the file of racks, if given; raise OptionError if it is missing and `others` need it."""
     if path is not None:
         return read_racks(path)
     for option, value in others.items():
@@ -56,7 +56,7 @@ def read_racks_option(path: Path | None, **others: object) -> Racks | None:
 def add_broker_racks(
     racks: Racks | None, log: CheckpointLog, servers: str | None, config: Path | None
 ) -> Racks | None:
-    """Add the racks of replicas as the brokers know them, where brokers are given."""
+    """Add the racks of the partitions' replicas, as the brokers report them, if any are given."""
     brokers = connect_to_brokers(servers, config, 10.0)
     if racks is None or brokers is None:
         return racks
