@@ -60,7 +60,7 @@ def estimate(
         ),
     ] = None,
     locality_wait: Annotated[
-        float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="The query's spark.locality.wait.")
+        float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="spark.locality.wait.")
     ] = 3.0,
     plan_log: PlanLog = None,
     racks_file: zones.RacksFile = None,

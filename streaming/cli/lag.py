@@ -11,7 +11,7 @@ import typer
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
 from streaming.cli.arguments import reject_options
-from streaming.cli.output import note, get_terminal_width
+from streaming.cli.output import get_terminal_width, note
 from streaming.cli.starting_offsets import Missing, SourceNumber, print_starting_offsets
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row, fetch_rows, select_rows

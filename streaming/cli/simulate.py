@@ -11,7 +11,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MOST_SLOTS
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson
-from streaming.cli.output import print_table, make_printable
+from streaming.cli.output import make_printable, print_table
 from streaming.simulator.play import SPARK_MAPPINGS, Result, compare
 from streaming.simulator.scenario import Lags, Scenario
 

@@ -17,11 +17,11 @@ from streaming.lag.positions import Position
 from streaming.lag.rows import Row, _add_unread_partitions, select_rows
 from streaming.lag.table import (
     find_alarms,
-    to_json,
-    format_table,
     format_duration,
     format_summary,
+    format_table,
     sum_up,
+    to_json,
 )
 from tests.unit.lag.checkpoint_files import write_query
 
