@@ -185,7 +185,7 @@ def test_spark_begins_where_a_group_stands(
     out, err = capsys.readouterr()
     assert json.loads(out) == {topic.name: {"0": 4, "1": -2, "2": 10}}
     assert err == (
-        f"assignor: 1 of 3 partitions without an offset begin at earliest: {topic.name}-1\n"
+        f"assignor: 1 of 3 partitions without an offset start at earliest: {topic.name}-1\n"
     )
     options = {"kafka.bootstrap.servers": address, "subscribe": topic.name}
     read = spark.read.format("kafka").options(**options, startingOffsets=out).load()
@@ -285,8 +285,8 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
     out, err = lag(capsys, "--group", forgot, "--bootstrap-server", address, code=1)
     assert out == ""
     assert err == (
-        f"assignor: group {forgot!r} has no offset of any topic that may be seen: its topics were "
-        "deleted (and re-created), or the user lacks Describe on each Topic\n"
+        f"assignor: group {forgot!r} has no offset on any topic that the user may describe: its "
+        "topics were deleted (and re-created), or the user lacks Describe on each Topic\n"
     )
     topic.create(1).fill([1])
     topic.commit(ahead, {0: 100})
@@ -315,7 +315,8 @@ def test_what_the_broker_does_not_know_is_unknown_and_told(
         [topic.name, "1", "-", "3", "-"], [topic.name, "7", "5", "-", "-"],
     ])  # fmt: skip
     assert err == (
-        f"assignor: missing: {topic.name}-7; was the topic re-created with fewer partitions?\n"
+        f"assignor: missing partitions: {topic.name}-7; was the topic re-created with fewer "
+        "partitions?\n"
         "assignor: topic 'gone' is gone: was it deleted?\n"
     )
     assert main.run(["lag", "--checkpoint", checkpoint, "--topic", "gone"]) == 0
@@ -379,7 +380,7 @@ SECRET = "hunter2-never-shown"  # noqa: S105
         pytest.param(["--checkpoint", "s3a://b/c"], None, 2, "not on a local file system",
                      id="elsewhere"),
         pytest.param(["--checkpoint", "corrupt"], None, 1, "is damaged in line 3", id="corrupt"),
-        pytest.param(["--checkpoint", "good", "--topic", "u"], None, 2, "not one of those read: t",
+        pytest.param(["--checkpoint", "good", "--topic", "u"], None, 2, "not among those read: t",
                      id="no such topic"),
         pytest.param(["--group", "g", "--command-config", "no-file"], None, 2,
                      "cannot be read (No such file", id="no config"),

@@ -317,7 +317,7 @@ def test_code_that_only_the_input_names_is_not_imported(
     code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "own_of_a_user:Told"})
     assert code == 2
     assert (
-        "is code that only the input names; if you trust it, name it by --assignors, too"
+        "is code that only the input names: if you trust it, also give --assignors own_of_a_user"
         in (answered["error"])
     )
     assert "own_of_a_user" not in sys.modules

@@ -1,4 +1,4 @@
-"""Figures of a partition from what is known of it; what is not known stays unknown."""
+"""Lag figures of a partition are computed from known values; others stay unknown."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0, **
     return Row(Position("g", "t", partition, offset), begin, end, behind, retention, **more)
 
 
-def test_each_source_of_a_topic_has_all_of_its_partitions():
-    """A topic that is joined with itself: a new partition was one source's only."""
+def test_each_source_of_a_topic_has_all_its_partitions():
+    """If a topic is joined with itself, both sources read its new partitions."""
     read = [Position(owner, "t", 0, 5) for owner in ("sources/0", "sources/1")]
     both = _add_unread_partitions(read, {"t": frozenset({0, 1}), "gone": frozenset()})
     assert [(p.owner, p.partition, p.offset) for p in both] == [
@@ -59,8 +59,8 @@ def test_each_source_of_a_topic_has_all_of_its_partitions():
         pytest.param(row(retention=Retention(True, None, None)), 20, 0, False, None,
                      id="kept for ever"),
         pytest.param(row(retention=Retention(True, DAY_S, 1)), 20, 0, True, None,
-                     id="limited by size: hangs on what is written"),
-        pytest.param(row(offset=40), -10, 0, None, None, id="ahead of the log: made anew"),
+                     id="limited by size, which depends on writes"),
+        pytest.param(row(offset=40), -10, 0, None, None, id="ahead of the log: re-created"),
         pytest.param(row(offset=29, behind=0.0, only_markers=True), 1, 0, False, None,
                      id="only the marker of a transaction"),
     ],
@@ -85,10 +85,11 @@ def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
         pytest.param(row(begin=12), "lost", "lost",
                      "records were deleted unread: t-0 at 10, its log begins at 12; ", id="lost"),
         pytest.param(row(end=None, gone=True), "gone", "gone",
-                     "missing: t-0; was the topic re-created with fewer partitions?", id="gone"),
+                     "missing partitions: t-0; was the topic re-created with fewer partitions?",
+                     id="gone"),
     ],
 )  # fmt: skip
-def test_each_state_has_its_word_and_some_wake_a_monitor(found, state, to_loss, alarm):
+def test_each_state_has_its_name_and_some_raise_an_alarm(found, state, to_loss, alarm):
     assert found.state == found.as_json()["state"] == state
     assert format_table([found]).splitlines()[1].split()[-1] == to_loss
     lines = find_alarms([found], set())
@@ -108,12 +109,12 @@ def test_alarms_name_a_few_partitions_and_each_topic_once():
 
 
 def test_json_has_null_for_unknown_and_never_0():
-    told = row(offset=None, begin=None, end=None, behind=None, retention=None).as_json()
-    unknown = {name for name, value in told.items() if value is None}
-    assert unknown == set(told) - {"group", "topic", "partition", "state"}
+    figures = row(offset=None, begin=None, end=None, behind=None, retention=None).as_json()
+    unknown = {name for name, value in figures.items() if value is None}
+    assert unknown == set(figures) - {"group", "topic", "partition", "state"}
 
 
-def test_0_is_told_as_0_and_unknown_as_a_dash():
+def test_text_has_0_for_0_and_a_dash_for_unknown():
     rows = [row(offset=0, end=0, behind=0.0), row(offset=None, end=None, behind=None, partition=1)]
     first, second = (line.split() for line in format_table(rows).splitlines()[1:3])
     assert first == ["g", "t", "0", "0", "0", "0", "-", "-", "-", "-", "0.0", "none"]
@@ -138,14 +139,14 @@ def test_rows_are_sorted_worst_first_with_unknown_last():
     assert select_rows([beyond], only_with_lag=True) == [beyond]
 
 
-def test_a_total_counts_what_is_unknown_beside_what_is_known():
+def test_a_total_counts_known_and_unknown_lag():
     rows = [
         row(), row(offset=None, behind=None), row(begin=15, behind=3.0), row(offset=30),
         row(offset=31),
     ]  # fmt: skip
-    found = sum_up(rows)
-    assert (found.partitions, found.with_lag, found.lag, found.unknown_lag) == (5, 2, 40, 1)
-    assert (found.lost, found.seconds_behind, found.seconds_to_loss) == (5, 60.0, 0.0)
+    total = sum_up(rows)
+    assert (total.partitions, total.with_lag, total.lag, total.unknown_lag) == (5, 2, 40, 1)
+    assert (total.lost, total.seconds_behind, total.seconds_to_loss) == (5, 60.0, 0.0)
     assert format_summary(rows) == (
         "5 partitions, 2 with lag: 40 records behind, at most 60.0 s, lag of 1 partition unknown, "
         "1 partition beyond the log's end, 5 records were deleted unread"
@@ -153,7 +154,7 @@ def test_a_total_counts_what_is_unknown_beside_what_is_known():
     assert sum_up([]).seconds_behind is None
 
 
-def test_a_table_begins_with_the_columns_of_kafkas_tool():
+def test_a_table_starts_with_the_columns_of_kafkas_tool():
     narrow = format_table([row(), row(partition=1, offset=None, behind=None)], 80).splitlines()
     assert max(map(len, narrow)) <= 80
     assert narrow[0].split()[:4] == ["TOPIC", "PART", "OFFSET", "END"]
@@ -170,11 +171,11 @@ def test_a_table_begins_with_the_columns_of_kafkas_tool():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0, "0s"), (59.9, "59s"), (3600, "1h"), (3661, "1h1m"), (90_061, "1d1h"), (86_401, "1d1s")],
 )
-def test_a_time_is_told_in_its_largest_units(seconds, said):
-    assert format_duration(seconds) == said
+def test_a_duration_is_printed_in_its_two_largest_units(seconds, text):
+    assert format_duration(seconds) == text
 
 
 def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys):
@@ -188,8 +189,8 @@ def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys)
     ]  # fmt: skip
 
 
-def test_a_record_stamped_in_nanoseconds_is_of_unknown_age():
-    """It was 0.0 s behind, because its time is in the future."""
+def test_a_record_with_a_time_in_nanoseconds_has_unknown_age():
+    """Its time would be far in the future, so that it would look 0.0 s behind."""
 
     def message(partition: int, time_ms: int) -> SimpleNamespace:
         values = {"topic": "t", "partition": partition, "offset": 7, "error": None}
@@ -200,18 +201,18 @@ def test_a_record_stamped_in_nanoseconds_is_of_unknown_age():
     consumer = MagicMock(consume=lambda *_: [message(n, at) for n, at in enumerate(times)])
     brokers = SimpleNamespace(make_consumer=lambda *_, **__: consumer)
     unread = {Partition("t", n): 7 for n in range(3)}
-    found = find_first_unread(brokers, unread, 1.0, {})  # type: ignore[arg-type]
-    assert found == {Partition("t", 0): (7, 1_700_000_000.0)}
+    first_records = find_first_unread(brokers, unread, 1.0, {})  # type: ignore[arg-type]
+    assert first_records == {Partition("t", 0): (7, 1_700_000_000.0)}
 
 
 def test_a_total_of_unknown_lag_counts_no_records(tmp_path, capsys):
-    """Without brokers, it said "0 with lag: 0 records behind"."""
+    """Without brokers, the lag is unknown and must not look like 0."""
     assert main.run(["lag", "--checkpoint", write_query(tmp_path / "c", {"t": {0: 9, 1: 4}})]) == 0
     assert capsys.readouterr().out.endswith("\n2 partitions, lag of 2 partitions unknown\n")
 
 
-def test_a_total_says_no_bound_where_an_age_is_unknown():
-    """It said "at most" of the ages that were known."""
+def test_a_total_gives_a_lower_bound_if_an_age_is_unknown():
+    """The oldest of the known ages is no upper bound."""
     rows = [row(behind=7.7), row(partition=1, offset=0, behind=None)]
     assert sum_up(rows).unknown_seconds == 1
-    assert "50 records behind, 7.7 s or more (unknown of 1 partition)" in format_summary(rows)
+    assert "50 records behind, 7.7 s or more (unknown for 1 partition)" in format_summary(rows)

@@ -399,7 +399,7 @@ def test_what_counted_records_prove(tmp_path: Path, capsys, batches, kinds: list
 @pytest.mark.parametrize(
     ("are_sampled", "scope", "limit"),
     [
-        (True, "sampled rows", "  limit: of the rows, only the sample is proved\n"),
+        (True, "sampled rows", "  limit: only the sampled rows are proved\n"),
         (False, "rows", ""),
     ],
 )

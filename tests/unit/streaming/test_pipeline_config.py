@@ -188,7 +188,7 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
                 ("fetchOffset.numRetries", "-1", "a whole number from 0"),
             )
         ),
-        pytest.param("source/subscribe", "or ders", "'or ders': a topic's name has", id="topic"),
+        pytest.param("source/subscribe", "or ders", "'or ders' is not a topic name", id="topic"),
         pytest.param(
             "source/subscribe", ["a", "b"], "several stand in one text: 'a,b'", id="topics"
         ),
@@ -199,7 +199,7 @@ def test_options_of_own_assignors_are_taken_beside_such_an_assignor():
         pytest.param(
             "sink",
             {"type": "kafka", "topic": "a b"},
-            "sink.topic: 'a b': a topic's name",
+            "sink.topic: 'a b' is not a topic name",
             id="topic of a sink",
         ),
         pytest.param("sink", "t/orders", "sink: a mapping is expected", id="a path for a sink"),
@@ -600,9 +600,9 @@ def test_init_leaves_nothing_of_a_file_that_it_cannot_write_whole(tmp_path, caps
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--topic", "a: {x"], "--topic 'a: {x': a topic's name has letters"),
-        (["--topic", ""], "--topic '': a topic's name has letters"),
-        (["--topic", ".."], "--topic '..': a topic's name has letters"),
+        (["--topic", "a: {x"], "--topic 'a: {x' is not a topic name: use"),
+        (["--topic", ""], "--topic '' is not a topic name: use"),
+        (["--topic", ".."], "--topic '..' is not a topic name: use"),
         (["--bootstrap-server", "host:99999"], "--bootstrap-server 'host:99999': the port must be"),
         (["--bootstrap-servers", "h:99999"], "--bootstrap-server 'h:99999': the port must be"),
         (["--bootstrap-server", "a: {x"], "--bootstrap-server 'a: {x': host:port is expected"),
