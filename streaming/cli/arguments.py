@@ -32,7 +32,7 @@ OUTPUT = ("--output", "-o")
 
 
 def reject_options(when: str, options: Mapping[str, object]) -> None:
-    """Raise OptionError if one of the options is given; `when` says why it does not apply."""
+    """Raise OptionError if any of the options is given; `when` names what it conflicts with."""
     for option, value in options.items():
         if value is not None and value is not False:
             raise OptionError(f"{option} cannot be used {when}")

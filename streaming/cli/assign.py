@@ -62,12 +62,12 @@ def _print_answer(result: Answer, step: int) -> None:
     lags, assignment = result.group.lag_list(), result.assignment
     columns = {
         "member": list(assignment),
-        "partitions": [_format_partitions(part) for part in assignment.values()],
-        "count": [f"{part.count:,}" for part in assignment.values()],
+        "partitions": [_format_partitions(partitions) for partitions in assignment.values()],
+        "count": [f"{partitions.count:,}" for partitions in assignment.values()],
     }
     if any(lags):
         ids = [part.ids_in(result.group.catalog).tolist() for part in assignment.values()]
-        columns["lag"] = [f"{sum(lags[i] for i in mine):,.0f}" for mine in ids]
+        columns["lag"] = [f"{sum(lags[i] for i in owned):,.0f}" for owned in ids]
     if assignment.standbys:
         columns["standby"] = [
             _format_partitions(assignment.standbys.get(m, {})) for m in assignment
@@ -84,9 +84,11 @@ def _print_answer(result: Answer, step: int) -> None:
     print_lines([*lines, *result.notes])
 
 
-def _format_partitions(part: Mapping[str, tuple[int, ...]]) -> str:
+def _format_partitions(partitions: Mapping[str, tuple[int, ...]]) -> str:
     """Format partitions as `topic: 0-3, 7; other: 1`."""
-    return "; ".join(f"{topic}: {_format_numbers(numbers)}" for topic, numbers in part.items())
+    return "; ".join(
+        f"{topic}: {_format_numbers(numbers)}" for topic, numbers in partitions.items()
+    )
 
 
 def _format_numbers(numbers: tuple[int, ...]) -> str:

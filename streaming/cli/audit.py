@@ -36,8 +36,8 @@ def audit(
         str | None,
         typer.Option(
             metavar="TOPIC,PARTITION,OFFSET",
-            help="Also read the rows, which name their records in these columns. Starts Spark; "
-            "works with any Delta table.",
+            help="Also read the rows; these columns hold the topic, partition and offset of each. "
+            "Starts Spark; works with any Delta table.",
         ),
     ] = None,
     sample: Annotated[
@@ -117,8 +117,8 @@ def _read_rows(
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:
-        why = f"--table {table!r} cannot be read: {first_line(error)}"
-        raise JobError(f"{why} (Spark's log: {log.path})") from error
+        reason = f"--table {table!r} cannot be read: {first_line(error)}"
+        raise JobError(f"{reason} (Spark's log: {log.path})") from error
     result.add_rows(*rows, are_sampled=sample is not None)
 
 

@@ -1,4 +1,4 @@
-"""`assignor demo`: run a job on real flights, with and without the option."""
+"""`assignor demo`: run a job on real flights, with and without an assignor."""
 
 from pathlib import Path
 from typing import Annotated
@@ -41,18 +41,18 @@ def demo(
     bootstrap_servers: Annotated[
         str | None,
         typer.Option(
-            *BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Brokers to use, not an embedded one."
+            *BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Brokers, instead of an embedded one."
         ),
     ] = None,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark master to use, not local executors.")
+        str | None, typer.Option(metavar="URL", help="Spark master, instead of local executors.")
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(help="Folder for the tables, shared by all executors.", file_okay=False),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run one job on real flights, alternately with and without the option.
+    """Run one job on real flights, alternately with and without an assignor.
 
     Starts a broker and Spark on this machine and gives both modes the same batches. Checks that
     Delta holds each flight exactly once, prints the time of each mode, and writes a report that

@@ -29,7 +29,7 @@ def doctor(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Check whether this checkpoint's query can continue, instead of the machine.",
+            help="Checkpoint to check instead of the machine: whether its query can continue.",
         ),
     ] = None,
     command_config: kafka_options.CommandConfig = None,
@@ -60,7 +60,7 @@ def doctor(
     check_not_empty("--spark", spark)
     if spark is not None:
         if checkpoint is not None or table is not None:
-            raise OptionError("--spark cannot be used with --checkpoint or --table: give one")
+            raise OptionError("--spark cannot be used with --checkpoint or --table")
         checks = [examine_spark(spark), *_check_brokers(bootstrap_servers, command_config)]
     elif checkpoint is not None:
         checks = _check_checkpoint(checkpoint, bootstrap_servers, command_config, table)

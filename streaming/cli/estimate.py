@@ -76,7 +76,7 @@ def estimate(
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Estimate what the option, another assignor or a Spark setting would gain for a query.
+    """Estimate what an assignor or a Spark setting would gain for a query.
 
     Plans the query's past batches again, from the offset log in its checkpoint. Any query with a
     Kafka source will do, with this package or without. It starts nothing and changes nothing. The

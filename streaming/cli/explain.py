@@ -93,7 +93,7 @@ def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list
         return sorted(stories, key=lambda s: (s.change == "stays", -s.predicted, s.partition))
     match = _PARTITION.fullmatch(name)
     if match is None:
-        raise OptionError(f"--partition {name!r}: a topic and a number are expected, as orders-7")
+        raise OptionError(f"--partition {name!r}: expected a topic and a number, such as orders-7")
     partition = Partition(match[1], int(match[2]))
     chosen = [story for story in stories if story.partition == partition]
     if not chosen:

@@ -22,7 +22,7 @@ from streaming.extras import name_extra
 from streaming.redaction import redacted
 from streaming.validation import expectation
 
-#: Commands by heading in the help; each is a function in the module of `streaming.cli` of its name.
+#: Commands by heading in the help; each is the function of this name in its own module.
 PANELS = {
     "Jobs": ("init", "run"),
     "Queries": ("estimate", "report", "lag", "audit"),

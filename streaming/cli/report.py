@@ -67,7 +67,7 @@ def report(
     """Report on a query: bottlenecks, lag, slot load, partition moves and costs.
 
     Writes an HTML page that opens offline and prints its summary: problems, what to do, and what
-    the option gained. With --live, it watches the query in the terminal. With --batch or
+    the assignor gained. With --live, it watches the query in the terminal. With --batch or
     --partition, it explains one batch: which executor had read each partition, which slots read it
     now, and why. It only reads files and UIs; your query is not touched.
 

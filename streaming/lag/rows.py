@@ -132,29 +132,28 @@ def fetch_rows(
     deadline = time.monotonic() + seconds_limit_s
     rows = []
     failures: Failures = {}
-    for _, of_owner in groupby(positions, key=lambda position: position.owner):
-        located = [(position, position.tp) for position in of_owner]
-        firsts = {
-            tp: _find_first_unread_offset(p.offset, begins.get(tp), ends.get(tp))
-            for p, tp in located
+    for _, owner_positions in groupby(positions, key=lambda position: position.owner):
+        pairs = [(position, position.tp) for position in owner_positions]
+        unread_offsets = {
+            tp: _find_first_unread_offset(p.offset, begins.get(tp), ends.get(tp)) for p, tp in pairs
         }
-        unread = {tp: first for tp, first in firsts.items() if first is not None}
-        times = find_first_unread(brokers, unread, deadline - time.monotonic(), failures)
+        unread = {tp: first for tp, first in unread_offsets.items() if first is not None}
+        first_records = find_first_unread(brokers, unread, deadline - time.monotonic(), failures)
         now_s = time.time()
-        for position, tp in located:
-            begin, end, record = begins.get(tp), ends.get(tp), times.get(tp)
+        for position, tp in pairs:
+            begin, end, record = begins.get(tp), ends.get(tp), first_records.get(tp)
             written_s = record.time_s if record else None
-            behind = None if written_s is None else max(0.0, now_s - written_s)
-            only_markers = tp in times and written_s is None
+            seconds_behind = None if written_s is None else max(0.0, now_s - written_s)
+            only_markers = tp in first_records and written_s is None
             if only_markers or (end is not None and position.offset == end):
-                behind = 0.0
-            gone = position.topic in brokers.gone or (
+                seconds_behind = 0.0
+            is_gone = position.topic in brokers.gone or (
                 position.topic in partitions and tp not in existing
             )
             rows.append(
                 Row(
-                    position, begin, end, behind, retention.get(position.topic),
-                    only_markers=only_markers, gone=gone,
+                    position, begin, end, seconds_behind, retention.get(position.topic),
+                    only_markers=only_markers, gone=is_gone,
                 )
             )  # fmt: skip
     brokers.note_failures("seconds behind", failures, len(existing))

@@ -208,7 +208,7 @@ def test_the_text_says_first_what_is_asked(
                      "batches only (7, 8, 9): give the plan log", id="an older batch"),
         pytest.param(["--partition", "orders-77"], "was not read by this batch, which read "
                      "orders-0", id="partition"),
-        pytest.param(["--partition", "orders"], "a topic and a number are expected", id="name"),
+        pytest.param(["--partition", "orders"], "expected a topic and a number", id="name"),
         pytest.param(["--batch", "9", "--source", "3"], "Kafka sources are 0", id="source"),
         pytest.param(["--batch", "9", "no.jsonl"], "no.jsonl", id="plan log"),
         pytest.param(["--batch", "9", "--assignors", ","], "at least one name", id="assignors"),
