@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.loading import LoadedJob
 
-#: Used in the config until the embedded broker has an address.
+#: Placeholder in the config until the embedded broker has an address.
 _PLACEHOLDER_ADDRESS = "127.0.0.1:9092"
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
 #: Shorter values of settings may occur in any message by chance.
@@ -182,7 +182,7 @@ def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorEr
 
 
 def _get_broker_folder(loaded: LoadedJob) -> Path | None:
-    """Return the folder for the broker's data: in the checkpoint, which has offsets of it."""
+    """Return the broker's data folder: in the checkpoint, whose offsets refer to that data."""
     if not loaded.job.checkpoint:
         return None
     folder = local_path(loaded.job.checkpoint)

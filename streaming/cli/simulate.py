@@ -51,7 +51,7 @@ def simulate(  # noqa: PLR0917
     ] = None,
     cost_skew: Annotated[
         float,
-        typer.Option(min=1, max=1_000_000, help="Ratio of the highest cost to the lowest."),
+        typer.Option(min=1, max=1_000_000, help="Highest cost of a record over the lowest."),
     ] = 1.0,
     slow: Annotated[str, typer.Option(help="Slowness by executor, such as 3=2.5,7=1.5.")] = "",
     churn: Annotated[

@@ -168,7 +168,7 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic, and return when each partition has a leader."""
+        """Create a topic, and wait until each partition has a leader."""
         create_topic(self.bootstrap_servers, name, partitions, config)
 
     def _prepare_folder(self) -> None:
