@@ -26,7 +26,7 @@ _PAGE = Path("report.html")
 
 
 def report(
-    places: Annotated[
+    inputs: Annotated[
         list[str],
         typer.Argument(
             metavar="CHECKPOINT|URL|LOG...",
@@ -73,20 +73,20 @@ def report(
 
     Example: `assignor report data/checkpoints/orders http://driver:4040 -o orders.html`
     """
-    for place in places:
-        check_not_empty("CHECKPOINT|URL|LOG", place)
+    for location in inputs:
+        check_not_empty("CHECKPOINT|URL|LOG", location)
     page_options = {"--output": output, "--batches": batches, "--price-per-gb": price_per_gb}
     live_options = {"--interval": interval, "--once": once}
     batch_options = {"--batch": batch, "--partition": partition}
     batch_only_options = {"--source": source, "--assignors": assignors, "--json": as_json}
     if live:
         reject_options("with --live", {**page_options, **batch_options, **batch_only_options})
-        top.watch_live(places, query, interval, once=once)
+        top.watch_live(inputs, query, interval, once=once)
         return
     reject_options("without --live", live_options)
     if batch is not None or partition is not None:
         reject_options("with --batch or --partition", {**page_options, "--query": query})
-        checkpoint, plan_log = _select_batch_files(places)
+        checkpoint, plan_log = _select_batch_files(inputs)
         explain.print_batch(
             checkpoint, batch, partition, source=source, plan_log=plan_log, assignors=assignors,
             as_json=as_json,
@@ -97,19 +97,19 @@ def report(
     check_writable("--output", path)
     with Console(stderr=True).status("reading the query"):
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
-        page = make_report(*places, query=query, batches=batches, price_per_gb=price)
+        page = make_report(*inputs, query=query, batches=batches, price_per_gb=price)
     for warning in page.warnings:
         note(warning)
     write_file("--output", path, page.html)
     print_lines([f"{path}: {page.lines[0]}", *page.lines[1:]])
 
 
-def _select_batch_files(places: list[str]) -> tuple[str, Path | None]:
+def _select_batch_files(inputs: list[str]) -> tuple[str, Path | None]:
     """Return the checkpoint and, if given, the plan log that explain one batch."""
-    kinds = sort_places(places)
+    kinds = sort_places(inputs)
     checkpoint, plan_log = kinds.pop("checkpoint", None), kinds.pop("plan log", None)
-    for kind, place in kinds.items():
-        raise OptionError(f"{place!r} is a {kind}: --batch takes a checkpoint and a plan log")
+    for kind, location in kinds.items():
+        raise OptionError(f"{location!r} is a {kind}: --batch takes a checkpoint and a plan log")
     if checkpoint is None:
         raise OptionError("--batch and --partition need the query's checkpoint")
     return checkpoint, Path(plan_log) if plan_log else None

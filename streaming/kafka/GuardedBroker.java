@@ -43,7 +43,7 @@ public final class GuardedBroker {
     kafka.Kafka.main(new String[] {properties});
   }
 
-  /** Locks the folder; Kafka does so only after it has written metadata, too late to stop a second. */
+  /** Locks the folder, because Kafka locks it only after it has written metadata there. */
   private static boolean lock(Path file) {
     try {
       folderLock =

@@ -43,7 +43,7 @@ def test_each_source_of_a_topic_has_all_its_partitions():
 
 
 @pytest.mark.parametrize(
-    ("found", "lag", "lost", "at_risk", "to_loss"),
+    ("lag_row", "lag", "lost", "at_risk", "to_loss"),
     [
         pytest.param(row(), 20, 0, True, 7 * DAY_S - 60, id="behind"),
         pytest.param(row(offset=30, behind=0.0), 0, 0, False, None, id="read to the end"),
@@ -65,14 +65,14 @@ def test_each_source_of_a_topic_has_all_its_partitions():
                      id="only the marker of a transaction"),
     ],
 )  # fmt: skip
-def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
-    assert (found.lag, found.lost, found.at_risk, found.seconds_to_loss) == (
+def test_figures_of_a_partition(lag_row, lag, lost, at_risk, to_loss):
+    assert (lag_row.lag, lag_row.lost, lag_row.at_risk, lag_row.seconds_to_loss) == (
         lag, lost, at_risk, to_loss,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("found", "state", "to_loss", "alarm"),
+    ("lag_row", "state", "to_loss", "alarm"),
     [
         pytest.param(row(), "behind", "6d23h", None, id="behind"),
         pytest.param(row(offset=30, behind=0.0), "read", "none", None, id="read to the end"),
@@ -89,10 +89,10 @@ def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
                      id="gone"),
     ],
 )  # fmt: skip
-def test_each_state_has_its_name_and_some_raise_an_alarm(found, state, to_loss, alarm):
-    assert found.state == found.as_json()["state"] == state
-    assert format_table([found]).splitlines()[1].split()[-1] == to_loss
-    lines = find_alarms([found], set())
+def test_each_state_has_its_name_and_some_raise_an_alarm(lag_row, state, to_loss, alarm):
+    assert lag_row.state == lag_row.as_json()["state"] == state
+    assert format_table([lag_row]).splitlines()[1].split()[-1] == to_loss
+    lines = find_alarms([lag_row], set())
     assert len(lines) == (alarm is not None)
     assert all(line.startswith(alarm) for line in lines)
 
@@ -128,7 +128,7 @@ def test_rows_are_sorted_worst_first_with_unknown_last():
     ]  # fmt: skip
 
     def order(**how: object) -> list[int]:
-        return [found.position.partition for found in select_rows(rows, **how)]  # type: ignore[arg-type]
+        return [lag_row.position.partition for lag_row in select_rows(rows, **how)]  # type: ignore[arg-type]
 
     assert order() == [0, 1, 2, 3]
     assert order(order="lag") == [3, 2, 1, 0]
@@ -183,8 +183,8 @@ def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys)
     (tmp_path / "c/commits/3").unlink()
     (tmp_path / "c/sources/0/0").unlink()
     assert main.run(["lag", "--checkpoint", query, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["partitions"]
-    assert [(row["partition"], row["current_offset"], row["lag"]) for row in found] == [
+    partitions = json.loads(capsys.readouterr().out)["partitions"]
+    assert [(row["partition"], row["current_offset"], row["lag"]) for row in partitions] == [
         (0, None, None), (1, None, None),
     ]  # fmt: skip
 
