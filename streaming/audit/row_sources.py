@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
 from streaming.audit.rows import BLOCK, RowAudit, sampled
-from streaming.kafka.brokers import is_of_group
+from streaming.kafka.brokers import is_group_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -80,7 +80,7 @@ def audit_rows(  # noqa: PLR0917
     if sample is not None:
         chosen, size = sampled({p: (begin, end) for p, begin, end in chosen}, sample), BLOCK
         frame = _of_blocks(spark, frame, chosen)
-    retention = brokers.retention({p.topic for p in read}) if brokers is not None else {}
+    retention = brokers.fetch_retention({p.topic for p in read}) if brokers is not None else {}
     result = RowAudit({topic for topic, each in retention.items() if each.compacts})
     pending = {(span[0], span[1] // size): span for span in chosen}
     ordered = frame.orderBy("topic", "partition", "offset")
@@ -162,12 +162,12 @@ def _log_begins(
     spans: Mapping[Partition, tuple[int, int]], brokers: Brokers
 ) -> Mapping[Partition, int]:
     told = len(brokers.notes)
-    existing = brokers.partitions({partition.topic for partition in spans})
+    existing = brokers.list_partitions({partition.topic for partition in spans})
     asked = {p for p in spans if p.number in existing.get(p.topic, ())}
     if missing := sorted(str(p) for p in spans.keys() - asked):
         why = "; ".join(brokers.notes[told:]) or "not on the brokers"
         raise TopicUnreadableError(f"{elide(missing)}: {why}, so nothing is compared")
-    begins, _ = brokers.log_ranges(asked)
+    begins, _ = brokers.fetch_log_ranges(asked)
     return begins
 
 
@@ -221,7 +221,7 @@ def _consumed(
     partition, begin, end = span
     if begin >= end:
         return
-    consumer = brokers.consumer(
+    consumer = brokers.make_consumer(
         "assignor-audit",  # librdkafka wants a name
         enable_partition_eof=True,
         auto_offset_reset="error",
@@ -235,13 +235,15 @@ def _consumed(
             messages = consumer.consume(min(_MESSAGES_A_CALL, end - at), _WAIT_S)
             silent_s += _WAIT_S
             for message in messages:
-                if is_of_group(message):
+                if is_group_refusal(message):
                     continue
                 error = message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return
                 if error is not None:
-                    raise TopicUnreadableError(f"{partition}: {brokers.reason(error, 'Read')}")
+                    raise TopicUnreadableError(
+                        f"{partition}: {brokers.describe_error(error, 'Read')}"
+                    )
                 offset = message.offset()
                 if offset is None or offset >= end:
                     return

@@ -1,1 +1,1 @@
-"""The `assignor` console command: one module a command, all of them named in `main`."""
+"""The `assignor` console command; each command has its own module, and `main` lists them."""

@@ -1,5 +1,5 @@
 """All commands as one Typer app: `typer streaming.cli.all utils docs --name assignor`."""
 
-from streaming.cli.main import app_of
+from streaming.cli.main import build_app
 
-app = app_of()
+app = build_app()

@@ -1,4 +1,4 @@
-"""`assignor lab assign`: any assignor on a consumer group, with no Spark and no broker."""
+"""`assignor lab assign`: run any assignor on a consumer group, without Spark or a broker."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import typer
 
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
-from streaming.cli.lines import answer_lines, note_on
+from streaming.cli.lines import answer_lines, note_on_line
 from streaming.cli.output import print_lines, print_table
 from streaming.human_json.group_json import (
     Answer,
@@ -29,19 +29,19 @@ def assign(
         bool,
         typer.Option(
             "--chain",
-            help="Play each group's `steps`: print the first assignment, and one after each step.",
+            help="Apply each group's `steps`: print the first assignment, then one per step.",
         ),
     ] = False,
-    names: assignors.Own = None,
+    names: assignors.OwnAssignors = None,
 ) -> None:
-    """Show who gets which partitions of a consumer group.
+    """Show which member of a consumer group gets which partitions.
 
-    Exit code 2 when a group has a mistake, such as an unknown assignor, 1 when it could not be
-    assigned otherwise; the others are still answered.
+    The exit code is 2 if a group is invalid, for example because its assignor is unknown, and 1 if
+    assigning it failed for another reason. The other groups are still assigned.
 
     Example: `assignor lab assign groups.jsonl --json`
     """
-    find = assignors.finder(names or (), "--assignors")
+    find = assignors.make_finder(names or (), "--assignors")
 
     def show(number: int, request: Request) -> None:
         answers = answer_steps(request, find) if chain else [answer(request, find)]
@@ -51,47 +51,51 @@ def assign(
             typer.echo(json.dumps(whole))
         else:
             for step, each in enumerate(answers):
-                _print(each, step)
+                _print_answer(each, step)
         if request.steps and not chain:
-            note_on(number, "steps were not played: add --chain")
+            note_on_line(number, "the group's steps were not applied: add --chain")
 
     answer_lines(groups, read_request, show, as_json)
 
 
-def _print(answered: Answer, step: int) -> None:
-    lags, assignment = answered.group.lag_list(), answered.assignment
+def _print_answer(result: Answer, step: int) -> None:
+    lags, assignment = result.group.lag_list(), result.assignment
     columns = {
         "member": list(assignment),
-        "partitions": [_ranges(part) for part in assignment.values()],
-        "count": [f"{part.count:,}" for part in assignment.values()],
+        "partitions": [_format_partitions(partitions) for partitions in assignment.values()],
+        "count": [f"{partitions.count:,}" for partitions in assignment.values()],
     }
     if any(lags):
-        ids = [part.ids_in(answered.group.catalog).tolist() for part in assignment.values()]
-        columns["lag"] = [f"{sum(lags[i] for i in mine):,.0f}" for mine in ids]
+        ids = [part.ids_in(result.group.catalog).tolist() for part in assignment.values()]
+        columns["lag"] = [f"{sum(lags[i] for i in owned):,.0f}" for owned in ids]
     if assignment.standbys:
-        columns["standby"] = [_ranges(assignment.standbys.get(m, {})) for m in assignment]
-    title = answered.assignor.name
-    if answered.step is not None:
-        title += f", step {step}: {json.dumps(answered.step)}"
+        columns["standby"] = [
+            _format_partitions(assignment.standbys.get(m, {})) for m in assignment
+        ]
+    title = result.assignor.name
+    if result.step is not None:
+        title += f", step {step}: {json.dumps(result.step)}"
     rows = zip(*columns.values(), strict=True)
-    print_table(list(columns), list(rows), title=title, words=("partitions", "standby"))
-    lines = [f"{answered.moved:,} partitions moved"]
+    print_table(list(columns), list(rows), title=title, text_columns=("partitions", "standby"))
+    lines = [f"{result.moved:,} partitions moved"]
     if assignment.transferring.count:
-        withheld = _ranges(assignment.transferring)
-        lines.append(f"withheld until their owners give them up: {withheld}")
-    print_lines([*lines, *answered.notes])
+        withheld = _format_partitions(assignment.transferring)
+        lines.append(f"withheld until their current owners release them: {withheld}")
+    print_lines([*lines, *result.notes])
 
 
-def _ranges(part: Mapping[str, tuple[int, ...]]) -> str:
-    """Write partitions as `topic: 0-3, 7`, topics by name."""
-    return "; ".join(f"{topic}: {_runs(numbers)}" for topic, numbers in part.items())
+def _format_partitions(partitions: Mapping[str, tuple[int, ...]]) -> str:
+    """Format partitions as `topic: 0-3, 7; other: 1`."""
+    return "; ".join(
+        f"{topic}: {_format_numbers(numbers)}" for topic, numbers in partitions.items()
+    )
 
 
-def _runs(numbers: tuple[int, ...]) -> str:
-    runs: list[list[int]] = []
+def _format_numbers(numbers: tuple[int, ...]) -> str:
+    spans: list[list[int]] = []
     for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
         else:
-            runs.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+            spans.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)

@@ -1,4 +1,4 @@
-"""Assignors that a command is asked for, by name or as `package.module:Class`."""
+"""Parse and load assignors that a command line names, also as `package.module:Class`."""
 
 import re
 import sys
@@ -14,18 +14,18 @@ from assignor_bridge.errors import OptionError
 from streaming.simulator.mappings import MOST_TASKS
 from streaming.simulator.play import SPARK_MAPPINGS, is_sparks
 
-Own = Annotated[
+OwnAssignors = Annotated[
     list[str] | None,
     typer.Option(
         "--assignors",
         metavar="package.module:Class",
-        help="An assignor of your own that the input may name; may be repeated.",
+        help="Your own assignor class, which the input may then use; may be repeated.",
     ),
 ]
 
 
-def names_in(text: str) -> list[str]:
-    """Return the names in `--assignors`."""
+def parse_names(text: str) -> list[str]:
+    """Split the value of `--assignors` into names, and check the numbers after `=`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise OptionError(f"--assignors is {text!r}: at least one name is expected")
@@ -34,41 +34,42 @@ def names_in(text: str) -> list[str]:
         if kind in SPARK_MAPPINGS[1:] and equals and not re.fullmatch("0*[1-9][0-9]{0,17}", number):
             raise OptionError(f"--assignors {name!r}: a whole number from 1 is expected after '='")
         if kind == "minPartitions" and equals and int(number) > MOST_TASKS:
-            raise OptionError(f"--assignors {name!r}: at most {MOST_TASKS:,} tasks are played")
+            raise OptionError(
+                f"--assignors {name!r}: at most {MOST_TASKS:,} tasks can be simulated"
+            )
     return names
 
 
-def check_known(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
-    """Refuse a name that is neither one of Spark's mappings nor an assignor that can be made."""
+def check_names(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
+    """Raise OptionError for a name that is neither a Spark mapping nor a loadable assignor."""
     for name in names:
         if not is_sparks(name):
             find(name)
 
 
-def finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
-    """Return what finds assignors; of code outside of this package only what the caller has named.
+def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
+    """Return a function that loads assignors; custom classes only if the command line names them.
 
-    Input may come from somebody else: what it alone names is not imported.
+    The input may not be trustworthy, so a class that only the input names is not imported.
 
     Parameters
     ----------
     names
-        What the command line names; of the form `package.module:Class` also from the working
-        folder.
+        Names on the command line; `package.module:Class` may also be in the working folder.
     option
-        Where the command line names them.
+        Option that takes the names, for the error message.
     """
-    own = {name for name in names if ":" in name}
-    if own:
+    allowed_classes = {name for name in names if ":" in name}
+    if allowed_classes:
         sys.path.append(str(Path.cwd()))
     find = Finder()
 
-    def found(name: str) -> Assignor:
-        if ":" in name and name not in own:
+    def find_allowed(name: str) -> Assignor:
+        if ":" in name and name not in allowed_classes:
             raise OptionError(
-                f"assignor {name!r} is code that only the input names; if you trust it, name it by "
-                f"{option}, too"
+                f"assignor {name!r} is code that only the input names: if you trust it, also give "
+                f"{option} {name}"
             )
         return find(name)
 
-    return found
+    return find_allowed

@@ -1,4 +1,4 @@
-"""`assignor audit`: whether a table holds each offset exactly once, proved from Delta's own log."""
+"""`assignor audit`: prove from Delta's log that a table holds each offset exactly once."""
 
 from __future__ import annotations
 
@@ -30,18 +30,19 @@ def audit(
     table: Annotated[str, typer.Option(metavar="PATH", help="Folder of the Delta table.")],
     since: Annotated[
         int | None,
-        typer.Option(metavar="VERSION", min=0, help="Audit from this version of the table on."),
+        typer.Option(metavar="VERSION", min=0, help="First version of the table to audit."),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="TOPIC,PARTITION,OFFSET",
-            help="Also read the rows, by these columns; starts Spark. For any Delta table.",
+            help="Also read the rows; these columns hold the topic, partition and offset of each. "
+            "Starts Spark; works with any Delta table.",
         ),
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="With --columns: look at N offsets, not all."),
+        typer.Option(min=1, metavar="N", help="With --columns: check N offsets, not all."),
     ] = None,
     bootstrap_servers: kafka_options.BootstrapServers = None,
     command_config: kafka_options.CommandConfig = None,
@@ -50,23 +51,23 @@ def audit(
 ) -> None:
     """Prove that each offset of the topics is in exactly one commit of a Delta table.
 
-    Reads the table's log, in which each batch of `assignor run` records its offsets, and the
-    query's checkpoint. Nothing is changed. The proof covers the offsets read and the number of rows
-    committed. With --columns it covers the rows as well; with the brokers they are compared with
-    the topic's records. Exit code 0: proved; 1: something is wrong, or cannot be proved; each
-    finding says what to do.
+    Reads the table's log, where each batch of `assignor run` records its offsets, and the query's
+    checkpoint. It changes nothing. The proof covers the offsets read and the number of rows
+    committed. With --columns, it also covers the rows; if you give the brokers too, the rows are
+    compared with the topic's records. The exit code is 0 if everything is proved. It is 1 if
+    something is wrong or cannot be proved; each finding states what to do.
 
     Example: `assignor audit data/checkpoints/orders --table data/tables/orders`
     """
     check_not_empty("--table", table)
     check_not_empty("CHECKPOINT", checkpoint)
-    names = _columns(columns)
+    names = _parse_columns(columns)
     if names is None and (bootstrap_servers is not None or command_config is not None or sample):
         raise OptionError(
-            "--bootstrap-server and --sample are about rows: name their columns by --columns, "
-            "such as topic,partition,offset"
+            "--bootstrap-server, --command-config and --sample need --columns: name the columns "
+            "that hold each row's topic, partition and offset"
         )
-    # With numpy, which nothing else here needs.
+    # Imported late: they load numpy, which the checks above do not need.
     from streaming.audit.audit import audit as audit_evidence
     from streaming.audit.evidence import read_evidence
 
@@ -78,16 +79,16 @@ def audit(
             "offsets; leave --columns out"
         )
     if names is not None:
-        brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+        brokers = kafka_options.connect_to_brokers(bootstrap_servers, command_config, timeout)
         _read_rows(table, names, result, brokers, sample)
         for text in brokers.notes if brokers else []:
             note(text)
     if as_json:
-        typer.echo(json.dumps(_as_json(table, result)))
+        typer.echo(json.dumps(_to_json(table, result)))
     else:
-        _print(table, result)
+        _print_audit(table, result)
     if checkpoint is None:
-        note("without a checkpoint, the table is not compared with how far the query has come")
+        note("without a checkpoint, the table is not compared with the query's progress")
     if not result.holds:
         raise typer.Exit(1)
 
@@ -96,7 +97,7 @@ def _read_rows(
     table: str, names: tuple[str, str, str], result: Audit, brokers: Brokers | None,
     sample: int | None,
 ) -> None:  # fmt: skip
-    """Start Spark, whose own words go to a log, and let it read the rows."""
+    """Read the rows with Spark, whose own output goes to a log, and add them to the result."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -116,23 +117,23 @@ def _read_rows(
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:
-        why = f"--table {table!r} cannot be read: {summarize(error)}"
-        raise JobError(f"{why} (Spark's log: {log.path})") from error
+        reason = f"--table {table!r} cannot be read: {summarize(error)}"
+        raise JobError(f"{reason} (Spark's log: {log.path})") from error
     result.add_rows(*rows, are_sampled=sample is not None)
 
 
-def _columns(text: str | None) -> tuple[str, str, str] | None:
+def _parse_columns(text: str | None) -> tuple[str, str, str] | None:
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
     if len(names) != 3 or not all(names):
         raise OptionError(
-            f"--columns {text!r}: three names are expected, of topic, partition and offset"
+            f"--columns is {text!r}: three names are expected, such as topic,partition,offset"
         )
     return names[0], names[1], names[2]
 
 
-def _as_json(table: str, result: Audit) -> dict[str, Any]:
+def _to_json(table: str, result: Audit) -> dict[str, Any]:
     return {
         "table": table,
         "proved": result.holds,
@@ -161,39 +162,41 @@ def _as_json(table: str, result: Audit) -> dict[str, Any]:
     }
 
 
-def _print(table: str, result: Audit) -> None:
+def _print_audit(table: str, result: Audit) -> None:
     if result.queries:
         head = ("QUERY", "BATCHES", "VERSIONS", "PARTITIONS", "OFFSETS", "RECORDS")
-        print_table(head, (_row(query) for query in result.queries), words={"RECORDS"})
+        print_table(
+            head, (_format_row(query) for query in result.queries), text_columns={"RECORDS"}
+        )
     for finding in result.findings:
         print_lines(
             [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]
         )
     offsets = sum(query.offsets for query in result.queries)
-    looked = f"{table}: versions {result.first} to {result.last}, {result.files:,} files"
+    scope = f"{table}: versions {result.first} to {result.last}, {result.files:,} files"
     if result.rows_read is not None:
-        looked += f", {result.rows_read:,} rows read"
+        scope += f", {result.rows_read:,} rows read"
     if result.records_compared is not None:
-        looked += f", {result.records_compared:,} records compared"
+        scope += f", {result.records_compared:,} records compared"
     if result.holds:
-        proved = f"PROVED {looked}: {offsets:,} offsets, each committed exactly once"
-        print_lines([proved, *_limits(result)])
+        proved = f"PROVED {scope}: {offsets:,} offsets, each committed exactly once"
+        print_lines([proved, *_describe_limits(result)])
     else:
         wrong = sum(finding.verdict == "wrong" for finding in result.findings)
-        words = f"{wrong} wrong, {len(result.findings) - wrong} unproved"
-        print_lines([f"NOT PROVED {looked}: {words}"])
+        counts = f"{wrong} wrong, {len(result.findings) - wrong} unproved"
+        print_lines([f"NOT PROVED {scope}: {counts}"])
 
 
-def _limits(result: Audit) -> Iterator[str]:
-    """State what the proof does not cover; nothing if all rows were read."""
+def _describe_limits(result: Audit) -> Iterator[str]:
+    """Describe what the proof does not cover; yield nothing if all rows were read."""
     if result.scope == "rows":
         return
     if result.scope == "sampled rows":
-        yield "  limit: of the rows, only the sample is proved"
+        yield "  limit: only the sampled rows are proved"
         return
     recounted = sum(query.recounted for query in result.queries)
-    ran = pluralize(recounted, "batch", "batches")
-    again = f" (Spark ran tasks of {ran} again)" if recounted else ""
+    batches = pluralize(recounted, "batch", "batches")
+    again = f" (Spark ran tasks of {batches} again)" if recounted else ""
     compare = "" if result.is_upsert else "; --columns compares rows"
     yield (
         "  limit: only the offsets read and the number of rows committed are proved, not which "
@@ -201,7 +204,7 @@ def _limits(result: Audit) -> Iterator[str]:
     )
 
 
-def _row(query: Query) -> tuple[str, ...]:
+def _format_row(query: Query) -> tuple[str, ...]:
     numbers = [batch.number for batch in query.batches]
     versions = [batch.version for batch in query.batches]
     return (
@@ -210,19 +213,19 @@ def _row(query: Query) -> tuple[str, ...]:
         f"{min(versions)} to {max(versions)}",
         f"{query.partitions:,}",
         f"{query.offsets:,}",
-        _records(query),
+        _describe_records(query),
     )
 
 
-def _records(query: Query) -> str:
-    """Say what the counters of the records prove."""
+def _describe_records(query: Query) -> str:
+    """Describe what the record counters prove."""
     if query.counted == len(query.batches):
         return "each read once"
     if not (query.counted or query.without_record or query.recounted):
         return "not counted"
-    said = [f"{query.counted} of {len(query.batches)} batches: each read once"]
+    parts = [f"{query.counted} of {len(query.batches)} batches: each read once"]
     if query.without_record:
-        said.append(f"{query.without_record:,} offsets without a counted record")
+        parts.append(f"{query.without_record:,} offsets without a counted record")
     if query.recounted:
-        said.append(f"{query.recounted} were counted again by Spark")
-    return "; ".join(said)
+        parts.append(f"{query.recounted} were counted again by Spark")
+    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""`assignor lab broker`: a real Kafka broker until Ctrl-C, for trying things out."""
+"""`assignor lab broker`: run a real Kafka broker until Ctrl-C, to try things out."""
 
 import contextlib
 import time
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from streaming.cli.output import fetching
+from streaming.cli.output import show_fetch_progress
 from streaming.cli.stopping import StopSignals
 from streaming.kafka.embedded import EmbeddedBroker
 
@@ -15,31 +15,31 @@ from streaming.kafka.embedded import EmbeddedBroker
 def broker(
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for the data; by default a temporary one.", file_okay=False),
+        typer.Option(help="Folder for the data; the default is temporary.", file_okay=False),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port to listen on; by default a free one.")
+        int | None, typer.Option(min=1, max=65535, help="Port to use; the default is a free one.")
     ] = None,
 ) -> None:
     """Run a real Kafka broker on this machine until Ctrl-C.
 
-    Prints its address to stdout when it is ready. Kafka is fetched once (43 MB).
+    Prints the broker's address to stdout when it is ready. The first start downloads Kafka (43 MB).
 
     Example: `assignor lab broker --port 9092`
     """
     with StopSignals(), contextlib.ExitStack() as cleanup:
-        server = started_broker(cleanup, data, port)
+        server = start_broker(cleanup, data, port)
         typer.echo(server.bootstrap_servers)
         while True:
             time.sleep(0.5)
             server.check_alive()
 
 
-def started_broker(
+def start_broker(
     cleanup: contextlib.ExitStack, data: Path | None, port: int | None = None
 ) -> EmbeddedBroker:
-    """Start a broker that `cleanup` ends."""
-    with fetching("Kafka broker") as on_line:
+    """Start a broker, which `cleanup` closes."""
+    with show_fetch_progress("Kafka broker") as on_line:
         server = EmbeddedBroker(data=data, port=port, on_line=on_line)
         cleanup.callback(server.close)
         server.start()

@@ -1,4 +1,4 @@
-"""`assignor demo`: the main job on real flights, without the option and with it."""
+"""`assignor demo`: run a job on real flights, with and without an assignor."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from streaming.cli.arguments import BOOTSTRAP_SERVER, OUTPUT
 from streaming.cli.output import print_checks, print_lines, print_table
-from streaming.cli.stopping import sigterm_as_ctrl_c
+from streaming.cli.stopping import unwind_on_sigterm
 from streaming.demo import flights
 from streaming.demo.compare import comparison
 from streaming.demo.run import Demo, run_demo
@@ -23,49 +23,48 @@ def demo(
     ] = 2,
     output: Annotated[
         Path,
-        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help="Where the HTML report goes."),
+        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help="HTML report to write."),
     ] = Path("assignor-demo.html"),
     rows: Annotated[
         int, typer.Option(min=1, max=flights.TOTAL, help="Flights to read in each act.")
     ] = 16_000,
     batches: Annotated[
-        int, typer.Option(min=2, max=100, help="Micro-batches of each mode in each act.")
+        int, typer.Option(min=2, max=100, help="Micro-batches per mode in each act.")
     ] = 4,
     work_us: Annotated[
         int,
         typer.Option(
             "--work-us", min=0, max=1_000_000, metavar="MICROSECONDS",
-            help="How long each record of the first act waits, as for a call of a service; "
-            "0: no such act.",
+            help="Wait per record in the first act, as if it called a service; 0 skips the act.",
         ),
     ] = 2_000,
     bootstrap_servers: Annotated[
         str | None,
         typer.Option(
-            *BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Use this Kafka, not an embedded one."
+            *BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Brokers, instead of an embedded one."
         ),
     ] = None,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Use this Spark master, not local executors.")
+        str | None, typer.Option(metavar="URL", help="Spark master, instead of local executors.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for tables that all executors can access.", file_okay=False),
+        typer.Option(help="Folder for the tables, shared by all executors.", file_okay=False),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run one job on real flights, without the option and with it, alternating.
+    """Run one job on real flights, alternately with and without an assignor.
 
-    Starts a broker and Spark on this machine, gives both modes the same batches, checks that Delta
-    holds each flight exactly once, prints the seconds of both, and writes a report that opens
-    offline. In the first act each record waits, as for a call of a service; in the second none
-    does. Exit code 1 if a check fails.
+    Starts a broker and Spark on this machine and gives both modes the same batches. Checks that
+    Delta holds each flight exactly once, prints the time of each mode, and writes a report that
+    opens offline. In the first act each record waits, as if it called a service; in the second act
+    it does not. The exit code is 1 if a check fails.
 
     Example: `assignor demo --workers 2 -o demo.html`
     """
     if bootstrap_servers is not None:
         read_servers("--bootstrap-server", bootstrap_servers)
     settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
-    with sigterm_as_ctrl_c():
+    with unwind_on_sigterm():
         outcome = run_demo(settings, output, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):
         table = [[name, *values] for name, values in comparison(act.runs)]
@@ -75,7 +74,7 @@ def demo(
     print_lines([
         headline(outcome.acts, outcome.checks),
         f"report: {output}",
-        "next: a job for your own topic: assignor init --help",
+        "to write a job for your own topic, see: assignor init --help",
     ])  # fmt: skip
     if not outcome.succeeded:
         raise typer.Exit(1)

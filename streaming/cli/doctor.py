@@ -1,4 +1,4 @@
-"""`assignor doctor`: what the bridge needs on this machine, or a query needs to continue."""
+"""`assignor doctor`: check that this machine can run the bridge, or that a query can continue."""
 
 from pathlib import Path
 from typing import Annotated
@@ -29,7 +29,7 @@ def doctor(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Check this checkpoint instead of the machine: can its query continue?",
+            help="Checkpoint to check instead of the machine: whether its query can continue.",
         ),
     ] = None,
     command_config: kafka_options.CommandConfig = None,
@@ -41,18 +41,17 @@ def doctor(
         str | None,
         typer.Option(
             metavar="URL",
-            help="Check this master or server instead of the machine: spark://host:7077, sc://host "
-            "(Connect) or k8s://host.",
+            help="Check this Spark master or server instead of the machine: spark://host:7077, "
+            "sc://host (Spark Connect) or k8s://host.",
         ),
     ] = None,
 ) -> None:
-    """Check Python, Java, pyspark, jar, connector and Delta; exit code 1 when something is wrong.
+    """Check this machine's Python, Java, pyspark, jar, Kafka connector and Delta.
 
-    With --checkpoint: check the planner's state; given the brokers, whether topics were
-    re-created or are gone, have fewer partitions, or lack the checkpoint's offsets; given
-    --table, whether Delta is ahead of the checkpoint.
-
-    With --spark: check that the port of a Spark master or server accepts connections.
+    With --checkpoint, it checks the planner's state instead. With the brokers, it also checks that
+    topics exist, were not re-created, kept their partitions, and still hold the checkpoint's
+    offsets; with --table, that Delta is not ahead of the checkpoint. With --spark, it checks that
+    the port of a Spark master or server accepts connections. The exit code is 1 if a check fails.
 
     Example: `assignor doctor --checkpoint data/checkpoints/orders --bootstrap-server kafka:9092`
     """
@@ -61,38 +60,38 @@ def doctor(
     check_not_empty("--spark", spark)
     if spark is not None:
         if checkpoint is not None or table is not None:
-            raise OptionError("--spark looks at no checkpoint: give one of them")
-        checks = [examine_spark(spark), *_of_brokers(bootstrap_servers, command_config)]
+            raise OptionError("--spark cannot be used with --checkpoint or --table")
+        checks = [examine_spark(spark), *_check_brokers(bootstrap_servers, command_config)]
     elif checkpoint is not None:
-        checks = _of_checkpoint(checkpoint, bootstrap_servers, command_config, table)
+        checks = _check_checkpoint(checkpoint, bootstrap_servers, command_config, table)
     elif table is not None:
-        raise OptionError("--table is for --checkpoint: give both")
+        raise OptionError("--table needs --checkpoint: give both")
     else:
-        checks = [*examine(), *_of_brokers(bootstrap_servers, command_config)]
+        checks = [*examine(), *_check_brokers(bootstrap_servers, command_config)]
     print_checks(checks)
     if not all(check.holds for check in checks):
         raise typer.Exit(1)
 
 
-def _of_checkpoint(
+def _check_checkpoint(
     location: str, servers: str | None, command_config: Path | None, table: str | None
 ) -> list[Check]:
     try:
         checkpoint = read_checkpoint(location)
     except DamagedCheckpointError as error:
         return [Check("checkpoint", False, str(error))]
-    if letters := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
-        note(f"the job's bad records have a checkpoint of their own: also check {elide(letters)}")
-    brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
+    if folders := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
+        note(f"the job's bad records have their own checkpoint: also check {elide(folders)}")
+    brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, table)
-    for text in brokers.notes if brokers else ["topics are checked only with --bootstrap-server"]:
+    for text in brokers.notes if brokers else ["topics are not checked without --bootstrap-server"]:
         note(text)
     return checks
 
 
-def _of_brokers(servers: str | None, command_config: Path | None) -> list[Check]:
+def _check_brokers(servers: str | None, command_config: Path | None) -> list[Check]:
     try:
-        brokers = kafka_options.brokers_of(servers, command_config, _LIMIT_S)
+        brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
     except BrokerUnreachableError as error:
         return [Check("brokers answer", False, str(error))]
     return [] if brokers is None else [brokers_answer(brokers)]

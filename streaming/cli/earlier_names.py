@@ -1,4 +1,4 @@
-"""Earlier names of commands and options: they work, and neither the help nor the docs has them."""
+"""Former names of commands and options; they still work, but help and docs omit them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: Commands that are called with `assignor lab` now.
+#: Former commands that are now under `assignor lab`.
 LAB = ("plan", "assign", "simulate", "broker", "schema")
-#: What earlier commands stand for.
+#: The words that replace each former command.
 COMMANDS = {
     "explain": ["report", "--batch=-1"],
     "offsets": ["lag", "--as=starting-offsets"],
@@ -17,24 +17,25 @@ COMMANDS = {
     "top": ["report", "--live"],
     **{name: ["lab", name] for name in LAB},
 }
-#: Earlier options by command, with the option of today; empty if the value is an argument now.
+#: The option that replaces each former one, by command; empty if its value is now an argument.
 OPTIONS = {
     "audit": {"--checkpoint": ""},
     "demo": {"--report": "--output"},
     "doctor": {"--delta-table": "--table"},
     "estimate": {"--checkpoint": ""},
     "jars": {"--job": ""},
-    "lab": {"--own": "--assignors"},
+    "lab plan": {"--own": "--assignors"},
+    "lab assign": {"--own": "--assignors"},
     "lag": {"--checkpoint": ""},
     "report": {"--checkpoint": "", "--plan-log": ""},
 }
 
 
 def translate(words: Sequence[str]) -> list[str]:
-    """Return a command line in the names of today.
+    """Return a command line with its former names replaced.
 
-    As before, an option takes the next word as its value, and its last value is used. Without a
-    value it gives an empty argument, which commands refuse.
+    A former option takes the next word as its value, and only its last value is used. If the value
+    is missing, the argument is empty, which commands reject.
 
     >>> translate(["offsets", "--checkpoint=c", "--source", "0"])
     ['lag', '--as=starting-offsets', 'c', '--source', '0']
@@ -42,7 +43,8 @@ def translate(words: Sequence[str]) -> list[str]:
     if not words:
         return []
     command = COMMANDS.get(words[0], [words[0]])
-    options = OPTIONS.get(command[0], {})
+    name_words = [*command, *words[1:]][: 2 if command[0] == "lab" else 1]
+    options = OPTIONS.get(" ".join(name_words), {})
     arguments: dict[str, str] = {}
     others = []
     remaining = iter(words[1:])

@@ -1,4 +1,4 @@
-"""The `assignor` command: it runs `main`, or names the extra whose packages `main` imports."""
+"""The `assignor` command: run `main`, or name the extra whose packages are missing."""
 
 import sys
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from streaming.extras import MissingExtraError, explain_missing_extra
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line; without the extra `cli`, print one line and exit 1."""
+    """Run the command line; if the extra `cli` is missing, print one line and exit with 1."""
     try:
         with explain_missing_extra():
             from streaming.cli.main import main as run

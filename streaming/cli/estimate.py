@@ -1,4 +1,4 @@
-"""`assignor estimate`: what an assignor would have done for a query, from its checkpoint alone."""
+"""`assignor estimate`: estimate from a checkpoint what an assignor would have gained."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from rich.console import Console
 from assignor_bridge.errors import OptionError
 from streaming.cli import assignors as own
 from streaming.cli import zones
-from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write
+from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write_file
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
@@ -29,18 +29,18 @@ def estimate(
     ],
     *,
     executors: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Executors, with --slots slots each.")
+        int | None, typer.Option(min=1, max=10_000, help="Number of executors, with --slots each.")
     ] = None,
     slots: Annotated[
-        int | None, typer.Option(min=1, max=1_000, help="Task slots of each executor.")
+        int | None, typer.Option(min=1, max=1_000, help="Task slots per executor.")
     ] = None,
     hosts: Annotated[
         str | None,
-        typer.Option(metavar="HOST[=SLOTS],…", help="Executors by host, instead of a number."),
+        typer.Option(metavar="HOST[=SLOTS],…", help="Executors by host, instead of by number."),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="NUMBER", help="Only this source of the query; by default all."),
+        typer.Option(metavar="NUMBER", help="Only this source of the query; default: all."),
     ] = None,
     batches: Annotated[
         int | None, typer.Option(min=1, help="Only the last N batches of the log.")
@@ -48,15 +48,15 @@ def estimate(
     assignors: Annotated[
         str,
         typer.Option(
-            help="What to compare: assignors, spark, minPartitions, maxRecordsPerPartition (the "
-            "last two also with =NUMBER)."
+            help="Mappings to compare: assignors, spark, minPartitions and maxRecordsPerPartition; "
+            "the last two may have =NUMBER."
         ),
     ] = ",".join(EVERYTHING),
     cost_us: Annotated[
         float | None,
         typer.Option(
             "--cost-us", min=0.001, max=1_000_000_000, metavar="MICROSECONDS",
-            help="What a record costs; by default estimated from the time that batches took.",
+            help="Processing time per record; by default estimated from the batches' durations.",
         ),
     ] = None,
     locality_wait: Annotated[
@@ -68,38 +68,38 @@ def estimate(
     record_bytes: zones.RecordBytes = None,
     bootstrap_servers: BootstrapServers = None,
     command_config: CommandConfig = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one per source.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line per source.")] = False,
     output: Annotated[
         Path | None,
         typer.Option(
-            *OUTPUT, dir_okay=False, metavar="FILE", help="Draw it, as FILE.svg or FILE.html."
+            *OUTPUT, dir_okay=False, metavar="FILE", help="Also draw a chart: .svg or .html."
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Estimate what the option would gain for a query, or another assignor or Spark setting.
+    """Estimate what an assignor or a Spark setting would gain for a query.
 
-    Plans the query's past batches again, from the offset log in the checkpoint of any query with
-    a Kafka source, with this package or without. It starts nothing and changes nothing. The first
-    line is whether there is anything to gain.
+    Plans the query's past batches again, from the offset log in its checkpoint. Any query with a
+    Kafka source will do, with this package or without. It starts nothing and changes nothing. The
+    first line of the output states whether there is anything to gain.
 
-    Times are judged in hindsight: where the planner has left what it learned of costs in the
-    checkpoint, by those costs. --plan-log adds the query's own plans, for the batches that it has.
+    If the planner has left learned costs in the checkpoint, times are estimated from those costs.
+    --plan-log adds the plans that the query itself made, for the batches in that log.
 
-    With --racks it says what reads across racks (availability zones) cost a day. Where replicas
-    are, the brokers of --bootstrap-server know, too; whether consumers may read from followers,
-    only they do.
+    With --racks, it also estimates what reads across racks (availability zones) cost per day. With
+    --bootstrap-server, the brokers report where replicas are and whether consumers may read from
+    followers.
 
     Example: `assignor estimate data/checkpoints/orders --executors 8 --slots 4`
     """
     check_not_empty("CHECKPOINT", checkpoint)
-    names = own.names_in(assignors)
-    find = own.finder(names, "--assignors")
-    own.check_known(names, find)
+    names = own.parse_names(assignors)
+    find = own.make_finder(names, "--assignors")
+    own.check_names(names, find)
     if output is not None:
         if output.suffix not in (".svg", ".html"):
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
         check_writable("--output", output)
-    racks = zones.racks_of(
+    racks = zones.read_racks_option(
         racks_file,
         price_per_gb=price_per_gb,
         record_bytes=record_bytes,
@@ -110,7 +110,7 @@ def estimate(
     for warning in log.checkpoint.warnings:
         note(warning)
     check_source(source, log.sources)
-    racks = zones.with_brokers(racks, log, bootstrap_servers, command_config)
+    racks = zones.add_broker_racks(racks, log, bootstrap_servers, command_config)
     chosen = [source] if source is not None else list(log.sources)
     if output is not None and output.suffix == ".svg" and len(chosen) > 1:
         raise OptionError(
@@ -118,18 +118,18 @@ def estimate(
             "--source or write an .html file"
         )
     stderr, replays = Console(stderr=True), []
-    last = {index: log.sources[index][-(batches or 0) :] for index in chosen}
-    plans = {} if plan_log is None else read_logged_tasks(plan_log, last, find)
-    if plans and any(given is not None for given in (executors, slots, hosts)):
+    batches_of_source = {index: log.sources[index][-(batches or 0) :] for index in chosen}
+    plans = {} if plan_log is None else read_logged_tasks(plan_log, batches_of_source, find)
+    if plans and any(option is not None for option in (executors, slots, hosts)):
         plans = {}
         note(
-            f"{ITSELF!r} is left out: its plans were made for other executors than those of "
-            "--executors, --slots and --hosts; leave these out to have it judged"
+            f"{ITSELF!r} is left out, because its plans were made for the query's own executors: "
+            "omit --executors, --slots and --hosts to compare it"
         )
     elif plan_log is not None:
-        for index in (each for each in last if each not in plans):
-            note(f"--plan-log {plan_log}: it has no plan of source {index}")
-    for index, played in last.items():
+        for index in (each for each in batches_of_source if each not in plans):
+            note(f"--plan-log {plan_log} has no plan for source {index}")
+    for index, played in batches_of_source.items():
         logged = plans.get(index)
         cluster = choose_cluster(
             log, index, played,
@@ -139,7 +139,7 @@ def estimate(
         )  # fmt: skip
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
         traffic = estimate_traffic(log, index, played, price, record_bytes) if racks else None
-        with stderr.status(f"playing {len(played)} batches through {len(names)} mappings"):
+        with stderr.status(f"replaying {len(played)} batches with {len(names)} mappings"):
             replays.append(
                 player.replay(
                     log.title(index),
@@ -152,22 +152,22 @@ def estimate(
                     logged=logged.tasks if logged else None,
                 )
             )
-    for one in replays:
+    for each in replays:
         if as_json:
-            typer.echo(json.dumps(replay_json(one)))
+            typer.echo(json.dumps(replay_json(each)))
         else:
-            print_lines([one.title] if len(replays) > 1 else [])
-            _print(one)
+            print_lines([each.title] if len(replays) > 1 else [])
+            _print_replay(each)
     if output is not None:
         page = replay_svg(replays[0]) if output.suffix == ".svg" else replay_page(replays)
-        write("--output", output, page)
+        write_file("--output", output, page)
 
 
-def _print(replay: Replay) -> None:
+def _print_replay(replay: Replay) -> None:
     rows = table_rows(replay)
     print_lines([f"{verdict(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
     print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))
-    if of_bill := bill.bill_rows(replay):
-        print_table(bill.HEAD, of_bill)
+    if bill_rows := bill.bill_rows(replay):
+        print_table(bill.HEAD, bill_rows)
     print_lines(["", f"{answer(replay)}.", *(f"- {line}" for line in assumptions(replay))])

@@ -1,4 +1,4 @@
-"""`assignor report --batch`: why one batch of a query was planned as it was."""
+"""`assignor report --batch`: explain why one batch of a query was planned as it was."""
 
 import json
 import re
@@ -19,17 +19,17 @@ from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_log
 from streaming.replay.replayed import EVERYTHING
 
-#: Partitions listed if none is named: first those that changed, then by predicted cost.
-_LISTED = 10
-#: The number of the last batch with data.
-_LAST = -1
-_NAME = re.compile(r"(.+)-(\d{1,10})")
+#: Partitions printed without --partition; the ones that moved come first, then the most expensive.
+_MAX_LISTED = 10
+#: Value of --batch for the last batch with data.
+_LAST_BATCH = -1
+_PARTITION = re.compile(r"(.+)-(\d{1,10})")
 
 BatchNumber = Annotated[
     int | None,
     typer.Option(
-        min=_LAST, metavar="NUMBER",
-        help=f"Explain this batch instead of writing the page; {_LAST} is the last with data.",
+        min=_LAST_BATCH, metavar="NUMBER",
+        help=f"Explain this batch, without a page; {_LAST_BATCH} is the last batch with data.",
     ),
 ]  # fmt: skip
 NamedPartition = Annotated[
@@ -37,16 +37,16 @@ NamedPartition = Annotated[
     typer.Option(
         "--partition",
         metavar="TOPIC-NUMBER",
-        help="Explain this partition, such as orders-7, in --batch or the last batch with data.",
+        help="Explain only this partition, such as orders-7, of --batch or the last batch.",
     ),
 ]
 SourceNumber = Annotated[
-    str | None, typer.Option(metavar="NUMBER", help="Which source, if the query has several.")
+    str | None, typer.Option(metavar="NUMBER", help="Source to explain, if there are several.")
 ]
 Assignors = Annotated[
     str | None,
     typer.Option(
-        metavar="NAMES", help="Assignors that may have planned --batch; by default all built-in."
+        metavar="NAMES", help="Assignors that may have planned it; default: all built-in ones."
     ),
 ]
 
@@ -61,10 +61,10 @@ def print_batch(
     assignors: str | None,
     as_json: bool,
 ) -> None:
-    """Print for each partition of a batch who had read it, which slots read it, and why."""
-    names = EVERYTHING if assignors is None else own.names_in(assignors)
-    find = own.finder(names, "--assignors")
-    own.check_known(names, find)
+    """Print which executor had read each partition of a batch, which slots read it, and why."""
+    names = EVERYTHING if assignors is None else own.parse_names(assignors)
+    find = own.make_finder(names, "--assignors")
+    own.check_names(names, find)
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
@@ -75,30 +75,30 @@ def print_batch(
                 f"the query has {len(log.sources)} Kafka sources: choose one with --source"
             )
         [source] = log.sources
-    number = None if batch == _LAST else batch
+    number = None if batch == _LAST_BATCH else batch
     explanation = explain_batch(read_kept_batch(log, source, number, plan_log, find), names, find)
-    stories = _choose(explanation.stories, partition)
+    stories = _choose_stories(explanation.stories, partition)
     if as_json:
         typer.echo(json.dumps(explanation.as_json(stories)))
         return
     _print_plan(log.title(source), explanation, with_reasons=partition is None)
-    for story in stories[:_LISTED]:
+    for story in stories[:_MAX_LISTED]:
         _print_story(story, explanation)
-    if len(stories) > _LISTED:
-        print_lines([f"and {len(stories) - _LISTED:,} more partitions; name one by --partition"])
+    if len(stories) > _MAX_LISTED:
+        print_lines([f"and {len(stories) - _MAX_LISTED:,} more: choose one with --partition"])
 
 
-def _choose(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
+def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list[PartitionStory]:
     if name is None:
         return sorted(stories, key=lambda s: (s.change == "stays", -s.predicted, s.partition))
-    match = _NAME.fullmatch(name)
+    match = _PARTITION.fullmatch(name)
     if match is None:
-        raise OptionError(f"--partition {name!r}: a topic and a number are expected: orders-7")
-    wanted = Partition(match[1], int(match[2]))
-    chosen = [story for story in stories if story.partition == wanted]
+        raise OptionError(f"--partition {name!r}: expected a topic and a number, such as orders-7")
+    partition = Partition(match[1], int(match[2]))
+    chosen = [story for story in stories if story.partition == partition]
     if not chosen:
         read = elide([str(story.partition) for story in stories])
-        raise OptionError(f"--partition {name}: this batch did not read it; it read {read}")
+        raise OptionError(f"--partition {name} was not read by this batch, which read {read}")
     return chosen
 
 
@@ -108,12 +108,12 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
     if kept.readers:
         count = pluralize(len(kept.readers), "partition")
         print_lines(
-            [f"{explanation.agreeing:,} of {count} are read by the executor in the checkpoint."]
+            [f"{explanation.agreeing:,} of {count} have the same executor as in the checkpoint."]
         )
         if explanation.agreeing < len(kept.readers):
             note(
-                "this is not the plan of then: its options or racks may be others; a plan log "
-                "(assignor.planLog) has them"
+                "this plan differs from the original one, which may have had other options or "
+                "racks; a plan log (assignor.planLog) records them"
             )
     if with_reasons:
         print_lines(f"- {reason}" for reason in reasons)
@@ -127,7 +127,7 @@ def _print_story(story: PartitionStory, explanation: Explanation) -> None:
         [
             "",
             f"{story.partition}: {story.change}",
-            f"  before  {story.before or 'no executor that is there'}",
+            f"  before  {story.before or 'no executor that still exists'}",
             *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
             f"  why     {story.why}",
             f"  cost    {cost}",

@@ -1,4 +1,4 @@
-"""`assignor init`: the first YAML of a job, for the user's own topic."""
+"""`assignor init`: write a first job file for the user's own topic."""
 
 import math
 from pathlib import Path
@@ -16,17 +16,18 @@ _TEMPLATE = Path(__file__).with_name("job.yaml.template")
 
 
 def init(
-    file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The file to write.")] = Path(
+    file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="Job file to write.")] = Path(
         "job.yaml"
     ),
-    topic: Annotated[str, typer.Option(help="Your topic.")] = "orders",
+    topic: Annotated[str, typer.Option(help="Topic to copy.")] = "orders",
     bootstrap_server: Annotated[
-        str, typer.Option(*BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Your brokers.")
+        str, typer.Option(*BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Brokers of the topic.")
     ] = "localhost:9092",
 ) -> None:
-    """Write a first job: YAML that copies a topic into a Delta table.
+    """Write a first job file: YAML that copies a topic into a Delta table.
 
-    It runs unchanged with any topic; comments show the next steps. No file is overwritten.
+    The job runs unchanged with any topic; comments in the file show the next steps. An existing
+    file is never overwritten.
 
     Example: `assignor init orders.yaml --topic orders --bootstrap-server kafka:9092`
     """
@@ -35,25 +36,28 @@ def init(
     except OptionError as error:
         raise OptionError(f"--topic {error}") from None
     read_servers("--bootstrap-server", bootstrap_server)
-    named = escape_unprintable(" ".join(str(file).split()))
+    file_name = escape_unprintable(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        file=named, topic=topic, subscribe=_scalar(topic), broker=_scalar(bootstrap_server)
+        file=file_name,
+        topic=topic,
+        subscribe=_quote_for_yaml(topic),
+        broker=_quote_for_yaml(bootstrap_server),
     )
     try:
         with file.open("x", encoding="utf-8") as out:
             try:
                 out.write(text)
                 out.flush()
-            except OSError:  # a part of it says nothing
+            except OSError:  # a partial job file is useless
                 file.unlink()
                 raise
     except FileExistsError:
         raise OptionError(f"{str(file)!r} already exists: name another file") from None
     except OSError as error:
         raise AssignorError(f"{str(file)!r} cannot be written: {error.strerror}") from None
-    typer.echo(f"{named}: written; run it with: assignor run {named}")
+    typer.echo(f"{file_name}: written; run it with: assignor run {file_name}")
 
 
-def _scalar(text: str) -> str:
-    """Write a text so that YAML reads it as text: `123` and `null` are names of topics, too."""
+def _quote_for_yaml(text: str) -> str:
+    """Quote a text so that YAML reads it as text: topics may be named `123` or `null`."""
     return str(yaml.safe_dump(text, width=math.inf)).splitlines()[0]

@@ -1,4 +1,4 @@
-"""`assignor jars`: what `spark-submit` must be given so that it has the bridge."""
+"""`assignor jars`: print the flags that add the bridge to `spark-submit`."""
 
 import json
 from pathlib import Path
@@ -15,29 +15,29 @@ from streaming.cli.output import note
 def jars(
     job: Annotated[
         Path | None,
-        typer.Argument(metavar="JOB.yaml", help="Also what this job needs: Delta, Avro."),
+        typer.Argument(metavar="JOB.yaml", help="Also add what this job needs: Delta, Avro."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of flags.")] = False,
 ) -> None:
     """Print the flags that add the bridge and Spark's Kafka connector to spark-submit.
 
-    They are for the Spark that SPARK_HOME names, else for pip's pyspark.
+    They match the Spark in SPARK_HOME or, without that variable, pip's pyspark.
 
     Example: `spark-submit $(assignor jars) job.py`
     """
     bridge = prepare_packages()
     if differs := describe_mismatch():
-        note(f"{differs}: what is printed is for Spark {spark_version()}")
+        note(f"{differs}: these flags are for Spark {spark_version()}")
     if untested := describe_untested(spark_version()):
         note(untested)
-    names = [*bridge.coordinates, *(_packages_of(job) if job else [])]
+    names = [*bridge.coordinates, *(_list_job_packages(job) if job else [])]
     if as_json:
         typer.echo(json.dumps({"packages": names, "repositories": [bridge.repository]}))
     else:
         typer.echo(f"--packages {','.join(names)} --repositories {bridge.repository}")
 
 
-def _packages_of(job: Path) -> list[str]:
+def _list_job_packages(job: Path) -> list[str]:
     from streaming.delta.session import describe_unknown_spark
     from streaming.pipeline.config.loading import load_job  # its models take a while to import
     from streaming.pipeline.spark.session import list_packages

@@ -1,4 +1,4 @@
-"""Options that name a Kafka cluster, as Kafka's own tools have them, and whose offsets."""
+"""Options for a Kafka cluster, named as in Kafka's own tools, and for the offsets to read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streaming.kafka.brokers import Brokers
 from streaming.kafka.java_properties import read_properties
 from streaming.kafka.servers import read_servers
 from streaming.kafka.settings import SettingsError
-from streaming.lag.positions import of_checkpoint, of_group
+from streaming.lag.positions import read_checkpoint_positions, read_group_positions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,12 +34,12 @@ BootstrapServers = Annotated[
     typer.Option(
         *BOOTSTRAP_SERVER,
         metavar="HOST:PORT,…",
-        help="Brokers; by default bootstrap.servers of --command-config.",
+        help="Kafka brokers; default: bootstrap.servers in --command-config.",
     ),
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Properties file with the login, as for Kafka's own tools."),
+    typer.Option(metavar="FILE", help="Kafka client properties, such as authentication settings."),
 ]
 Timeout = Annotated[
     float,
@@ -49,23 +49,23 @@ Timeout = Annotated[
 ]
 
 
-def brokers_of(
+def connect_to_brokers(
     bootstrap_servers: str | None, command_config: Path | None, limit_s: float
 ) -> Brokers | None:
-    """Connect to the brokers that the options name; None when they name none.
+    """Connect to the brokers that the options name; return None if they name none.
 
-    Raises OptionError when the file cannot be read, has a setting without a counterpart, or names
-    no brokers either; BrokerUnreachableError when no broker answers.
+    Raises OptionError if the file cannot be read, has an unsupported setting, or names no brokers
+    either; BrokerUnreachableError if no broker answers.
     """
     option = f"--command-config {command_config}"
-    java = _settings_in(command_config, option) if command_config is not None else {}
+    java = _read_settings(command_config, option) if command_config is not None else {}
     if bootstrap_servers is not None:
         read_servers("--bootstrap-server", bootstrap_servers)
         java["bootstrap.servers"] = bootstrap_servers
     elif java.get("bootstrap.servers"):
         read_servers(f"{option}: bootstrap.servers", java["bootstrap.servers"])
     elif command_config is not None:
-        raise OptionError(f"{option}: it has no bootstrap.servers: give --bootstrap-server")
+        raise OptionError(f"{option} has no bootstrap.servers: give --bootstrap-server")
     else:
         return None
     try:
@@ -77,7 +77,7 @@ def brokers_of(
 def check_query_or_group(
     checkpoint: str | None, group: str | None, topics: list[str] | None
 ) -> None:
-    """Require exactly one of query and group, and no name that is empty or not UTF-8."""
+    """Require either a checkpoint or a group, and names that are UTF-8 and not empty."""
     if checkpoint is None and group is None:
         raise OptionError("give a checkpoint or --group GROUP")
     if checkpoint is not None and group is not None:
@@ -88,15 +88,14 @@ def check_query_or_group(
         check_kafka_name("--topic", topic)
 
 
-def query_of(checkpoint: str | None, source: str | None = None) -> Query | None:
-    """Read a query's checkpoint, None for none; notes what cannot be read of it.
+def read_query(checkpoint: str | None, source: str | None = None) -> Query | None:
+    """Read a query's checkpoint and print its warnings; return None if `checkpoint` is None.
 
-    `source` is the one source of the query that is meant; None for all. Raises OptionError when the
-    checkpoint is none or has no such source.
+    Raises OptionError if there is no checkpoint at this path, or it does not have `source`.
     """
     if checkpoint is None:
         return None
-    # With numpy, which a group does not need.
+    # Imported late: it loads numpy, which a group does not need.
     from streaming.observe.checkpoint_files import read_checkpoint
 
     query = read_checkpoint(checkpoint)
@@ -106,33 +105,33 @@ def query_of(checkpoint: str | None, source: str | None = None) -> Query | None:
     return query
 
 
-def positions_of(
+def read_positions(
     query: Query | None, group: str | None, brokers: Brokers | None, source: str | None = None
 ) -> list[Position]:
-    """Return how far the query, or one source of it, or the group has read.
+    """Return how far the query, one of its sources, or the group has read.
 
-    Raises OptionError when a group's brokers are not given; GroupError when there is no such group,
-    or it may not be seen.
+    Raises OptionError if a group is given without brokers; GroupError if the group does not exist
+    or the user may not describe it.
     """
     if query is not None:
-        return of_checkpoint(query, source)
+        return read_checkpoint_positions(query, source)
     if brokers is None:
         raise OptionError("--group needs the brokers: give --bootstrap-server or --command-config")
-    return of_group(brokers, str(group))
+    return read_group_positions(brokers, str(group))
 
 
 def check_source(source: str | None, sources: Iterable[str]) -> None:
-    """Refuse a source that the checkpoint does not have."""
-    if source is not None and source not in (known := list(sources)):
+    """Raise OptionError if the checkpoint does not have this source."""
+    if source is not None and source not in (names := list(sources)):
         raise OptionError(
-            f"--source is {source}: the checkpoint's Kafka sources are {', '.join(known)}"
+            f"--source is {source}: the checkpoint's Kafka sources are {', '.join(names)}"
         )
 
 
-def _settings_in(path: Path, option: str) -> dict[str, str]:
+def _read_settings(path: Path, option: str) -> dict[str, str]:
     try:
         return read_properties(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise OptionError(f"{option}: it cannot be read ({error.strerror})") from error
+        raise OptionError(f"{option} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
-        raise OptionError(f"{option}: it is not a properties file (not UTF-8 text)") from None
+        raise OptionError(f"{option} is not a properties file: it is not UTF-8") from None

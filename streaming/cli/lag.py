@@ -1,4 +1,4 @@
-"""`assignor lag`: how far a query or a consumer group is behind, from outside, changing nothing."""
+"""`assignor lag`: show how far a query or a consumer group is behind, without changing it."""
 
 import gc
 import json
@@ -10,16 +10,16 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
-from streaming.cli.arguments import refuse
-from streaming.cli.output import note, terminal_width
+from streaming.cli.arguments import reject_options
+from streaming.cli.output import get_terminal_width, note
 from streaming.cli.starting_offsets import Missing, SourceNumber, print_starting_offsets
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row, look_up, select
-from streaming.lag.table import alarms, as_text
-from streaming.lag.table import as_json as rows_as_json
+from streaming.lag.rows import Row, fetch_rows, select_rows
+from streaming.lag.table import find_alarms, format_table
+from streaming.lag.table import to_json as rows_as_json
 
-#: Seconds for reading records, unless --seconds-limit is given.
-_SECONDS_LIMIT_S = 2.0
+#: Default of --seconds-limit.
+_DEFAULT_LIMIT_S = 2.0
 
 
 def lag(
@@ -32,20 +32,20 @@ def lag(
         list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; may be repeated.")
     ] = None,
     only_with_lag: Annotated[
-        bool, typer.Option("--only-with-lag", help="Leave out partitions that are read to the end.")
+        bool, typer.Option("--only-with-lag", help="Omit partitions that are read to the end.")
     ] = False,
     sort: Annotated[
         Literal["partition", "lag", "seconds", "loss"] | None,
         typer.Option(
-            help="Order of the rows: worst first, unknown last; by default by partition."
+            help="Order of the rows, worst first and unknown last; the default is partition."
         ),
     ] = None,
     seconds_limit: Annotated[
         float | None,
         typer.Option(
             min=0, max=600, metavar="SECONDS",
-            help="Limit for reading one record per lagging partition, for SECONDS-BEHIND; 0: none; "
-            f"by default {_SECONDS_LIMIT_S:g}.",
+            help="Time limit for reading a record of each lagging partition, for SECONDS-BEHIND; 0 "
+            f"reads none; the default is {_DEFAULT_LIMIT_S:g}.",
         ),
     ] = None,
     timeout: kafka_options.Timeout = 10.0,
@@ -53,7 +53,7 @@ def lag(
     form: Annotated[
         Literal["table", "starting-offsets"],
         typer.Option(
-            "--as", help="What to print: the lag, or the offsets read, as Spark's startingOffsets."
+            "--as", help="Print the lag, or the offsets read, as JSON for Spark's startingOffsets."
         ),
     ] = "table",
     source: SourceNumber = None,
@@ -61,71 +61,76 @@ def lag(
 ) -> None:  # fmt: skip
     """Show how far a query or a consumer group is behind.
 
-    The columns of kafka-consumer-groups.sh, then: the executor that read the partition
-    last, seconds behind, and the time until retention deletes unread records. Unknown is -, in JSON
-    null. Exit code 1, with a line on stderr, when somebody should look: a topic is gone, a position
-    is beyond its log's end, records were deleted unread, or a lag cannot be determined.
+    The columns are those of kafka-consumer-groups.sh, then the executor that read the partition
+    last, the seconds behind, and the time until retention deletes unread records. Unknown values
+    are - in the table and null in JSON. The exit code is 1, with a line on stderr, if you should
+    act: a topic is gone, a position is beyond the end of its log, records were deleted unread, or
+    a lag cannot be determined.
 
-    With --as starting-offsets: the offsets read, as JSON for Spark's option `startingOffsets`.
-    Spark requires every partition of the topics, so those without an offset are added as earliest
-    (-2) or latest (-1), and stderr says how many. A query's offsets are those of its last completed
-    batch; without the brokers, only its own partitions are known.
+    With --as starting-offsets, it prints the offsets read, as JSON for Spark's `startingOffsets`.
+    Spark requires every partition of the topics, so partitions without an offset are added as
+    earliest (-2) or latest (-1), and stderr reports how many. A query's offsets are those after its
+    last completed batch. Without the brokers, only the checkpoint's own partitions are known.
 
     Example: `assignor lag data/checkpoints/orders --bootstrap-server kafka:9092`
     """
     kafka_options.check_query_or_group(checkpoint, group, topic)
-    of_table = {
+    table_options = {
         "--only-with-lag": only_with_lag, "--json": as_json, "--sort": sort,
         "--seconds-limit": seconds_limit,
     }  # fmt: skip
-    of_offsets = {"--source": source, "--missing": missing}
-    refuse(f"with --as {form}", of_offsets if form == "table" else of_table)
+    offset_options = {"--source": source, "--missing": missing}
+    reject_options(f"with --as {form}", offset_options if form == "table" else table_options)
     if source is not None and checkpoint is None:
-        raise OptionError("--source is for a checkpoint: a group has no sources")
-    brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+        raise OptionError("--source needs a checkpoint: a group has no sources")
+    brokers = kafka_options.connect_to_brokers(bootstrap_servers, command_config, timeout)
     if form == "starting-offsets":
         print_starting_offsets(
             checkpoint, group, brokers, topic=topic, source=source, missing=missing or "earliest"
         )
         return
-    with _no_collector():
-        query = kafka_options.query_of(checkpoint)
-        positions = kafka_options.positions_of(query, group, brokers)
-        positions = _of_topics(topic or [], positions)
+    with _pause_garbage_collector():
+        query = kafka_options.read_query(checkpoint)
+        positions = kafka_options.read_positions(query, group, brokers)
+        positions = _select_topics(topic or [], positions)
         if brokers is None:
             rows = [Row(position) for position in positions]
         else:
-            whole = checkpoint is not None
-            limit_s = _SECONDS_LIMIT_S if seconds_limit is None else seconds_limit
-            rows = look_up(positions, brokers, seconds_limit_s=limit_s, whole_topics=whole)
-        shown = select(rows, only_with_lag=only_with_lag, order=sort or "partition")
-        text = json.dumps(rows_as_json(shown)) if as_json else as_text(shown, terminal_width())
+            is_query = checkpoint is not None
+            limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
+            rows = fetch_rows(positions, brokers, seconds_limit_s=limit_s, whole_topics=is_query)
+        shown = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
+        text = (
+            json.dumps(rows_as_json(shown))
+            if as_json
+            else format_table(shown, get_terminal_width())
+        )
         typer.echo(text)
     if brokers is None:
-        note("without --bootstrap-server, only the checkpoint's own offsets are known")
+        note("without --bootstrap-server, only the checkpoint's offsets are known, not the lag")
         return
-    wrong = alarms(rows, brokers.gone)
-    for line in [*brokers.notes, *wrong]:
+    alarms = find_alarms(rows, brokers.gone)
+    for line in [*brokers.notes, *alarms]:
         note(line)
-    if wrong or any(row.state == "unknown" for row in rows):
+    if alarms or any(row.state == "unknown" for row in rows):
         raise typer.Exit(1)
 
 
 @contextmanager
-def _no_collector() -> Iterator[None]:
-    """Keep Python's garbage collector from going through thousands of rows that are all needed."""
-    was_on = gc.isenabled()
+def _pause_garbage_collector() -> Iterator[None]:
+    """Pause Python's garbage collector, which would scan thousands of rows that are all in use."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if was_on:
+        if was_enabled:
             gc.enable()
 
 
-def _of_topics(topics: list[str], positions: list[Position]) -> list[Position]:
-    known = sorted({position.topic for position in positions})
-    unknown = sorted(set(topics) - set(known))
+def _select_topics(topics: list[str], positions: list[Position]) -> list[Position]:
+    topics_read = sorted({position.topic for position in positions})
+    unknown = sorted(set(topics) - set(topics_read))
     if unknown:
-        raise OptionError(f"--topic {unknown[0]}: it is not one of those read: {', '.join(known)}")
+        raise OptionError(f"--topic {unknown[0]} is not among those read: {', '.join(topics_read)}")
     return [position for position in positions if not topics or position.topic in topics]

@@ -1,4 +1,4 @@
-"""Lines of JSON that a command answers one by one: a bad one costs its own answer, no other."""
+"""Answer lines of JSON one by one, so that a bad line affects only its own answer."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def answer_lines(
     answer: Callable[[int, Input], None],
     as_json: bool,
 ) -> None:
-    """Answer each line; exit with 2 if one has to be changed, with 1 if one failed otherwise.
+    """Answer each line; exit with 2 if one is invalid, else with 1 if one failed.
 
     Parameters
     ----------
     lines
-        The input; empty lines are passed over.
+        The input; empty lines are skipped.
     read
-        Reads a line; None passes it over.
+        Parses a line; returns None to skip it.
     answer
-        Prints the answer to what was read of a line, by the line's number.
+        Prints the answer, given the line's number and the parsed line.
     as_json
-        Whether errors are answers too, as lines of JSON.
+        Whether errors are also printed as lines of JSON.
     """
     exit_code, is_empty = 0, True
     for number, line in enumerate(lines, 1):
@@ -45,13 +45,13 @@ def answer_lines(
             request = read(line) if line.strip() else None
             if request is not None:
                 answer(number, request)
-        except OSError:  # of the output: it is full, or nobody reads it any more
+        except OSError:  # writing failed: the disk is full, or the reader has gone
             raise
-        except Exception as error:  # noqa: BLE001  (a bug of ours, too, is a line's only)
+        except Exception as error:  # noqa: BLE001  (even a bug must only affect its line)
             exit_code = max(exit_code, getattr(error, "exit_code", 1))
-            _complain(error, number, as_json)
+            _report_error(error, number, as_json)
     if is_empty:
-        raise OptionError("the input has no line: JSON is expected, one value in each line")
+        raise OptionError("the input is empty: JSON is expected, one value per line")
     if exit_code:
         raise typer.Exit(exit_code)
 
@@ -63,17 +63,17 @@ def write_json(value: dict[str, object]) -> None:
     sys.stdout.buffer.flush()
 
 
-def note_on(number: int, text: str) -> None:
-    """Say something about a line, on stderr."""
+def note_on_line(number: int, text: str) -> None:
+    """Print a note about a line on stderr."""
     note(f"line {number}: {text}")
 
 
-def _complain(error: Exception, number: int, as_json: bool) -> None:
-    """Report one line's error: as a line of JSON where JSON is asked for, and on stderr."""
+def _report_error(error: Exception, number: int, as_json: bool) -> None:
+    """Report one line's error on stderr, and as a line of JSON if `as_json` is set."""
     answer = make_failed(error)
     if as_json:
-        given = {name: value for name, value in asdict(answer).items() if value}
-        write_json({**given, "line": number})
+        fields = {name: value for name, value in asdict(answer).items() if value}
+        write_json({**fields, "line": number})
     elif not isinstance(error, AssignorError):
         typer.echo(answer.traceback, err=True)
-    note_on(number, answer.error)
+    note_on_line(number, answer.error)

@@ -1,4 +1,4 @@
-"""The table of commands, and the one place where expected errors become a line and an exit code."""
+"""The list of commands, and the one place that turns errors into a line and an exit code."""
 
 import contextlib
 import io
@@ -22,8 +22,7 @@ from streaming.extras import explain_missing_extra
 from streaming.redaction import redact
 from streaming.validation import describe_expectation
 
-#: Commands under the headings of the help, each a function of its name in its module of
-#: `streaming.cli`.
+#: Commands by heading in the help; each is the function of this name in its own module.
 PANELS = {
     "Jobs": ("init", "run"),
     "Queries": ("estimate", "report", "lag", "audit"),
@@ -32,61 +31,61 @@ PANELS = {
 
 
 _LAB = "Try assignors and plans without Spark; for developers."
-#: What the help shows for the value of an option that has no name for it.
-_VALUES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
+#: Names in the help for the values of options without a metavar.
+_VALUE_NAMES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
-class _Flags:
-    """Shows words for values in the help, instead of Typer's `<bool>` or `<int range>`."""
+class _PlainValueNames:
+    """Shows plain names for values in the help, instead of Typer's `<bool>` or `<int range>`."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the parameters, `--help` too."""
+        """Return the parameters, including `--help`, with plain names for their values."""
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
-            if param.param_type_name == "argument":  # its own name says what it is
+            if param.param_type_name == "argument":  # its metavar suffices
                 param.display_type = lambda _: ""
             elif getattr(param, "is_flag", False):
                 param.metavar = ""
             elif param.metavar is None and not param.type_descriptor.is_choice:
-                param.metavar = _VALUES.get(param.type_descriptor.annotation, "VALUE")
+                param.metavar = _VALUE_NAMES.get(param.type_descriptor.annotation, "VALUE")
         return params
 
 
-class _Command(_Flags, TyperCommand):
+class _Command(_PlainValueNames, TyperCommand):
     pass
 
 
-class _Group(_Flags, TyperGroup):
+class _Group(_PlainValueNames, TyperGroup):
     pass
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"assignor {read_version()}")
         raise typer.Exit
 
 
-def app_of(words: Sequence[str] = ()) -> typer.Typer:
-    """Make the command line of the one command that words begin with, or of all.
+def build_app(words: Sequence[str] = ()) -> typer.Typer:
+    """Build the command line of the command that `words` start with, or of all commands.
 
-    Only what is needed is imported: all commands together take as long as one's own work.
+    Only the modules needed are imported: importing all takes as long as a command's own work.
     """
-    app = _new_app(name="assignor")
-    app.callback()(options)
+    app = _make_app(name="assignor")
+    app.callback()(common_options)
     panels = {name: panel for panel, names in PANELS.items() for name in names}
-    first = words[0] if words else ""
-    if first != "lab":
-        for name in [first] if first in panels else panels:
-            _add(app, name, rich_help_panel=panels[name])
-    if first not in panels:
-        lab = _new_app(help=_LAB, short_help=_LAB)
+    command = words[0] if words else ""
+    if command != "lab":
+        for name in [command] if command in panels else panels:
+            _add_command(app, name, rich_help_panel=panels[name])
+    if command not in panels:
+        lab = _make_app(help=_LAB, short_help=_LAB)
         for name in [words[1]] if words[1:] and words[1] in LAB else LAB:
-            _add(lab, name)
+            _add_command(lab, name)
         app.add_typer(lab, name="lab", cls=_Group, hidden=True)
     return app
 
 
-def _new_app(**settings: Any) -> typer.Typer:
+def _make_app(**settings: Any) -> typer.Typer:
     return typer.Typer(
         cls=_Group,
         no_args_is_help=True,
@@ -97,14 +96,14 @@ def _new_app(**settings: Any) -> typer.Typer:
     )
 
 
-def _add(app: typer.Typer, name: str, **settings: Any) -> None:
-    """Add a command; the list of commands has the whole first sentence of its help."""
+def _add_command(app: typer.Typer, name: str, **settings: Any) -> None:
+    """Add a command; the list of commands shows the first paragraph of its help in full."""
     function = getattr(import_module(f"streaming.cli.{name}"), name)
-    first = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
-    app.command(name, cls=_Command, short_help=first, **settings)(function)
+    summary = " ".join((function.__doc__ or "").partition("\n\n")[0].split())
+    app.command(name, cls=_Command, short_help=summary, **settings)(function)
 
 
-def options(
+def common_options(
     version: Annotated[
         bool,
         typer.Option(
@@ -112,95 +111,95 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """Share Spark's Kafka reading evenly over executor slots.
+    """Balance Spark's Kafka reads over executor slots.
 
     Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 for
-    success; 2 for misuse, which is a mistake in the command, in a config, or in an input's form;
-    1 for a failed check and any other failure, such as a broker that does not answer, a damaged
-    file, or an output that cannot be written; 130 or 143 after Ctrl-C or SIGTERM (`lab broker`: 0).
+    success; 2 for a mistake in the command, in a config or in the format of an input; 1 for a
+    failed check and any other failure, such as a broker that does not answer, a damaged file or an
+    output that cannot be written; 130 or 143 after Ctrl-C or SIGTERM (`lab broker`: 0).
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line: results on stdout, progress and errors on stderr, exit 0, 1 or 2."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed (`>&-`): a file of ours would get its number
+        if getattr(sys, name) is None:  # closed (`>&-`): the next file opened would become it
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal without Unicode gets escapes
+        if isinstance(stream, io.TextIOWrapper):  # escape what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
     try:
         code = run(arguments)
     finally:
-        sys.excepthook = _report_bug  # typer has set its own
+        sys.excepthook = _report_bug  # replaces typer's own hook
     try:
         sys.stdout.flush()
-    except OSError as error:  # else Python complains about it when it closes stdout
+    except OSError as error:  # else Python reports it again when it closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if code == 0 and not isinstance(error, BrokenPipeError):
-            code = _fail(_of_system(error), 1)
+            code = _print_error(_describe_os_error(error), 1)
     sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; an expected error is one line on stderr."""
-    given = translate(sys.argv[1:] if arguments is None else arguments)
+    """Run the command line and return its exit code; print an expected error as one line."""
+    command_line = translate(sys.argv[1:] if arguments is None else arguments)
     try:
         with explain_missing_extra():
-            result = app_of(given)(given, standalone_mode=False)
+            result = build_app(command_line)(command_line, standalone_mode=False)
     except AssignorError as error:
-        return _fail(str(error), error.exit_code)
+        return _print_error(str(error), error.exit_code)
     except TyperException as error:
-        if not error.format_message():  # the help was shown, for want of a command
+        if not error.format_message():  # no command was given: typer has shown the help
             return 2
         context = getattr(error, "ctx", None)
         hint = f" (see {context.command_path} --help)" if context else ""
-        return _fail(f"{_misuse(error)}{hint}", 2)
+        return _print_error(f"{_describe_misuse(error)}{hint}", 2)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except OSError as error:
-        return _fail(_of_system(error), 1)
+        return _print_error(_describe_os_error(error), 1)
     return result if isinstance(result, int) else 0
 
 
-def _misuse(error: TyperException) -> str:
-    """Say what is wrong with an argument, in our words where typer has those of pydantic."""
+def _describe_misuse(error: TyperException) -> str:
+    """Describe what is wrong with an argument; replace pydantic's wording, which typer shows."""
     if problems := getattr(error.__cause__, "errors", None):
         error.message = describe_expectation(problems()[0])
     return error.format_message()
 
 
-def _of_system(error: OSError) -> str:
-    """Say what a file or the output failed with; nothing of a reader that has gone (`| head`)."""
+def _describe_os_error(error: OSError) -> str:
+    """Describe a failed file or output; return nothing if the reader has gone (`| head`)."""
     if isinstance(error, BrokenPipeError):
         return ""
-    where = repr(error.filename) if error.filename is not None else "output"
-    return f"{where}: {error.strerror or error}"
+    target = repr(error.filename) if error.filename is not None else "output"
+    return f"{target}: {error.strerror or error}"
 
 
 def _report_bug(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print one line about an error that no code expected; its traceback goes into a file."""
+    """Print one line about an unexpected error, and write its traceback to a file."""
     from streaming.pipeline.spark.log import create_log
 
     if not isinstance(error, Exception):
         sys.__excepthook__(kind, error, trace)
         return
-    where = ""
+    log_hint = ""
     with contextlib.suppress(OSError):
         path = create_log("bug.log")
         text = redact("".join(traceback.format_exception(kind, error, trace)))
         path.write_text(text, encoding="utf-8", errors="backslashreplace")
-        where = f"; its traceback is in {path}"
-    _fail(f"a bug in assignor, please report it: {describe_error(error)}{where}", 1)
+        log_hint = f"; its traceback is in {path}"
+    _print_error(f"a bug in assignor, please report it: {describe_error(error)}{log_hint}", 1)
 
 
-def _fail(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     line = " ".join(message.split())
     if not line:
         return code
-    with contextlib.suppress(OSError):  # stderr on a full disk: the exit code remains
+    with contextlib.suppress(OSError):  # its disk may be full; the exit code remains
         typer.echo(f"assignor: {escape_unprintable(redact(line))}", err=True)
     return code
 

@@ -1,4 +1,4 @@
-"""What commands print: tables, checks, notes on stderr, a spinner while something slow runs."""
+"""Print tables and checks, notes on stderr, and a spinner during slow work."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ if TYPE_CHECKING:
     from streaming.observe.check import Check
 
 
-#: Of a table that is written into a file or a pipe.
-_LONGEST_LINE = 10_000
-#: A name of several words wraps if it is longer, in characters.
-_LONGEST_NAME = 32
+#: Width limit of a table that is written to a file or a pipe.
+_MAX_LINE_CHARACTERS = 10_000
+#: Longer names of several words are wrapped.
+_MAX_NAME_CHARACTERS = 32
 
 
 def note(text: str) -> None:
-    """Say something on stderr that is no result."""
-    typer.echo(f"assignor: {printable(text)}", err=True)
+    """Print a note on stderr."""
+    typer.echo(f"assignor: {make_printable(text)}", err=True)
 
 
-def printable(text: str) -> str:
-    """Return a text without secrets that a terminal shows and does not obey."""
+def make_printable(text: str) -> str:
+    """Mask secrets and escape control characters, so that a text is safe to print."""
     return escape_unprintable(redact(text))
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines, in a terminal wrapped between words."""
-    width = terminal_width()
-    for line in map(printable, lines):
+    """Print lines; in a terminal, wrap them between words."""
+    width = get_terminal_width()
+    for line in map(make_printable, lines):
         typer.echo(line if width is None else _wrap(line, width))
 
 
-def terminal_width() -> int | None:
-    """Return the columns of the terminal that stdout is; None for a file or a pipe."""
+def get_terminal_width() -> int | None:
+    """Return the width of the terminal in columns; None if stdout is a file or a pipe."""
     stdout = Console()
     return stdout.width if stdout.is_terminal else None
 
 
 def _wrap(line: str, width: int) -> str:
-    """Wrap a line between words, below its first word or list mark; no word is cut.
+    """Wrap a line between words, indented to its first word or behind its list mark.
 
     >>> print(_wrap("- one two-three four", 14))
     - one
@@ -69,31 +69,33 @@ def _wrap(line: str, width: int) -> str:
 
 def print_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "",
-    words: Collection[str] = (),
+    text_columns: Collection[str] = (),
 ) -> None:  # fmt: skip
-    """Print a table; all columns hold numbers but the first one and those that `words` names.
+    """Print a table; columns hold numbers, except the first one and the `text_columns`.
 
-    Nothing is cut off. In a narrow terminal lines between columns are left out and cells wrap
-    between words; elsewhere lines are as long as they must be.
+    Nothing is cut off. In a narrow terminal, lines between columns are omitted and cells wrap
+    between words; in a file or a pipe, lines are as long as needed.
     """
-    table = Table(title=Text(printable(title)) if title else None, title_justify="left")
+    table = Table(title=Text(make_printable(title)) if title else None, title_justify="left")
     for name in head:
-        first = not table.columns
-        left = first or name in words
-        table.add_column(name, justify="left" if left else "right", no_wrap=first, overflow="fold")
+        is_first = not table.columns
+        is_left = is_first or name in text_columns
+        table.add_column(
+            name, justify="left" if is_left else "right", no_wrap=is_first, overflow="fold"
+        )
     for row in rows:
-        table.add_row(*(Text(printable(cell)) for cell in row))
+        table.add_row(*(Text(make_printable(cell)) for cell in row))
     names = [str(cell) for cell in table.columns[0].cells]
     longest_word = max((len(word) for name in names for word in name.split()), default=0)
-    if max(map(len, names), default=0) > _LONGEST_NAME:
+    if max(map(len, names), default=0) > _MAX_NAME_CHARACTERS:
         table.columns[0].no_wrap = False
-        table.columns[0].max_width = max(longest_word, _LONGEST_NAME)
+        table.columns[0].max_width = max(longest_word, _MAX_NAME_CHARACTERS)
     stdout = Console(soft_wrap=True, highlight=False)
-    unlimited = stdout.options.update(max_width=_LONGEST_LINE)
-    needed = Measurement.get(stdout, unlimited, table).maximum
+    unlimited = stdout.options.update(max_width=_MAX_LINE_CHARACTERS)
+    table_width = Measurement.get(stdout, unlimited, table).maximum
     if not stdout.is_terminal:
-        stdout.width = max(stdout.width, needed)
-    elif needed > stdout.width:
+        stdout.width = max(stdout.width, table_width)
+    elif table_width > stdout.width:
         table.box, table.pad_edge, table.collapse_padding = None, False, True
         table.columns[0].no_wrap = False
         table.columns[0].min_width = longest_word
@@ -101,17 +103,17 @@ def print_table(
 
 
 def print_checks(checks: Iterable[Check]) -> None:
-    """Print a line a check, its outcome first."""
+    """Print one line per check, its outcome first."""
     stdout = Console(soft_wrap=True, highlight=False)
     for check in checks:
         style = "green" if check.holds else "bold red"
         stdout.print(f"[{style}]{check.outcome:6}[/]", end=" ")
-        stdout.print(printable(f"{check.name}: {check.details}"), markup=False)
+        stdout.print(make_printable(f"{check.name}: {check.details}"), markup=False)
 
 
 @contextlib.contextmanager
-def fetching(what: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner in a terminal; the function takes the lines of Ivy and counts downloads."""
+def show_fetch_progress(what: str) -> Iterator[Callable[[str], None]]:
+    """Show a spinner in a terminal; yield a callback for Ivy's output, which counts downloads."""
     count = 0
     with Console(stderr=True).status(f"{what}: starting") as status:
 
@@ -119,8 +121,8 @@ def fetching(what: str) -> Iterator[Callable[[str], None]]:
             nonlocal count
             if "[SUCCESSFUL ]" in line:
                 count += 1
-                status.update(f"{what}: {count} jars fetched (once; they are kept)")
+                status.update(f"{what}: {count} jars downloaded (kept for the next start)")
             elif count == 0:
-                status.update(f"{what}: fetching jars")
+                status.update(f"{what}: downloading jars")
 
         yield on_line

@@ -1,4 +1,4 @@
-"""`assignor lab plan`: which executor slot would read which offsets, without Spark or a broker."""
+"""`assignor lab plan`: show which executor slot would read which offsets, without Spark."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
-from streaming.cli.lines import answer_lines, note_on, write_json
+from streaming.cli.lines import answer_lines, note_on_line, write_json
 from streaming.cli.output import print_lines
 from streaming.human_json.json_input import parse
 from streaming.human_json.snapshots import read_plan_log_line, read_snapshot, write_plan
 
-#: Tasks of a plan, and ranges of a task, that are printed at most.
-_TASKS, _RANGES = 40, 4
+#: Most tasks per plan, and ranges per task, that are printed.
+_MAX_TASKS, _MAX_RANGES = 40, 4
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """One line of input."""
+    """One line of the input."""
 
     batch: MicroBatch
     state: str | None
-    #: Of a line that `assignor.planLog` wrote: the number of the batch, and what was answered.
+    #: Only in a line of a plan log: the batch's number and the plan that was logged.
     number: int | None = None
     logged: dict[str, Any] | None = None
     admission: Any = None
@@ -40,67 +40,67 @@ def plan(
         typer.FileBinaryRead,
         typer.Argument(
             metavar="FILE|-",
-            help="Snapshots as JSON, one per line, or a file of `assignor.planLog`; - reads stdin.",
+            help="Snapshots as JSON, one per line, or a plan log (assignor.planLog); - is stdin.",
         ),
     ],
     as_json: AsJson = False,
     chain: Annotated[
         bool,
-        typer.Option("--chain", help="A snapshot whose state is null takes the previous plan's."),
+        typer.Option("--chain", help="Give a snapshot without state that of the previous plan."),
     ] = False,
     only: Annotated[
         int | None,
         typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of a plan log."),
     ] = None,
-    names: assignors.Own = None,
+    names: assignors.OwnAssignors = None,
 ) -> None:
     """Show which executor slot would read which offsets, and why.
 
-    Exit code 2 when a snapshot has a mistake, such as an unknown option, 1 when it could not be
-    planned otherwise; the others are still answered.
+    The exit code is 2 if a snapshot is invalid, for example because an option is unknown, and 1 if
+    planning it failed for another reason. The other snapshots are still planned.
 
     Example: `assignor lab plan plans.jsonl --batch 7`
     """
-    find = assignors.finder(names or (), "--assignors")
+    find = assignors.make_finder(names or (), "--assignors")
     state: str | None = None
     numbers: set[int] = set()
 
     def read(line: bytes) -> PlanRequest | None:
         if only is None:
-            return _read(line)
+            return _read_request(line)
         try:
             number = orjson.loads(line).get("batchId")
-        except (ValueError, AttributeError):  # cut off by a crash, perhaps
-            return None  # it matters if the batch is not found
+        except (ValueError, AttributeError):  # perhaps cut off by a crash
+            return None  # reported below if the batch is not found
         if isinstance(number, int):
             numbers.add(number)
-        return _read(line) if number == only else None
+        return _read_request(line) if number == only else None
 
     def show(line: int, request: PlanRequest) -> None:
         nonlocal state
         before = state if chain and not request.state else request.state
         outcome = plan_batch(request.batch, before, find)
-        made = write_plan(outcome)
-        state = made["state"]
+        answer = write_plan(outcome)
+        state = answer["state"]
         if as_json:
             label = {} if request.number is None else {"batchId": request.number}
-            write_json({**label, **made})
+            write_json({**label, **answer})
         else:
             title = [] if request.number is None else [f"batch {request.number}"]
-            limited = _admitted(request.admission)
-            print_lines([*title, *limited, *made["reasons"], *_tasks(made["tasks"])])
-        difference = _difference(request, outcome, made["tasks"])
+            limit = _describe_admission(request.admission)
+            print_lines([*title, *limit, *answer["reasons"], *_describe_tasks(answer["tasks"])])
+        difference = _describe_difference(request, outcome, answer["tasks"])
         if difference:
-            note_on(line, difference)
+            note_on_line(line, difference)
 
     answer_lines(snapshots, read, show, as_json)
     if only is not None and only not in numbers:
-        span = f"there are {min(numbers, default=0)} to {max(numbers, default=0)}"
-        has = span if numbers else "no line names its batch"
-        raise OptionError(f"--batch {only} is not in {snapshots.name}: {has}")
+        span = f"its batches are {min(numbers, default=0)} to {max(numbers, default=0)}"
+        reason = span if numbers else "its lines have no batch number, so it is no plan log"
+        raise OptionError(f"--batch {only} is not in {snapshots.name}: {reason}")
 
 
-def _read(text: bytes) -> PlanRequest:
+def _read_request(text: bytes) -> PlanRequest:
     value = parse(text, "the request")
     if not isinstance(value, dict) or "snapshot" not in value:
         return PlanRequest(*read_snapshot(value))
@@ -109,51 +109,56 @@ def _read(text: bytes) -> PlanRequest:
     return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged, line.admission)
 
 
-def _admitted(logged: Any) -> list[str]:
-    """Write how far the batch was limited, if it was."""
+def _describe_admission(logged: Any) -> list[str]:
+    """Describe how far the batch was limited, if it was."""
     match logged:
         case {
             "answer": {
-                "metrics": {"admittedRecords": admitted, "heldBackRecords": held, "heldBackBy": by}
+                "metrics": {
+                    "admittedRecords": admitted,
+                    "heldBackRecords": waiting,
+                    "heldBackBy": by,
+                }
             }
         }:
-            return [f"limited to {admitted} offsets, {held} are held back (by: {by})"]
+            return [f"limited to {admitted} offsets, {waiting} are held back (by: {by})"]
         case _:
             return []
 
 
-def _tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Write where the first tasks run, and what each of them reads."""
+def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Describe where the first tasks run, and the ranges that each of them reads."""
     rows = []
-    for task in tasks[:_TASKS]:
+    for task in tasks[:_MAX_TASKS]:
         executor, ranges = task["executor"], task["ranges"]
-        place = "anywhere" if executor is None else f"executor {executor}"
+        location = "anywhere" if executor is None else f"executor {executor}"
         size = sum(r["end"] - r["start"] for r in ranges)
         listed = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
-        reads = f"{size:>12,} offsets: {elide(listed, _RANGES, ' ')}"
+        reads = f"{size:>12,} offsets: {elide(listed, _MAX_RANGES, ' ')}"
         if "standbys" in task:
             reads += f", then executor {', '.join(task['standbys'])}"
-        rows.append((f"{place} slot {task['slot']}", reads))
-    width = max((len(where) for where, _ in rows), default=0)
-    lines = [f"  {where:{width}}  {reads}" for where, reads in rows]
-    if len(tasks) > _TASKS:
-        lines.append(f"  and {len(tasks) - _TASKS} more tasks")
+        rows.append((f"{location} slot {task['slot']}", reads))
+    width = max((len(slot) for slot, _ in rows), default=0)
+    lines = [f"  {slot:{width}}  {reads}" for slot, reads in rows]
+    if len(tasks) > _MAX_TASKS:
+        lines.append(f"  and {len(tasks) - _MAX_TASKS} more tasks")
     return lines
 
 
-def _difference(
-    request: PlanRequest, outcome: PlannedBatch, made: Sequence[Mapping[str, Any]]
+def _describe_difference(
+    request: PlanRequest, outcome: PlannedBatch, tasks: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Say when the query itself had another answer: another version, or an assignor with moods."""
-    then = request.logged
-    if then is None:
+    """Describe how the logged plan differs, as with another version; None if it does not."""
+    logged = request.logged
+    if logged is None:
         return None
-    if "error" in then:
-        return f"batch {request.number} was not planned then: {then['error']}"
-    tasks = then.get("tasks")
+    if "error" in logged:
+        return f"batch {request.number} could not be planned in the query: {logged['error']}"
+    logged_tasks = logged.get("tasks")
     # A log of version 0.1 has an object for each task.
-    now = to_builtins(pack_tasks(outcome), str_keys=True) if isinstance(tasks, dict) else made
-    if tasks != now:
-        reasons = "; ".join(map(str, then.get("reasons") or ("no reasons are recorded",)))
-        return f"batch {request.number} was planned differently then: {reasons}"
+    is_packed = isinstance(logged_tasks, dict)
+    new_tasks = to_builtins(pack_tasks(outcome), str_keys=True) if is_packed else tasks
+    if logged_tasks != new_tasks:
+        reasons = "; ".join(map(str, logged.get("reasons") or ("no reasons are recorded",)))
+        return f"batch {request.number} was planned differently in the query: {reasons}"
     return None

@@ -1,4 +1,4 @@
-"""`assignor report`: one query as a page, live in the terminal, or one batch of it explained."""
+"""`assignor report`: show a query as a page or live in the terminal, or explain one batch."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +14,8 @@ from streaming.cli.arguments import (
     Query,
     check_not_empty,
     check_writable,
-    refuse,
-    write,
+    reject_options,
+    write_file,
 )
 from streaming.cli.output import note, print_lines
 from streaming.replay.traffic import PRICE_PER_GB
@@ -26,25 +26,25 @@ _PAGE = Path("report.html")
 
 
 def report(
-    places: Annotated[
+    inputs: Annotated[
         list[str],
         typer.Argument(
             metavar="CHECKPOINT|URL|LOG...",
-            help="A query's checkpoint, the address of Spark's UI or history server (http://…), "
-            "a file of metrics.log_file, or with the checkpoint one of assignor.planLog; several "
-            "of the same query show more.",
+            help="A query's checkpoint, the address of Spark's UI or history server (http://…), a "
+            "metrics log (metrics.log_file) or, with the checkpoint, a plan log "
+            "(assignor.planLog). Several of them, of the same query, show more.",
         ),
     ],
     *,
     output: Annotated[
         Path | None,
-        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"Page, by default {_PAGE}."),
+        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"Page; default: {_PAGE}."),
     ] = None,
     query: Query = None,
     batches: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Only the last N batches; by default 20 from a UI, all from the others."
+            min=1, help="Only the last N batches; default: 20 from a UI, all from other inputs."
         ),
     ] = None,
     price_per_gb: zones.PricePerGb = None,
@@ -53,7 +53,7 @@ def report(
         typer.Option(
             "--live",
             help="Watch the query in the terminal: give Spark's UI (http://driver:4040), the "
-            "endpoint of metrics.port (http://driver:9404), or both. q or Ctrl-C ends it.",
+            "endpoint of metrics.port (http://driver:9404), or both. Press q or Ctrl-C to quit.",
         ),
     ] = False,
     interval: top.Interval = None,
@@ -64,52 +64,52 @@ def report(
     assignors: explain.Assignors = None,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Report on a query: what holds it up, lag, load of the slots, moves, costs.
+    """Report on a query: bottlenecks, lag, slot load, partition moves and costs.
 
-    Writes one HTML page that opens offline, and prints its first screen: what is wrong, what to do,
-    and what the option gained. With --live it watches the query in the terminal. With --batch or
-    --partition it explains one batch: who had read each partition, which slots read it, and why.
-    It only reads; your query is not touched.
+    Writes an HTML page that opens offline and prints its summary: problems, what to do, and what
+    the assignor gained. With --live, it watches the query in the terminal. With --batch or
+    --partition, it explains one batch: which executor had read each partition, which slots read it
+    now, and why. It only reads files and UIs; your query is not touched.
 
     Example: `assignor report data/checkpoints/orders http://driver:4040 -o orders.html`
     """
-    for place in places:
-        check_not_empty("CHECKPOINT|URL|LOG", place)
-    of_page = {"--output": output, "--batches": batches, "--price-per-gb": price_per_gb}
-    of_live = {"--interval": interval, "--once": once}
-    of_batch = {"--batch": batch, "--partition": partition}
-    of_batch_only = {"--source": source, "--assignors": assignors, "--json": as_json}
+    for location in inputs:
+        check_not_empty("CHECKPOINT|URL|LOG", location)
+    page_options = {"--output": output, "--batches": batches, "--price-per-gb": price_per_gb}
+    live_options = {"--interval": interval, "--once": once}
+    batch_options = {"--batch": batch, "--partition": partition}
+    batch_only_options = {"--source": source, "--assignors": assignors, "--json": as_json}
     if live:
-        refuse("with --live", {**of_page, **of_batch, **of_batch_only})
-        top.watch_live(places, query, interval, once=once)
+        reject_options("with --live", {**page_options, **batch_options, **batch_only_options})
+        top.watch_live(inputs, query, interval, once=once)
         return
-    refuse("without --live", of_live)
+    reject_options("without --live", live_options)
     if batch is not None or partition is not None:
-        refuse("with --batch or --partition", {**of_page, "--query": query})
-        checkpoint, plan_log = _kept_files(places)
+        reject_options("with --batch or --partition", {**page_options, "--query": query})
+        checkpoint, plan_log = _select_batch_files(inputs)
         explain.print_batch(
             checkpoint, batch, partition, source=source, plan_log=plan_log, assignors=assignors,
             as_json=as_json,
         )  # fmt: skip
         return
-    refuse("without --batch or --partition", of_batch_only)
+    reject_options("without --batch or --partition", batch_only_options)
     path = output or _PAGE
     check_writable("--output", path)
-    with Console(stderr=True).status("reading"):
+    with Console(stderr=True).status("reading the query"):
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
-        found = make_report(*places, query=query, batches=batches, price_per_gb=price)
-    for warning in found.warnings:
+        page = make_report(*inputs, query=query, batches=batches, price_per_gb=price)
+    for warning in page.warnings:
         note(warning)
-    write("--output", path, found.html)
-    print_lines([f"{path}: {found.lines[0]}", *found.lines[1:]])
+    write_file("--output", path, page.html)
+    print_lines([f"{path}: {page.lines[0]}", *page.lines[1:]])
 
 
-def _kept_files(places: list[str]) -> tuple[str, Path | None]:
-    """Return the checkpoint and the plan log, from which one batch is explained."""
-    kinds = classify_inputs(places)
+def _select_batch_files(inputs: list[str]) -> tuple[str, Path | None]:
+    """Return the checkpoint and, if given, the plan log that explain one batch."""
+    kinds = classify_inputs(inputs)
     checkpoint, plan_log = kinds.pop("checkpoint", None), kinds.pop("plan log", None)
-    for kind, place in kinds.items():
-        raise OptionError(f"{place!r} is a {kind}: --batch needs a checkpoint, or a plan log too")
+    for kind, location in kinds.items():
+        raise OptionError(f"{location!r} is a {kind}: --batch takes a checkpoint and a plan log")
     if checkpoint is None:
         raise OptionError("--batch and --partition need the query's checkpoint")
     return checkpoint, Path(plan_log) if plan_log else None

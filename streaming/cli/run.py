@@ -1,4 +1,4 @@
-"""`assignor run`: a job from a YAML file, from Kafka to Delta."""
+"""`assignor run`: run a job from a YAML file, from Kafka to Delta."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from assignor_bridge.errors import AssignorError, OptionError
 from checkpoints.folders import local_path
-from streaming.cli.broker import started_broker
+from streaming.cli.broker import start_broker
 from streaming.cli.output import note
 from streaming.cli.stopping import StopSignals
 from streaming.pipeline.spark.log import SparkLog
@@ -21,113 +21,115 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.loading import LoadedJob
 
-#: Stands in the config until the embedded broker has an address.
-_EMBEDDED = "127.0.0.1:9092"
-_NO_JVM = "JAVA_GATEWAY_EXITED"
-#: A value of a setting that is shorter may be a word of any message.
-_SHORTEST_NAMED = 4
+#: Placeholder in the config until the embedded broker has an address.
+_PLACEHOLDER_ADDRESS = "127.0.0.1:9092"
+_JVM_EXITED = "JAVA_GATEWAY_EXITED"
+#: Shorter values of settings may occur in any message by chance.
+_MIN_VALUE_CHARACTERS = 4
 
 
 def run(
-    job: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="The job.")],
+    job: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="Job file.")],
     *,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a value; may be repeated."),
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a key; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check, print the effective config, start nothing.")
+        bool, typer.Option("--dry-run", help="Only check and print the effective config.")
     ] = False,
     with_broker: Annotated[
         bool,
         typer.Option(
             "--with-broker",
-            help="Start a broker on this machine, with the job's topics, filled by `seed:`.",
+            help="Start a broker on this machine, with the job's topics, filled from `seed:`.",
         ),
     ] = False,
     log: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False, metavar="FILE",
-            help="Append Spark's log to this file; by default, a new one in your log folder.",
+            help="Append Spark's log to this file; the default is a new one in your log folder.",
         ),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run a job: read topics, transform, write Delta tables.
+    """Run a job: read topics, transform records, write Delta tables.
 
-    Ctrl-C or SIGTERM stops it (exit code 130 or 143), and the next run continues from there. The
-    last line names the file with Spark's log (not under spark-submit, which has its own). All keys
-    of a job: `assignor lab schema`.
+    Ctrl-C or SIGTERM stops the job (exit code 130 or 143), and the next run continues from there.
+    The last line names the file with Spark's log, except under spark-submit, which has its own.
+    `assignor lab schema` prints all keys of a job.
 
     Example: `assignor run orders.yaml --set trigger="processingTime 10 seconds"`
     """
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
     from streaming.pipeline.config.files import load_checked_job, read_seeds
 
-    loaded = load_checked_job(job, sets=sets or (), broker=_EMBEDDED if with_broker else None)
+    loaded = load_checked_job(
+        job, sets=sets or (), broker=_PLACEHOLDER_ADDRESS if with_broker else None
+    )
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.to_yaml(), nl=False)
         note("not checked without Spark: columns, SQL, topics, permissions")
         return
-    written = ""
+    log_line = ""
     with StopSignals() as signals, contextlib.ExitStack() as cleanup:
         if with_broker:
-            address = started_broker(cleanup, _broker_data(loaded)).bootstrap_servers
+            address = start_broker(cleanup, _get_broker_folder(loaded)).bootstrap_servers
             loaded = loaded.replace_brokers(address)
             typer.echo(f"broker: {address}", err=True)
             for topic, count in seed_topics(loaded, seeds, address).items():
                 typer.echo(f"topic {topic}: created, {count:,} records", err=True)
-        written = _run(loaded, signals, cleanup, log)
+        log_line = _run_job(loaded, signals, cleanup, log)
     if signals.number is not None:
         name = signal.Signals(signals.number).name
-        where = f" ({written})" if written else ""
-        note(f"stopped by {name}; the next run continues from here{where}")
+        log_hint = f" ({log_line})" if log_line else ""
+        note(f"stopped by {name}; the next run continues from here{log_hint}")
         raise typer.Exit(128 + signals.number)
-    if written:
-        typer.echo(written, err=True)
+    if log_line:
+        typer.echo(log_line, err=True)
 
 
-def _run(
+def _run_job(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
-    """Run the job, and say where Spark's log is; so does the line of an error."""
+    """Run the job and return a line that names Spark's log; errors get that line, too."""
     from streaming.pipeline.brokers import check_network
 
     check_network(loaded)
-    from streaming.pipeline.spark.session import is_submitted  # with pyspark
+    from streaming.pipeline.spark.session import is_submitted  # imports pyspark
 
     if is_submitted():
         if log is not None:
-            raise OptionError("--log: Spark was started by spark-submit, which has its own log")
-        _with_spark(loaded, signals, cleanup, None)
+            raise OptionError("--log cannot be used under spark-submit, which has its own log")
+        _run_with_spark(loaded, signals, cleanup, None)
         return ""
     spark_log = SparkLog(log, loaded.job.name, loaded.redact)
-    written = f"Spark's log: {spark_log.path}"
+    log_line = f"Spark's log: {spark_log.path}"
     try:
-        _with_spark(loaded, signals, cleanup, spark_log)
+        _run_with_spark(loaded, signals, cleanup, spark_log)
     except AssignorError as error:
-        error.args = (f"{error} ({written})",)
+        error.args = (f"{error} ({log_line})",)
         raise
-    return written
+    return log_line
 
 
-def _with_spark(
+def _run_with_spark(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: SparkLog | None
 ) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from streaming.cli.run_progress import ProgressLines, summary_of
+    from streaming.cli.run_progress import ProgressLines, format_summary
     from streaming.pipeline.errors import summarize
     from streaming.pipeline.run import start_job
     from streaming.pipeline.spark.jvm import stop_jvm
     from streaming.pipeline.spark.time_zone import TIME_ZONE, use_default_time_zone
 
     cleanup.callback(stop_jvm)
-    spark = _started(loaded, log)
-    signals.notes_only()
-    cleanup.callback(_stop, spark)
+    spark = _start_spark(loaded, log)
+    signals.stop_raising()
+    cleanup.callback(_stop_spark, spark)
     try:
         if zone := use_default_time_zone(spark, loaded.job):
             typer.echo(f"time zone: {zone} ({TIME_ZONE} sets another one)", err=True)
@@ -136,19 +138,19 @@ def _with_spark(
         typer.echo(f"running: {names}", err=True)
         running.await_end(lambda: signals.number is not None)
     except (PySparkException, Py4JError, ConnectionError) as error:
-        raise _error_of(loaded, summarize(error), at_start=False) from error
+        raise _make_error(loaded, summarize(error), at_start=False) from error
     if signals.number is None:
         for result in running.result.queries:
-            typer.echo(summary_of(result))
+            typer.echo(format_summary(result))
 
 
-def _stop(spark: SparkSession) -> None:
+def _stop_spark(spark: SparkSession) -> None:
     with contextlib.suppress(ConnectionError):  # its JVM has ended
         spark.stop()
 
 
-def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
-    """Start Spark, or say in one line why it does not start."""
+def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
+    """Start Spark; raise an error of one line if it does not start."""
     from streaming.pipeline.errors import add_hint, summarize
     from streaming.pipeline.spark.session import start_session
 
@@ -158,29 +160,29 @@ def _started(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     except AssignorError:
         raise
     except Exception as error:
-        why = summarize(error)
-        if log is not None and _NO_JVM in why:  # only the log says why
-            why = log.read_last_error() or why
-        why = f"Spark does not start: {add_hint(why, None)}"
-        raise _error_of(loaded, why, at_start=True) from error
+        reason = summarize(error)
+        if log is not None and _JVM_EXITED in reason:  # only the log has the cause
+            reason = log.read_last_error() or reason
+        reason = f"Spark does not start: {add_hint(reason, None)}"
+        raise _make_error(loaded, reason, at_start=True) from error
 
 
-def _error_of(loaded: LoadedJob, why: str, *, at_start: bool) -> AssignorError:
-    """Return the error for what Spark fails with: misuse if it is about a setting of the job's.
+def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorError:
+    """Return the error for a failure of Spark: ConfigError if a setting of the job caused it.
 
-    Spark names both the key and the value of a wrong setting, the JVM at the start only one.
+    Spark names both the key and the value of a wrong setting; the JVM names only one, at its start.
     """
     from streaming.pipeline.errors import ConfigError, JobError
 
     for key, value in loaded.job.spark.items():
-        has_one = key in why or (len(value) >= _SHORTEST_NAMED and value in why)
-        if (key in why and value in why) or (at_start and has_one):
-            return loaded.make_error(key, why, ConfigError)
-    return JobError(loaded.redact(f"{loaded.title}: {why}"))
+        has_one = key in reason or (len(value) >= _MIN_VALUE_CHARACTERS and value in reason)
+        if (key in reason and value in reason) or (at_start and has_one):
+            return loaded.make_error(key, reason, ConfigError)
+    return JobError(loaded.redact(f"{loaded.title}: {reason}"))
 
 
-def _broker_data(loaded: LoadedJob) -> Path | None:
-    """Return where the broker's data lie: in the job's checkpoint, which knows its offsets."""
+def _get_broker_folder(loaded: LoadedJob) -> Path | None:
+    """Return the broker's data folder: in the checkpoint, whose offsets refer to that data."""
     if not loaded.job.checkpoint:
         return None
     folder = local_path(loaded.job.checkpoint)

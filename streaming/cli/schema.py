@@ -1,4 +1,4 @@
-"""`assignor lab schema`: the JSON Schema of a job, for editors."""
+"""`assignor lab schema`: print the JSON Schema of a job, for editors."""
 
 import json
 

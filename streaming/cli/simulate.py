@@ -1,4 +1,4 @@
-"""`assignor lab simulate`: mappings and assignors side by side on batches that it makes up."""
+"""`assignor lab simulate`: compare mappings and assignors on simulated batches."""
 
 import json
 import math
@@ -11,55 +11,58 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MAX_SLOTS
 from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson
-from streaming.cli.output import print_table, printable
+from streaming.cli.output import make_printable, print_table
 from streaming.simulator.play import SPARK_MAPPINGS, MappingResult, compare
 from streaming.simulator.scenario import Lags, Scenario
 
+_DEFAULT_COST_US = 500.0
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
-_DEFAULT = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
+_DEFAULT_MAPPINGS = (
+    "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
+)
 
 
 def simulate(  # noqa: PLR0917
     partitions: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Partitions of the topic.")
     ] = 64,
-    executors: Annotated[int, typer.Option(min=1, max=MAX_SLOTS, help="Executors.")] = 8,
-    slots: Annotated[str, typer.Option(help="Slots of each executor; 1,4,16 alternates.")] = "1",
-    batches: Annotated[int, typer.Option(min=1, help="Micro-batches to play.")] = 50,
+    executors: Annotated[int, typer.Option(min=1, max=MAX_SLOTS, help="Number of executors.")] = 8,
+    slots: Annotated[str, typer.Option(help="Slots per executor; 1,4,16 alternates.")] = "1",
+    batches: Annotated[int, typer.Option(min=1, help="Micro-batches to simulate.")] = 50,
     records: Annotated[
         int, typer.Option(min=0, max=10**12, help="Records that arrive per batch.")
     ] = 160_000,
     lags: Annotated[Lags, typer.Option(help="Distribution of the lags.")] = "zipf",
     skew: Annotated[
-        float, typer.Option(min=0, max=50, help="Exponent of zipf, sigma of lognormal.")
+        float, typer.Option(min=0, max=50, help="Exponent of zipf or sigma of lognormal.")
     ] = 1.2,
     noise: Annotated[
-        float, typer.Option(min=0, max=10, help="Noise of each partition's records.")
+        float, typer.Option(min=0, max=10, help="Relative noise of a partition's records.")
     ] = 0.1,
     cost_us: Annotated[
-        float,
+        float | None,
         typer.Option(
             "--cost-us", min=0, max=1_000_000_000, metavar="MICROSECONDS",
-            help="What a record costs.",
+            help=f"Processing time per record; the default is {_DEFAULT_COST_US:g}.",
         ),
-    ] = 500.0,
+    ] = None,
     cost_ms: Annotated[
-        float | None, typer.Option(min=0, max=1_000_000, hidden=True, help="Earlier: milliseconds.")
+        float | None, typer.Option(min=0, max=1_000_000, hidden=True, help="Former --cost-us.")
     ] = None,
     cost_skew: Annotated[
         float,
-        typer.Option(min=1, max=1_000_000, help="Cost of the dearest partition over the cheapest."),
+        typer.Option(min=1, max=1_000_000, help="Highest cost of a record over the lowest."),
     ] = 1.0,
-    slow: Annotated[str, typer.Option(help="Slow executors by number, such as 3=2.5,7=1.5.")] = "",
+    slow: Annotated[str, typer.Option(help="Slowness by executor, such as 3=2.5,7=1.5.")] = "",
     churn: Annotated[
-        int, typer.Option(min=0, help="Lose an executor every N batches; 0: never.")
+        int, typer.Option(min=0, help="Remove an executor every N batches; 0: never.")
     ] = 0,
     zones: Annotated[
         int,
-        typer.Option(min=0, max=64, help="Zones of executors and replicas, in turn; 0: none."),
+        typer.Option(min=0, max=64, help="Zones of the executors and replicas; 0: none."),
     ] = 0,
     replication: Annotated[
-        int, typer.Option(min=1, max=64, help="Zones with a replica that is read, by partition.")
+        int, typer.Option(min=1, max=64, help="Zones with a replica of each partition.")
     ] = 1,
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, help="spark.locality.wait, in seconds.")
@@ -67,10 +70,10 @@ def simulate(  # noqa: PLR0917
     assignors: Annotated[
         str,
         typer.Option(
-            help=f"What to compare: assignors, {', '.join(SPARK_MAPPINGS)} (the last two also "
-            "with =NUMBER)."
+            help=f"Mappings to compare: assignors, {', '.join(SPARK_MAPPINGS)}; the last two may "
+            "have =NUMBER."
         ),
-    ] = _DEFAULT,
+    ] = _DEFAULT_MAPPINGS,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
@@ -79,42 +82,45 @@ def simulate(  # noqa: PLR0917
     Example: `assignor lab simulate --partitions 64 --executors 8 --lags zipf`
     """
     if replication > max(zones, 1):
-        raise OptionError(
-            f"--replication is {replication}: at most the number of --zones, {zones}, is expected"
-        )
+        raise OptionError(f"--replication is {replication}: at most --zones ({zones}) is expected")
     if churn and executors < 2:
-        raise OptionError("--churn needs at least 2 --executors: one is lost, others go on")
+        raise OptionError("--churn needs at least 2 --executors, because it removes one")
+    if cost_us is not None and cost_ms is not None:
+        raise OptionError("--cost-ms is the former --cost-us, in milliseconds: give only --cost-us")
+    cost_s = (_DEFAULT_COST_US if cost_us is None else cost_us) / 1e6
+    if cost_ms is not None:
+        cost_s = cost_ms / 1e3
     scenario = Scenario(
         partitions=partitions,
         executors=executors,
-        slots=tuple(_numbers("--slots", slots, MAX_SLOTS // executors)),
+        slots=tuple(_parse_slots("--slots", slots, MAX_SLOTS // executors)),
         batches=batches,
         records=records,
         lags=lags,
         skew=skew,
         noise=noise,
-        cost=cost_us / 1e6 if cost_ms is None else cost_ms / 1e3,
+        cost=cost_s,
         cost_skew=cost_skew,
-        slow=_slow(slow, executors),
+        slow=_parse_slow(slow, executors),
         churn_every=churn,
         zones=zones,
         replication=replication,
         seed=seed,
     )
-    names = own.names_in(assignors)
-    rows, find = [], own.finder(names, "--assignors")
+    names = own.parse_names(assignors)
+    rows, find = [], own.make_finder(names, "--assignors")
     for name in names:
-        typer.echo(f"playing {printable(name)} …", err=True)
+        typer.echo(f"simulating {make_printable(name)} …", err=True)
         rows += compare(scenario, [name], find=find, locality_wait_s=locality_wait)
     if as_json:
         for row in rows:
-            typer.echo(json.dumps(_as_json(row)))
+            typer.echo(json.dumps(_to_json(row)))
     else:
-        print_table(*_as_table(rows))
+        print_table(*_to_table(rows))
 
 
-def _as_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[list[str]]]:
-    """Return the head and the rows of a table; with a column about zones where there are any."""
+def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[list[str]]]:
+    """Return the head and the rows of a table, with a cross-zone column if there are zones."""
     rows = [
         [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
          f"{r.tasks:,.0f}", f"{r.mean_moved_share:.1%}"]
@@ -126,7 +132,7 @@ def _as_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
     return (*_HEAD, "cross-zone"), [[*row, share] for row, share in zip(rows, shares, strict=True)]
 
 
-def _as_json(result: MappingResult) -> dict[str, object]:
+def _to_json(result: MappingResult) -> dict[str, object]:
     return {
         "name": result.name,
         "medianSeconds": round(result.median_seconds, 6),
@@ -138,19 +144,19 @@ def _as_json(result: MappingResult) -> dict[str, object]:
     }
 
 
-def _numbers(option: str, text: str, most: int) -> list[int]:
+def _parse_slots(option: str, text: str, max_slots: int) -> list[int]:
     try:
         values = [int(part) for part in text.split(",")]
     except ValueError:
         values = [0]
-    if not 1 <= min(values) <= max(values) <= most:
+    if not 1 <= min(values) <= max(values) <= max_slots:
         raise OptionError(
-            f"{option} is {text!r}: whole numbers from 1 to {most} are expected, such as 1,4"
+            f"{option} is {text!r}: whole numbers from 1 to {max_slots} are expected, such as 1,4"
         )
     return values
 
 
-def _slow(text: str, executors: int) -> dict[int, float]:
+def _parse_slow(text: str, executors: int) -> dict[int, float]:
     slow = {}
     for part in filter(None, text.split(",")):
         number, _, factor = part.partition("=")

@@ -1,4 +1,4 @@
-"""`assignor lag --as starting-offsets`: how far a query has read, as Spark's `startingOffsets`."""
+"""`assignor lag --as starting-offsets`: print the offsets read for Spark's `startingOffsets`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from assignor_bridge.errors import AssignorError, OptionError, elide
 from streaming.cli import kafka_options
 from streaming.cli.output import note
-from streaming.lag.positions import EARLIEST, LATEST, starting_offsets
+from streaming.lag.positions import EARLIEST, LATEST, build_starting_offsets
 
 if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
@@ -24,7 +24,7 @@ SourceNumber = Annotated[
 Missing = Annotated[
     Literal["earliest", "latest"] | None,
     typer.Option(
-        help="With --as starting-offsets: where partitions without an offset begin; by default "
+        help="With --as starting-offsets: where partitions without an offset start; the default is "
         "earliest.",
     ),
 ]
@@ -41,38 +41,42 @@ def print_starting_offsets(
 ) -> None:
     """Print the offsets of a query or a consumer group as JSON for Spark's `startingOffsets`.
 
-    Spark requires every partition of the topics, so those without an offset are added as
-    earliest (-2) or latest (-1), and stderr says how many. A query's offsets are those of its last
-    completed batch; without the brokers, only its own partitions are known.
+    Partitions without an offset get the position `missing`, because Spark requires every partition.
     """
-    query = kafka_options.query_of(checkpoint, source)
-    positions = kafka_options.positions_of(query, group, brokers, source)
+    query = kafka_options.read_query(checkpoint, source)
+    positions = kafka_options.read_positions(query, group, brokers, source)
     topics = set(topic or ()) or {position.topic for position in positions}
     positions = [position for position in positions if position.topic in topics]
-    partitions = None if brokers is None else brokers.partitions(topics)
+    partitions = None if brokers is None else brokers.list_partitions(topics)
     if brokers is not None and brokers.notes:
         raise AssignorError(f"the partitions are unknown: {brokers.notes[0]}")
-    known = {p.topic for p in positions} if partitions is None else set(partitions)
-    if topic and topics - known:
-        raise OptionError(f"--topic {min(topics - known)}: the topic does not exist")
-    begin = starting_offsets(positions, partitions, EARLIEST if missing == "earliest" else LATEST)
+    existing = {p.topic for p in positions} if partitions is None else set(partitions)
+    if topic and topics - existing:
+        raise OptionError(f"--topic {min(topics - existing)}: the topic does not exist")
+    begin = build_starting_offsets(
+        positions, partitions, EARLIEST if missing == "earliest" else LATEST
+    )
     if not begin.offsets:
-        raise AssignorError(f"{group or checkpoint!r} has no offset of a topic that exists")
+        raise AssignorError(f"{group or checkpoint!r} has no offset of any existing topic")
     count = sum(map(len, begin.offsets.values()))
-    _note(begin.filled, count, f"without an offset begin at {missing}")
-    _note(begin.left_out, len(positions), "with an offset are not on the brokers, and are left out")
+    _note_partitions(begin.filled, count, f"without an offset start at {missing}")
+    _note_partitions(
+        begin.left_out,
+        len(positions),
+        "with an offset do not exist on the brokers and are left out",
+    )
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
     planned = query.last_planned if query is not None else None
     if planned is not None and not planned.committed:
         note(
-            f"batch {planned.batch_id} was planned and not completed: a table may hold its rows, "
-            "and a new checkpoint would write them again; let the query complete it, or see "
-            "`assignor doctor --table`"
+            f"batch {planned.batch_id} was planned but not completed: its rows may be in the table "
+            "already, and a new checkpoint would write them again; let the query complete the "
+            "batch, or check the table with `assignor doctor --table`"
         )
     typer.echo(json.dumps(begin.offsets, separators=(",", ":")))
 
 
-def _note(names: tuple[str, ...], of: int, what: str) -> None:
+def _note_partitions(names: tuple[str, ...], of: int, what: str) -> None:
     if names:
         note(f"{len(names)} of {of} partitions {what}: {elide(names)}")

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as an orderly end of a command that runs until it is stopped."""
+"""Stop a long-running command cleanly on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,74 +12,74 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import FrameType, TracebackType
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-class _StopAskedError(BaseException):
-    """Ctrl-C or SIGTERM."""
+class _StopRequestedError(BaseException):
+    """The user or the system has requested a stop, by Ctrl-C or SIGTERM."""
 
 
 class StopSignals:
-    """A `with` block that the first signal ends; the next one ends the process, should that hang.
+    """A `with` block that the first signal ends; a second one ends the process, in case it hangs.
 
-    After a signal, an error in the block is taken for its consequence and not raised.
+    After a signal, an error in the block is considered its consequence and is suppressed.
 
-    With `unwinds` the next one is a KeyboardInterrupt, for who has a terminal to put right.
-    Once `notes_only()` was called, the signal is noted in `number` and nothing is raised: in the
-    midst of a call to Spark's JVM an exception would leave the connection to it unusable.
+    With `unwinds`, the second signal raises KeyboardInterrupt, so that a terminal can be restored.
+    After `stop_raising()`, the first signal only sets `number`: an exception during a call to
+    Spark's JVM would leave the connection to it unusable.
     """
 
     def __init__(self, *, unwinds: bool = False) -> None:
         self.number: int | None = None
-        self._next = signal.default_int_handler if unwinds else signal.SIG_DFL
+        self._second_handler = signal.default_int_handler if unwinds else signal.SIG_DFL
         self._raises = True
-        self._before = {number: signal.getsignal(number) for number in _STOPPING}
+        self._previous_handlers = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
 
     def __enter__(self) -> StopSignals:
-        self._catch()
+        self._install_handlers()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> bool:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
-        if kind is KeyboardInterrupt and self.number is None:  # by pyspark's handler
+        if kind is KeyboardInterrupt and self.number is None:  # raised by pyspark's handler
             self.number = signal.SIGINT
             return True
         if self.number is None or kind is None or issubclass(kind, typer.Exit):
             return False
-        return issubclass(kind, (Exception, _StopAskedError))
+        return issubclass(kind, (Exception, _StopRequestedError))
 
-    def notes_only(self) -> None:
-        """Note signals from now on; to be called when pyspark, which has its own handler, is up."""
+    def stop_raising(self) -> None:
+        """Only set `number` from now on; call it once pyspark has installed its own handler."""
         self._raises = False
-        self._catch()
+        self._install_handlers()
 
-    def _catch(self) -> None:
-        for number in _STOPPING:
-            signal.signal(number, self._note)
+    def _install_handlers(self) -> None:
+        for number in _STOP_SIGNALS:
+            signal.signal(number, self._handle_signal)
 
-    def _note(self, number: int, _frame: FrameType | None) -> None:
-        is_second = self.number is not None  # it was pending while the first was being noted
+    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
+        is_second = self.number is not None  # it arrived while the first was being handled
         self.number = self.number or number
-        for each in _STOPPING:
-            signal.signal(each, self._next)
+        for each in _STOP_SIGNALS:
+            signal.signal(each, self._second_handler)
         if is_second:
             signal.raise_signal(number)
         if self._raises:
-            raise _StopAskedError
+            raise _StopRequestedError
 
 
 @contextlib.contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM unwind as Ctrl-C does, with its own exit code, so that nothing is left."""
+def unwind_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that cleanup runs; exit with 143."""
 
     def unwind(number: int, _: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, unwind)
+    previous_handler = signal.signal(signal.SIGTERM, unwind)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)

@@ -1,4 +1,4 @@
-"""`assignor report --live`: a query in the terminal, from Spark's UI and the metrics endpoint."""
+"""`assignor report --live`: watch a query's figures from Spark's UI and its metrics endpoint."""
 
 import contextlib
 import os
@@ -16,19 +16,19 @@ from assignor_bridge.errors import AssignorError
 from streaming.cli.stopping import StopSignals
 from streaming.report.screen import LiveFigures, Watch, draw_frame
 
-_QUIT = b"qQ\x04"
-#: Longest time in seconds until a signal is noticed.
+_QUIT_KEYS = b"qQ\x04"
+#: Longest time until a signal is noticed.
 _SIGNAL_POLL_S = 0.2
-#: Lines of a frame that is not printed on a terminal.
-_LINES = 40
-#: Seconds between two frames, unless --interval is given.
-_INTERVAL_S = 2.0
+#: Height of a frame that is not printed on a terminal.
+_DEFAULT_LINES = 40
+#: Default of --interval.
+_DEFAULT_INTERVAL_S = 2.0
 
 Interval = Annotated[
     float | None,
     typer.Option(
         min=0.2, max=3600, metavar="SECONDS",
-        help=f"Time between two frames of --live; by default {_INTERVAL_S:g}.",
+        help=f"Time between two frames of --live; the default is {_DEFAULT_INTERVAL_S:g}.",
     ),
 ]  # fmt: skip
 Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live and exit.")]
@@ -37,24 +37,24 @@ Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live an
 def watch_live(
     urls: Sequence[str], query: str | None, interval_s: float | None, *, once: bool
 ) -> None:
-    """Draw frames until q or Ctrl-C; one frame with `once`, or if stdout is no terminal."""
+    """Draw frames until q or Ctrl-C; draw one frame with `once`, or if stdout is not a terminal."""
     watch = Watch(urls, query)
     snapshot = watch.read_figures()
     console = Console(highlight=False)
     if once or not console.is_terminal:
-        console.print(draw_frame(snapshot, console.height if console.is_terminal else _LINES))
+        console.print(draw_frame(snapshot, console.height if console.is_terminal else _DEFAULT_LINES))
         return
-    _live(watch, snapshot, console, interval_s or _INTERVAL_S)
+    _draw_frames(watch, snapshot, console, interval_s or _DEFAULT_INTERVAL_S)
 
 
-def _live(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: float) -> None:
+def _draw_frames(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: float) -> None:
     note = ""
     with (
-        _keys(),
+        _read_single_keys(),
         StopSignals(unwinds=True) as signals,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
-        signals.notes_only()  # raised wherever the program is, it is lost in a destructor
+        signals.stop_raising()  # an exception inside a destructor would be lost
         while True:
             live.update(draw_frame(snapshot, console.height, note), refresh=True)
             if _is_quit_pressed(interval_s, signals):
@@ -63,32 +63,32 @@ def _live(watch: Watch, snapshot: LiveFigures, console: Console, interval_s: flo
                 raise typer.Exit(128 + signals.number)
             try:
                 snapshot, note = watch.read_figures(), ""
-            except AssignorError as error:  # the driver is busy, or gone: the last frame stays
+            except AssignorError as error:  # the driver is busy or gone: keep the last frame
                 note = f"{time.strftime('%H:%M:%S')}: {error}"
 
 
 @contextlib.contextmanager
-def _keys() -> Iterator[None]:
-    """Read keys one by one if stdin is a terminal."""
+def _read_single_keys() -> Iterator[None]:
+    """Deliver each key at once, without Enter, if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
         return
     import termios
     import tty
 
-    before = termios.tcgetattr(sys.stdin)
+    previous_settings = termios.tcgetattr(sys.stdin)
     tty.setcbreak(sys.stdin)
     try:
         yield
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, previous_settings)
 
 
 def _is_quit_pressed(limit_s: float, signals: StopSignals) -> bool:
-    """Wait for a key or a signal; Python's own waits continue after a signal."""
+    """Wait for a key or a signal, because Python's own waits resume after a signal."""
     deadline = time.monotonic() + limit_s
     keys = [sys.stdin] if sys.stdin.isatty() else []
     while signals.number is None and (remaining_s := deadline - time.monotonic()) > 0:
         if select.select(keys, [], [], min(remaining_s, _SIGNAL_POLL_S))[0]:
-            return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT))
+            return bool(set(os.read(sys.stdin.fileno(), 64)) & set(_QUIT_KEYS))
     return False

@@ -1,4 +1,4 @@
-"""Options about racks, and what reading across them costs."""
+"""Options for racks and for the cost of reading across them."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from assignor_bridge.errors import OptionError
-from streaming.cli.kafka_options import brokers_of
+from streaming.cli.kafka_options import connect_to_brokers
 from streaming.cli.output import note
-from streaming.kafka.replicas import replica_racks
+from streaming.kafka.replicas import fetch_replica_racks
 from streaming.replay.log import CheckpointLog
 from streaming.replay.racks import RackMap, read_racks
 from streaming.replay.traffic import PRICE_PER_GB
@@ -18,8 +18,8 @@ RacksFile = Annotated[
     Path | None,
     typer.Option(
         "--racks", dir_okay=False, metavar="FILE",
-        help="Racks: a line HOST=RACK for each host, as in assignor.rackFile, or JSON by id or "
-        "host of executors and by partition (the leader's first): "
+        help="File of racks: lines HOST=RACK, as in assignor.rackFile, or JSON by the ID or host "
+        "of executors and by partition (the leader's rack first): "
         '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}',
     ),
 ]  # fmt: skip
@@ -27,21 +27,21 @@ PricePerGb = Annotated[
     float | None,
     typer.Option(
         min=0, max=1000, metavar="PRICE",
-        help="What a GB that crosses racks costs; by default "
-        f"{PRICE_PER_GB:g}, as assignor.zonePricePerGb.",
+        help="Price of a GB that is read across racks; the default is "
+        f"{PRICE_PER_GB:g}, as in assignor.zonePricePerGb.",
     ),
 ]  # fmt: skip
 RecordBytes = Annotated[
     float | None,
     typer.Option(
         min=0.001, max=1_000_000_000, metavar="BYTES",
-        help="Bytes of a record, with --racks; by default as the planner learned them.",
+        help="Bytes per record, with --racks; the default is what the planner has learned.",
     ),
 ]  # fmt: skip
 
 
-def racks_of(path: Path | None, **others: object) -> RackMap | None:
-    """Read the file of racks; None without one. Raises OptionError for options that need it."""
+def read_racks_option(path: Path | None, **others: object) -> RackMap | None:
+    """Read the file of racks, if given; raise OptionError if it is missing and `others` need it."""
     if path is not None:
         return read_racks(path)
     for option, value in others.items():
@@ -53,15 +53,15 @@ def racks_of(path: Path | None, **others: object) -> RackMap | None:
     return None
 
 
-def with_brokers(
+def add_broker_racks(
     racks: RackMap | None, log: CheckpointLog, servers: str | None, config: Path | None
 ) -> RackMap | None:
-    """Add the racks of replicas as the brokers know them, where brokers are given."""
-    brokers = brokers_of(servers, config, 10.0)
+    """Add the racks of the partitions' replicas, as the brokers report them, if any are given."""
+    brokers = connect_to_brokers(servers, config, 10.0)
     if racks is None or brokers is None:
         return racks
     topics = {r.topic for read in log.sources.values() for batch in read for r in batch.ranges}
-    partitions, followers = replica_racks(brokers, topics)
+    partitions, followers = fetch_replica_racks(brokers, topics)
     for line in brokers.notes:
         note(line)
     return replace(

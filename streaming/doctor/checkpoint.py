@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
 from streaming.doctor.delta_table import same_batches
-from streaming.kafka.brokers import by_partition
-from streaming.lag.first_unread import first_unread
+from streaming.kafka.brokers import flatten_offsets
+from streaming.lag.first_unread import find_first_unread
 from streaming.observe.check import Check
 
 if TYPE_CHECKING:
@@ -175,9 +175,9 @@ def _topics(
     """Check each topic of each source, except those that its own log says were re-created."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
-    existing = brokers.partitions({topic for offsets in ends.values() for topic in offsets})
-    read = {tp for offsets in ends.values() for tp in by_partition(offsets)}
-    begins, log_ends = brokers.log_ranges(
+    existing = brokers.list_partitions({topic for offsets in ends.values() for topic in offsets})
+    read = {tp for offsets in ends.values() for tp in flatten_offsets(offsets)}
+    begins, log_ends = brokers.fetch_log_ranges(
         {tp for tp in read if tp.number in existing.get(tp.topic, ())}
     )
     anew = _written_after(checkpoint, brokers, ends.values(), begins, log_ends)
@@ -193,8 +193,8 @@ def _topics(
             elif topic not in existing:
                 lines = ["the brokers do not report its offsets: see the note on stderr"]
             else:
-                start = by_partition({topic: starts[source].get(topic, {})})
-                lines = _faults(topic, start, by_partition({topic: ends[source][topic]}), logs)
+                start = flatten_offsets({topic: starts[source].get(topic, {})})
+                lines = _faults(topic, start, flatten_offsets({topic: ends[source][topic]}), logs)
                 holds = not lines
             lines = lines or [f"{len(existing[topic])} partitions hold the offsets"]
             yield from (Check(_name(source, topic), holds, line) for line in lines)
@@ -264,14 +264,14 @@ def _written_after(
         return {}
     past: dict[Partition, int] = {}
     for offsets in ends:
-        for tp, at in by_partition(offsets).items():
+        for tp, at in flatten_offsets(offsets).items():
             if begins.get(tp, at) < at:
                 past[tp] = max(at, past.get(tp, 0))
     first = {tp: begins[tp] for tp in sorted(past) if begins[tp] < log_ends.get(tp, 0)}
     latest_s = planned.timestamp_ms / 1000 + _CLOCKS_S
     failures: Failures = {}
-    found = first_unread(brokers, first, _READ_LIMIT_S, failures)
-    brokers.note("time of the first record", failures, len(first))
+    found = find_first_unread(brokers, first, _READ_LIMIT_S, failures)
+    brokers.note_failures("time of the first record", failures, len(first))
     now_s = time.time() + _CLOCKS_S
     return {
         tp: record.time_s

@@ -10,16 +10,16 @@ import java.util.List;
 import java.util.stream.Stream;
 
 /**
- * Runs a Kafka broker that cannot outlive the process that started it.
+ * Runs a Kafka broker that ends with the process that started it.
  *
- * <p>The starter holds the other end of standard input. Its end, also by kill -9, ends the broker:
- * at once where the data is temporary (then the folder goes too), with an orderly shutdown
- * otherwise. Arguments: properties file, cluster id to format with or "-", folder to remove or "-".
+ * <p>The parent process holds the other end of standard input. When it ends, even by kill -9, the
+ * broker deletes its folder and halts if its data is temporary; otherwise it shuts down cleanly.
+ * Arguments: properties file, cluster ID for formatting or "-", folder to delete or "-".
  */
 public final class GuardedBroker {
   private static final long SHUTDOWN_LIMIT_MS = 20_000;
 
-  @SuppressWarnings("unused") // Held, because a channel that is collected gives up its lock.
+  @SuppressWarnings("unused") // A channel that is garbage-collected would release its lock.
   private static FileLock folderLock;
 
   private GuardedBroker() {}
@@ -28,8 +28,8 @@ public final class GuardedBroker {
     String properties = args[0];
     String clusterId = args[1];
     String temporary = args[2];
-    daemon("starter-guard", () -> endWithStarter(temporary));
-    if (!isLocked(Path.of(properties).resolveSibling("broker.lock"))) {
+    startDaemon("parent-guard", () -> endWithParent(temporary));
+    if (!lock(Path.of(properties).resolveSibling("broker.lock"))) {
       System.out.println("another broker is using the folder of " + properties);
       System.exit(1);
     }
@@ -43,8 +43,8 @@ public final class GuardedBroker {
     kafka.Kafka.main(new String[] {properties});
   }
 
-  /** Kafka locks its folder only after it has written metadata there, too late for a second one. */
-  private static boolean isLocked(Path file) {
+  /** Locks the folder, because Kafka locks it only after it has written metadata there. */
+  private static boolean lock(Path file) {
     try {
       folderLock =
           FileChannel.open(file, StandardOpenOption.CREATE, StandardOpenOption.WRITE).tryLock();
@@ -55,22 +55,22 @@ public final class GuardedBroker {
     }
   }
 
-  private static void endWithStarter(String temporary) {
+  private static void endWithParent(String temporary) {
     try {
       while (System.in.read() >= 0) {
-        // Nothing is ever sent: only the end of the stream counts.
+        // The parent sends nothing; only the end of the stream matters.
       }
     } catch (IOException gone) {
-      System.out.println("standard input failed, taken as its end: " + gone);
+      System.out.println("standard input failed, so the broker ends: " + gone);
     }
     if (!temporary.equals("-")) {
       try {
-        remove(Path.of(temporary));
-      } finally { // whatever it ran into: a broker must not be left behind
+        deleteFolder(Path.of(temporary));
+      } finally { // even after an error, no broker may be left behind
         Runtime.getRuntime().halt(0);
       }
     }
-    daemon("shutdown-limit", GuardedBroker::haltAfterLimit);
+    startDaemon("shutdown-limit", GuardedBroker::haltAfterLimit);
     System.exit(0);
   }
 
@@ -83,18 +83,18 @@ public final class GuardedBroker {
     Runtime.getRuntime().halt(1);
   }
 
-  private static void remove(Path folder) {
-    try (Stream<Path> found = Files.walk(folder)) {
-      List<Path> deepestFirst = found.sorted(Comparator.reverseOrder()).toList();
+  private static void deleteFolder(Path folder) {
+    try (Stream<Path> paths = Files.walk(folder)) {
+      List<Path> deepestFirst = paths.sorted(Comparator.reverseOrder()).toList();
       for (Path path : deepestFirst) {
         Files.deleteIfExists(path);
       }
     } catch (IOException | UncheckedIOException busy) { // the broker still renames files in it
-      System.out.println("the temporary folder could not be removed whole: " + busy);
+      System.out.println("the temporary folder could not be deleted completely: " + busy);
     }
   }
 
-  private static void daemon(String name, Runnable work) {
+  private static void startDaemon(String name, Runnable work) {
     Thread thread = new Thread(work, name);
     thread.setDaemon(true);
     thread.start();

@@ -1,7 +1,7 @@
-"""What brokers answer, in few requests for many partitions each, with one time limit.
+"""Request metadata from brokers, with a time limit and many partitions per request.
 
-What a broker does not answer is None and one note; only brokers that do not answer at all, or
-refuse the login, are an error. Neither holds a secret of the settings.
+If a broker leaves a request unanswered, the value is unknown and a note says so. An error is raised
+only if no broker answers at all or authentication fails. Notes and errors contain no secrets.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
-from streaming.kafka.settings import client_settings
+from streaming.kafka.settings import translate_settings
 from streaming.kafka.utf8 import is_utf8
 
 if TYPE_CHECKING:
@@ -37,31 +37,31 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
-    #: Names of topics or partitions, by what the brokers refused them with.
+    #: Names of topics or partitions, by the reason for which their requests failed.
     Failures = dict[str, list[str]]
 
 DESCRIBE = "Describe"
-#: Errors of missing rights, with the kind of resource as Kafka's ACLs name it.
-_RIGHTS = {
+#: Errors for missing permissions, with the type of resource as Kafka's ACLs name it.
+_RESOURCE_OF_ERROR = {
     "TOPIC_AUTHORIZATION_FAILED": "Topic",
     "GROUP_AUTHORIZATION_FAILED": "Group",
     "CLUSTER_AUTHORIZATION_FAILED": "Cluster",
 }
 _GRACE_S = 2.0
 _POLL_S = 0.02
-#: librdkafka looks each partition up in a list: one request for all would take time by the square.
-_PARTITIONS_A_REQUEST = 250
-#: More topics are asked for all at once, which leaves out those that may not be seen.
-_TOPICS_ONE_BY_ONE = 8
-#: After these the brokers will not answer any more.
-_FINAL = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
+#: librdkafka searches a list for each partition, so one large request would take quadratic time.
+_PARTITIONS_PER_REQUEST = 250
+#: For more topics, one request lists all that the user may describe.
+_MAX_SINGLE_TOPIC_REQUESTS = 8
+#: After these errors the brokers will not answer.
+_FINAL_ERRORS = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
 
 
 class BrokerUnreachableError(AssignorError):
-    """No broker answers, or it refuses the login."""
+    """No broker answers, or it rejects the credentials."""
 
 
-def by_partition(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
+def flatten_offsets(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
     """Flatten `{topic: {partition: offset}}`."""
     return {Partition(topic, n): at for topic, ends in offsets.items() for n, at in ends.items()}
 
@@ -70,74 +70,74 @@ def by_partition(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, in
 class Retention:
     """When a topic's records are deleted."""
 
-    #: Whether old records are deleted at all, not only compacted.
+    #: Whether old records are deleted, not only compacted.
     deletes: bool
-    #: None for without limit.
+    #: None if there is no limit.
     time_s: float | None
     size_bytes: int | None
-    #: Whether records go away behind newer ones of their keys.
+    #: Whether a record is deleted once there is a newer one of its key.
     compacts: bool = False
 
 
 class Brokers:
-    """A cluster; `java` are address and login as settings of Kafka's Java client.
+    """A connection to a cluster; `java` holds the settings of Kafka's Java client for it.
 
-    Each request may take `limit_s` seconds. Raises SettingsError when a setting has no counterpart
-    in librdkafka, OptionError when no client can be made with them, and BrokerUnreachableError when
-    no broker answers or the login is refused.
+    Each request may take `limit_s` seconds. Raises SettingsError if a setting has no counterpart in
+    librdkafka, OptionError if the settings are invalid, and BrokerUnreachableError if no broker
+    answers or the credentials are rejected.
     """
 
     def __init__(self, java: Mapping[str, str], limit_s: float) -> None:
-        self.settings = client_settings(java)
+        self.settings = translate_settings(java)
         self.limit_s = limit_s
-        self._address = java["bootstrap.servers"].rpartition("@")[2]  # without what is no address
-        #: What could not be learned, one line each.
+        self._address = java["bootstrap.servers"].rpartition("@")[2]  # without credentials
+        #: One line for each value that could not be determined.
         self.notes: list[str] = []
-        #: Topics that were asked for and do not exist.
+        #: Requested topics that do not exist.
         self.gone: set[str] = set()
         #: The number of brokers.
         self.count = 0
         self.admin = self._connect()
-        self._consumer = self.consumer("assignor-lag")  # librdkafka wants a name of a group
+        self._consumer = self.make_consumer("assignor-lag")  # librdkafka requires a group
 
-    def consumer(self, group: str, **settings: Any) -> Consumer:
+    def make_consumer(self, group: str, **settings: Any) -> Consumer:
         """Return a consumer that commits nothing; `_` in a setting's name stands for `.`."""
         settings = {"isolation_level": "read_uncommitted", "enable_auto_commit": False, **settings}
-        return Consumer(self.settings.for_client(group_id=group, **settings))
+        return Consumer(self.settings.to_client_config(group_id=group, **settings))
 
-    def partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
-        """Return the partitions of topics; those that do not exist are left out."""
+    def list_partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
+        """Return the partitions of topics; leave out topics that do not exist."""
         names = sorted(set(topics))
-        known = self._all_topics if len(names) > _TOPICS_ONE_BY_ONE else {}
+        all_topics = self._all_topics if len(names) > _MAX_SINGLE_TOPIC_REQUESTS else {}
         partitions = {}
         for name in names:
-            topic = known.get(name) or self._list_topics(name).get(name)
+            topic = all_topics.get(name) or self._fetch_topics(name).get(name)
             error = topic.error if topic is not None else None
             if topic is None or (error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
                 self.gone.add(name)
             elif error is not None:
-                self.notes.append(f"topic {name!r}: {self.reason(error, DESCRIBE, name)}")
+                self.notes.append(f"topic {name!r}: {self.describe_error(error, DESCRIBE, name)}")
             else:
                 partitions[name] = frozenset(topic.partitions)
         return partitions
 
-    def all_partitions(self) -> dict[str, frozenset[int]]:
-        """Return the partitions of all topics that may be seen."""
+    def list_all_partitions(self) -> dict[str, frozenset[int]]:
+        """Return the partitions of all topics that the user may describe."""
         return {
             name: frozenset(topic.partitions)
             for name, topic in self._all_topics.items()
             if topic.error is None
         }
 
-    def log_ranges(
+    def fetch_log_ranges(
         self, partitions: Collection[tuple[str, int]]
     ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Return where logs begin and where they end; unknown ones are left out."""
-        begins = self._log_offsets(partitions, OFFSET_BEGINNING, "earliest offset")
-        return begins, self._log_offsets(partitions, OFFSET_END, "log end offset")
+        """Return the first offsets and the end offsets of logs; leave out unknown ones."""
+        begins = self._fetch_log_offsets(partitions, OFFSET_BEGINNING, "earliest offset")
+        return begins, self._fetch_log_offsets(partitions, OFFSET_END, "log end offset")
 
-    def retention(self, topics: Collection[str]) -> dict[str, Retention]:
-        """Return when topics delete records; unknown ones are left out."""
+    def fetch_retention(self, topics: Collection[str]) -> dict[str, Retention]:
+        """Return when topics delete records; leave out topics for which this is unknown."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
         if not resources:
             return {}
@@ -146,28 +146,28 @@ class Brokers:
         answers = self.admin.describe_configs(resources, request_timeout=self.limit_s)
         for resource, future in answers.items():
             try:
-                configs = self.answer(future)
+                configs = self.await_answer(future)
             except KafkaException as error:
                 self.add_failure(failures, error.args[0], "DescribeConfigs", resource.name)
             else:
                 values = {name: entry.value for name, entry in configs.items()}
-                retention[resource.name] = _retention(values)
-        self.note("retention", failures, len(resources))
+                retention[resource.name] = _parse_retention(values)
+        self.note_failures("retention", failures, len(resources))
         return retention
 
-    def answer(self, future: Any) -> Any:
-        """Wait for the answer to a request of the admin client."""
+    def await_answer(self, future: Any) -> Any:
+        """Wait for the answer to a request of the admin client, and return it."""
         try:
             return future.result(self.limit_s + _GRACE_S)
         except concurrent.futures.TimeoutError as error:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT)) from error
 
-    def reason(self, error: KafkaError, operation: str = "", name: str = "") -> str:
-        """Return an error's reason in one line without secrets.
+    def describe_error(self, error: KafkaError, operation: str = "", name: str = "") -> str:
+        """Describe an error in one line without secrets.
 
-        `operation` and `name` are the right that was needed, and on what, should that be it.
+        `operation` and the resource's `name` describe the permission needed, if that is missing.
         """
-        kind = _RIGHTS.get(error.name())
+        kind = _RESOURCE_OF_ERROR.get(error.name())
         if kind is None or not operation:
             return self.settings.redact(" ".join(str(error.str()).split()))
         return f"the user lacks {operation} on {kind}" + (f" {name!r}" if name else "")
@@ -175,32 +175,32 @@ class Brokers:
     def add_failure(
         self, failures: Failures, error: KafkaError, operation: str, name: object
     ) -> None:
-        """Add a topic or partition to those that failed alike."""
-        failures.setdefault(self.reason(error, operation), []).append(str(name))
+        """Add a topic or partition to those that failed for the same reason."""
+        failures.setdefault(self.describe_error(error, operation), []).append(str(name))
 
-    def note(self, what: str, failures: Failures, count: int) -> None:
-        """Note what is unknown of some of `count` topics or partitions, one line a reason."""
+    def note_failures(self, what: str, failures: Failures, count: int) -> None:
+        """Note for which of `count` topics or partitions `what` is unknown, one line per reason."""
         for reason, names in failures.items():
             listed = elide(sorted(names))
-            self.notes.append(f"{what} of {len(names)} of {count} is unknown ({listed}): {reason}")
+            self.notes.append(f"{what} is unknown for {len(names)} of {count} ({listed}): {reason}")
 
     def _connect(self) -> AdminClient:
-        """Make sure that a broker answers; a refused login, or no listener, fails at once."""
-        # A list, no method of ours, so that no client is part of a cycle: the garbage collector may
-        # run in a thread of librdkafka, and a client that one destroys aborts the process.
+        """Create a client and wait for an answer; fail at once if no broker will give one."""
+        # A list, not a method, keeps clients out of reference cycles: the garbage collector may run
+        # in a thread of librdkafka, and destroying a client in such a thread aborts the process.
         errors: list[KafkaError] = []
-        settings: dict[str, Any] = {**self.settings.for_client(), "error_cb": errors.append}
+        settings: dict[str, Any] = {**self.settings.to_client_config(), "error_cb": errors.append}
         try:
             admin = AdminClient(settings)
         except (KafkaException, ValueError) as error:
             reason = self.settings.redact(str(error.args[0]))
             raise OptionError(
-                f"no Kafka client can be made for {self._address!r}: {reason}"
+                f"cannot create a Kafka client for {self._address!r}: {reason}"
             ) from error
         answer = admin.describe_cluster(request_timeout=self.limit_s)
         deadline = time.monotonic() + self.limit_s + _GRACE_S
-        while time.monotonic() < deadline and not any(e.code() in _FINAL for e in errors):
-            admin.poll(0)  # for its errors
+        while time.monotonic() < deadline and not any(e.code() in _FINAL_ERRORS for e in errors):
+            admin.poll(0)  # calls error_cb
             if concurrent.futures.wait([answer], _POLL_S).done:
                 break
         try:
@@ -208,43 +208,43 @@ class Brokers:
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             reasons = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
             if reasons:
-                reason = self.reason(reasons[-1])
+                reason = self.describe_error(reasons[-1])
             elif time.monotonic() > deadline - _GRACE_S:
                 reason = f"no answer within {self.limit_s:g} s"
             else:
-                reason = "it closes the connection"
+                reason = "the connection was closed"
             raise BrokerUnreachableError(
-                f"no broker answers at {self._address!r} ({reason}): is the address right, the "
-                "broker running, and the login correct?"
+                f"no broker answers at {self._address!r} ({reason}): check the address, whether "
+                "the broker is running, and the credentials"
             ) from error
         return admin
 
     @cached_property
     def _all_topics(self) -> Mapping[str, TopicMetadata]:
-        return self._list_topics()
+        return self._fetch_topics()
 
-    def _list_topics(self, name: str | None = None) -> Mapping[str, TopicMetadata]:
-        """Ask for the metadata of one topic, or of all."""
+    def _fetch_topics(self, name: str | None = None) -> Mapping[str, TopicMetadata]:
+        """Return the metadata of one topic, or of all."""
         if name is not None and not is_utf8(name):  # no topic has such a name
             return {}
         try:
             return dict(self._consumer.list_topics(name, timeout=self.limit_s).topics)
         except KafkaException as error:
             raise BrokerUnreachableError(
-                f"the brokers at {self._address!r} do not list their topics: "
-                f"{self.reason(error.args[0])}"
+                f"the brokers at {self._address!r} did not list their topics: "
+                f"{self.describe_error(error.args[0])}"
             ) from error
 
-    def _log_offsets(
+    def _fetch_log_offsets(
         self, partitions: Collection[tuple[str, int]], which: int, what: str
     ) -> dict[Partition, int]:
-        """Ask ListOffsets, whose times -2 and -1 stand for the begin and the end of a log.
+        """Request ListOffsets, whose times -2 and -1 mean the start and the end of a log.
 
-        Through a consumer: an admin client makes a future a partition, which takes longer.
+        A consumer is used, because an admin client creates a future per partition, which is slower.
         """
         offsets = {}
         failures: Failures = {}
-        for request in in_requests(partitions, which):
+        for request in split_into_requests(partitions, which):
             try:
                 answers = self._consumer.offsets_for_times(request, timeout=self.limit_s)
             except KafkaException as error:
@@ -258,27 +258,27 @@ class Brokers:
                     self.add_failure(failures, tp.error, DESCRIBE, partition)
                 elif tp.offset >= 0:
                     offsets[partition] = tp.offset
-        self.note(what, failures, len(partitions))
+        self.note_failures(what, failures, len(partitions))
         return offsets
 
 
-def is_of_group(message: Message) -> bool:
-    """Whether brokers refuse a consumer the name of its group, of which nothing is wanted."""
+def is_group_refusal(message: Message) -> bool:
+    """Return whether a consumer was denied its group, which does not matter for reading."""
     error = message.error()
     is_refused = error is not None and error.name() == "GROUP_AUTHORIZATION_FAILED"
     return is_refused and not message.topic()
 
 
-def in_requests(
+def split_into_requests(
     partitions: Collection[tuple[str, int]], offset: int
 ) -> Iterator[list[TopicPartition]]:
-    """Divide partitions into as many as one request should ask for."""
+    """Yield the partitions in lists that are small enough for one request."""
     tps = [TopicPartition(*partition, offset) for partition in sorted(partitions)]
-    for first in range(0, len(tps), _PARTITIONS_A_REQUEST):
-        yield tps[first : first + _PARTITIONS_A_REQUEST]
+    for first in range(0, len(tps), _PARTITIONS_PER_REQUEST):
+        yield tps[first : first + _PARTITIONS_PER_REQUEST]
 
 
-def _retention(configs: Mapping[str, str | None]) -> Retention:
+def _parse_retention(configs: Mapping[str, str | None]) -> Retention:
     time_ms = int(configs.get("retention.ms") or -1)
     size = int(configs.get("retention.bytes") or -1)
     policy = configs.get("cleanup.policy") or ""

@@ -1,7 +1,7 @@
 """A real Kafka broker in a child process, for the demo, the examples and the tests.
 
-One node in KRaft's combined mode, with jars that are fetched once into the user's cache. It lives
-no longer than the Python process that started it, however that one ends.
+It is one node in KRaft's combined mode; its jars are downloaded once into the user's cache. It ends
+with the Python process that started it, however that process ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _START_ATTEMPTS = 5
 _HEAP = "512m"
-#: How long a start may take until the broker answers a metadata request.
+#: Time limit of a start, until the broker answers a metadata request.
 _READY_LIMIT_S = 90.0
 _STOP_LIMIT_S = 20.0
 _TAIL_LINES = 4
@@ -40,13 +40,13 @@ class EmbeddedBroker:
     Parameters
     ----------
     data
-        Folder for logs and metadata, kept; None for a temporary one that is removed at the end.
+        Folder for logs and metadata, which is kept; None for a temporary one that is deleted.
     port
-        Port of the broker; None for a free one, kept over restarts.
+        Port of the broker; None for a free one, which restarts keep.
     properties
-        Broker settings that are added to ours or replace them.
+        Broker settings that extend or override the defaults.
     on_line
-        Called with each line that the download of Kafka prints, the first time.
+        Called with each line that the first download of Kafka prints.
 
     Examples
     --------
@@ -64,7 +64,7 @@ class EmbeddedBroker:
         on_line: Callable[[str], None] | None = None,
     ) -> None:
         self._data = data
-        self._given_port = port
+        self._requested_port = port
         self._properties = dict(properties or {})
         self._on_line = on_line
         self._folder: Path | None = None
@@ -74,7 +74,7 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
-        """Port that the broker listens on; known once it was started."""
+        """Port that the broker listens on; available after the first start."""
         if self._ports is None:
             raise BrokerError("the embedded broker has no port yet: start it first")
         return self._ports[0]
@@ -86,19 +86,19 @@ class EmbeddedBroker:
 
     @property
     def folder(self) -> Path:
-        """Folder that holds data, settings and the log; known once it was started."""
+        """Folder with data, settings and the log; available after the first start."""
         if self._folder is None:
             raise BrokerError("the embedded broker has no folder yet: start it first")
         return self._folder
 
     @property
     def log_file(self) -> Path:
-        """What the broker logged, warnings and worse."""
+        """File with the broker's warnings and errors."""
         return self.folder / "broker.log"
 
     @property
     def pid(self) -> int | None:
-        """Process id of the running broker, None when it does not run."""
+        """Process ID of the broker; None if it is not running."""
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def __enter__(self) -> EmbeddedBroker:
@@ -109,21 +109,21 @@ class EmbeddedBroker:
         self.close()
 
     def start(self) -> None:
-        """Start the broker and return when it answers; on the same port and data after a stop.
+        """Start the broker and wait until it answers; a restart keeps its port and data.
 
         Raises
         ------
         OptionError
-            When the given port is taken or the data folder cannot be used.
+            If the given port is in use or the data folder cannot be used.
         BrokerError
-            When the broker ends or does not answer in time; with the end of its log.
+            If the broker ends or does not answer in time; the message has the end of its log.
         """
         if self.pid is not None:
             return
-        jars = setup.jars(self._on_line)
+        jars = setup.fetch_jars(self._on_line)
         self._prepare_folder()
-        # The user, or clients after a restart, rely on a port that is known: it may get free yet.
-        is_fixed = self._given_port is not None or self._ports is not None
+        # The user, or clients after a restart, rely on a fixed port: try again, it may become free.
+        is_fixed = self._requested_port is not None or self._ports is not None
         attempts = 2 if is_fixed else _START_ATTEMPTS
         try:
             while not self._start_once(jars, is_last=attempts == 1):
@@ -135,15 +135,15 @@ class EmbeddedBroker:
             raise
 
     def stop(self) -> None:
-        """Stop the broker in an orderly way; data and port are kept for another start."""
+        """Shut the broker down cleanly; keep data and port for another start."""
         self._end_process()
 
     def kill(self) -> None:
-        """Stop the broker as kill -9 does; data and port are kept for another start."""
+        """Kill the broker like kill -9; keep data and port for another start."""
         self._end_process(kill=True)
 
     def restart(self) -> None:
-        """Stop and start again, on the same port and data."""
+        """Stop the broker and start it again, on the same port and data."""
         self.stop()
         self.start()
 
@@ -154,11 +154,11 @@ class EmbeddedBroker:
         self._ports = None
 
     def check_alive(self) -> None:
-        """Raise BrokerError, with the end of the log, when the broker has ended by itself."""
+        """Raise BrokerError, with the end of the log, if the broker has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise BrokerError(
                 f"the embedded broker ended with exit code {self._process.returncode}: "
-                + self._tail()
+                + self._summarize_log()
             )
 
     def admin(self) -> AdminClient:
@@ -168,7 +168,7 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic, and return when each partition has a leader."""
+        """Create a topic, and wait until each partition has a leader."""
         create_topic(self.bootstrap_servers, name, partitions, config)
 
     def _prepare_folder(self) -> None:
@@ -182,30 +182,34 @@ class EmbeddedBroker:
                 f"broker data folder {str(self._data)!r} cannot be used: {error}"
             ) from error
         self._folder = self._data.resolve()
-        if "," in str(self._folder):  # Kafka would take it for two
-            raise OptionError(f"broker data folder {str(self._folder)!r}: no comma is possible")
+        if "," in str(self._folder):  # Kafka would read it as two folders
+            raise OptionError(
+                f"broker data folder {str(self._folder)!r}: choose a path without a comma"
+            )
 
     def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
-        """Start on one pair of ports; False when one of them turned out to be taken."""
-        ports = self._ports or setup.free_ports(self._given_port)
+        """Start on one pair of ports; return False if another process took one of them."""
+        ports = self._ports or setup.find_free_ports(self._requested_port)
         meta = self.folder / "log" / "meta.properties"
-        cluster_id = setup.new_cluster_id() if not meta.exists() else None
+        cluster_id = setup.make_cluster_id() if not meta.exists() else None
         settings = self.folder / "broker.properties"
-        settings.write_text(setup.settings(ports, self.folder, self._properties), encoding="utf-8")
+        settings.write_text(
+            setup.format_settings(ports, self.folder, self._properties), encoding="utf-8"
+        )
         temporary = self.folder if self._data is None else None
-        command = setup.command(jars, settings, cluster_id, temporary, heap=_HEAP)
+        command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
-            # A session of its own: Ctrl-C in the terminal is for us, we then stop the broker.
+            # In its own session: Ctrl-C reaches only this process, which then stops the broker.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "LC_ALL": "C.UTF-8"},  # for names of folders
+                env={**os.environ, "LC_ALL": "C.UTF-8"},  # for non-ASCII folder names
             )  # fmt: skip
         try:
-            self._await_ready(ports[0], cluster_id or setup.cluster_id_in(meta))
+            self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta))
         except BrokerError:
-            taken = not all(map(setup.is_free, ports))  # by another: ours has ended
-            if is_last or self._process.poll() is None or not taken:
+            is_taken = not all(map(setup.is_free, ports))  # by another process: ours has ended
+            if is_last or self._process.poll() is None or not is_taken:
                 raise
             self._end_process(kill=True)
             return False
@@ -215,7 +219,7 @@ class EmbeddedBroker:
     def _await_ready(self, port: int, cluster_id: str) -> None:
         state = "no connection was accepted"
         deadline = time.monotonic() + _READY_LIMIT_S
-        while not setup.accepts(port) and time.monotonic() < deadline:
+        while not setup.accepts_connections(port) and time.monotonic() < deadline:
             self.check_alive()
             time.sleep(0.05)
         admin = AdminClient({"bootstrap.servers": f"{setup.HOST}:{port}", "log_level": 0})
@@ -229,23 +233,23 @@ class EmbeddedBroker:
             self.check_alive()
             if metadata.cluster_id != cluster_id:
                 raise BrokerError(
-                    f"port {port} answers for another cluster ({metadata.cluster_id})"
+                    f"port {port} is in use by another Kafka cluster ({metadata.cluster_id})"
                 )
             if metadata.brokers:
                 return
-            state = "no broker is in the metadata yet"
+            state = "the metadata lists no broker yet"
         raise BrokerError(
             f"the embedded broker was not ready after {_READY_LIMIT_S:g} s ({state}): "
-            + self._tail()
+            + self._summarize_log()
         )
 
-    def _tail(self) -> str:
-        """Sum up the log since the last start: from its first error on, without traces."""
+    def _summarize_log(self) -> str:
+        """Summarize the log since the last start: the first error and what follows, no traces."""
         try:
             content = self.log_file.read_bytes()[self._log_start :].decode(errors="replace")
         except OSError:
             content = ""
-        # A JVM begins with the options that it has picked up from the environment.
+        # A JVM first prints the options that it has picked up from the environment.
         skipped = ("\tat ", "Picked up ")
         lines = [
             line.strip()
@@ -253,13 +257,13 @@ class EmbeddedBroker:
             if line.strip() and not line.startswith(skipped)
         ]
         first = next((i for i, line in enumerate(lines) if " ERROR " in line), -_TAIL_LINES)
-        return " | ".join(lines[first:][:_TAIL_LINES]) or f"nothing is in {self.log_file}"
+        return " | ".join(lines[first:][:_TAIL_LINES]) or f"{self.log_file} is empty"
 
     def _end_process(self, *, kill: bool = False) -> None:
         process, self._process = self._process, None
         if process is None:
             return
-        with process:  # closes its stdin, and waits
+        with process:  # closes its stdin and waits
             if not kill:
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):

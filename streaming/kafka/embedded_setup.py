@@ -1,4 +1,4 @@
-"""What the embedded broker needs before it can start: jars, launcher, ports and settings."""
+"""Prepare what the embedded broker needs to start: jars, launcher, ports and settings."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ _PORTS = range(20_000, 32_000)
 
 
 class BrokerError(AssignorError):
-    """The embedded broker did not start, ended by itself, or did not obey."""
+    """The embedded broker did not start, or ended by itself."""
 
 
-def jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
-    """Return the broker's class path: launcher and Kafka, fetched and compiled the first time."""
-    fetched = [*ivy.fetch(LOGGER, on_line=on_line), *ivy.fetch(KAFKA, on_line=on_line)]
-    by_name = {path.name: path for path in fetched}
-    kafka = [by_name[name] for name in sorted(by_name)]
-    return [_compiled_launcher(kafka), *kafka]
+def fetch_jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
+    """Return the broker's class path; the first call downloads Kafka and compiles the launcher."""
+    paths = [*ivy.fetch(LOGGER, on_line=on_line), *ivy.fetch(KAFKA, on_line=on_line)]
+    by_name = {path.name: path for path in paths}
+    kafka_jars = [by_name[name] for name in sorted(by_name)]
+    return [_compile_launcher(kafka_jars), *kafka_jars]
 
 
-def command(
+def build_command(
     jars: list[Path], settings: Path, cluster_id: str | None, temporary: Path | None, *, heap: str
 ) -> list[str]:
-    """Return how a broker starts; it formats its data for `cluster_id` and removes `temporary`."""
+    """Return the command; the broker formats its data for `cluster_id` and removes `temporary`."""
     return [
         ivy.find_tool("java"), f"-Xmx{heap}", "-Djava.awt.headless=true",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -57,8 +57,8 @@ def command(
     ]  # fmt: skip
 
 
-def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]) -> str:
-    """Return the text of the broker's properties file; `properties` replace ours."""
+def format_settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]) -> str:
+    """Return the text of the broker's properties file; `properties` override the defaults."""
     broker, controller = ports
     values = {
         "process.roles": "broker,controller",
@@ -70,7 +70,7 @@ def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(folder / "log"),
         "auto.create.topics.enable": "false",
-        # After a kill the broker may come back only when its old session has ended.
+        # After a kill, the broker can rejoin only when its old session has ended.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "1000",
         "group.initial.rebalance.delay.ms": "0",
@@ -81,15 +81,15 @@ def settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]
         "transaction.state.log.num.partitions": "4",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
-        "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),  # of the small heap
+        "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),  # fits into the small heap
         **properties,
     }
-    # Java reads such files as Latin-1; it knows the escapes of JSON.
+    # Java reads properties files as Latin-1, and understands JSON's escapes.
     return "".join(f"{key}={json.dumps(value)[1:-1]}\n" for key, value in values.items())
 
 
-def _compiled_launcher(jars: list[Path]) -> Path:
-    """Return the folder of the compiled launcher; a changed source is compiled again."""
+def _compile_launcher(jars: list[Path]) -> Path:
+    """Return the folder of the compiled launcher; compile it if its source is new."""
     version = hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
     target = ivy.cache_folder() / "broker" / version
     if target.is_dir():
@@ -102,35 +102,35 @@ def _compiled_launcher(jars: list[Path]) -> Path:
         javac = subprocess.run(command, capture_output=True, text=True, check=False)
         if javac.returncode != 0:
             reason = " | ".join(javac.stderr.strip().splitlines()[-3:])
-            raise BrokerError(f"the embedded broker needs a JDK 17 or 21; javac said: {reason}")
+            raise BrokerError(f"the embedded broker needs a JDK 17 or 21; javac failed: {reason}")
     return target
 
 
-def new_cluster_id() -> str:
-    """Return a random id as Kafka writes them; a dash at its begin would read as an option."""
+def make_cluster_id() -> str:
+    """Return a random cluster ID; it never starts with '-', which would start an option."""
     return "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
 
 
-def cluster_id_in(meta: Path) -> str:
-    """Read the cluster id that a data folder was formatted with."""
+def read_cluster_id(meta: Path) -> str:
+    """Read the cluster ID for which a data folder was formatted."""
     for line in meta.read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster.id="):
             return line.partition("=")[2].strip()
-    raise BrokerError(f"{meta} names no cluster.id: the data folder is not one of a broker")
+    raise BrokerError(f"{meta} has no cluster.id: choose the data folder of a Kafka broker")
 
 
-def free_ports(given: int | None) -> tuple[int, int]:
-    """Return two free ports, for broker and controller; the first is `given`, if not None."""
-    if given is not None and not is_free(given):
-        raise OptionError(f"port {given} on {HOST} is in use or not allowed: choose another one")
-    chosen = [] if given is None else [given]
+def find_free_ports(requested: int | None) -> tuple[int, int]:
+    """Return two free ports, for broker and controller; the first is `requested`, if not None."""
+    if requested is not None and not is_free(requested):
+        raise OptionError(f"port {requested} on {HOST} is in use or not allowed: choose another")
+    chosen = [] if requested is None else [requested]
     for port in random.SystemRandom().sample(_PORTS, 200):
         if port not in chosen and is_free(port):
             chosen.append(port)
         if len(chosen) == 2:
             return chosen[0], chosen[1]
     raise BrokerError(
-        f"no two free ports were found on {HOST} from {_PORTS.start} to {_PORTS.stop - 1}"
+        f"fewer than two free ports on {HOST} were found from {_PORTS.start} to {_PORTS.stop - 1}"
     )
 
 
@@ -145,8 +145,8 @@ def is_free(port: int) -> bool:
     return True
 
 
-def accepts(port: int) -> bool:
-    """Return whether something listens on the port now."""
+def accepts_connections(port: int) -> bool:
+    """Return whether a server listens on the port now."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0):
             return True

@@ -1,12 +1,12 @@
-"""What a consumer group's coordinator is asked: what was committed to it, and who is in the group.
+"""Request a consumer group's committed offsets and members from its coordinator.
 
-Committed offsets are asked for by a consumer of the group that joins nothing. It waits for a
-coordinator that is about to be there, as in a new cluster. librdkafka has a request of admin
-clients for it, too, but that makes the process crash when the coordinator has just moved or is not
-there yet (NOT_COORDINATOR, librdkafka issue 5040, still so in 2.16). An admin client also finds no
-coordinator of a new cluster: it asks three times within half a second and is then silent until the
-request ends; and an answer that comes later than that may crash it (issue 4605). So the consumer
-is first, and requests of the admin client have all the time there is.
+A consumer of the group, which does not join it, requests the committed offsets, because it waits
+for the coordinator of a new cluster. An admin client can request them, too, but that crashes the
+process if the coordinator has just moved or does not exist yet (NOT_COORDINATOR, librdkafka issue
+5040, not fixed in 2.16). An admin client also does not find the coordinator of a new cluster: it
+tries three times within half a second and then waits until the request ends. An answer after that
+may crash it (issue 4605). So the consumer goes first, and the admin client gets the whole time
+limit for its request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.model import Partition
-from streaming.kafka.brokers import DESCRIBE, in_requests
+from streaming.kafka.brokers import DESCRIBE, split_into_requests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-#: Errors that pass: the coordinator moves, or loads what was committed.
-_PASSING = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+#: Errors to retry: the coordinator is moving, or is loading the committed offsets.
+_TRANSIENT = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 _NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
-#: The answer to describing a group that does not exist, by newer brokers.
+#: Error of newer brokers for a group that does not exist.
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
-#: Asked for where there are no topics, so that the coordinator is waited for there, too.
-_NO_TOPIC = "assignor-none"
-#: The answer to a user without Describe on the group.
-_NO_RIGHT = "GROUP_AUTHORIZATION_FAILED"
-#: The answer to one without Describe on some topic of its members, from Kafka 4.0 on.
-_NO_RIGHT_TO_TOPICS = "TOPIC_AUTHORIZATION_FAILED"
+#: Requested if there are no topics, in order to wait for the coordinator in this case, too.
+_MISSING_TOPIC = "assignor-none"
+#: Error for a user without Describe on the group.
+_NO_PERMISSION = "GROUP_AUTHORIZATION_FAILED"
+#: Error for a user without Describe on a topic of the group's members, from Kafka 4.0 on.
+_NO_TOPIC_PERMISSION = "TOPIC_AUTHORIZATION_FAILED"
 _RETRY_S = 0.1
-#: After it a consumer without an answer is asked whether it was refused; then after twice the time.
-_WAIT_S = 0.5
+#: Time limit of the first attempt of a request; each further attempt has twice the time.
+_FIRST_WAIT_S = 0.5
 
 
 class GroupError(AssignorError):
-    """A consumer group that does not exist or may not be seen."""
+    """A consumer group that does not exist, or that the user may not describe."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A live consumer of a group."""
 
     consumer_id: str
@@ -59,27 +59,27 @@ class Member:
     partitions: tuple[Partition, ...]
 
 
-def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
-    """Return a group's live consumers; None when there is no such group.
+def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | None:
+    """Return a group's live consumers; None if the group does not exist.
 
-    Raises GroupError when it may not be seen, or its coordinator does not answer.
+    Raises GroupError if the user may not describe it, or its coordinator does not answer.
     """
 
-    def ask(_: float) -> Any:
+    def send(_: float) -> Any:
         limit_s = brokers.limit_s
         [future] = brokers.admin.describe_consumer_groups([group], request_timeout=limit_s).values()
-        return brokers.answer(future)
+        return brokers.await_answer(future)
 
     try:
-        described = _retried(brokers.limit_s, _PASSING, ask)
+        described = _retry(brokers.limit_s, _TRANSIENT, send)
     except KafkaException as error:
         if error.args[0].name() == _NO_GROUP:
             return None
-        raise _refused(brokers, group, error.args[0]) from error
+        raise _make_group_error(brokers, group, error.args[0]) from error
     if described.state.name == "DEAD":
         return None
     return tuple(
-        Member(
+        GroupMember(
             member.member_id,
             member.host,
             member.client_id,
@@ -91,30 +91,30 @@ def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
     )
 
 
-def committed(brokers: Brokers, group: str) -> dict[Partition, int]:
-    """Return the offsets that a group has committed, of all topics that may be seen.
+def fetch_committed_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:
+    """Return the offsets that a group has committed, for all topics that the user may describe.
 
-    Raises GroupError when it may not be seen, or its coordinator does not answer.
+    Raises GroupError if the user may not describe it, or its coordinator does not answer.
     """
     partitions = [
-        (topic, number) for topic, all_ in brokers.all_partitions().items() for number in all_
-    ] or [(_NO_TOPIC, 0)]
+        (topic, n) for topic, numbers in brokers.list_all_partitions().items() for n in numbers
+    ] or [(_MISSING_TOPIC, 0)]
     offsets: dict[Partition, int] = {}
-    consumer = brokers.consumer(group)
+    consumer = brokers.make_consumer(group)
     try:
-        for request in in_requests(partitions, OFFSET_INVALID):
-            ask = partial(_ask_committed, consumer, request)
-            for tp in _retried(brokers.limit_s, (*_PASSING, *_NO_ANSWER), ask):
+        for request in split_into_requests(partitions, OFFSET_INVALID):
+            send = partial(_request_committed_offsets, consumer, request)
+            for tp in _retry(brokers.limit_s, (*_TRANSIENT, *_NO_ANSWER), send):
                 if not tp.error and tp.offset >= 0:
                     offsets[Partition(tp.topic, tp.partition)] = tp.offset
     except KafkaException as error:
-        raise _refused(brokers, group, error.args[0]) from error
+        raise _make_group_error(brokers, group, error.args[0]) from error
     finally:
         consumer.close()
     return offsets
 
 
-def _ask_committed(
+def _request_committed_offsets(
     consumer: Consumer, request: list[TopicPartition], wait_s: float
 ) -> list[TopicPartition]:
     try:
@@ -122,32 +122,34 @@ def _ask_committed(
     except KafkaException:
         event = consumer.poll(0)
         error = event.error() if event is not None else None
-        if error is not None and error.name() == _NO_RIGHT:
+        if error is not None and error.name() == _NO_PERMISSION:
             raise KafkaException(error) from None
         raise
 
 
-def _retried(limit_s: float, passing: tuple[str, ...], ask: Callable[[float], _Answer]) -> _Answer:
-    """Ask until the answer is not an error that passes, each time with more time to wait for it."""
+def _retry(limit_s: float, transient: tuple[str, ...], send: Callable[[float], _Answer]) -> _Answer:
+    """Repeat a request while it fails with a transient error; each attempt has more time."""
     deadline = time.monotonic() + limit_s
-    wait_s = _WAIT_S
+    wait_s = _FIRST_WAIT_S
     while True:
         try:
-            return ask(max(_RETRY_S, min(wait_s, deadline - time.monotonic())))
+            return send(max(_RETRY_S, min(wait_s, deadline - time.monotonic())))
         except KafkaException as error:
-            if error.args[0].name() not in passing or time.monotonic() >= deadline:
+            if error.args[0].name() not in transient or time.monotonic() >= deadline:
                 raise
         time.sleep(_RETRY_S)
         wait_s *= 2
 
 
-def _refused(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
-    if error.name() in (*_PASSING, *_NO_ANSWER):
+def _make_group_error(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
+    if error.name() in (*_TRANSIENT, *_NO_ANSWER):
         return GroupError(
             f"group {group!r}: its coordinator did not answer within {brokers.limit_s:g} s "
-            f"({brokers.reason(error)}): is the cluster still starting? A longer --timeout waits "
-            "for it"
+            f"({brokers.describe_error(error)}): if the cluster is still starting, give a longer "
+            "--timeout"
         )
-    if error.name() == _NO_RIGHT_TO_TOPICS:
-        return GroupError(f"group {group!r}: {brokers.reason(error, DESCRIBE)}s that it reads")
-    return GroupError(f"group {group!r}: {brokers.reason(error, DESCRIBE, group)}")
+    if error.name() == _NO_TOPIC_PERMISSION:
+        return GroupError(
+            f"group {group!r}: {brokers.describe_error(error, DESCRIBE)}s that it reads"
+        )
+    return GroupError(f"group {group!r}: {brokers.describe_error(error, DESCRIBE, group)}")

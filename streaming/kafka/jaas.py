@@ -1,7 +1,7 @@
-"""Read `sasl.jaas.config`, as Kafka's Java client does (JaasConfig, 4.1), without telling secrets.
+"""Parse `sasl.jaas.config` as Kafka's Java client does (JaasConfig, 4.1), without leaking secrets.
 
-A value of it holds passwords, and a misspelt one may hold them anywhere. So the errors here say
-what is wrong and never quote any part of it.
+The value contains passwords, and a malformed one may contain them anywhere. Error messages
+therefore never quote any part of it.
 """
 
 from __future__ import annotations
@@ -26,40 +26,40 @@ _FLAGS = ("required", "requisite", "sufficient", "optional")
 
 
 class JaasError(ValueError):
-    """A JAAS configuration that cannot be read; the message quotes nothing of it."""
+    """A JAAS configuration that cannot be parsed; the message does not quote it."""
 
 
 @dataclass(frozen=True)
 class LoginModule:
-    """One login module with its options."""
+    """A login module with its options."""
 
-    #: The class's name; not shown, for a misspelt configuration may have a secret here.
+    #: Class name; hidden, because a malformed configuration may have a secret here.
     name: str = field(repr=False)
     options: dict[str, str] = field(repr=False)
 
 
 def read_jaas(text: str) -> LoginModule:
-    """Read `class flag key="value" …;`.
+    """Parse `class flag key="value" …;`.
 
-    Raises JaasError when it is anything else, or has several login modules.
+    Raises JaasError if the text has another form or several login modules.
     """
-    tokens = list(_tokens(text))
+    tokens = list(_tokenize(text))
     if not tokens:
         raise JaasError("it is empty")
     words = [token for token in tokens if token not in (("sign", "="), ("sign", ";"))]
     if len(words) < 2 or any(kind == "sign" for kind, _ in tokens[:2]):
-        raise JaasError("it does not begin with a login module and a control flag")
+        raise JaasError("it does not start with a login module and a control flag")
     if tokens[1][1].lower() not in _FLAGS:
         raise JaasError(f"its control flag is not one of {', '.join(_FLAGS)}")
     if ("sign", ";") not in tokens:
         raise JaasError("it does not end with a semicolon")
     end = tokens.index(("sign", ";"))
     if end != len(tokens) - 1:
-        raise JaasError("it has something after its first semicolon: one login module is allowed")
+        raise JaasError("text follows its first semicolon: only one login module is allowed")
     options: dict[str, str] = {}
-    rest = tokens[2:end]
-    for i in range(0, len(rest), 3):
-        triple = rest[i : i + 3]
+    option_tokens = tokens[2:end]
+    for i in range(0, len(option_tokens), 3):
+        triple = option_tokens[i : i + 3]
         if [kind for kind, _ in triple[:2]] != ["word", "sign"] or len(triple) < 3:
             raise JaasError('its options are not all written as key="value"')
         if triple[2][0] == "sign":
@@ -68,12 +68,12 @@ def read_jaas(text: str) -> LoginModule:
     return LoginModule(tokens[0][1], options)
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def _tokenize(text: str) -> Iterator[tuple[str, str]]:
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise JaasError(f"a quote or a comment that opens at character {at + 1} does not end")
+            raise JaasError(f"the quote or comment that opens at character {at + 1} is not closed")
         at = match.end()
         kind = match.lastgroup
         if kind == "quoted":

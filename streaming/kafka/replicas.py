@@ -1,4 +1,4 @@
-"""In which racks the replicas of partitions are, as the brokers know it."""
+"""Request the racks of partitions' replicas from the brokers."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers, Failures
 
-#: What makes brokers send consumers to a replica in their rack (KIP-392), if it is Kafka's own.
+#: Setting and class with which brokers send consumers to a replica in their own rack (KIP-392).
 _SELECTOR, _RACK_AWARE = "replica.selector.class", "RackAwareReplicaSelector"
 
 
-def replica_racks(
+def fetch_replica_racks(
     brokers: Brokers, topics: Collection[str]
 ) -> tuple[dict[Partition, tuple[str, ...]], bool | None]:
-    """Return the racks of partitions' replicas, the leader's first, and whether followers are read.
+    """Return the racks of each partition's replicas, leader first, and whether followers are read.
 
-    Partitions with a replica on a broker without a rack are left out; what brokers do not answer
-    is noted. Whether followers are read is None where nobody says it.
+    A partition is left out if one of its brokers has no rack. Failed requests are noted. The second
+    value is None if the brokers do not report it.
     """
-    topics = list(filter(is_utf8, topics))  # others crash librdkafka; no topic has such a name
+    topics = list(filter(is_utf8, topics))  # other names crash librdkafka, and no topic has one
     if not topics:
         return {}, None
     racks: dict[Partition, tuple[str, ...]] = {}
@@ -39,7 +39,7 @@ def replica_racks(
     )
     for name, future in answers.items():
         try:
-            topic = brokers.answer(future)
+            topic = brokers.await_answer(future)
         except KafkaException as error:
             brokers.add_failure(failures, error.args[0], DESCRIBE, name)
             continue
@@ -49,23 +49,23 @@ def replica_racks(
                 continue
             broker = leader.id
             nodes = [leader, *(node for node in partition.replicas if node.id != leader.id)]
-            held = tuple(node.rack for node in nodes if node.rack)
-            if len(held) == len(nodes):
-                racks[Partition(name, partition.id)] = held
-    brokers.note("racks", failures, len(topics))
+            node_racks = tuple(node.rack for node in nodes if node.rack)
+            if len(node_racks) == len(nodes):
+                racks[Partition(name, partition.id)] = node_racks
+    brokers.note_failures("racks", failures, len(topics))
     return racks, None if broker is None else _reads_followers(brokers, broker)
 
 
 def _reads_followers(brokers: Brokers, broker: int) -> bool | None:
-    """Ask one broker for all whether it has a rack-aware selector; None when it does not answer."""
+    """Return whether a broker has a rack-aware replica selector; None if it does not answer."""
     resource = ConfigResource(ResourceType.BROKER, str(broker))
     failures: Failures = {}
     try:
         future = brokers.admin.describe_configs([resource], request_timeout=brokers.limit_s)
-        entry = brokers.answer(future[resource]).get(_SELECTOR)
+        entry = brokers.await_answer(future[resource]).get(_SELECTOR)
     except KafkaException as error:
         brokers.add_failure(failures, error.args[0], "DescribeConfigs", _SELECTOR)
-        brokers.note("whether consumers read from followers", failures, 1)
+        brokers.note_failures("whether consumers read from followers", failures, 1)
         return None
     selector = entry.value if entry is not None else None
     return (selector or "").strip().endswith(_RACK_AWARE)

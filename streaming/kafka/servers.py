@@ -1,4 +1,4 @@
-"""The addresses of brokers and the names of topics, as options of commands and jobs give them."""
+"""Check the addresses of brokers and the names of topics in commands and jobs."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from streaming.kafka.utf8 import is_utf8
 
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d+)")
 _PORTS = range(1, 65_536)
-#: As Kafka takes them (`Topic.validate`).
+#: The names that Kafka accepts (`Topic.validate`).
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def check_topic(name: str) -> str:
-    """Return the name of a topic; raise OptionError if Kafka would refuse it."""
+    """Return the name of a topic; raise OptionError if Kafka would reject it."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise OptionError(
-            f"{name!r}: a topic's name has letters, digits, '.', '_' and '-', 249 at most"
+            f"{name!r} is not a topic name: use at most 249 letters, digits, '.', '_' and '-'"
         )
     return name
 
 
 def read_servers(option: str, text: str) -> list[tuple[str, int]]:
-    """Read a list of `host:port`; a protocol may stand before each, as Kafka's clients take it.
+    """Parse a list of `host:port`; each may have a protocol before it, as in Kafka's clients.
 
-    librdkafka would wrap ports and wait for odd hosts. Raises OptionError, in words that begin with
-    the option.
+    This check is needed because librdkafka takes ports modulo 65536 and retries impossible hosts.
+    Raises OptionError with a message that starts with `option`.
 
     >>> read_servers("--bootstrap-server", "a:9092, SSL://[::1]:9093,")
     [('a', 9092), ('::1', 9093)]
     """
-    if "@" in text:  # shown is only what cannot be a part of the login
+    if "@" in text:  # print only the part that cannot belong to the credentials
         address = text.rpartition("@")[2]
         raise OptionError(
-            f"{option} {address!r}: a login stands before it, host:port alone is expected"
+            f"{option} {address!r}: remove the credentials before it, only host:port is expected"
         )
     servers = [server.strip() for server in text.split(",")]
-    return [_read(option, server) for server in servers if server] or [_read(option, "")]
+    return [_read_server(option, server) for server in servers if server] or [
+        _read_server(option, "")
+    ]
 
 
-def _read(option: str, server: str) -> tuple[str, int]:
+def _read_server(option: str, server: str) -> tuple[str, int]:
     protocol, _, address = server.rpartition("://")
     if protocol.lower() in ("http", "https"):
         raise OptionError(f"{option} {server!r}: brokers do not use HTTP: host:port is expected")
     match = _SERVER.fullmatch(address)
     host = (match[1] or match[2]) if match is not None else ""
-    if match is None or not _can_be_asked_for(host) or not is_utf8(server):
+    if match is None or not _is_valid_host(host) or not is_utf8(server):
         raise OptionError(f"{option} {server!r}: host:port is expected")
     port = match[3]
     if len(port) > len("65535") or int(port) not in _PORTS:
@@ -54,8 +56,8 @@ def _read(option: str, server: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _can_be_asked_for(host: str) -> bool:
-    """Whether DNS can have such a name: `.svc` is what an empty variable leaves of one."""
+def _is_valid_host(host: str) -> bool:
+    """Return whether DNS can have this name; `.svc`, which an empty variable leaves, is invalid."""
     try:
         return bool(host.encode("idna"))
     except UnicodeError:

@@ -1,4 +1,4 @@
-"""Create and delete topics, and return when the broker has done so."""
+"""Create and delete topics, and wait until the broker has done so."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _LIMIT_S = 60.0
 _ANSWER_LIMIT_S = 15.0
-#: A KRaft controller writes at most 10,000 records a request (MAX_RECORDS_PER_USER_OP, Kafka 4.1).
+#: A KRaft controller writes at most 10,000 records per request (MAX_RECORDS_PER_USER_OP, 4.1).
 _PARTITIONS_PER_REQUEST = 5_000
 
 
@@ -34,10 +34,10 @@ def create_topic(
     *,
     limit_s: float = _LIMIT_S,
 ) -> None:
-    """Create a topic, and return when each partition has a leader.
+    """Create a topic, and wait until each partition has a leader.
 
-    Many partitions are made in steps, each of which may take `limit_s` to have its leaders: a
-    cluster is not asked for more while it still makes the ones before.
+    Many partitions are created in steps. Each step may take `limit_s` to get its leaders, before
+    the next step is requested.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     try:
@@ -47,10 +47,10 @@ def create_topic(
             f"topic {name!r} could not be created: no broker answers at {bootstrap_servers!r} "
             f"({error.args[0].str()})"
         ) from error
-    for there in range(0, partitions, _PARTITIONS_PER_REQUEST):
-        size = min(there + _PARTITIONS_PER_REQUEST, partitions)
+    for created in range(0, partitions, _PARTITIONS_PER_REQUEST):
+        size = min(created + _PARTITIONS_PER_REQUEST, partitions)
         try:
-            if there:
+            if created:
                 more = NewPartitions(name, size)
                 admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
             else:
@@ -60,29 +60,29 @@ def create_topic(
                 )  # fmt: skip
                 admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
-            why = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
-            raise TopicError(f"topic {name!r} could not be created: {why}") from error
+            reason = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
+            raise TopicError(f"topic {name!r} could not be created: {reason}") from error
         _await_leaders(admin, name, size, limit_s)
 
 
 def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
     leaders = 0
-    while (asked := time.monotonic()) < deadline:
-        with contextlib.suppress(KafkaException):  # it is too busy to answer in time
-            found = admin.list_topics(topic, timeout=_ANSWER_LIMIT_S).topics[topic].partitions
-            leaders = sum(partition.leader >= 0 for partition in found.values())
+    while (requested_at := time.monotonic()) < deadline:
+        with contextlib.suppress(KafkaException):  # the broker is too busy to answer in time
+            listed = admin.list_topics(topic, timeout=_ANSWER_LIMIT_S).topics[topic].partitions
+            leaders = sum(partition.leader >= 0 for partition in listed.values())
         if leaders == partitions:
             return
-        # With very many partitions the answer itself is work for the broker, which has other.
-        time.sleep(max(0.02, time.monotonic() - asked))
+        # With very many partitions, each answer costs the broker time that it needs for leaders.
+        time.sleep(max(0.02, time.monotonic() - requested_at))
     raise TopicError(
         f"topic {topic!r} has leaders for {leaders} of {partitions} partitions after {limit_s:g} s"
     )
 
 
 def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
-    """Delete topics as far as the broker allows; it may be gone by now."""
+    """Delete topics; ignore failures, because the broker may be gone by now."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     for future in admin.delete_topics(list(names), request_timeout=10.0).values():
         with contextlib.suppress(KafkaException, concurrent.futures.TimeoutError):

@@ -1,10 +1,10 @@
-"""Text that UTF-8 can write: librdkafka takes no other, and may end the process for it."""
+"""Check text for librdkafka, which may abort the process if it is not valid UTF-8."""
 
 from __future__ import annotations
 
 
 def is_utf8(text: str) -> bool:
-    r"""Whether no half of a character (an unpaired surrogate) is in a text.
+    r"""Return whether a text can be encoded: it has no unpaired surrogate (half a character).
 
     >>> is_utf8("grün"), is_utf8("gr\udcfc")
     (True, False)
@@ -16,10 +16,10 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-def joined(text: str) -> str:
-    r"""Join the halves of characters that Java's escapes give; one without its other half stays.
+def join_surrogates(text: str) -> str:
+    r"""Join surrogate pairs, as Java's escapes have them; leave unpaired surrogates unchanged.
 
-    >>> joined("\ud83d\ude00")
+    >>> join_surrogates("\ud83d\ude00")
     '😀'
     """
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

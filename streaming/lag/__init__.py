@@ -1,6 +1,6 @@
-"""Where a query or a consumer group stands, and how far that is from the end of the log.
+"""Determine how far a query or a consumer group has read, and how far it is behind.
 
-- `positions`: up to where a query or a group has read, also as Spark's `startingOffsets`
+- `positions`: the offsets that a query or a group has reached, also as `startingOffsets`
 - `first_unread`: when the first unread records were written
-- `rows`: positions and the log; `table`: rows as text and JSON, and what a monitor must know
+- `rows`: positions compared with the log; `table`: rows as text and JSON, and alarms
 """

@@ -1,7 +1,7 @@
-"""When the first unread record of each lagging partition was written.
+"""Find out when the first unread record of each lagging partition was written.
 
-One consumer asks for all partitions at once, so a broker answers many of them in one response, and
-drops each partition at its first record. Nothing is committed and no group is joined.
+One consumer fetches all partitions at once, so that a broker returns many of them per response; it
+drops each partition at its first record. It commits nothing and joins no group.
 """
 
 from __future__ import annotations
@@ -12,74 +12,76 @@ from typing import TYPE_CHECKING, NamedTuple
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, TopicPartition
 
 from assignor_bridge.model import Partition
-from streaming.kafka.brokers import is_of_group
+from streaming.kafka.brokers import is_group_refusal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from streaming.kafka.brokers import Brokers, Failures
 
-#: Bytes that a response may hold of a partition: most first batches fit, thousands of them, too.
-_PARTITION_BYTES = 16 * 1024
-_MESSAGES_A_CALL = 5_000
+#: Limit per partition in a response: most first batches fit, and so do thousands of partitions.
+_MAX_PARTITION_BYTES = 16 * 1024
+_MESSAGES_PER_CALL = 5_000
 _WAIT_S = 0.1
-#: Up to the end of the year 9999; a producer that sends nanoseconds stamps later times.
+#: Until the year 9999; timestamps in nanoseconds, which some producers send, are later.
 _TIMES_MS = range(253_402_300_800_000)
 
 
 class FirstRecord(NamedTuple):
-    """A record that is there from an offset on, as compaction may have left the next one."""
+    """The first record at or after an offset; compaction may have removed the one at the offset."""
 
     offset: int
     #: In seconds since 1970.
     time_s: float
 
 
-def first_unread(
+def find_first_unread(
     brokers: Brokers, offsets: Mapping[Partition, int], limit_s: float, failures: Failures
 ) -> dict[Partition, FirstRecord | None]:
-    """Return the first records from `offsets` on.
+    """Return the first record of each partition at or after its offset.
 
-    None stands for a partition that has no record from there on, only markers of transactions. A
-    partition that did not answer within `limit_s`, which is for all of them, or has records without
-    a time, is left out. `failures` gets those that brokers refused to read from.
+    A partition with only transaction markers after its offset has None. A partition is left out if
+    brokers do not send it within `limit_s` in total, or if its record has no time. Partitions whose
+    reads fail are added to `failures`.
     """
     if not offsets or limit_s <= 0:
         return {}
     deadline = time.monotonic() + limit_s
-    found: dict[Partition, FirstRecord | None] = {}
-    missing = set(offsets)
-    consumer = brokers.consumer(
-        "assignor-lag",  # librdkafka wants a name
+    first_records: dict[Partition, FirstRecord | None] = {}
+    unanswered = set(offsets)
+    consumer = brokers.make_consumer(
+        "assignor-lag",  # librdkafka requires a group
         enable_partition_eof=True,
         auto_offset_reset="error",
         queued_min_messages=1,
         fetch_wait_max_ms=50,
-        max_partition_fetch_bytes=_PARTITION_BYTES,
+        max_partition_fetch_bytes=_MAX_PARTITION_BYTES,
     )
     try:
         consumer.assign([TopicPartition(*partition, offsets[partition]) for partition in offsets])
-        while missing and time.monotonic() < deadline:
+        while unanswered and time.monotonic() < deadline:
             answered = []
-            for message in consumer.consume(min(len(missing), _MESSAGES_A_CALL), _WAIT_S):
-                if is_of_group(message):
+            for message in consumer.consume(min(len(unanswered), _MESSAGES_PER_CALL), _WAIT_S):
+                if is_group_refusal(message):
                     continue
                 partition = Partition(message.topic() or "", message.partition() or 0)
                 error = message.error()
                 is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if error is not None and not is_end:
                     brokers.add_failure(failures, error, "Read", partition)
-                if partition in missing:
-                    missing.remove(partition)
+                if partition in unanswered:
+                    unanswered.remove(partition)
                     answered.append(TopicPartition(*partition))
                     kind, time_ms = message.timestamp()
                     if is_end:
-                        found[partition] = None
-                    # Records of long ago, and of some producers, have a time of -1.
+                        first_records[partition] = None
+                    # Records of old versions, and of some producers, have a time of -1.
                     elif error is None and kind != TIMESTAMP_NOT_AVAILABLE and time_ms in _TIMES_MS:
-                        found[partition] = FirstRecord(message.offset() or 0, time_ms / 1000)
+                        first_records[partition] = FirstRecord(
+                            message.offset() or 0, time_ms / 1000
+                        )
             if answered:
                 consumer.pause(answered)
     finally:
         consumer.close()
-    return found
+    return first_records

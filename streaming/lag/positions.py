@@ -1,4 +1,4 @@
-"""Up to where a query or a group has read each partition, and who reads it."""
+"""Determine how far a query or a group has read each partition, and which reader reads it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
-from streaming.kafka.brokers import by_partition
-from streaming.kafka.groups import GroupError, committed, members
+from streaming.kafka.brokers import flatten_offsets
+from streaming.kafka.groups import GroupError, fetch_committed_offsets, fetch_members
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import Checkpoint
     from streaming.kafka.brokers import Brokers
 
-#: What Spark takes for a partition in place of an offset.
+#: Spark accepts these values in place of an offset.
 EARLIEST, LATEST = -2, -1
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to where one partition was read; None for what is unknown or does not apply."""
+    """How far one partition was read; values that are unknown or do not apply are None."""
 
     #: The group, or `sources/<n>` of a checkpoint.
     owner: str
@@ -33,7 +33,7 @@ class Position:
     consumer_id: str | None = None
     host: str | None = None
     client_id: str | None = None
-    #: Spark's executor that read the partition last, by the planner's state.
+    #: Spark executor that read the partition last, according to the planner's state.
     executor: str | None = None
 
     @property
@@ -42,22 +42,23 @@ class Position:
         return Partition(self.topic, self.partition)
 
 
-def of_group(brokers: Brokers, group: str) -> list[Position]:
-    """Return what a group has committed and what its live consumers own, as Kafka's tool does.
+def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
+    """Return the offsets that a group has committed and the owners of its partitions.
 
-    Raises GroupError when there is no such group, it may not be seen or its coordinator is silent.
+    Raises GroupError if the group does not exist, the user may not describe it, or its coordinator
+    does not answer.
     """
-    offsets = committed(brokers, group)  # first: it waits for a new cluster's coordinator
-    consumers = members(brokers, group)
+    offsets = fetch_committed_offsets(brokers, group)  # first, as it waits for the coordinator
+    consumers = fetch_members(brokers, group)
     if consumers is None and not offsets:
         raise GroupError(
-            f"group {group!r} does not exist: no consumer has it and nothing was committed to it, "
-            "on topics that may be seen"
+            f"group {group!r} does not exist: it has no members and no committed offset on topics "
+            "that the user may describe"
         )
     owners = {tp: member for member in consumers or () for tp in member.partitions}
     if consumers is not None and not offsets and not owners:
         raise GroupError(
-            f"group {group!r} has no offset of any topic that may be seen"
+            f"group {group!r} has no offset on any topic that the user may describe"
             + (f", and its {len(consumers)} consumers have no partition" if consumers else "")
             + ": its topics were deleted (and re-created), or the user lacks Describe on each Topic"
         )
@@ -69,14 +70,14 @@ def of_group(brokers: Brokers, group: str) -> list[Position]:
     ]
 
 
-def of_checkpoint(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
-    """Return where a query, or one source of it, stands after its last completed batch."""
+def read_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
+    """Return how far a query, or one of its sources, has read with its last completed batch."""
     positions = []
     for name in checkpoint.sources if source is None else (source,):
         state = checkpoint.states.get(name)
         readers = state.last_executors() if state else {}
-        ends = by_partition(checkpoint.ends_of(name, checkpoint.last_committed))
-        planned = by_partition(checkpoint.ends_of(name, checkpoint.last_planned))
+        ends = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_committed))
+        planned = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_planned))
         for tp in sorted({*ends, *planned}):
             reader = readers.get(tp)
             host, executor = (reader.host, reader.executor) if reader else (None, None)
@@ -87,39 +88,39 @@ def of_checkpoint(checkpoint: Checkpoint, source: str | None = None) -> list[Pos
 
 @dataclass(frozen=True, slots=True)
 class StartingOffsets:
-    """Where a new query would begin: every partition of each topic, or Spark refuses it."""
+    """Where a new query starts, for every partition of each topic, as Spark requires."""
 
     offsets: dict[str, dict[int, int]]
-    #: Partitions without a position, for which `missing` stands.
+    #: Partitions without a position, which start at `missing`.
     filled: tuple[str, ...]
-    #: Partitions with a position that are not on the broker: Spark would refuse them.
+    #: Partitions that no longer exist on the brokers, which Spark would reject.
     left_out: tuple[str, ...]
 
 
-def starting_offsets(
+def build_starting_offsets(
     positions: Sequence[Position], partitions: Mapping[str, Collection[int]] | None, missing: int
 ) -> StartingOffsets:
-    """Complete positions to Spark's `startingOffsets`.
+    """Build Spark's `startingOffsets` from positions.
 
-    `partitions` are those of the topics on the brokers, None when nobody was asked; `missing` is
-    EARLIEST or LATEST. Raises OptionError when two sources of a query stand at different offsets of
-    one partition.
+    `partitions` are those on the brokers, or None if there are no brokers; `missing` is EARLIEST or
+    LATEST. Raises OptionError if two sources of a query have different offsets for a partition.
     """
-    known: dict[Partition, int | None] = {}
+    read_offsets: dict[Partition, int | None] = {}
     for position in positions:
-        if known.setdefault(position.tp, position.offset) != position.offset:
+        if read_offsets.setdefault(position.tp, position.offset) != position.offset:
             raise OptionError(
                 f"{position.tp} is read by several sources, up to different offsets: choose one "
                 "with --source"
             )
-    existing = set(known)
+    existing = set(read_offsets)
     if partitions is not None:
         existing = {Partition(topic, n) for topic, numbers in partitions.items() for n in numbers}
     offsets: dict[str, dict[int, int]] = {}
     filled = []
     for tp in sorted(existing):
-        offset = known.get(tp)
+        offset = read_offsets.get(tp)
         if offset is None:
             filled.append(str(tp))
         offsets.setdefault(tp.topic, {})[tp.number] = missing if offset is None else offset
-    return StartingOffsets(offsets, tuple(filled), tuple(map(str, sorted(set(known) - existing))))
+    left_out = tuple(map(str, sorted(set(read_offsets) - existing)))
+    return StartingOffsets(offsets, tuple(filled), left_out)

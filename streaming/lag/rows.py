@@ -1,4 +1,4 @@
-"""Positions and the log: how far behind in records and seconds, and when records are lost."""
+"""Compare positions with the log: records and seconds behind, and time until records are lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
-from streaming.lag.first_unread import first_unread
+from streaming.lag.first_unread import find_first_unread
 from streaming.lag.positions import Position
 
 if TYPE_CHECKING:
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers, Failures, Retention
 
-#: Not on the brokers; without a position; position or log unknown; beyond the end of its log;
-#: records deleted unread; nothing unread; only markers of transactions unread; records unread.
+#: In this order: not on the brokers; no position; position or log unknown; beyond the log's end;
+#: records deleted unread; nothing unread; only transaction markers unread; records unread.
 State = Literal["gone", "never read", "unknown", "ahead", "lost", "read", "markers", "behind"]
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One partition; None for what is unknown."""
+    """The lag of one partition; unknown values are None."""
 
     position: Position
     log_begin: int | None = None
@@ -30,14 +30,14 @@ class Row:
     #: How long ago the first unread record was written; 0 when nothing is unread.
     seconds_behind: float | None = None
     retention: Retention | None = None
-    #: Whether all that is unread are markers of transactions, and gaps: nothing that can be lost.
+    #: Whether only transaction markers and gaps are unread, so that no record can be lost.
     only_markers: bool = False
     #: Whether the brokers have no such partition.
     gone: bool = False
 
     @property
     def state(self) -> State:
-        """The partition's condition, in a word."""
+        """State of the partition."""
         if self.gone:
             return "gone"
         if self.lag is None:
@@ -52,21 +52,21 @@ class Row:
 
     @property
     def lag(self) -> int | None:
-        """Offsets from the position to the end of the log, as Kafka's tool counts."""
+        """Number of offsets from the position to the end of the log, as in Kafka's tool."""
         if self.position.offset is None or self.log_end is None:
             return None
         return self.log_end - self.position.offset
 
     @property
     def lost(self) -> int | None:
-        """Offsets that were deleted before they were read."""
+        """Number of offsets that were deleted before they were read."""
         if self.position.offset is None or self.log_begin is None:
             return None
         return max(0, self.log_begin - self.position.offset)
 
     @property
     def at_risk(self) -> bool | None:
-        """Whether retention will delete unread records, if they stay unread."""
+        """Whether retention will delete the unread records unless they are read."""
         if self.lost:
             return True
         if self.lag is None or self.lag < 0:
@@ -80,9 +80,9 @@ class Row:
 
     @property
     def seconds_to_loss(self) -> float | None:
-        """The least time until retention deletes the first unread record; 0 when it has begun.
+        """Shortest time until retention deletes the first unread record; 0 if it has begun.
 
-        Unknown where a size limits the log: then it hangs on what is written.
+        It is unknown if the log's size is limited, because it then depends on future writes.
         """
         if self.lost:
             return 0.0
@@ -93,7 +93,7 @@ class Row:
         return max(0.0, self.retention.time_s - self.seconds_behind)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain data; null for what is unknown or does not apply."""
+        """Return the row as plain data; values that are unknown or do not apply are None."""
         position = self.position
         return {
             "group": position.owner,
@@ -109,92 +109,94 @@ class Row:
             "lag": self.lag,
             "state": self.state,
             "lost": self.lost,
-            "seconds_behind": rounded(self.seconds_behind),
+            "seconds_behind": round_to_ms(self.seconds_behind),
             "at_risk": self.at_risk,
-            "seconds_to_loss": rounded(self.seconds_to_loss),
+            "seconds_to_loss": round_to_ms(self.seconds_to_loss),
         }
 
 
-def look_up(
+def fetch_rows(
     positions: Sequence[Position], brokers: Brokers, *, seconds_limit_s: float, whole_topics: bool
 ) -> list[Row]:
-    """Ask the brokers about the partitions that were read.
+    """Return the rows of the partitions that were read, with figures from the brokers.
 
-    `seconds_limit_s` is for reading the times of first unread records; 0 leaves them unknown. With
-    `whole_topics` partitions of the same topics that were not read yet get a row, too.
+    Reading the times of first unread records may take `seconds_limit_s`; with 0, they are unknown.
+    With `whole_topics`, partitions of the same topics that were not read yet get a row, too.
     """
-    partitions = brokers.partitions({position.topic for position in positions})
+    partitions = brokers.list_partitions({position.topic for position in positions})
     if whole_topics:
-        positions = _with_unread(positions, partitions)
-    known = {p.tp for p in positions if p.partition in partitions.get(p.topic, ())}
-    retention = brokers.retention(partitions)
-    begins, ends = brokers.log_ranges(known)
+        positions = _add_unread_partitions(positions, partitions)
+    existing = {p.tp for p in positions if p.partition in partitions.get(p.topic, ())}
+    retention = brokers.fetch_retention(partitions)
+    begins, ends = brokers.fetch_log_ranges(existing)
     deadline = time.monotonic() + seconds_limit_s
     rows = []
     failures: Failures = {}
-    for _, of_owner in groupby(positions, key=lambda position: position.owner):
-        located = [(position, position.tp) for position in of_owner]
-        firsts = {tp: _first_unread(p.offset, begins.get(tp), ends.get(tp)) for p, tp in located}
-        unread = {tp: first for tp, first in firsts.items() if first is not None}
-        times = first_unread(brokers, unread, deadline - time.monotonic(), failures)
+    for _, owner_positions in groupby(positions, key=lambda position: position.owner):
+        pairs = [(position, position.tp) for position in owner_positions]
+        unread_offsets = {
+            tp: _find_first_unread_offset(p.offset, begins.get(tp), ends.get(tp)) for p, tp in pairs
+        }
+        unread = {tp: first for tp, first in unread_offsets.items() if first is not None}
+        first_records = find_first_unread(brokers, unread, deadline - time.monotonic(), failures)
         now_s = time.time()
-        for position, tp in located:
-            begin, end, record = begins.get(tp), ends.get(tp), times.get(tp)
+        for position, tp in pairs:
+            begin, end, record = begins.get(tp), ends.get(tp), first_records.get(tp)
             written_s = record.time_s if record else None
-            behind = None if written_s is None else max(0.0, now_s - written_s)
-            only_markers = tp in times and written_s is None
+            seconds_behind = None if written_s is None else max(0.0, now_s - written_s)
+            only_markers = tp in first_records and written_s is None
             if only_markers or (end is not None and position.offset == end):
-                behind = 0.0
-            gone = position.topic in brokers.gone or (
-                position.topic in partitions and tp not in known
+                seconds_behind = 0.0
+            is_gone = position.topic in brokers.gone or (
+                position.topic in partitions and tp not in existing
             )
             rows.append(
                 Row(
-                    position, begin, end, behind, retention.get(position.topic),
-                    only_markers=only_markers, gone=gone,
+                    position, begin, end, seconds_behind, retention.get(position.topic),
+                    only_markers=only_markers, gone=is_gone,
                 )
             )  # fmt: skip
-    brokers.note("seconds behind", failures, len(known))
+    brokers.note_failures("seconds behind", failures, len(existing))
     return rows
 
 
-def _with_unread(
+def _add_unread_partitions(
     positions: Sequence[Position], partitions: Mapping[str, frozenset[int]]
 ) -> list[Position]:
     """Add the partitions of the same topics that were not read yet."""
-    known = {(position.owner, *position.tp) for position in positions}
+    read = {(position.owner, *position.tp) for position in positions}
     owners = {(position.owner, position.topic) for position in positions}
     unread = [
         Position(owner, topic, number)
         for owner, topic in owners
         for number in partitions.get(topic, ())
-        if (owner, topic, number) not in known
+        if (owner, topic, number) not in read
     ]
     return sorted([*positions, *unread], key=lambda p: (p.owner, p.topic, p.partition))
 
 
-def _first_unread(offset: int | None, begin: int | None, end: int | None) -> int | None:
-    """Return the offset of the first unread record that is still in the log; None without one."""
+def _find_first_unread_offset(offset: int | None, begin: int | None, end: int | None) -> int | None:
+    """Return the first unread offset that is still in the log; None if there is none."""
     if offset is None or begin is None or end is None:
         return None
     first = max(offset, begin)
     return first if first < end else None
 
 
-def select(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
-    """Leave out rows that are read to the end (unknown lag stays) and sort, the worst first."""
+def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
+    """Sort rows, worst first; with `only_with_lag`, leave out those that are read to the end."""
     chosen = [row for row in rows if not only_with_lag or row.lag != 0]
-    badness: dict[str, Callable[[Row], float | None]] = {
+    figures: dict[str, Callable[[Row], float | None]] = {
         "lag": lambda row: row.lag,
         "seconds": lambda row: row.seconds_behind,
         "loss": lambda row: None if row.seconds_to_loss is None else -row.seconds_to_loss,
     }
-    figure = badness.get(order)
+    figure = figures.get(order)
     if figure is None:
         return chosen
     return sorted(chosen, key=lambda row: (figure(row) is None, -(figure(row) or 0)))
 
 
-def rounded(seconds: float | None) -> float | None:
+def round_to_ms(seconds: float | None) -> float | None:
     """Round to milliseconds."""
     return None if seconds is None else round(seconds, 3)

@@ -1,4 +1,4 @@
-"""Rows as text, in the columns of kafka-consumer-groups.sh with ours behind them, and as JSON."""
+"""Format rows as text, with the columns of kafka-consumer-groups.sh and more, and as JSON."""
 
 from __future__ import annotations
 
@@ -7,100 +7,99 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import elide, escape_unprintable, pluralize
-from streaming.lag.rows import rounded
+from streaming.lag.rows import round_to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from streaming.lag.rows import Row
 
-#: Columns by their keys in JSON; the first nine as Kafka 4.1 has them
+#: Columns by their keys in JSON; the first nine are those of Kafka 4.1
 #: (ConsumerGroupCommand.printOffsets).
 _COLUMNS = (
     "group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id",
     "host", "client_id", "executor", "seconds_behind",
 )  # fmt: skip
-#: The columns and their heads in a terminal that is too narrow for all.
+#: Columns and their headers in a terminal that is too narrow for all columns.
 _NARROW = {
     "topic": "TOPIC", "partition": "PART", "current_offset": "OFFSET", "log_end_offset": "END",
     "lag": "LAG", "executor": "EXECUTOR", "seconds_behind": "SECONDS",
 }  # fmt: skip
 _UNKNOWN = "-"
-#: States that take the place of a time to loss.
-_INSTEAD_OF_A_TIME = ("gone", "ahead", "lost", "markers")
+#: States that are printed in place of a time to loss.
+_STATES_SHOWN_AS_LOSS = ("gone", "ahead", "lost", "markers")
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
-    """All rows in one."""
+class LagTotal:
+    """Sums and extremes of all rows."""
 
     partitions: int
     with_lag: int
-    #: Over the partitions whose lag is known.
+    #: Sum over the partitions whose lag is known.
     lag: int
     unknown_lag: int
     #: Partitions whose position is beyond the end of their log.
     ahead: int
     lost: int
-    #: Of the partition that is furthest behind; None when none is known.
+    #: Maximum of all partitions; None if it is unknown for all.
     seconds_behind: float | None
     seconds_to_loss: float | None
-    #: Partitions with lag of which is not known how old it is.
+    #: Partitions with lag whose seconds behind are unknown.
     unknown_seconds: int
 
 
-def total(rows: Sequence[Row]) -> Total:
-    """Sum up; figures that are unknown are left out of sums."""
+def sum_up(rows: Sequence[Row]) -> LagTotal:
+    """Return the totals of rows; unknown figures are left out."""
     lags = [row.lag for row in rows if row.lag is not None]
     behind = [row.seconds_behind for row in rows if row.seconds_behind is not None]
     loss = [row.seconds_to_loss for row in rows if row.seconds_to_loss is not None]
-    return Total(
+    return LagTotal(
         partitions=len(rows),
         with_lag=sum(lag > 0 for lag in lags),
         lag=sum(max(0, lag) for lag in lags),
         unknown_lag=len(rows) - len(lags),
         ahead=sum(lag < 0 for lag in lags),
         lost=sum(row.lost or 0 for row in rows),
-        seconds_behind=rounded(max(behind, default=None)),
-        seconds_to_loss=rounded(min(loss, default=None)),
+        seconds_behind=round_to_ms(max(behind, default=None)),
+        seconds_to_loss=round_to_ms(min(loss, default=None)),
         unknown_seconds=sum((row.lag or 0) > 0 and row.seconds_behind is None for row in rows),
     )
 
 
-def as_text(rows: Sequence[Row], width: int | None = None) -> str:
-    """Write a table, unknown as `-`, and a line that sums it up.
+def format_table(rows: Sequence[Row], width: int | None = None) -> str:
+    """Format a table, with `-` for unknown values, and a summary line.
 
-    If a terminal's `width` is too small, columns of the group's members are left out.
+    If the terminal's `width` is too small, the columns about the group's members are left out.
     """
     heads = {name: name.upper().replace("_", "-") for name in _COLUMNS}
-    lines = _lines(rows, heads, "TIME-TO-LOSS")
+    lines = _format_lines(rows, heads, "TIME-TO-LOSS")
     if width is not None and any(len(line) > width for line in lines):
-        lines = _lines(rows, _NARROW, "TO-LOSS")
-    sums = summary(rows)
+        lines = _format_lines(rows, _NARROW, "TO-LOSS")
+    sums = format_summary(rows)
     return "\n".join([*lines, "", sums if width is None else textwrap.fill(sums, width)])
 
 
-def _lines(rows: Sequence[Row], heads: Mapping[str, str], to_loss: str) -> list[str]:
-    cells = [[*heads.values(), to_loss], *(_cells(row, heads) for row in rows)]
+def _format_lines(rows: Sequence[Row], heads: Mapping[str, str], to_loss: str) -> list[str]:
+    cells = [[*heads.values(), to_loss], *(_format_cells(row, heads) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     line = " ".join(f"%-{width}s" for width in widths)
     return [(line % tuple(row)).rstrip() for row in cells]
 
 
-def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return plain data, unknown as null."""
-    return {"partitions": [row.as_json() for row in rows], "total": asdict(total(rows))}
+def to_json(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return rows and their totals as plain data, with None for unknown values."""
+    return {"partitions": [row.as_json() for row in rows], "total": asdict(sum_up(rows))}
 
 
-def summary(rows: Sequence[Row]) -> str:
-    """Sum up in one line."""
-    sums = total(rows)
+def format_summary(rows: Sequence[Row]) -> str:
+    """Summarize rows in one line."""
+    sums = sum_up(rows)
     parts = [pluralize(sums.partitions, "partition")]
     if not sums.partitions or sums.unknown_lag < sums.partitions:
         parts.append(f"{sums.with_lag} with lag: {sums.lag} records behind")
-    some = sums.unknown_seconds
-    if sums.seconds_behind is not None and some:
-        unknown = f"unknown of {pluralize(some, 'partition')}"
+    if sums.seconds_behind is not None and sums.unknown_seconds:
+        unknown = f"unknown for {pluralize(sums.unknown_seconds, 'partition')}"
         parts.append(f"{sums.seconds_behind:.1f} s or more ({unknown})")
     elif sums.seconds_behind is not None:
         parts.append(f"at most {sums.seconds_behind:.1f} s")
@@ -111,14 +110,15 @@ def summary(rows: Sequence[Row]) -> str:
     if sums.lost:
         parts.append(f"{sums.lost} records were deleted unread")
     if sums.seconds_to_loss is not None and not sums.lost:
-        parts.append(f"first{' known' if some else ''} loss in {duration(sums.seconds_to_loss)}")
+        known = " known" if sums.unknown_seconds else ""
+        parts.append(f"first{known} loss in {format_duration(sums.seconds_to_loss)}")
     return ", ".join(parts)
 
 
-def alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
-    """Return what a monitor must wake somebody for: a line a kind of trouble and a topic gone."""
+def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
+    """Return the lines that need attention: one per kind of problem and one per missing topic."""
 
-    def those(state: str, log: str = "") -> str:
+    def list_partitions(state: str, log: str = "") -> str:
         return elide(
             [
                 f"{row.position.tp}{log.format(row.position.offset, row.log_begin, row.log_end)}"
@@ -128,45 +128,45 @@ def alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
         )
 
     lines = []
-    if ahead := those("ahead", " at {0}, its log ends at {2}"):
+    if ahead := list_partitions("ahead", " at {0}, its log ends at {2}"):
         lines.append(
             f"beyond the log's end: {ahead}; was the topic re-created? Its reader will fail or "
             "start over"
         )
-    if lost := those("lost", " at {0}, its log begins at {1}"):
+    if lost := list_partitions("lost", " at {0}, its log begins at {1}"):
         lines.append(f"records were deleted unread: {lost}; raise retention.ms or read faster")
-    if gone := those("gone"):
-        lines.append(f"missing: {gone}; was the topic re-created with fewer partitions?")
+    if gone := list_partitions("gone"):
+        lines.append(f"missing partitions: {gone}; was the topic re-created with fewer partitions?")
     return lines + [f"topic {name!r} is gone: was it deleted?" for name in sorted(gone_topics)]
 
 
-def duration(seconds: float) -> str:
-    """Write a time in its two largest units, without a blank.
+def format_duration(seconds: float) -> str:
+    """Format a time in its two largest units, without a blank.
 
-    >>> [duration(s) for s in (0, 59.9, 3600, 3661, 90_061, 86_401)]
+    >>> [format_duration(s) for s in (0, 59.9, 3600, 3661, 90_061, 86_401)]
     ['0s', '59s', '1h', '1h1m', '1d1h', '1d1s']
     """
-    rest = int(seconds)
+    remaining = int(seconds)
     parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
-        count, rest = divmod(rest, size)
+        count, remaining = divmod(remaining, size)
         if count or (unit == "s" and not parts):
             parts.append(f"{count}{unit}")
     return "".join(parts[:2])
 
 
-def _cells(row: Row, columns: Iterable[str]) -> list[str]:
+def _format_cells(row: Row, columns: Iterable[str]) -> list[str]:
     figures = row.as_json()
-    cells = [_cell(figures[name]) for name in columns]
-    if figures["state"] in _INSTEAD_OF_A_TIME:
+    cells = [_format_cell(figures[name]) for name in columns]
+    if figures["state"] in _STATES_SHOWN_AS_LOSS:
         return [*cells, figures["state"]]
     if figures["at_risk"] is False:
         return [*cells, "none"]
     seconds = figures["seconds_to_loss"]
-    return [*cells, _UNKNOWN if seconds is None else duration(seconds)]
+    return [*cells, _UNKNOWN if seconds is None else format_duration(seconds)]
 
 
-def _cell(value: str | float | None) -> str:
+def _format_cell(value: str | float | None) -> str:
     if isinstance(value, float):
         return f"{value:.1f}"
     return _UNKNOWN if value in (None, "") else escape_unprintable(str(value))

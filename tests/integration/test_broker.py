@@ -80,7 +80,7 @@ def test_records_and_address_survive_a_restart_and_a_kill():
 def test_a_given_folder_keeps_the_records_for_the_next_broker(tmp_path, monkeypatch):
     monkeypatch.setenv("LC_ALL", "C")  # where Java knows ASCII only
     tmp_path = tmp_path / "Größe µ"  # Kafka reads its properties as Latin-1
-    with pytest.raises(OptionError, match="no comma is possible"):
+    with pytest.raises(OptionError, match="choose a path without a comma"):
         EmbeddedBroker(data=tmp_path / "a,b").start()
     with EmbeddedBroker(data=tmp_path / "data") as broker:
         assert (tmp_path / "data" / "log" / "meta.properties").is_file()
@@ -102,9 +102,11 @@ def test_a_taken_port_is_refused_when_given_and_replaced_when_chosen_by_us(monke
         with pytest.raises(OptionError, match=f"port {port} on 127.0.0.1 is in use"):
             EmbeddedBroker(port=port).start()
         # The port is taken between our look and the broker's start, once.
-        real, answers = embedded_setup.free_ports, [(port, 20_001)]
+        real, answers = embedded_setup.find_free_ports, [(port, 20_001)]
         monkeypatch.setattr(
-            embedded_setup, "free_ports", lambda given: answers.pop() if answers else real(given)
+            embedded_setup,
+            "find_free_ports",
+            lambda given: answers.pop() if answers else real(given),
         )
         with EmbeddedBroker() as broker:
             assert broker.port != port
@@ -196,8 +198,8 @@ def test_the_command_prints_the_address_and_stops_on_a_signal(number, tmp_path):
         assert process.stdout is not None
         host, _, port = process.stdout.readline().strip().partition(":")
         assert host == "127.0.0.1"
-        assert embedded_setup.accepts(int(port))
+        assert embedded_setup.accepts_connections(int(port))
         os.kill(process.pid, number)
         _, stderr = process.communicate(timeout=60)
     assert (process.returncode, stderr) == (0, "")
-    assert not embedded_setup.accepts(int(port))
+    assert not embedded_setup.accepts_connections(int(port))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from streaming.demo.job import linked_spark_home
-from streaming.kafka.embedded_setup import free_ports
+from streaming.kafka.embedded_setup import find_free_ports
 from tests.support.canaries import found_in
 from tests.support.kafka_topics import Topic
 from tests.support.secured_broker import LOGIN, PASSWORD
@@ -253,7 +253,7 @@ def test_secrets_of_a_job_that_fails_in_a_task_are_found_nowhere_else(
 def test_secrets_are_found_nowhere_but_where_they_were_put(
     secured: Secured, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    ports, failures = free_ports(None), ("task", "login")
+    ports, failures = find_free_ports(None), ("task", "login")
     good = a_good_job(secured, tmp_path, "canary", ports, failures)
     topic, put, folder = good.topic, good.put, good.folder
     run = Run(good.yaml, folder)

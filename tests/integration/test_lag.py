@@ -21,7 +21,7 @@ from streaming.cli import main
 from streaming.kafka import embedded_setup
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.kafka.groups import GroupError, committed
+from streaming.kafka.groups import GroupError, fetch_committed_offsets
 from streaming.kafka.topics import delete_topics
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
 from tests.support.kafka_topics import Topic
@@ -45,7 +45,7 @@ def new_group() -> str:
 def described_by_kafka(broker: EmbeddedBroker, *groups: str) -> list[list[str]]:
     """Rows of kafka-consumer-groups.sh, which is this class."""
     jars = [
-        *embedded_setup.jars(None),
+        *embedded_setup.fetch_jars(None),
         *ivy.fetch("org.apache.kafka:kafka-tools:4.1.0", transitive=False),
     ]
     tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
@@ -185,7 +185,7 @@ def test_spark_begins_where_a_group_stands(
     out, err = capsys.readouterr()
     assert json.loads(out) == {topic.name: {"0": 4, "1": -2, "2": 10}}
     assert err == (
-        f"assignor: 1 of 3 partitions without an offset begin at earliest: {topic.name}-1\n"
+        f"assignor: 1 of 3 partitions without an offset start at earliest: {topic.name}-1\n"
     )
     options = {"kafka.bootstrap.servers": address, "subscribe": topic.name}
     read = spark.read.format("kafka").options(**options, startingOffsets=out).load()
@@ -201,7 +201,7 @@ def test_spark_begins_where_a_group_stands(
 def test_seconds_behind_and_the_time_until_records_are_lost(
     a_request, broker: EmbeddedBroker, topic: Topic, monkeypatch, capsys
 ):
-    monkeypatch.setattr("streaming.kafka.brokers._PARTITIONS_A_REQUEST", a_request)
+    monkeypatch.setattr("streaming.kafka.brokers._PARTITIONS_PER_REQUEST", a_request)
     topic.create(3, {"retention.ms": "7200000"})
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     now_ms = int(time.time() * 1000)
@@ -285,8 +285,8 @@ def test_a_topic_that_was_made_again_wakes_a_monitor(
     out, err = lag(capsys, "--group", forgot, "--bootstrap-server", address, code=1)
     assert out == ""
     assert err == (
-        f"assignor: group {forgot!r} has no offset of any topic that may be seen: its topics were "
-        "deleted (and re-created), or the user lacks Describe on each Topic\n"
+        f"assignor: group {forgot!r} has no offset on any topic that the user may describe: its "
+        "topics were deleted (and re-created), or the user lacks Describe on each Topic\n"
     )
     topic.create(1).fill([1])
     topic.commit(ahead, {0: 100})
@@ -315,7 +315,8 @@ def test_what_the_broker_does_not_know_is_unknown_and_told(
         [topic.name, "1", "-", "3", "-"], [topic.name, "7", "5", "-", "-"],
     ])  # fmt: skip
     assert err == (
-        f"assignor: missing: {topic.name}-7; was the topic re-created with fewer partitions?\n"
+        f"assignor: missing partitions: {topic.name}-7; was the topic re-created with fewer "
+        "partitions?\n"
         "assignor: topic 'gone' is gone: was it deleted?\n"
     )
     assert main.run(["lag", "--checkpoint", checkpoint, "--topic", "gone"]) == 0
@@ -349,17 +350,17 @@ def test_a_new_cluster_answers_the_first_question_about_a_group(capsys):
         assert err.startswith("assignor: group 'g' does not exist: ")
         fresh.create_topic("t", 2)
         brokers = Brokers({"bootstrap.servers": fresh.bootstrap_servers}, limit_s=1.5)
-        assert brokers.all_partitions()["t"] == {0, 1}
+        assert brokers.list_all_partitions()["t"] == {0, 1}
         assert fresh.pid is not None
         os.kill(fresh.pid, signal.SIGSTOP)
         try:
             with pytest.raises(
                 GroupError, match=r"^group 'g': its coordinator did not answer within 1.5 s \("
             ):
-                committed(brokers, "g")
+                fetch_committed_offsets(brokers, "g")
         finally:
             os.kill(fresh.pid, signal.SIGCONT)
-        assert committed(brokers, "g") == {}
+        assert fetch_committed_offsets(brokers, "g") == {}
 
 
 SECRET = "hunter2-never-shown"  # noqa: S105
@@ -379,7 +380,7 @@ SECRET = "hunter2-never-shown"  # noqa: S105
         pytest.param(["--checkpoint", "s3a://b/c"], None, 2, "not on a local file system",
                      id="elsewhere"),
         pytest.param(["--checkpoint", "corrupt"], None, 1, "is damaged in line 3", id="corrupt"),
-        pytest.param(["--checkpoint", "good", "--topic", "u"], None, 2, "not one of those read: t",
+        pytest.param(["--checkpoint", "good", "--topic", "u"], None, 2, "not among those read: t",
                      id="no such topic"),
         pytest.param(["--group", "g", "--command-config", "no-file"], None, 2,
                      "cannot be read (No such file", id="no config"),

@@ -82,7 +82,7 @@ def run(
                      marks=pytest.mark.long),
         pytest.param({"protocol": "SASL_SSL"}, "SSL",
                      id="TLS to a port without it"),
-        pytest.param({"protocol": "PLAINTEXT"}, "(it closes the connection)",
+        pytest.param({"protocol": "PLAINTEXT"}, "(the connection was closed)",
                      id="no login to a port that wants one"),
     ],
 )  # fmt: skip
@@ -112,7 +112,7 @@ def test_tls_to_the_open_port_is_one_line(words, secured: Secured, tmp_path, mon
     ("changed", "message"),
     [
         pytest.param({"mechanism": "NOSUCH"}, "'sasl.mechanism'", id="unknown mechanism"),
-        pytest.param({"module": SCRAM}, "no pair that is known", id="the module of another"),
+        pytest.param({"module": SCRAM}, "is not supported here", id="the module of another"),
         pytest.param({"protocol": "NOSUCH"}, "'security.protocol' has an unknown value",
                      id="unknown protocol"),
     ],
@@ -167,11 +167,11 @@ def test_lag_names_the_right_that_is_missing_from_nothing_allowed_to_all_that_is
     assert f"assignor: topic {name!r} is gone: was it deleted?" not in many
 
     allow(broker, ResourceType.GROUP, name, "DESCRIBE")
-    nothing = f"assignor: group {name!r} has no offset of any topic that may be seen: its topics "
+    nothing = f"assignor: group {name!r} has no offset on any topic that the user may describe: its"
     wait_until(lambda: said(*group)[2][0].startswith(nothing), nothing, 20)
 
     allow(broker, ResourceType.TOPIC, name, "DESCRIBE")
-    unknown = f"of 1 of 1 is unknown ({name}"
+    unknown = f"is unknown for 1 of 1 ({name}"
     notes = [
         f"assignor: retention {unknown}): the user lacks DescribeConfigs on Topic",
         f"assignor: seconds behind {unknown}-0): the user lacks Read on Topic",

@@ -11,7 +11,7 @@ from assignor_bridge.model import Partition
 from streaming.cli import main
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.kafka.replicas import replica_racks
+from streaming.kafka.replicas import fetch_replica_racks
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_a_broker_tells_where_replicas_are_and_who_may_be_read(
     with EmbeddedBroker(properties=properties) as broker:
         broker.create_topic("orders", partitions=2)
         known = Brokers({"bootstrap.servers": broker.bootstrap_servers}, 10.0)
-        racks, followers = replica_racks(known, {"orders", "gone"})
+        racks, followers = fetch_replica_racks(known, {"orders", "gone"})
         assert racks == {Partition("orders", n): ("zone-a",) for n in (0, 1)}
         assert followers == follows
         assert [note for note in known.notes if "gone" in note]
@@ -64,5 +64,5 @@ def test_a_broker_tells_where_replicas_are_and_who_may_be_read(
 def test_a_broker_without_a_rack_tells_none(topic: Topic) -> None:
     topic.create(2)
     known = Brokers({"bootstrap.servers": topic.bootstrap_servers}, 10.0)
-    assert replica_racks(known, {topic.name}) == ({}, False)
-    assert replica_racks(known, set()) == ({}, None)  # nobody was asked
+    assert fetch_replica_racks(known, {topic.name}) == ({}, False)
+    assert fetch_replica_racks(known, set()) == ({}, None)  # nobody was asked

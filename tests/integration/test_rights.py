@@ -179,7 +179,7 @@ def job(spark: SparkSession, place: Place, case: Case, folder: Path) -> Outcome:
     }
     brokers = Brokers({"bootstrap.servers": place.topic.bootstrap_servers}, 30.0)
     written = Partition("written", 0)
-    before = brokers.log_ranges([written])[1][written]
+    before = brokers.fetch_log_ranges([written])[1][written]
     try:
         run_job(spark, config)
     except AssignorError as error:
@@ -187,7 +187,7 @@ def job(spark: SparkSession, place: Place, case: Case, folder: Path) -> Outcome:
     if into_delta:
         assert spark.read.format("delta").load(table).count() == sum(COUNTS)
     else:
-        assert brokers.log_ranges([written])[1][written] == before + sum(COUNTS)
+        assert brokers.fetch_log_ranges([written])[1][written] == before + sum(COUNTS)
     return Outcome(0, [])
 
 

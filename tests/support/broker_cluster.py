@@ -58,7 +58,7 @@ class BrokerCluster:
         self._racks = dict(zip(self.ids, racks, strict=True))
         self._properties = dict(properties or {})
         self._heap = heap
-        self._cluster_id = setup.new_cluster_id()
+        self._cluster_id = setup.make_cluster_id()
         self._ports: dict[int, tuple[int, int]] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._folder = Path()
@@ -88,7 +88,7 @@ class BrokerCluster:
 
     def start(self, *ids: int) -> None:
         """Start these brokers, all without any; return when they answer."""
-        jars = setup.jars(None)
+        jars = setup.fetch_jars(None)
         wanted = set(ids or self.ids)
         for i in wanted:
             if self.pid(i) is None:
@@ -189,13 +189,13 @@ class BrokerCluster:
         folder = self._folder / str(i)
         folder.mkdir(exist_ok=True)
         settings = folder / "broker.properties"
-        text = setup.settings(self._ports[i], folder, self._settings(i))
+        text = setup.format_settings(self._ports[i], folder, self._settings(i))
         settings.write_text(text, encoding="utf-8")
         is_new = not (folder / "log" / "meta.properties").exists()
         cluster_id = self._cluster_id if is_new else None
         with (folder / "broker.log").open("ab") as log:
             return subprocess.Popen(
-                setup.command(jars, settings, cluster_id, folder, heap=self._heap),
+                setup.build_command(jars, settings, cluster_id, folder, heap=self._heap),
                 stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
@@ -224,6 +224,6 @@ def _host(i: int) -> str:
 
 def free_ports(taken: set[int]) -> tuple[int, int]:
     """Find two more: each question alone may be answered with ports of another one."""
-    while taken & set(ports := setup.free_ports(None)):
+    while taken & set(ports := setup.find_free_ports(None)):
         continue
     return ports

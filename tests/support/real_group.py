@@ -39,7 +39,7 @@ Owners = dict[str, frozenset[str]]
 
 def class_path(folder: Path, program: str) -> str:
     """Compile a program of tests/java against Kafka's client and our jar alone, without Spark."""
-    jars = os.pathsep.join(map(str, [find_built_jar(), *embedded_setup.jars()]))
+    jars = os.pathsep.join(map(str, [find_built_jar(), *embedded_setup.fetch_jars()]))
     javac = [ivy.find_tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder)]
     subprocess.run([*javac, str(JAVA / f"{program}.java")], check=True)
     return f"{folder}{os.pathsep}{jars}"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streaming.kafka.embedded_setup import HOST, free_ports
+from streaming.kafka.embedded_setup import HOST, find_free_ports
 from tests.support.chaos_proxy import ChaosProxy
 from tests.support.spark_tools import wait_until
 
@@ -28,7 +28,7 @@ class _Echo(socketserver.BaseRequestHandler):
 
 @pytest.fixture
 def proxy() -> Iterator[ChaosProxy]:
-    _, at = free_ports(None)
+    _, at = find_free_ports(None)
     with socketserver.ThreadingTCPServer((HOST, 0), _Echo) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, daemon=True).start()

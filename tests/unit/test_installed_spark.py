@@ -99,7 +99,7 @@ def test_the_command_prints_flags_for_spark_home_with_a_note(
     assert out.count("\n") == 1
     assert told == (
         f"assignor: SPARK_HOME ({home}) has Spark 4.1.1, but pip's pyspark is {PIP}: "
-        "what is printed is for Spark 4.1.1\n"
+        "these flags are for Spark 4.1.1\n"
     )
     assert main.run(["jars", "--json"]) == 0
     assert "4.1.1" in orjson.loads(capsys.readouterr().out)["packages"][0]

@@ -20,8 +20,8 @@ from streaming.audit.audit import audit
 from streaming.audit.evidence import read_evidence
 from streaming.delta import transactions
 from streaming.kafka.java_properties import read_properties
-from streaming.kafka.settings import SettingsError, client_settings
-from streaming.lag.positions import of_checkpoint
+from streaming.kafka.settings import SettingsError, translate_settings
+from streaming.lag.positions import read_checkpoint_positions
 from streaming.pipeline.config.files import check_files
 from streaming.pipeline.config.loading import load_job
 from streaming.replay.racks import read_racks
@@ -121,7 +121,7 @@ def _read_checkpoint(data: bytes) -> None:
     with suppress(CheckpointError):  # less is read: another error may come first
         read_last_batches(folder)
     checkpoint = read_checkpoint(folder)
-    of_checkpoint(checkpoint, None)
+    read_checkpoint_positions(checkpoint, None)
     reader = BatchRangeReader(folder)
     for logged in checkpoint.batches[:10]:
         read = reader.read(logged.batch_id)
@@ -214,8 +214,8 @@ sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule require
 
 
 def _settings(data: bytes) -> None:
-    settings = client_settings(read_properties(data.decode("utf-8", "replace")))
-    settings.for_client(client_id="x")
+    settings = translate_settings(read_properties(data.decode("utf-8", "replace")))
+    settings.to_client_config(client_id="x")
     settings.redact("a text")
 
 

@@ -26,7 +26,7 @@ from streaming.human_json.json_input import parse
 from streaming.human_json.snapshots import read_snapshot, write_plan
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row
-from streaming.lag.table import as_text
+from streaming.lag.table import format_table
 from streaming.observe.scrape import read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
@@ -240,7 +240,7 @@ def _names(_: Path) -> list[bytes]:
 def _show_name(data: bytes) -> None:
     """Print a name of others in tables and lines: it is shown, and does nothing."""
     name = data.decode("utf-8", "surrogateescape")
-    printed = [as_text([Row(Position(name, name, 0, offset=1))])]
+    printed = [format_table([Row(Position(name, name, 0, offset=1))])]
     printed += [_captured(name)]
     for text in printed:
         _check_printed(text)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import ResourceType
 
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.kafka.embedded_setup import HOST, free_ports
+from streaming.kafka.embedded_setup import HOST, find_free_ports
 from tests.lab.long import token_driver
 from tests.support import drivers
 from tests.support.kafka_topics import Topic, committed
@@ -29,8 +29,8 @@ PLAIN = (
 @pytest.fixture
 def secured() -> Iterator[tuple[EmbeddedBroker, str]]:
     """A broker that heeds rights, with an open listener and one for SASL; the latter's address."""
-    broker_port, controller = free_ports(None)
-    sasl, _ = free_ports(None)
+    broker_port, controller = find_free_ports(None)
+    sasl, _ = find_free_ports(None)
     listeners = {"PLAINTEXT": broker_port, "SASL": sasl}
     addresses = ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items())
     properties = {

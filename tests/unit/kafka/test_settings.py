@@ -1,4 +1,4 @@
-"""Settings of Kafka's Java client become librdkafka's, or one line that tells no secret."""
+"""Settings of Kafka's Java client are translated for librdkafka, or rejected without secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.jaas import JaasError, read_jaas
-from streaming.kafka.settings import SettingsError, client_settings
+from streaming.kafka.settings import SettingsError, translate_settings
 
 KAFKA = "org.apache.kafka.common.security"
 PLAIN = f'{KAFKA}.plain.PlainLoginModule required username="ann" password="s3cr;t\\"=";'
@@ -35,13 +35,13 @@ NAMED = {"ssl.endpoint.identification.algorithm": "https"}
         pytest.param(
             {"bootstrap.servers": "b:9092", "key.deserializer": "x", "max.poll.records": "5",
              "auto.offset.reset": "none", "group.id": "g", "isolation.level": "read_committed"},
-            {"security.protocol": "plaintext"}, id="what is about consuming is left out"),
+            {"security.protocol": "plaintext"}, id="settings for consuming are ignored"),
         pytest.param(
             {"bootstrap.servers": "b:9092", "client.id": "me", "client.dns.lookup":
              "resolve_canonical_bootstrap_servers_only", "ssl.truststore.location": "unused.jks"},
             {"client.id": "me", "security.protocol": "plaintext",
              "client.dns.lookup": "resolve_canonical_bootstrap_servers_only"},
-            id="TLS settings are not looked at without TLS"),
+            id="TLS settings are ignored without TLS"),
         pytest.param(
             SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN},
             {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN",
@@ -66,7 +66,7 @@ NAMED = {"ssl.endpoint.identification.algorithm": "https"}
              "sasl.oauthbearer.method": "oidc", "sasl.oauthbearer.client.id": "me",
              "sasl.oauthbearer.client.secret": "hush",
              "sasl.oauthbearer.token.endpoint.url": "https://id/token"},
-            id="OIDC as Kafka 4.1 writes it"),
+            id="OIDC with Kafka 4.1's settings"),
         pytest.param(
             TLS | {"ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM",
                    "ssl.endpoint.identification.algorithm": "",
@@ -101,9 +101,9 @@ NAMED = {"ssl.endpoint.identification.algorithm": "https"}
             id="TLS, PEM in the settings, broken into lines"),
     ],
 )  # fmt: skip
-def test_what_has_a_counterpart(java, expected):
-    found = client_settings(java).for_client()
-    assert found == {"bootstrap.servers": "b:9092", "log_level": 0, **expected}
+def test_supported_settings_are_translated(java, expected):
+    config = translate_settings(java).to_client_config()
+    assert config == {"bootstrap.servers": "b:9092", "log_level": 0, **expected}
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_what_has_a_counterpart(java, expected):
         pytest.param(TLS, id="TLS"),
     ],
 )  # fmt: skip
-def test_librdkafka_knows_the_names(java):
-    AdminClient(client_settings(java | {"bootstrap.servers": "127.0.0.1:1"}).for_client())
+def test_librdkafka_accepts_the_translated_names(java):
+    AdminClient(translate_settings(java | {"bootstrap.servers": "127.0.0.1:1"}).to_client_config())
 
 
 @pytest.mark.parametrize(
@@ -130,11 +130,11 @@ def test_librdkafka_knows_the_names(java):
                      "'security.protocol' has an unknown value", id="protocol"),
         pytest.param(SASL, "'sasl.mechanism' is GSSAPI", id="Kerberos is the default"),
         pytest.param(SASL | {"sasl.mechanism": "PLAIN"}, "'sasl.jaas.config' is missing",
-                     id="no login"),
+                     id="no credentials"),
         pytest.param(SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM},
-                     "are no pair", id="wrong module"),
+                     "is not supported here", id="wrong module"),
         pytest.param(SASL | {"sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": "hush required;"},
-                     "are no pair", id="somebody's own module"),
+                     "is not supported here", id="a custom module"),
         pytest.param(SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config":
                              PLAIN.replace("username", "user")}, "has no username", id="no user"),
         pytest.param(SASL | {"sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config":
@@ -144,9 +144,9 @@ def test_librdkafka_knows_the_names(java):
                      "does not end with a semicolon", id="no semicolon"),
         pytest.param(SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN,
                              "sasl.client.callback.handler.class": "hush"},
-                     "'sasl.client.callback.handler.class' names a Java class", id="own handler"),
+                     "'sasl.client.callback.handler.class' names a Java class", id="handler"),
         pytest.param(OIDC | {"sasl.login.callback.handler.class": "hush"},
-                     "is OAUTHBEARER, which is known here with", id="OAUTHBEARER of one's own"),
+                     "is OAUTHBEARER, which is supported here only with", id="custom OAUTHBEARER"),
         pytest.param(TLS | {"ssl.truststore.location": "hush"},
                      "'ssl.truststore.location' is a JKS or PKCS12 file", id="JKS truststore"),
         pytest.param(TLS | {"ssl.keystore.location": "hush"},
@@ -158,14 +158,14 @@ def test_librdkafka_knows_the_names(java):
                              "sasl.jaas.config": PLAIN.replace("word", "${file:/hush:key}")},
                      "'sasl.jaas.config' refers to one of 'config.providers'", id="providers"),
         pytest.param(TLS | {"ssl.engine.factory.class": "hush"},
-                     "'ssl.engine.factory.class' names a Java class", id="own TLS engine"),
+                     "'ssl.engine.factory.class' names a Java class", id="custom TLS engine"),
         pytest.param(TLS | {"ssl.endpoint.identification.algorithm": "hush"},
                      "'ssl.endpoint.identification.algorithm' has an unknown", id="LDAPS"),
     ],
 )  # fmt: skip
-def test_what_has_none_is_one_line_without_values(java, message):
+def test_an_unsupported_setting_is_one_line_without_values(java, message):
     with pytest.raises(SettingsError, match=message) as refused:
-        client_settings(java)
+        translate_settings(java)
     assert "hush" not in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -174,9 +174,9 @@ def test_what_has_none_is_one_line_without_values(java, message):
     ("text", "message"),
     [
         ("", "empty"),
-        ("hush", "does not begin"),
+        ("hush", "does not start"),
         ("Module hush;", "control flag"),
-        ('Module required a="hush', "quote .* at character 19"),
+        ('Module required a="hush', "quote .* at character 19 is not closed"),
         ("Module required a=hush; Other required;", "one login module"),
         ("Module required a hush;", "key="),
         ("Module required a=;", "key="),
@@ -184,41 +184,41 @@ def test_what_has_none_is_one_line_without_values(java, message):
         ("Module required /* hush", "does not end with|quote or a comment"),
     ],
 )
-def test_a_login_that_cannot_be_read_is_not_quoted(text, message):
+def test_an_invalid_jaas_configuration_is_not_quoted(text, message):
     with pytest.raises(JaasError, match=message) as refused:
         read_jaas(text)
     assert "hush" not in str(refused.value)
 
 
-def test_comments_and_escapes_of_a_login():
-    found = read_jaas('M /* a */ required // b\n key="a\\tb\\101" other=\'x"y\';')
-    assert found.options == {"key": "a\tbA", "other": 'x"y'}
+def test_comments_and_escapes_in_a_jaas_configuration():
+    module = read_jaas('M /* a */ required // b\n key="a\\tb\\101" other=\'x"y\';')
+    assert module.options == {"key": "a\tbA", "other": 'x"y'}
 
 
 @given(secret=st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1))
-def test_no_secret_is_told_whatever_it_is(secret):
-    """In the value of each setting in turn; marked, so that it is no ordinary word."""
+def test_no_secret_appears_in_a_message(secret):
+    """The secret is put into each setting in turn, with marks, so that it is no ordinary word."""
     marked = f"§§{secret}§§"
     escaped = marked.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     login = f'{KAFKA}.plain.PlainLoginModule required username="u" password="{escaped}";'
     good = SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": login}
-    settings = client_settings(good)
-    assert settings.for_client()["sasl.password"] == marked
+    settings = translate_settings(good)
+    assert settings.to_client_config()["sasl.password"] == marked
     assert marked not in repr(settings) + str(settings)
     assert marked not in settings.redact(f"it said {marked}!")
     for name in (*good, "ssl.keystore.location", "ssl.keystore.key"):
         for broken in (TLS | {name: marked}, good | {name: marked}):
             try:
-                said = repr(client_settings(broken))
+                message = repr(translate_settings(broken))
             except SettingsError as error:
-                said = str(error) + repr(error)
-            assert marked not in said
+                message = str(error) + repr(error)
+            assert marked not in message
 
 
-def test_what_brokers_say_of_a_login_is_told_without_it():
+def test_errors_of_brokers_are_shown_without_credentials():
     brokers = object.__new__(Brokers)
-    brokers.settings = client_settings(
+    brokers.settings = translate_settings(
         SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN}
     )
     error = KafkaError(KafkaError._AUTHENTICATION, 's3cr;t"= was refused')
-    assert brokers.reason(error) == "*** was refused"
+    assert brokers.describe_error(error) == "*** was refused"

@@ -1,4 +1,4 @@
-"""Checkpoints of one batch, written as Spark 4.0 writes them."""
+"""Write checkpoints of one batch in the format of Spark 4.0."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def write_query(
     for name in ("offsets", "commits", "sources/0"):
         (folder / name).mkdir(parents=True)
     (folder / "metadata").write_text(json.dumps({"id": QUERY}))
-    begin = {topic: dict.fromkeys(found, 0) for topic, found in ends.items()}
+    begin = {topic: dict.fromkeys(offsets, 0) for topic, offsets in ends.items()}
     (folder / "sources/0/0").write_text(f"\0v1\n{json.dumps(begin)}")
     at_ms = int((time.time() - age_s) * 1000)
     metadata = json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": at_ms})

@@ -1,4 +1,4 @@
-"""What `assignor doctor --checkpoint` says of files alone: the planner's state, Delta's log."""
+"""`assignor doctor --checkpoint` without brokers: checks of the planner's state and Delta's log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def from_the_future() -> str:
 
 
 def delta(folder: Path, versions: dict[int, int | None], app: str = QUERY) -> str:
-    """Write a Delta log: commits, each with a transaction's version or without one."""
+    """Write a Delta log of commits, with or without the version of a transaction."""
     log = folder / "table" / "_delta_log"
     log.mkdir(parents=True)
     for number, version in versions.items():
@@ -60,7 +60,7 @@ def doctor(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, list[s
     return code, capsys.readouterr().out.splitlines()
 
 
-def test_a_sound_checkpoint_is_fine(tmp_path, capsys):
+def test_a_valid_checkpoint_passes(tmp_path, capsys):
     query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == 0
@@ -69,7 +69,7 @@ def test_a_sound_checkpoint_is_fine(tmp_path, capsys):
     ]  # fmt: skip
 
 
-def test_a_planned_batch_is_no_fault(tmp_path, capsys):
+def test_a_planned_batch_passes(tmp_path, capsys):
     query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
     (tmp_path / "c" / "commits" / "4").unlink()
     code, lines = doctor(capsys, "--checkpoint", query)
@@ -83,12 +83,12 @@ def test_a_planned_batch_is_no_fault(tmp_path, capsys):
         pytest.param(["offsets/4"], "or copy offsets/5 to offsets/4 (batch 5 is", id="done"),
         pytest.param(["offsets/4", "commits/5"], "from a copy; without one, give the query a new",
                      id="planned"),
-        # As asynchronous progress tracking leaves it.
+        # Asynchronous progress tracking leaves such files.
         pytest.param(["offsets/4", "commits/4"], None, id="never logged"),
         pytest.param(["offsets/3"], None, id="an older one"),
     ],
 )  # fmt: skip
-def test_the_offsets_before_the_last_ones_must_be_there(gone, words, tmp_path, capsys):
+def test_the_offsets_before_the_last_ones_must_exist(gone, words, tmp_path, capsys):
     folder = write_checkpoint(tmp_path / "c", [{"t": {0: n}} for n in (3, 4, 5)], first=3)
     for name in gone:
         (folder / name).unlink()
@@ -104,15 +104,15 @@ def test_the_offsets_before_the_last_ones_must_be_there(gone, words, tmp_path, c
     ("text", "message"),
     [
         pytest.param(state(), None, id="sound"),
-        pytest.param(state(position=8), None, id="of an older batch"),
+        pytest.param(state(position=8), None, id="from an older batch"),
         pytest.param(state(position=10), "it is ahead of the checkpoint in t-0", id="ahead"),
-        pytest.param(state("u"), "it is of u, the source reads t", id="of another topic"),
+        pytest.param(state("u"), "it is of u, the source reads t", id="from another topic"),
         pytest.param(state()[:-8], "delete the file; partitions may change", id="cut off"),
         pytest.param("", "delete the file; partitions may change", id="emptied"),
         pytest.param(from_the_future(), "install that version, or delete the file", id="newer"),
     ],
 )
-def test_states(text, message, tmp_path, capsys):
+def test_the_planner_state_is_checked(text, message, tmp_path, capsys):
     query = write_query(tmp_path / "c", {"t": {0: 9}})
     folder = tmp_path / "c/sources/0/assignments"
     folder.mkdir()
@@ -133,19 +133,22 @@ def test_states(text, message, tmp_path, capsys):
             {0: 4, 1: 7},
             False,
             "batch 1, which is planned, would read t-0 up to 4 after 9;",
-            id="one goes back",
+            id="a lower offset",
         ),
         pytest.param(
-            {1: 5}, False, "would read t-0 no more after 9, t-1 up to 5 after 7;", id="one is gone"
+            {1: 5},
+            False,
+            "would read t-0 no more after 9, t-1 up to 5 after 7;",
+            id="a missing partition",
         ),
         pytest.param({0: 9, 1: 8}, False, None, id="forwards"),
-        pytest.param({0: 4, 1: 7}, True, None, id="failOnDataLoss=false, it went on"),
+        pytest.param({0: 4, 1: 7}, True, None, id="failOnDataLoss=false, it continued"),
     ],
 )
-def test_a_batch_that_goes_back_says_that_the_topic_was_made_again(
+def test_a_batch_with_lower_offsets_reports_a_recreated_topic(
     then, completed, message, tmp_path, capsys
 ):
-    """As Spark leaves it when it fails; the state of the topic before is no copy's."""
+    """Spark leaves such files when it fails; the planner's state is from before the re-creation."""
     folder = tmp_path / "c"
     query = write_query(folder, {"t": {0: 9, 1: 7}})
     (folder / "offsets/1").write_text(f"v1\n{{}}\n{json.dumps({'t': then})}")
@@ -166,9 +169,9 @@ def test_a_batch_that_goes_back_says_that_the_topic_was_made_again(
     ("versions", "app", "code", "message"),
     [
         pytest.param({0: None, 1: 4}, QUERY, 0, "it holds batch 4, the checkpoint's last is 4",
-                     id="together"),
+                     id="same batch"),
         pytest.param({0: 3, 1: None}, QUERY, 1, "it has only batch 3 of the query, but its",
-                     id="put back from a copy"),
+                     id="restored from a copy"),
         pytest.param({7: 4, 8: 5}, QUERY, 1, "it has batch 5 of the query, but its checkpoint",
                      id="ahead"),
         pytest.param({0: 4}, f"assignor-{QUERY}", 0, "it holds batch 4", id="of assignor run"),
@@ -181,17 +184,19 @@ def test_a_batch_that_goes_back_says_that_the_topic_was_made_again(
         pytest.param({0: 9, 2: 9}, "another", 0, "unknown", id="a commit is missing"),
     ],
 )  # fmt: skip
-def test_deltas_transactions(versions, app, code, message, tmp_path, capsys):
+def test_batches_in_the_delta_log_are_compared_with_the_checkpoint(
+    versions, app, code, message, tmp_path, capsys
+):
     query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
     table = delta(tmp_path, versions, app)
-    found, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
-    assert (found, len(lines)) == (code, 2)
+    exit_code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
+    assert (exit_code, len(lines)) == (code, 2)
     assert message in lines[1]
 
 
 @pytest.mark.parametrize("accepted", ["", "1", "2"])
-def test_a_table_that_was_set_back_is_told_until_that_is_accepted(accepted, tmp_path, capsys):
-    """The newest batch in the log is as it was, its rows are not: it was told to be sound."""
+def test_a_restored_table_fails_until_the_restore_is_accepted(accepted, tmp_path, capsys):
+    """After RESTORE, the newest batch is still in the log, but its rows are not in the table."""
     query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
     table = delta(tmp_path, {0: 3, 1: 4})
     restore = {"operation": "RESTORE", "operationParameters": {"version": 0}}
@@ -203,13 +208,13 @@ def test_a_table_that_was_set_back_is_told_until_that_is_accepted(accepted, tmp_
         (log / f"{3:020}.json").write_text(
             json.dumps({"metaData": {"configuration": configuration}})
         )
-    found, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
-    assert found == (accepted != "2")
+    exit_code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
+    assert exit_code == (accepted != "2")
     assert ("by RESTORE (version 2) after batch 4" in lines[1]) == (accepted != "2")
 
 
-def test_properties_of_a_table_that_are_none_are_damage(tmp_path):
-    """It was a traceback: a log may be another's."""
+def test_invalid_table_properties_are_reported_as_damage(tmp_path):
+    """The log may come from another writer, and must not cause a traceback."""
     table = delta(tmp_path, {0: 4})
     newer = Path(table) / "_delta_log" / f"{1:020}.json"
     newer.write_text(json.dumps({"metaData": {"configuration": ["assignor.acceptedRestore"]}}))
@@ -226,9 +231,7 @@ def test_properties_of_a_table_that_are_none_are_damage(tmp_path):
         ),
     ],
 )
-def test_a_table_is_no_fault_before_the_first_batch_is_completed(
-    versions, message, tmp_path, capsys
-):
+def test_a_table_passes_before_the_first_batch_is_completed(versions, message, tmp_path, capsys):
     query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
     (tmp_path / "c" / "commits" / "4").unlink()
     table = delta(tmp_path, versions, f"assignor-{QUERY}")
@@ -238,21 +241,19 @@ def test_a_table_is_no_fault_before_the_first_batch_is_completed(
 
 
 def plan_next(folder: Path, batch: int, end: int) -> None:
-    """Plan a batch as a running query does; it is not completed."""
+    """Plan a batch as a running query does, without completing it."""
     (folder / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps({'t': {0: end}})}")
 
 
-def test_a_batch_that_is_planned_while_the_table_is_read_is_no_sign_of_a_copy(
-    tmp_path, monkeypatch, capsys
-):
+def test_a_batch_planned_while_the_table_is_read_passes(tmp_path, monkeypatch, capsys):
     query = write_query(tmp_path / "c", {"t": {0: 9}}, batch=4)
     table = delta(tmp_path, {0: 5})
 
-    def later(*given):
+    def plan_and_read_log(*arguments):
         plan_next(tmp_path / "c", 5, 12)
-        return read_log(*given)
+        return read_log(*arguments)
 
-    monkeypatch.setattr(delta_table, "read_log", later)
+    monkeypatch.setattr(delta_table, "read_log", plan_and_read_log)
     code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
     assert code == 0
     assert "it holds batch 5, the checkpoint's last is 5" in lines[1]
@@ -262,23 +263,23 @@ class Running(LocalFolder):
     """A checkpoint whose query plans a batch as soon as the offsets are listed."""
 
     def names(self, path: str) -> list[str]:
-        found = super().names(path)
+        names = super().names(path)
         if path == "offsets":
             plan_next(self.root, 5, 12)
             (self.root / "sources/0/assignments/4.v1").write_text(state(position=12))
-        return found
+        return names
 
 
-def test_a_state_of_a_batch_that_is_planned_meanwhile_is_not_ahead(tmp_path):
+def test_a_state_written_during_the_check_is_not_ahead(tmp_path):
     write_query(tmp_path, {"t": {0: 9}}, batch=4)
     (tmp_path / "sources/0/assignments").mkdir()
     (tmp_path / "sources/0/assignments/3.v1").write_text(state(position=9))
-    found = read_checkpoint(Running(tmp_path))
-    checks = doctor_of_checkpoints.examine_checkpoint(found, None, None)
+    checkpoint = read_checkpoint(Running(tmp_path))
+    checks = doctor_of_checkpoints.examine_checkpoint(checkpoint, None, None)
     assert [check.holds for check in checks] == [True, True], checks
 
 
-def test_a_damaged_checkpoint_is_a_finding(tmp_path, capsys):
+def test_a_damaged_checkpoint_fails(tmp_path, capsys):
     query = write_query(tmp_path / "c", {"t": {0: 9}})
     (tmp_path / "c/offsets/0").write_text("v1")
     code, lines = doctor(capsys, "--checkpoint", query)
@@ -291,7 +292,7 @@ def test_a_damaged_checkpoint_is_a_finding(tmp_path, capsys):
     ("words", "message"),
     [
         pytest.param(["--checkpoint", "none"], "is not a streaming checkpoint", id="none"),
-        pytest.param(["--table", "t"], "--table is for --checkpoint", id="no query"),
+        pytest.param(["--table", "t"], "--table needs --checkpoint", id="no query"),
         pytest.param(["--checkpoint", "c", "--delta-table", "."], "is not a Delta table", id="dir"),
         pytest.param(["--checkpoint", "c", "--delta-table", "damaged"], "its log is damaged",
                      id="damaged log"),
@@ -301,7 +302,7 @@ def test_a_damaged_checkpoint_is_a_finding(tmp_path, capsys):
                      id="no such config"),
     ],
 )  # fmt: skip
-def test_misuse_is_one_line(words, message, tmp_path, monkeypatch, capsys):
+def test_a_usage_error_is_one_line(words, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_query(tmp_path / "c", {"t": {0: 9}})
     log = tmp_path / "damaged/_delta_log"
@@ -314,26 +315,30 @@ def test_misuse_is_one_line(words, message, tmp_path, monkeypatch, capsys):
     assert len(err.splitlines()) == 1
 
 
-def test_partitions_whose_offsets_nobody_tells_are_a_fault():
-    """A partition without a leader counted among those that "hold the offsets"."""
-    there, silent = Partition("t", 0), Partition("t", 1)
-    logs = doctor_of_checkpoints._Logs({"t": frozenset((0, 1))}, {there: 0}, {there: 9}, {})
-    ends = {there: 9, silent: 5}
+def test_partitions_without_reported_offsets_fail():
+    """The broker does not report the offsets of a partition without a leader."""
+    healthy, leaderless = Partition("t", 0), Partition("t", 1)
+    logs = doctor_of_checkpoints._Logs({"t": frozenset((0, 1))}, {healthy: 0}, {healthy: 9}, {})
+    ends = {healthy: 9, leaderless: 5}
     [fault] = doctor_of_checkpoints._faults("t", ends, ends, logs)
     assert fault.startswith("the brokers do not report the offsets of t-1: has each a leader")
 
 
-def test_what_compaction_left_beyond_what_was_read_is_no_topic_made_anew(tmp_path, monkeypatch):
-    """The first record that is left was written after the last batch, and was not read by it."""
+def test_records_left_by_compaction_do_not_look_like_a_recreated_topic(tmp_path, monkeypatch):
+    """The first record that compaction left was written after the last batch, at a later offset."""
     query = write_query(tmp_path, {"t": {0: 500}}, batch=4)
-    found = read_checkpoint(LocalFolder(Path(query)))
-    assert found.last_planned is not None
-    later_s = (found.last_planned.timestamp_ms or 0) / 1000 + 600
-    for offset, is_anew in ((700, False), (499, True)):
+    checkpoint = read_checkpoint(LocalFolder(Path(query)))
+    assert checkpoint.last_planned is not None
+    later_s = (checkpoint.last_planned.timestamp_ms or 0) / 1000 + 600
+    for offset, is_recreated in ((700, False), (499, True)):
         first = {Partition("t", 0): FirstRecord(offset, later_s)}
-        monkeypatch.setattr(doctor_of_checkpoints, "first_unread", lambda *_, first=first: first)
+        monkeypatch.setattr(
+            doctor_of_checkpoints, "find_first_unread", lambda *_, first=first: first
+        )
         monkeypatch.setattr("time.time", lambda: later_s + 60)
-        ends = [found.ends_of(s, found.last_planned) for s in found.sources]
+        ends = [checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources]
         starts, log_ends = {Partition("t", 0): 0}, {Partition("t", 0): 900}
-        anew = doctor_of_checkpoints._written_after(found, MagicMock(), ends, starts, log_ends)
-        assert bool(anew) == is_anew
+        later = doctor_of_checkpoints._written_after(
+            checkpoint, MagicMock(), ends, starts, log_ends
+        )
+        assert bool(later) == is_recreated

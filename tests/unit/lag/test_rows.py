@@ -1,4 +1,4 @@
-"""Figures of a partition from what is known of it; what is not known stays unknown."""
+"""Lag figures of a partition are computed from known values; others stay unknown."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME
 from assignor_bridge.model import Partition
 from streaming.cli import main
 from streaming.kafka.brokers import Retention
-from streaming.lag.first_unread import first_unread
+from streaming.lag.first_unread import find_first_unread
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row, _with_unread, select
-from streaming.lag.table import alarms, as_json, as_text, duration, summary, total
+from streaming.lag.rows import Row, _add_unread_partitions, select_rows
+from streaming.lag.table import (
+    find_alarms,
+    format_duration,
+    format_summary,
+    format_table,
+    sum_up,
+    to_json,
+)
 from tests.unit.lag.checkpoint_files import write_query
 
 DAY_S = 86_400.0
@@ -26,17 +33,17 @@ def row(offset=10, begin=0, end=30, behind=60.0, retention=WEEK, partition=0, **
     return Row(Position("g", "t", partition, offset), begin, end, behind, retention, **more)
 
 
-def test_each_source_of_a_topic_has_all_of_its_partitions():
-    """A topic that is joined with itself: a new partition was one source's only."""
+def test_each_source_of_a_topic_has_all_its_partitions():
+    """If a topic is joined with itself, both sources read its new partitions."""
     read = [Position(owner, "t", 0, 5) for owner in ("sources/0", "sources/1")]
-    both = _with_unread(read, {"t": frozenset({0, 1}), "gone": frozenset()})
+    both = _add_unread_partitions(read, {"t": frozenset({0, 1}), "gone": frozenset()})
     assert [(p.owner, p.partition, p.offset) for p in both] == [
         ("sources/0", 0, 5), ("sources/0", 1, None), ("sources/1", 0, 5), ("sources/1", 1, None),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("found", "lag", "lost", "at_risk", "to_loss"),
+    ("lag_row", "lag", "lost", "at_risk", "to_loss"),
     [
         pytest.param(row(), 20, 0, True, 7 * DAY_S - 60, id="behind"),
         pytest.param(row(offset=30, behind=0.0), 0, 0, False, None, id="read to the end"),
@@ -52,20 +59,20 @@ def test_each_source_of_a_topic_has_all_of_its_partitions():
         pytest.param(row(retention=Retention(True, None, None)), 20, 0, False, None,
                      id="kept for ever"),
         pytest.param(row(retention=Retention(True, DAY_S, 1)), 20, 0, True, None,
-                     id="limited by size: hangs on what is written"),
-        pytest.param(row(offset=40), -10, 0, None, None, id="ahead of the log: made anew"),
+                     id="limited by size, which depends on writes"),
+        pytest.param(row(offset=40), -10, 0, None, None, id="ahead of the log: re-created"),
         pytest.param(row(offset=29, behind=0.0, only_markers=True), 1, 0, False, None,
                      id="only the marker of a transaction"),
     ],
 )  # fmt: skip
-def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
-    assert (found.lag, found.lost, found.at_risk, found.seconds_to_loss) == (
+def test_figures_of_a_partition(lag_row, lag, lost, at_risk, to_loss):
+    assert (lag_row.lag, lag_row.lost, lag_row.at_risk, lag_row.seconds_to_loss) == (
         lag, lost, at_risk, to_loss,
     )  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("found", "state", "to_loss", "alarm"),
+    ("lag_row", "state", "to_loss", "alarm"),
     [
         pytest.param(row(), "behind", "6d23h", None, id="behind"),
         pytest.param(row(offset=30, behind=0.0), "read", "none", None, id="read to the end"),
@@ -78,13 +85,14 @@ def test_figures_of_a_partition(found, lag, lost, at_risk, to_loss):
         pytest.param(row(begin=12), "lost", "lost",
                      "records were deleted unread: t-0 at 10, its log begins at 12; ", id="lost"),
         pytest.param(row(end=None, gone=True), "gone", "gone",
-                     "missing: t-0; was the topic re-created with fewer partitions?", id="gone"),
+                     "missing partitions: t-0; was the topic re-created with fewer partitions?",
+                     id="gone"),
     ],
 )  # fmt: skip
-def test_each_state_has_its_word_and_some_wake_a_monitor(found, state, to_loss, alarm):
-    assert found.state == found.as_json()["state"] == state
-    assert as_text([found]).splitlines()[1].split()[-1] == to_loss
-    lines = alarms([found], set())
+def test_each_state_has_its_name_and_some_raise_an_alarm(lag_row, state, to_loss, alarm):
+    assert lag_row.state == lag_row.as_json()["state"] == state
+    assert format_table([lag_row]).splitlines()[1].split()[-1] == to_loss
+    lines = find_alarms([lag_row], set())
     assert len(lines) == (alarm is not None)
     assert all(line.startswith(alarm) for line in lines)
 
@@ -92,23 +100,23 @@ def test_each_state_has_its_word_and_some_wake_a_monitor(found, state, to_loss, 
 def test_alarms_name_a_few_partitions_and_each_topic_once():
     rows = [row(offset=99, partition=number) for number in range(5)]
     rows += [row(end=None, gone=True, partition=number) for number in range(2)]
-    ahead, topic = alarms(rows, {"t"})
+    ahead, topic = find_alarms(rows, {"t"})
     assert ahead.count("its log ends at 30") == 3
     assert "and 2 more; was" in ahead
     assert topic == "topic 't' is gone: was it deleted?"
-    assert "5 beyond the log's end" not in summary(rows)
-    assert "5 partitions beyond the log's end" in summary(rows)
+    assert "5 beyond the log's end" not in format_summary(rows)
+    assert "5 partitions beyond the log's end" in format_summary(rows)
 
 
 def test_json_has_null_for_unknown_and_never_0():
-    told = row(offset=None, begin=None, end=None, behind=None, retention=None).as_json()
-    unknown = {name for name, value in told.items() if value is None}
-    assert unknown == set(told) - {"group", "topic", "partition", "state"}
+    figures = row(offset=None, begin=None, end=None, behind=None, retention=None).as_json()
+    unknown = {name for name, value in figures.items() if value is None}
+    assert unknown == set(figures) - {"group", "topic", "partition", "state"}
 
 
-def test_0_is_told_as_0_and_unknown_as_a_dash():
+def test_text_has_0_for_0_and_a_dash_for_unknown():
     rows = [row(offset=0, end=0, behind=0.0), row(offset=None, end=None, behind=None, partition=1)]
-    first, second = (line.split() for line in as_text(rows).splitlines()[1:3])
+    first, second = (line.split() for line in format_table(rows).splitlines()[1:3])
     assert first == ["g", "t", "0", "0", "0", "0", "-", "-", "-", "-", "0.0", "none"]
     assert second == ["g", "t", "1", *"-" * 9]
 
@@ -120,7 +128,7 @@ def test_rows_are_sorted_worst_first_with_unknown_last():
     ]  # fmt: skip
 
     def order(**how: object) -> list[int]:
-        return [found.position.partition for found in select(rows, **how)]  # type: ignore[arg-type]
+        return [lag_row.position.partition for lag_row in select_rows(rows, **how)]  # type: ignore[arg-type]
 
     assert order() == [0, 1, 2, 3]
     assert order(order="lag") == [3, 2, 1, 0]
@@ -128,29 +136,29 @@ def test_rows_are_sorted_worst_first_with_unknown_last():
     assert order(order="loss") == [2, 3, 0, 1]
     assert order(only_with_lag=True) == [0, 2, 3]
     beyond = row(offset=31, partition=4)
-    assert select([beyond], only_with_lag=True) == [beyond]
+    assert select_rows([beyond], only_with_lag=True) == [beyond]
 
 
-def test_a_total_counts_what_is_unknown_beside_what_is_known():
+def test_a_total_counts_known_and_unknown_lag():
     rows = [
         row(), row(offset=None, behind=None), row(begin=15, behind=3.0), row(offset=30),
         row(offset=31),
     ]  # fmt: skip
-    found = total(rows)
-    assert (found.partitions, found.with_lag, found.lag, found.unknown_lag) == (5, 2, 40, 1)
-    assert (found.lost, found.seconds_behind, found.seconds_to_loss) == (5, 60.0, 0.0)
-    assert summary(rows) == (
+    total = sum_up(rows)
+    assert (total.partitions, total.with_lag, total.lag, total.unknown_lag) == (5, 2, 40, 1)
+    assert (total.lost, total.seconds_behind, total.seconds_to_loss) == (5, 60.0, 0.0)
+    assert format_summary(rows) == (
         "5 partitions, 2 with lag: 40 records behind, at most 60.0 s, lag of 1 partition unknown, "
         "1 partition beyond the log's end, 5 records were deleted unread"
     )
-    assert total([]).seconds_behind is None
+    assert sum_up([]).seconds_behind is None
 
 
-def test_a_table_begins_with_the_columns_of_kafkas_tool():
-    narrow = as_text([row(), row(partition=1, offset=None, behind=None)], 80).splitlines()
+def test_a_table_starts_with_the_columns_of_kafkas_tool():
+    narrow = format_table([row(), row(partition=1, offset=None, behind=None)], 80).splitlines()
     assert max(map(len, narrow)) <= 80
     assert narrow[0].split()[:4] == ["TOPIC", "PART", "OFFSET", "END"]
-    lines = as_text([row(), row(partition=1, offset=None, behind=None)]).splitlines()
+    lines = format_table([row(), row(partition=1, offset=None, behind=None)]).splitlines()
     assert [line.split() for line in lines[:3]] == [
         ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID",
          "HOST", "CLIENT-ID", "EXECUTOR", "SECONDS-BEHIND", "TIME-TO-LOSS"],
@@ -159,15 +167,15 @@ def test_a_table_begins_with_the_columns_of_kafkas_tool():
     ]  # fmt: skip
     assert lines[3] == ""
     assert lines[4].startswith("2 partitions, 1 with lag")
-    json.dumps(as_json([row()]), allow_nan=False)
+    json.dumps(to_json([row()]), allow_nan=False)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"),
+    ("seconds", "text"),
     [(0, "0s"), (59.9, "59s"), (3600, "1h"), (3661, "1h1m"), (90_061, "1d1h"), (86_401, "1d1s")],
 )
-def test_a_time_is_told_in_its_largest_units(seconds, said):
-    assert duration(seconds) == said
+def test_a_duration_is_printed_in_its_two_largest_units(seconds, text):
+    assert format_duration(seconds) == text
 
 
 def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys):
@@ -175,14 +183,14 @@ def test_a_query_without_a_completed_batch_has_unknown_offsets(tmp_path, capsys)
     (tmp_path / "c/commits/3").unlink()
     (tmp_path / "c/sources/0/0").unlink()
     assert main.run(["lag", "--checkpoint", query, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["partitions"]
-    assert [(row["partition"], row["current_offset"], row["lag"]) for row in found] == [
+    partitions = json.loads(capsys.readouterr().out)["partitions"]
+    assert [(row["partition"], row["current_offset"], row["lag"]) for row in partitions] == [
         (0, None, None), (1, None, None),
     ]  # fmt: skip
 
 
-def test_a_record_stamped_in_nanoseconds_is_of_unknown_age():
-    """It was 0.0 s behind, because its time is in the future."""
+def test_a_record_with_a_time_in_nanoseconds_has_unknown_age():
+    """Its time would be far in the future, so that it would look 0.0 s behind."""
 
     def message(partition: int, time_ms: int) -> SimpleNamespace:
         values = {"topic": "t", "partition": partition, "offset": 7, "error": None}
@@ -191,20 +199,20 @@ def test_a_record_stamped_in_nanoseconds_is_of_unknown_age():
 
     times = (1_700_000_000_000, 1_700_000_000_000_000_000, -1)
     consumer = MagicMock(consume=lambda *_: [message(n, at) for n, at in enumerate(times)])
-    brokers = SimpleNamespace(consumer=lambda *_, **__: consumer)
+    brokers = SimpleNamespace(make_consumer=lambda *_, **__: consumer)
     unread = {Partition("t", n): 7 for n in range(3)}
-    found = first_unread(brokers, unread, 1.0, {})  # type: ignore[arg-type]
-    assert found == {Partition("t", 0): (7, 1_700_000_000.0)}
+    first_records = find_first_unread(brokers, unread, 1.0, {})  # type: ignore[arg-type]
+    assert first_records == {Partition("t", 0): (7, 1_700_000_000.0)}
 
 
 def test_a_total_of_unknown_lag_counts_no_records(tmp_path, capsys):
-    """Without brokers, it said "0 with lag: 0 records behind"."""
+    """Without brokers, the lag is unknown and must not look like 0."""
     assert main.run(["lag", "--checkpoint", write_query(tmp_path / "c", {"t": {0: 9, 1: 4}})]) == 0
     assert capsys.readouterr().out.endswith("\n2 partitions, lag of 2 partitions unknown\n")
 
 
-def test_a_total_says_no_bound_where_an_age_is_unknown():
-    """It said "at most" of the ages that were known."""
+def test_a_total_gives_a_lower_bound_if_an_age_is_unknown():
+    """The oldest of the known ages is no upper bound."""
     rows = [row(behind=7.7), row(partition=1, offset=0, behind=None)]
-    assert total(rows).unknown_seconds == 1
-    assert "50 records behind, 7.7 s or more (unknown of 1 partition)" in summary(rows)
+    assert sum_up(rows).unknown_seconds == 1
+    assert "50 records behind, 7.7 s or more (unknown for 1 partition)" in format_summary(rows)

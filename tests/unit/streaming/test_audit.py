@@ -22,7 +22,7 @@ from streaming.audit.findings import KINDS
 from streaming.audit.history import replay
 from streaming.audit.records import checksum_of_ranges
 from streaming.audit.rows import BLOCK, RowAudit, sampled
-from streaming.cli.audit import _print as print_audit
+from streaming.cli.audit import _print_audit as print_audit
 from streaming.cli.main import run
 from streaming.delta.log import DamagedCommitError, read_commit
 from streaming.delta.user_metadata import decode_metadata, encode_metadata
@@ -245,7 +245,7 @@ class Log:
         self.calls: list[tuple[int, float]] = []
         self.consumers: list[str] = []
 
-    def consumer(self, _: str, **settings: Any) -> Any:
+    def make_consumer(self, _: str, **settings: Any) -> Any:
         isolation = settings["isolation_level"]
         self.consumers.append(isolation)
         left_out = self.aborted if isolation == "read_committed" else ()
@@ -401,7 +401,7 @@ def test_what_counted_records_prove(tmp_path: Path, capsys, batches, kinds: list
 @pytest.mark.parametrize(
     ("are_sampled", "scope", "limit"),
     [
-        (True, "sampled rows", "  limit: of the rows, only the sample is proved\n"),
+        (True, "sampled rows", "  limit: only the sampled rows are proved\n"),
         (False, "rows", ""),
     ],
 )

@@ -1,4 +1,4 @@
-"""The ground rules of the command line: help, docs, one line an error, exit codes, no traceback."""
+"""Rules for all commands: help, docs, one line per error, exit codes, no tracebacks."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ LEAVES = {name: command for name, command in COMMANDS.items() if name != "lab"} 
 def test_every_command_has_an_example_and_help_for_each_option(name, capsys):
     command = LEAVES[name]
     [example] = re.findall(rf"Example: `.*?assignor ({name}\b.*?)`", command.help)
-    named = {word.rstrip(")") for word in example.split() if word.startswith("-")}
-    assert named <= {opt for p in command.params for opt in p.opts}
+    flags = {word.rstrip(")") for word in example.split() if word.startswith("-")}
+    assert flags <= {opt for p in command.params for opt in p.opts}
     assert [p.name for p in command.params if not getattr(p, "help", None)] == []
     assert main.run([*name.split(), "--help"]) == 0
     assert "Usage" in capsys.readouterr().out
 
 
-def test_a_command_of_lab_imports_no_other_command():
-    """All together take half as long again, and `lab plan` needs no client of Kafka."""
+def test_a_lab_command_imports_no_other_command():
+    """Importing all commands takes half as long again, and `lab plan` needs no Kafka client."""
     code = (
-        "import sys; from streaming.cli import main; main.app_of(['lab', 'plan']); "
+        "import sys; from streaming.cli import main; main.build_app(['lab', 'plan']); "
         "print(*(name for name in sys.modules if name in "
         "('confluent_kafka', 'streaming.cli.lag', 'streaming.cli.simulate')))"
     )
@@ -53,7 +53,7 @@ def test_a_command_of_lab_imports_no_other_command():
     assert subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout == b"\n"
 
 
-def test_the_help_lists_nine_commands_in_the_order_of_their_use(capsys):
+def test_help_lists_nine_commands_in_order_of_use(capsys):
     assert main.run(["--help"]) == 0
     listed = re.findall(r"^│ ([a-z]+) ", capsys.readouterr().out, re.MULTILINE)
     assert " ".join(listed) == "init run estimate report lag audit doctor jars demo"
@@ -75,11 +75,13 @@ def test_the_help_lists_nine_commands_in_the_order_of_their_use(capsys):
         ("demo --report=r.html", "demo --output=r.html"),
         ("jars --job j.yaml", "jars j.yaml"),
         ("plan --own p:C -", "lab plan --assignors p:C -"),
+        ("lab assign --own p:C -", "lab assign --assignors p:C -"),
+        ("lab simulate --own p:C", "lab simulate --own p:C"),
         ("schema", "lab schema"),
         ("", ""),
     ],
 )
-def test_earlier_names_work(earlier, today):
+def test_former_names_still_work(earlier, today):
     assert earlier_names.translate(earlier.split()) == today.split()
 
 
@@ -88,16 +90,16 @@ def test_earlier_names_work(earlier, today):
     ["audit --table t --checkpoint", "audit --checkpoint --table t", "lag --group g --checkpoint",
      "jars --job", "jars --job --json", "explain --checkpoint c --plan-log"],
 )  # fmt: skip
-def test_an_earlier_option_without_its_value_is_misuse(words, capsys):
-    """As of a variable that is not set: without the argument, commands check or print less."""
+def test_a_former_option_without_its_value_is_a_usage_error(words, capsys):
+    """An unset variable causes this: without the argument, commands would check or print less."""
     assert main.run(words.split()) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert len(err.splitlines()) == 1
 
 
-def test_the_reference_in_the_docs_is_up_to_date(tmp_path):
-    """Write it anew: `typer streaming.cli.all utils docs --name assignor --output docs/cli.md`."""
+def test_the_cli_reference_is_up_to_date(tmp_path):
+    """Regenerate: `typer streaming.cli.all utils docs --name assignor --output docs/cli.md`."""
     words = ["streaming.cli.all", "utils", "docs", "--name", "assignor", "--output"]
     subprocess.run(
         [sys.executable, "-m", "typer", *words, str(tmp_path / "cli.md")],
@@ -111,8 +113,8 @@ def test_the_reference_in_the_docs_is_up_to_date(tmp_path):
     [
         pytest.param(["bogus"], "No such command 'bogus'", id="unknown command"),
         pytest.param(["broker", "--bogus"], "No such option", id="unknown option"),
-        pytest.param(["broker", "--port", "x"], "Invalid value for '--port'", id="no number"),
-        pytest.param(["broker", "--port", "70000"], "Invalid value for '--port'", id="no port"),
+        pytest.param(["broker", "--port", "x"], "Invalid value for '--port'", id="not a number"),
+        pytest.param(["broker", "--port", "70000"], "Invalid value for '--port'", id="not a port"),
         pytest.param(["demo", "--workers", "0"], "Invalid value for '--workers'", id="no worker"),
         pytest.param(
             ["demo", "--report", "/no/such/r.html"], "folder of the report", id="no folder"
@@ -123,7 +125,7 @@ def test_the_reference_in_the_docs_is_up_to_date(tmp_path):
         ),
     ],
 )
-def test_misuse_is_one_line_and_exit_code_2(arguments, message, capsys):
+def test_a_usage_error_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert main.run(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -132,57 +134,60 @@ def test_misuse_is_one_line_and_exit_code_2(arguments, message, capsys):
     assert len(err.splitlines()) == 1
 
 
-LOGIN = "s3a://AKIAKEY:S3/CR@ET+@bucket/path"
-HIDDEN = re.compile(r"AKIAKEY|S3/CR|ET\+")
+ADDRESS = "s3a://AKIAKEY:S3/CR@ET+@bucket/path"
+CREDENTIALS = re.compile(r"AKIAKEY|S3/CR|ET\+")
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
-        *([command, "--checkpoint", LOGIN] for command in ("lag", "offsets", "doctor", "estimate")),
-        ["report", LOGIN],
-        ["report", LOGIN, LOGIN],
-        ["report", "/", "--output", LOGIN],
-        ["top", LOGIN],
-        ["report", "--live", LOGIN],
+        *(
+            [command, "--checkpoint", ADDRESS]
+            for command in ("lag", "offsets", "doctor", "estimate")
+        ),
+        ["report", ADDRESS],
+        ["report", ADDRESS, ADDRESS],
+        ["report", "/", "--output", ADDRESS],
+        ["top", ADDRESS],
+        ["report", "--live", ADDRESS],
         ["top", "http://AKIAKEY:S3@localhost:1"],
-        ["run", LOGIN],
-        ["jars", "--job", LOGIN],
-        ["assign", LOGIN],
-        ["plan", LOGIN],
-        ["init", LOGIN],
-        ["doctor", "--delta-table", LOGIN],
-        ["lag", "--group", "g", "--bootstrap-server", LOGIN],
+        ["run", ADDRESS],
+        ["jars", "--job", ADDRESS],
+        ["assign", ADDRESS],
+        ["plan", ADDRESS],
+        ["init", ADDRESS],
+        ["doctor", "--delta-table", ADDRESS],
+        ["lag", "--group", "g", "--bootstrap-server", ADDRESS],
         ["lag", "--group", "g", "--bootstrap-server", "AKIAKEY:S3/CR@host:9092"],
-        ["lag", "--group", "g", "--command-config", LOGIN],
-        ["estimate", "--checkpoint", "/", "--output", f"{LOGIN}.svg"],
-        ["demo", "--data", LOGIN],
-        ["demo", "--report", LOGIN],
-        ["broker", "--data", "/dev/null", LOGIN],
+        ["lag", "--group", "g", "--command-config", ADDRESS],
+        ["estimate", "--checkpoint", "/", "--output", f"{ADDRESS}.svg"],
+        ["demo", "--data", ADDRESS],
+        ["demo", "--report", ADDRESS],
+        ["broker", "--data", "/dev/null", ADDRESS],
     ],
     ids=" ".join,
 )
-def test_the_login_in_an_address_is_in_no_message(arguments, capsys):
+def test_credentials_in_an_address_appear_in_no_message(arguments, capsys):
     assert main.run(arguments) in (1, 2)
     out, err = capsys.readouterr()
     assert err.startswith("assignor: ")
-    assert HIDDEN.search(out + err) is None
+    assert CREDENTIALS.search(out + err) is None
 
 
-def test_nor_is_it_in_what_read_checkpoint_raises():
+def test_credentials_do_not_appear_in_errors_of_read_checkpoint():
     with pytest.raises(OptionError) as raised:
-        read_checkpoint(LOGIN)
-    assert HIDDEN.search("".join(traceback.format_exception(raised.value))) is None
+        read_checkpoint(ADDRESS)
+    assert CREDENTIALS.search("".join(traceback.format_exception(raised.value))) is None
 
 
-def test_the_login_in_the_address_of_a_table_is_in_no_check(tmp_path, capsys):
+def test_credentials_in_a_table_address_appear_in_no_check(tmp_path, capsys):
     query = write_query(tmp_path / "q", {"t": {0: 9}})
-    assert main.run(["doctor", "--checkpoint", query, "--delta-table", LOGIN]) == 2
-    output.print_checks([Check(f"Delta table {LOGIN}", False, f"no {LOGIN}")])
-    output.note(f"no {LOGIN}")
+    assert main.run(["doctor", "--checkpoint", query, "--delta-table", ADDRESS]) == 2
+    output.print_checks([Check(f"Delta table {ADDRESS}", False, f"no {ADDRESS}")])
+    output.note(f"no {ADDRESS}")
     out, err = capsys.readouterr()
     assert out == "FAILED Delta table s3a://***@bucket/path: no s3a://***@bucket/path\n"
-    assert HIDDEN.search(err) is None
+    assert CREDENTIALS.search(err) is None
 
 
 @pytest.mark.parametrize(
@@ -200,13 +205,13 @@ def test_the_login_in_the_address_of_a_table_is_in_no_check(tmp_path, capsys):
         (["lag", "--group", "g", "--sort", "x"], "'--sort': 'x' is not one of"),
     ],
 )
-def test_a_wrong_value_is_told_in_our_words(arguments, message, capsys):
+def test_an_invalid_value_is_described_in_plain_words(arguments, message, capsys):
     assert main.run(arguments) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"assignor: Invalid value for {message}")
 
 
-def test_the_help_names_the_exit_codes_of_both_signals(capsys):
+def test_help_names_the_exit_codes_of_both_signals(capsys):
     assert main.run(["--help"]) == 0
     assert "130 or 143 after Ctrl-C or SIGTERM" in " ".join(capsys.readouterr().out.split())
 
@@ -214,7 +219,7 @@ def test_the_help_names_the_exit_codes_of_both_signals(capsys):
 @pytest.mark.parametrize(
     ("error", "code", "line"),
     [
-        pytest.param(OptionError("bad 'x':\n  no"), 2, "assignor: bad 'x': no\n", id="misuse"),
+        pytest.param(OptionError("bad 'x':\n  no"), 2, "assignor: bad 'x': no\n", id="usage error"),
         pytest.param(AssignorError("[red] broken"), 1, "assignor: [red] broken\n", id="failure"),
         pytest.param(KeyboardInterrupt(), 130, "", id="Ctrl-C"),
         pytest.param(BrokenPipeError(), 1, "", id="the reader has gone"),
@@ -234,29 +239,29 @@ def test_errors_become_exit_codes(error, code, line, monkeypatch, capsys):
     [
         pytest.param(["offsets", "--group", " "], "--group is empty", id="group"),
         pytest.param(["lag", ""], "CHECKPOINT is empty", id="checkpoint"),
-        pytest.param(["doctor", "--checkpoint", ""], "--checkpoint is empty", id="of the doctor"),
-        pytest.param(["estimate", ""], "CHECKPOINT is empty", id="of a replay"),
-        pytest.param(["report", ""], "CHECKPOINT|URL|LOG is empty", id="of a report"),
+        pytest.param(["doctor", "--checkpoint", ""], "--checkpoint is empty", id="doctor"),
+        pytest.param(["estimate", ""], "CHECKPOINT is empty", id="estimate"),
+        pytest.param(["report", ""], "CHECKPOINT|URL|LOG is empty", id="report"),
         pytest.param(["doctor", "--table", ""], "--table is empty", id="table"),
         pytest.param(["demo", "--bootstrap-server", ""], "--bootstrap-server '': host:port",
-                     id="of the demo"),
+                     id="demo"),
         pytest.param(["lag", "--group", "g", "--topic", ""], "--topic is empty", id="topic"),
         pytest.param(["offsets", "--group", "g", "--topic", ""], "--topic is empty", id="a topic"),
         pytest.param(["doctor", "--bootstrap-server", ""], "--bootstrap-server '': host:port",
                      id="brokers"),
     ],
 )  # fmt: skip
-def test_an_empty_name_is_misuse_not_a_folder_or_a_topic(arguments, message, capsys):
+def test_an_empty_name_is_a_usage_error(arguments, message, capsys):
     assert main.run(arguments) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith(f"assignor: {message}")
 
 
-def test_an_empty_group_is_refused_before_librdkafka_aborts_the_process():
+def test_an_empty_group_is_rejected_before_librdkafka_aborts():
     words = ["lag", "--group", "", "--bootstrap-server", "127.0.0.1:1"]
     done = assignor(*words, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "assignor: --group is empty: is a variable not set?\n"
+    assert done.stderr == "assignor: --group is empty: check that your shell variable is set\n"
 
 
 @pytest.mark.parametrize(
@@ -270,9 +275,7 @@ def test_an_empty_group_is_refused_before_librdkafka_aborts_the_process():
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["lag", "offsets"])
-def test_a_name_that_is_not_utf8_is_refused_before_it_aborts_the_process(
-    command, arguments, message
-):
+def test_a_name_that_is_not_utf8_is_rejected_before_librdkafka_aborts(command, arguments, message):
     words = [command, "--bootstrap-server", "127.0.0.1:1", "--timeout", "0.1", *arguments]
     done = assignor(*words, stdout=subprocess.PIPE)
     assert (done.returncode, done.stdout) == (2, "")
@@ -292,7 +295,7 @@ def test_a_name_that_is_not_utf8_is_refused_before_it_aborts_the_process(
     ],
     ids=" ".join,
 )
-def test_a_login_without_brokers_is_not_passed_over(words, tmp_path, monkeypatch, capsys):
+def test_a_command_config_without_brokers_is_rejected(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_query(tmp_path / "q", {"t": {0: 9}})
     Path("racks").write_text("h1=a\n")
@@ -300,11 +303,11 @@ def test_a_login_without_brokers_is_not_passed_over(words, tmp_path, monkeypatch
     assert main.run([*words, "--command-config", "login"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    told = "--command-config login: it has no bootstrap.servers: give --bootstrap-server"
-    assert err == f"assignor: {told}\n"
+    message = "--command-config login has no bootstrap.servers: give --bootstrap-server"
+    assert err == f"assignor: {message}\n"
 
 
-def test_half_of_a_character_in_a_setting_is_told_by_its_name(tmp_path, capsys):
+def test_an_unpaired_surrogate_is_reported_with_its_setting(tmp_path, capsys):
     config = tmp_path / "login"
     config.write_text("bootstrap.servers=127.0.0.1:1\nclient.id=\\ud800\n")
     assert main.run(["lag", "--group", "g", "--command-config", str(config)]) == 2
@@ -326,9 +329,7 @@ def test_half_of_a_character_in_a_setting_is_told_by_its_name(tmp_path, capsys):
         ("http://localhost:9092", "brokers do not use HTTP: host:port is expected"),
     ],
 )
-def test_an_address_that_is_none_is_refused_before_anyone_is_asked(
-    server, message, tmp_path, capsys
-):
+def test_an_invalid_address_is_rejected_before_any_request(server, message, tmp_path, capsys):
     (tmp_path / "c").write_text(f"bootstrap.servers={server}\n")
     for words in (["--bootstrap-server", server], ["--command-config", str(tmp_path / "c")]):
         if server.strip(", ") or "--bootstrap-server" in words:
@@ -353,8 +354,8 @@ def test_a_full_disk_is_one_line(command):
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_answers_that_do_not_fit_on_the_disk_are_one_line(flags, tmp_path):
-    """Each of them was taken for a bug of ours, and had a traceback."""
+def test_a_full_disk_while_answering_is_one_line(flags, tmp_path):
+    """A failed write is no bug, so it must not print a traceback per answer."""
     snapshots = tmp_path / "snapshots.jsonl"
     snapshots.write_bytes(3 * orjson.dumps(GOOD, option=orjson.OPT_APPEND_NEWLINE))
     with Path("/dev/full").open("w") as full:
@@ -364,7 +365,7 @@ def test_answers_that_do_not_fit_on_the_disk_are_one_line(flags, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["--version"], ["schema"]])
-def test_a_closed_stdout_is_no_traceback(command):
+def test_a_closed_stdout_causes_no_traceback(command):
     words = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "streaming.cli.main"]
     done = subprocess.run([*words, *command], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -402,9 +403,7 @@ def test_jars_prints_flags_and_json(capsys):
     }
 
 
-def test_doctor_is_content_here_and_with_a_jre_and_names_a_missing_java(
-    monkeypatch, tmp_path, capsys
-):
+def test_doctor_accepts_a_jdk_or_jre_and_reports_a_missing_java(monkeypatch, tmp_path, capsys):
     assert main.run(["doctor"]) == 0
     assert "FAILED" not in capsys.readouterr().out
     (tmp_path / "bin").mkdir()
@@ -422,34 +421,34 @@ def test_doctor_is_content_here_and_with_a_jre_and_names_a_missing_java(
     assert "JAVA_HOME is not a folder: /nonexistent" in capsys.readouterr().out
 
 
-def test_doctor_says_that_the_cache_cannot_be_written(monkeypatch, capsys):
+def test_doctor_reports_an_unwritable_cache(monkeypatch, capsys):
     monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", "/proc/no")
     assert main.run(["doctor"]) == 1
     assert "FAILED the cache for jars can be written: the cache /proc/no" in capsys.readouterr().out
 
 
-def test_doctor_looks_for_the_brokers_it_is_given(tmp_path, capsys):
+def test_doctor_checks_the_given_brokers(tmp_path, capsys):
     words = ["doctor", "--bootstrap-server", "127.0.0.1:1"]
     assert main.run(words) == 1
-    told = "FAILED brokers answer: no broker answers at '127.0.0.1:1' ("
-    assert told in capsys.readouterr().out
+    check = "FAILED brokers answer: no broker answers at '127.0.0.1:1' ("
+    assert check in capsys.readouterr().out
     config = tmp_path / "client.properties"
     config.write_text("client.id=me\n")
     assert main.run([*words, "--command-config", str(config)]) == 1
-    assert told in capsys.readouterr().out
+    assert check in capsys.readouterr().out
     assert main.run(["doctor", "--command-config", str(config)]) == 2
-    assert "it has no bootstrap.servers" in capsys.readouterr().err
+    assert f"{config} has no bootstrap.servers: give" in capsys.readouterr().err
 
 
-def test_doctor_prints_what_it_is_told_as_it_is(monkeypatch, capsys):
+def test_doctor_prints_markup_unchanged(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "examine", lambda: [Check("a", True, "[b] c")])
     assert main.run(["doctor"]) == 0
     assert capsys.readouterr().out == "ok     a: [b] c\n"
 
 
 @pytest.mark.parametrize("columns", ["20", "80"])
-def test_a_table_in_a_pipe_has_all_of_its_figures(columns, monkeypatch, capsys):
-    """Of 12,345,678,901 offsets a log had "12,3…"."""
+def test_a_table_in_a_pipe_is_never_truncated(columns, monkeypatch, capsys):
+    """12,345,678,901 must not become "12,3…" in a log file."""
     monkeypatch.setenv("COLUMNS", columns)
     head = ["TOPIC", "FIRST BATCH", "LAST BATCH", "OFFSETS", "RECORDS", "VERSIONS"]
     print_table(head, [["a-topic-of-some-length", "0", *["12,345,678,901"] * 4]])
@@ -460,13 +459,13 @@ def test_a_table_in_a_pipe_has_all_of_its_figures(columns, monkeypatch, capsys):
 
 @pytest.fixture
 def narrow(monkeypatch):
-    """A terminal of 80 columns."""
+    """Make stdout a terminal of 80 columns."""
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes the captured output for a terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")  # makes rich treat the captured output as a terminal
     monkeypatch.setenv("NO_COLOR", "1")
 
 
-def test_a_narrow_terminal_cuts_no_word(narrow, capsys):
+def test_a_narrow_terminal_truncates_no_word(narrow, capsys):
     names = ["lag-aware-sticky, constrained-cooperative-sticky, cooperative-sticky", "range"]
     head = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
     print_table(head, [[name, "579 ms", "48.6%", "102.1%", "1,024", "38.5%"] for name in names])
@@ -478,7 +477,7 @@ def test_a_narrow_terminal_cuts_no_word(narrow, capsys):
     assert not re.search(r"[a-z]-$", "\n".join(lines), re.MULTILINE)
 
 
-def test_flags_have_no_type_and_a_shell_completes(capsys, monkeypatch):
+def test_help_shows_no_types_for_flags_and_shells_complete(capsys, monkeypatch):
     assert main.run(["lag", "-h"]) == 0
     out = capsys.readouterr().out
     assert "--json" in out
@@ -503,12 +502,12 @@ def test_a_command_imports_no_other():
 
 
 def test_sigterm_unwinds_a_command_as_ctrl_c_does():
-    """`assignor demo` left its topics on the user's Kafka and its scratch folder."""
+    """Otherwise `assignor demo` would leave its topics on the user's Kafka and a scratch folder."""
     script = (
         "import signal\n"
-        "from streaming.cli.stopping import sigterm_as_ctrl_c\n"
+        "from streaming.cli.stopping import unwind_on_sigterm\n"
         "try:\n"
-        "    with sigterm_as_ctrl_c():\n"
+        "    with unwind_on_sigterm():\n"
         "        signal.raise_signal(signal.SIGTERM)\n"
         "finally:\n"
         "    print('tidy')\n"
@@ -519,8 +518,8 @@ def test_sigterm_unwinds_a_command_as_ctrl_c_does():
     assert (done.stdout, done.stderr, done.returncode) == ("tidy\n", "", 143)
 
 
-def test_a_bug_is_one_line_with_the_file_of_its_traceback(tmp_path):
-    """111 lines of a traceback were what a user saw of a bug."""
+def test_a_bug_is_one_line_that_names_the_traceback_file(tmp_path):
+    """A user must not see a long traceback, and it must not contain secrets."""
     code = (
         "from streaming.cli import main, jars\n"
         "def jars_of_a_bug(): raise TypeError('password=topsecret99 is no number')\n"
@@ -541,11 +540,11 @@ def test_a_bug_is_one_line_with_the_file_of_its_traceback(tmp_path):
     assert "topsecret99" not in text + line
 
 
-def test_an_error_after_a_signal_is_taken_for_its_consequence():
-    """A Ctrl-C while Spark started was told as a JVM that is out of memory, exit code 1."""
+def test_an_error_after_a_signal_is_suppressed():
+    """Otherwise Ctrl-C while Spark starts would be reported as a failure of the JVM."""
     for error in (OSError(), AssignorError("Spark does not start")):
         with StopSignals() as signals:
-            signals.notes_only()
+            signals.stop_raising()
             signal.raise_signal(signal.SIGTERM)
             raise error
         assert signals.number == signal.SIGTERM

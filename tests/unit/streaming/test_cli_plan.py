@@ -1,4 +1,4 @@
-"""`assignor plan` and `assignor simulate` as a user runs them."""
+"""`assignor lab plan` and `assignor lab simulate`, run as a user does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_plans_are_described(snapshots, capfd):
     assert "executor 1 slot 1" in out
 
 
-def test_json_lines_and_the_chain(snapshots, capfd):
+def test_a_chain_passes_each_state_to_the_next_plan(snapshots, capfd):
     later = {**GOOD, "ranges": [{**r, "start": 100, "end": 200} for r in GOOD["ranges"]]}
     for flags, moved in ((["--chain"], True), ([], False)):
         assert run(["plan", "--json", *flags, snapshots(GOOD, later)]) == 0
@@ -55,14 +55,14 @@ def test_a_bad_snapshot_is_one_line_and_the_others_are_still_planned(snapshots, 
     assert err.startswith("assignor: line 1: the request is not JSON")
 
 
-def test_a_snapshot_with_a_mistake_and_an_empty_file_are_exit_code_two(snapshots, capfd):
+def test_an_invalid_snapshot_and_an_empty_file_exit_with_2(snapshots, capfd):
     path = snapshots({**GOOD, "options": {"assignor": "nobody"}})
     assert run(["plan", "--json", path]) == 2
     out, err = capfd.readouterr()
     assert "unknown assignor 'nobody'" in json.loads(out)["error"]
     assert err.count("\n") == 1
     assert run(["plan", snapshots()]) == 2
-    assert "the input has no line" in capfd.readouterr().err
+    assert "the input is empty: JSON is expected" in capfd.readouterr().err
 
 
 def planned(snapshots, capfd, request):
@@ -75,7 +75,7 @@ def logged(number, snapshot, plan):
 
 
 @pytest.mark.parametrize("form", [lambda snapshot: snapshot, packed], ids=["rows", "packed"])
-def test_a_plan_log_answers_why_a_batch_was_planned_so(snapshots, capfd, form):
+def test_a_plan_log_explains_a_batch(snapshots, capfd, form):
     first = planned(snapshots, capfd, GOOD)
     request = form({**GOOD, "observed": [], "state": first["state"]})
     second = planned(snapshots, capfd, request)
@@ -94,7 +94,7 @@ def test_a_plan_log_answers_why_a_batch_was_planned_so(snapshots, capfd, form):
     assert answers[1]["tasks"] == (tasks_of(tasks) if form is packed else tasks)
 
 
-def test_the_log_of_a_limited_batch_says_what_held_it_back(snapshots, capfd):
+def test_the_log_of_a_limited_batch_names_the_limit(snapshots, capfd):
     plan = planned(snapshots, capfd, GOOD)
     metrics = {"admittedRecords": 400, "heldBackRecords": 7000, "heldBackBy": "seconds"}
     admission = {"request": {"type": "admit"}, "answer": {"type": "admitted", "metrics": metrics}}
@@ -110,24 +110,24 @@ def test_the_log_of_a_limited_batch_says_what_held_it_back(snapshots, capfd):
     assert err == ""
 
 
-def test_a_plan_that_came_out_otherwise_then_is_said(snapshots, capfd):
+def test_a_plan_that_differs_from_the_logged_one_is_reported(snapshots, capfd):
     plan = planned(snapshots, capfd, GOOD)
     then = {**plan, "tasks": plan["tasks"][:1], "reasons": ["as it was"]}
     path = snapshots(logged(3, GOOD, then), logged(4, GOOD, {"error": "no luck"}))
     assert run(["plan", path]) == 0
     assert capfd.readouterr().err.splitlines() == [
-        "assignor: line 1: batch 3 was planned differently then: as it was",
-        "assignor: line 2: batch 4 was not planned then: no luck",
+        "assignor: line 1: batch 3 was planned differently in the query: as it was",
+        "assignor: line 2: batch 4 could not be planned in the query: no luck",
     ]
 
 
-def test_a_batch_that_is_not_in_the_log_is_misuse(snapshots, capfd):
+def test_a_batch_missing_from_the_log_is_a_usage_error(snapshots, capfd):
     torn = json.dumps(logged(6, GOOD, {}))[:50]
     assert run(["plan", "--batch", "9", snapshots(logged(3, GOOD, {}), GOOD, torn)]) == 2
-    assert "there are 3 to 3" in capfd.readouterr().err
+    assert "its batches are 3 to 3" in capfd.readouterr().err
     assert run(["plan", "--batch", "3", snapshots(logged(3, GOOD, {}), torn)]) == 0
     assert run(["plan", "--batch", "9", snapshots(GOOD)]) == 2
-    assert "no line names its batch" in capfd.readouterr().err
+    assert "its lines have no batch number" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_batch_that_is_not_in_the_log_is_misuse(snapshots, capfd):
         ('{"ranges": [{"topic": "\\u001b[2J", "x": 1}]}', "ranges[0]: unknown key 'x'"),
     ],
 )
-def test_bad_lines_cost_their_own_plan_only(snapshots, capfd, line, message):
+def test_a_bad_line_affects_only_its_own_plan(snapshots, capfd, line, message):
     assert run(["plan", snapshots(line, GOOD)]) == 2
     out, err = capfd.readouterr()
     assert message in err
@@ -152,7 +152,7 @@ def test_bad_lines_cost_their_own_plan_only(snapshots, capfd, line, message):
     assert "executor 1 slot 1" in out
 
 
-def test_a_topic_cannot_write_to_the_terminal(snapshots, capfd):
+def test_control_characters_in_a_topic_are_escaped(snapshots, capfd):
     ranges = [{**r, "topic": "\x1b[2J[red]t"} for r in GOOD["ranges"]]
     assert run(["plan", snapshots({**GOOD, "ranges": ranges})]) == 0
     out = capfd.readouterr().out
@@ -160,7 +160,7 @@ def test_a_topic_cannot_write_to_the_terminal(snapshots, capfd):
     assert "\x1b" not in out
 
 
-def test_an_own_assignor_that_exits_ends_nothing(snapshots, capfd, tmp_path, monkeypatch):
+def test_a_custom_assignor_that_exits_fails_only_its_plan(snapshots, capfd, tmp_path, monkeypatch):
     (tmp_path / "leaver.py").write_text("def leaver(group):\n    raise SystemExit(5)\n")
     monkeypatch.chdir(tmp_path)
     exits = {**GOOD, "options": {"assignor": "leaver:leaver"}}
@@ -170,7 +170,7 @@ def test_an_own_assignor_that_exits_ends_nothing(snapshots, capfd, tmp_path, mon
     assert "executor 1 slot 1" in out
 
 
-def test_a_file_that_is_not_there(capfd):
+def test_a_missing_file_is_a_usage_error(capfd):
     assert run(["plan", "/nowhere/at/all"]) == 2
     assert "/nowhere/at/all" in capfd.readouterr().err
 
@@ -178,7 +178,7 @@ def test_a_file_that_is_not_there(capfd):
 SMALL = ["simulate", "--partitions", "12", "--executors", "3", "--batches", "5", "--records", "900"]
 
 
-def test_simulate_compares(capfd):
+def test_simulate_compares_mappings(capfd):
     assert run([*SMALL, "--slow", "1=2", "--slots", "1,2"]) == 0
     assert "lag-aware-sticky" in capfd.readouterr().out
     assert run([*SMALL, "--json", "--assignors", "spark,sticky"]) == 0
@@ -201,9 +201,10 @@ def test_simulate_compares(capfd):
         (["--assignors", "minPartitions=200000000"], "at most 1,000,000 tasks"),
         (["--assignors", "nobody"], "unknown assignor 'nobody'"),
         (["--assignors", " "], "--assignors is ' '"),
+        (["--cost-us", "1", "--cost-ms", "1"], "--cost-ms is the former --cost-us"),
     ],
 )
-def test_misuse_of_simulate(flags, message, capfd):
+def test_usage_errors_of_simulate(flags, message, capfd):
     assert run([*SMALL, *flags]) == 2
     err = capfd.readouterr().err.splitlines()[-1]
     assert err.startswith("assignor: ")

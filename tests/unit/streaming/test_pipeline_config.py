@@ -194,7 +194,7 @@ def test_options_of_a_custom_assignor_are_accepted_only_with_it():
                 ("fetchOffset.numRetries", "-1", "a whole number from 0"),
             )
         ),
-        pytest.param("source/subscribe", "or ders", "'or ders': a topic's name has", id="topic"),
+        pytest.param("source/subscribe", "or ders", "'or ders' is not a topic name", id="topic"),
         pytest.param("source/subscribe", ["a", "b"], "write a list as text: 'a,b'", id="topics"),
         pytest.param("sink/path", "", "sink.path: a folder or URL is expected", id="no path"),
         pytest.param("sink/path", "~/lake", "write ${HOME} for your home folder", id="home"),
@@ -203,7 +203,7 @@ def test_options_of_a_custom_assignor_are_accepted_only_with_it():
         pytest.param(
             "sink",
             {"type": "kafka", "topic": "a b"},
-            "sink.topic: 'a b': a topic's name",
+            "sink.topic: 'a b' is not a topic name",
             id="topic of a sink",
         ),
         pytest.param("sink", "t/orders", "sink: a mapping is expected", id="a path for a sink"),
@@ -606,9 +606,9 @@ def test_init_removes_a_partially_written_file(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--topic", "a: {x"], "--topic 'a: {x': a topic's name has letters"),
-        (["--topic", ""], "--topic '': a topic's name has letters"),
-        (["--topic", ".."], "--topic '..': a topic's name has letters"),
+        (["--topic", "a: {x"], "--topic 'a: {x' is not a topic name: use"),
+        (["--topic", ""], "--topic '' is not a topic name: use"),
+        (["--topic", ".."], "--topic '..' is not a topic name: use"),
         (["--bootstrap-server", "host:99999"], "--bootstrap-server 'host:99999': the port must be"),
         (["--bootstrap-servers", "h:99999"], "--bootstrap-server 'h:99999': the port must be"),
         (["--bootstrap-server", "a: {x"], "--bootstrap-server 'a: {x': host:port is expected"),

@@ -256,15 +256,15 @@ def test_labels_distinguish_partitions_of_several_topics(tmp_path):
         ),
         pytest.param(["c", "--output", "no/r.html"], 1, "folder does not exist", id="no folder"),
         pytest.param(["c", "--batches", "0"], 2, "--batches", id="no batches"),
-        pytest.param(["c", "--once"], 2, "--once has no meaning without --live", id="once"),
+        pytest.param(["c", "--once"], 2, "--once cannot be used without --live", id="once"),
         pytest.param(
-            ["c", "--live", "-o", "x"], 2, "--output has no meaning with --live", id="a live page"
+            ["c", "--live", "-o", "x"], 2, "--output cannot be used with --live", id="a live page"
         ),
-        pytest.param(["c", "--json"], 2, "--json has no meaning without --batch", id="JSON"),
+        pytest.param(["c", "--json"], 2, "--json cannot be used without --batch", id="JSON"),
         pytest.param(
             ["c", "--batch", "1", "--query", "a"],
             2,
-            "--query has no meaning with",
+            "--query cannot be used with",
             id="a batch of a query",
         ),
         pytest.param(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.kafka.settings import client_settings
+from streaming.kafka.settings import translate_settings
 from streaming.redaction import SECRET_KEYS, SECRET_OPTIONS, Redactor, is_secret_key
 
 HIDDEN_KEYS = [
@@ -160,7 +160,7 @@ def test_a_key_of_many_lines_is_hidden_line_by_line():
 
 
 def test_a_kafka_client_and_a_job_hide_the_same_secrets():
-    settings = client_settings({
+    settings = translate_settings({
         "bootstrap.servers": "b:9092", "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "

@@ -191,7 +191,9 @@ def test_a_plan_is_replayed_on_the_executors_of_its_batch(tmp_path, capsys):
     assert zoned["regret"] == pytest.approx(itself["regret"])
     assert main.run([*call, "--executors", "3"]) == 0
     out, err = capsys.readouterr()
-    assert "'this query' is left out: its plans were made for other executors" in err
+    assert (
+        "'this query' is left out, because its plans were made for the query's own executors" in err
+    )
     assert "this query" not in [mapping["name"] for mapping in json.loads(out)["mappings"]]
 
 
@@ -208,7 +210,7 @@ def test_a_source_that_is_not_in_the_plan_log_is_reported(tmp_path, capsys):
     out, err = capsys.readouterr()
     first, second = (json.loads(line)["mappings"][0]["name"] for line in out.splitlines())
     assert (first, second) == ("this query", "spark")
-    assert "it has no plan of source 1" in err
+    assert "has no plan for source 1" in err
     report = ["report", str(folder), str(query.plan_log), "-o", str(tmp_path / "r.html")]
     assert main.run(report) == 0
     assert main.run([*call, "--source", "1"]) == 2  # no plan of any chosen source
@@ -226,7 +228,7 @@ def test_sources_without_a_plan_are_reported_in_order(tmp_path, capsys):
         file.write_text(file.read_text() + end * len(without))
     call = ["estimate", "--checkpoint", str(folder), "--json", "--assignors", "spark"]
     assert main.run([*call, "--plan-log", str(query.plan_log)]) == 0
-    notes = [line for line in capsys.readouterr().err.splitlines() if "it has no plan" in line]
+    notes = [line for line in capsys.readouterr().err.splitlines() if "has no plan for" in line]
     assert [line.rpartition(" ")[2] for line in notes] == without
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from streaming.cli.run_progress import ProgressLines, summary_of
+from streaming.cli.run_progress import ProgressLines, format_summary
 from streaming.pipeline.progress import WRITTEN, ProgressCounter, QueryResult, sum_results
 
 
@@ -47,7 +47,7 @@ def test_each_batch_is_counted_once_and_a_line_is_printed_every_ten_seconds(caps
         "orders.dead_letter_records: batch 3, 1,201 records in 1.2 s",
         "orders: batch 10, 9 records in 1.2 s; 1,210 read, 1,208 written, 2 bad so far",
     ]
-    assert [summary_of(result) for result in results] == [
+    assert [format_summary(result) for result in results] == [
         "orders: done, 3 batches: 1,210 read, 1,208 written, 2 bad (t/orders)",
         "orders.dead_letter_records: done, 1 batch: 1,201 read, 2 written (t/bad)",
         "silent: done, 0 batches: 0 read, 0 written, 0 bad",

@@ -12,7 +12,7 @@ import pytest
 
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.ivy import find_tool
-from streaming.cli.run import _started
+from streaming.cli.run import _start_spark
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.errors import ConfigError, JobError
 from streaming.pipeline.spark import session as pipeline_session
@@ -112,7 +112,7 @@ def test_why_spark_does_not_start_is_said_by_who_knows_it(tmp_path, monkeypatch,
     log = SparkLog(tmp_path / "a.log", "a", redactor())
     run(log)
     with pytest.raises(JobError, match=re.escape(told)):
-        _started(load_job(changed("checkpoint", "${PLACE}/c"), environment=PLACE), log)
+        _start_spark(load_job(changed("checkpoint", "${PLACE}/c"), environment=PLACE), log)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_wrong_setting_is_named_as_a_mistake_in_the_job(
         code = f"import sys; sys.stderr.write({chr(10).join(lines)!r})"
         subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
     with pytest.raises(ConfigError) as raised:
-        _started(load_job(changed("spark", settings), environment=PLACE), log)
+        _start_spark(load_job(changed("spark", settings), environment=PLACE), log)
     assert str(raised.value).startswith(expected)
 
 

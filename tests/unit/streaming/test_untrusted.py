@@ -22,7 +22,7 @@ from streaming.cli import main, output
 from streaming.kafka import embedded_setup
 from streaming.lag.positions import Position
 from streaming.lag.rows import Row
-from streaming.lag.table import as_text
+from streaming.lag.table import format_table
 from streaming.metrics import outlets
 from streaming.observe import web
 from streaming.observe.check import Check
@@ -105,7 +105,7 @@ def test_names_cannot_write_to_the_terminal_of_errors_or_lag(capsys):
     err = capsys.readouterr().err
     assert "\x1b" not in err
     assert err.count("\n") == 1
-    table = as_text([Row(Position("g", HOSTILE, 0, offset=1))])
+    table = format_table([Row(Position("g", HOSTILE, 0, offset=1))])
     assert SHOWN in table
     assert "\x1b" not in table
 
@@ -248,7 +248,7 @@ def test_nothing_is_unpickled_or_evaluated():
 
 
 def test_the_embedded_broker_listens_on_this_machine_alone(tmp_path):
-    text = embedded_setup.settings((1, 2), tmp_path, {})
+    text = embedded_setup.format_settings((1, 2), tmp_path, {})
     [listeners] = re.findall(r"^listeners=(.*)$", text, re.MULTILINE)
     hosts = {one.partition("://")[2].rpartition(":")[0] for one in listeners.split(",")}
     assert hosts == {"127.0.0.1"}
@@ -445,4 +445,4 @@ def test_a_login_in_a_brokers_address_is_refused_and_not_shown(address, capsys, 
         assert main.run(words) == code
         out, err = capsys.readouterr()
         assert not re.search("secret99|ann:", out + err)
-        assert "'b:9092': a login stands before it, host:port alone is expected" in err
+        assert "'b:9092': remove the credentials before it, only host:port is expected" in err
