@@ -170,7 +170,7 @@ class Way:
     def proved(self) -> int:
         """Count the batches whose ranges and records the audit proves from the table alone."""
         [query] = audit(read_evidence(str(self._table), None)).queries
-        return query.counted
+        return query.batches_counted
 
 
 @contextmanager

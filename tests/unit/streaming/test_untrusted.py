@@ -410,8 +410,8 @@ def test_a_password_that_yaml_takes_for_a_sign_of_its_own_is_not_shown(value, tm
 def test_a_path_in_a_tables_log_is_no_file_or_a_plain_one(path, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     files = DataFiles(tmp_path)
-    assert not files.is_elsewhere(path)
-    assert files.size(path) is None
+    assert not files.is_remote(path)
+    assert files.read_size(path) is None
 
 
 def test_a_checkpoint_that_is_no_path_is_one_line(capsys):
