@@ -24,11 +24,7 @@ from streaming.audit.intervals import (
     merge_intervals,
     subtract_intervals,
 )
-from streaming.audit.offsets import (
-    check_checkpoint,
-    check_overlaps_of_queries,
-    check_query,
-)
+from streaming.audit.offsets import check_checkpoint, check_overlaps_of_queries, check_query
 from streaming.audit.records import check_records
 from streaming.audit.rows import compute_read_spans
 from streaming.delta.transactions import ACCEPTED

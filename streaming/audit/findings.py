@@ -56,9 +56,7 @@ KINDS = {
         "check whether two drivers ran the query at once, or an older checkpoint was restored",
     ),
     "batch-mismatch": FindingKind(
-        "wrong",
-        "a commit has ranges of another query or batch than its transaction",
-        _FIND_WRITER,
+        "wrong", "a commit has ranges of another query or batch than its transaction", _FIND_WRITER
     ),
     "ranges-mismatch": FindingKind(
         "wrong",

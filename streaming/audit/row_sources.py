@@ -121,7 +121,7 @@ def _select_columns(
         return frame.select(*selected, *content), content
     except PySparkException as error:
         raise OptionError(
-            f"--columns {','.join(columns)}: the columns of the table are {', '.join(frame.columns)}"
+            f"--columns {','.join(columns)}: the table's columns are {', '.join(frame.columns)}"
         ) from error
 
 

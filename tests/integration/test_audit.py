@@ -255,7 +255,7 @@ def test_rows_are_compared_with_the_topic(spark: SparkSession, fed: Topic, tmp_p
         "rows-differ": f"1 offsets: {Partition(fed.name, 2)} offset 7",
         "rows-invented": f"1 offsets: {Partition(fed.name, 2)} offset 1000000",
     }
-    with pytest.raises(OptionError, match="the columns of the table are key, value"):
+    with pytest.raises(OptionError, match="the table's columns are key, value"):
         audit_rows(spark, table, Columns("topic", "partition", "nothing"), spans)
 
 

@@ -94,7 +94,8 @@ def check_audit(query: Query) -> None:
         assert not silent, f"{query.name}: without ranges of their own: {silent}"
     print(
         f"audit of {query.name}: {len(of_query.batches)} batches, {of_query.offsets} offsets, "
-        f"records of {of_query.batches_counted} proved, of {of_query.batches_recounted} counted again"
+        f"records of {of_query.batches_counted} proved, "
+        f"of {of_query.batches_recounted} counted again"
     )
 
 
