@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from assignor_bridge.options import OPTIONS, PER_TOPIC
-from streaming.metrics.names import OURS
+from streaming.metrics.names import ASSIGNOR
 from tests.support import rights
 from tests.support.option_reference import with_table
 from tests.support.planner_process import plan
@@ -90,7 +90,7 @@ def test_the_docs_have_all_metrics_of_the_progress():
         for name in re.findall(r"`assignor\.(\w+)`", row)
     }
     assert documented == metrics_in_code()
-    assert {metric.key for metric in OURS if metric.key} <= documented
+    assert {metric.key for metric in ASSIGNOR if metric.key} <= documented
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
@@ -192,7 +192,7 @@ def test_the_recorded_log_has_the_metrics_of_today():
     """Recorded again when it has not: a real query, `log_file`, three batches."""
     [shown] = re.findall(r"```json\n(.*?)```", text_of("metrics.md"), flags=re.DOTALL)
     documented = {key.removeprefix("assignor.") for key in json.loads(shown)["sources"][0]}
-    planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in OURS if metric.key)}
+    planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in ASSIGNOR if metric.key)}
     # That query has no commits, limits and racks; before the snapshot's plan nothing was predicted.
     limits = {"admittedRecords", "secondsToLoss", "eventTimeSpreadSeconds"}
     zones = {"receivedBytes", "crossZoneBytes", "crossZoneShare"}

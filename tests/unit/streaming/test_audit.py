@@ -30,7 +30,7 @@ from streaming.pipeline.delta import audit_trail
 from streaming.pipeline.delta.audit_trail import NOTHING, USER_METADATA, AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.table import Table
-from tests.support.audit_reference import rows as rows_of_findings
+from tests.support.audit_reference import format_rows
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 if TYPE_CHECKING:
@@ -315,7 +315,7 @@ def test_a_sample_has_whole_blocks_in_order_and_is_reproducible():
 
 def test_the_docs_list_all_findings():
     page = Path(__file__).parents[3] / "docs" / "audit.md"
-    assert rows_of_findings() in page.read_text(encoding="utf-8")
+    assert format_rows() in page.read_text(encoding="utf-8")
     assert {kind.verdict for kind in KINDS.values()} == {"wrong", "unproved"}
 
 

@@ -485,7 +485,7 @@ def test_a_progress_whose_querys_name_is_no_text_is_passed_over(tmp_path: Path):
 def test_the_first_batch_of_a_log_that_begins_late_is_no_lag_of_millions(tmp_path):
     """Spark does not tell where a query's first batch began, and offsets are no lag."""
     ends = {"start": {"0": 5_000_000}, "end": {"0": 5_000_100}}
-    first = samples.text(batch=0, **ends, untold=("startOffset",))
+    first = samples.text(batch=0, **ends, null_keys=("startOffset",))
     (tmp_path / "one.jsonl").write_text(first)
     words = a_report(tmp_path, tmp_path / "one.jsonl")
     assert "t-0" not in words
@@ -497,7 +497,7 @@ def test_the_first_batch_of_a_log_that_begins_late_is_no_lag_of_millions(tmp_pat
 
 
 def test_what_a_batch_left_that_is_run_again_is_unknown(tmp_path):
-    again = samples.text(batch=3, start={"0": 50}, end={"0": 90}, untold=("latestOffset",))
+    again = samples.text(batch=3, start={"0": 50}, end={"0": 90}, null_keys=("latestOffset",))
     (tmp_path / "one.jsonl").write_text(again)
     words = a_report(tmp_path, tmp_path / "one.jsonl")
     assert "The lag after the last batch is unknown." in words
@@ -505,8 +505,8 @@ def test_what_a_batch_left_that_is_run_again_is_unknown(tmp_path):
 
 
 def test_a_first_batch_without_rows_is_none_with_data():
-    first = samples.progress(batch=0, start={"0": 7}, end={"0": 7}, untold=("startOffset",))
+    first = samples.progress(batch=0, start={"0": 7}, end={"0": 7}, null_keys=("startOffset",))
     assert not read_progress(first).has_data
-    at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, untold=("startOffset",))
+    at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, null_keys=("startOffset",))
     [source] = read_progress(at_zero).sources
     assert source.read == {("t", 0): 7}

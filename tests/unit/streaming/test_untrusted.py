@@ -230,7 +230,7 @@ def test_an_answer_without_end_does_not_fill_the_memory(monkeypatch):
 
 
 def test_the_limits_are_those_of_the_security_page():
-    limits = (outlets._ASK_LIMIT_S, outlets._ANSWER_LIMIT_S, outlets._MOST_CLIENTS)
+    limits = (outlets._REQUEST_TIMEOUT_S, outlets._RESPONSE_TIMEOUT_S, outlets._MAX_CLIENTS)
     assert limits == (5.0, 30.0, 256)
     assert web._MOST_BYTES == 512 * 1024 * 1024
 
