@@ -99,7 +99,7 @@ def test_the_command_prints_flags_for_it_and_says_so(
     )
     assert main.run(["jars", "--json"]) == 0
     assert "4.1.1" in orjson.loads(capsys.readouterr().out)["packages"][0]
-    check = machine._spark()
+    check = machine._check_spark()
     assert (check.holds, check.details) == (True, difference())
 
 
@@ -124,4 +124,4 @@ def test_a_folder_that_is_no_spark_is_one_line(
     assert "holds no Spark (no jars/spark-core_2.13-*.jar): correct it, or unset it" in told
     with pytest.raises(JarError, match="holds no Spark"):
         connector_coordinate()
-    assert "holds no Spark" in machine._spark().details
+    assert "holds no Spark" in machine._check_spark().details

@@ -415,7 +415,7 @@ def test_doctor_is_content_here_and_with_a_jre_and_names_a_missing_java(
     (tmp_path / "bin" / "java").chmod(0o755)
     main.run(["doctor"])
     assert re.search(
-        r'ok +Java 17 or 21: openjdk version "17.0.9", .*without javac', capsys.readouterr().out
+        r'ok +Java 17 or 21: openjdk version "17.0.9", .*javac is missing', capsys.readouterr().out
     )
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     assert main.run(["doctor"]) == 1
@@ -442,7 +442,7 @@ def test_doctor_looks_for_the_brokers_it_is_given(tmp_path, capsys):
 
 
 def test_doctor_prints_what_it_is_told_as_it_is(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "examine", lambda: [Check("a", True, "[b] c")])
+    monkeypatch.setattr(doctor, "examine_machine", lambda: [Check("a", True, "[b] c")])
     assert main.run(["doctor"]) == 0
     assert capsys.readouterr().out == "ok     a: [b] c\n"
 
