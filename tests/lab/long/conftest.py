@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.integration.conftest import (
     finish_delta_writers,
-    no_batch_falls_back_unawares,
+    fail_on_fallbacks,
     proxied,
 )
 
-__all__ = ["finish_delta_writers", "no_batch_falls_back_unawares", "proxied"]
+__all__ = ["finish_delta_writers", "fail_on_fallbacks", "proxied"]
