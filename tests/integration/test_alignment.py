@@ -15,10 +15,10 @@ from tests.support.spark_tools import (
     as_dict,
     assert_each_row_once,
     assert_planned,
-    finished,
     read_topic,
     run_in_batches,
     run_to_delta,
+    wait_for_end,
     wait_until,
 )
 
@@ -104,7 +104,7 @@ class WindowedCount:
             .start()
         )
         try:
-            finished(query)
+            wait_for_end(query)
         finally:
             self.batches += map(as_dict, query.recentProgress)
 
@@ -275,7 +275,7 @@ def test_nothing_is_asked_when_nothing_lags(
 
     assert rows == 180
     assert_planned(progresses)
-    asked = planner_proxy.requests(record, "admit")
+    asked = planner_proxy.read_requests(record, "admit")
     assert len(asked) == len(progresses)
     assert {request["times"]["lookUps"] for request in asked} == {0}
     assert {m["assignor.heldBackBy"] for m in metrics_of(progresses)} == {"records", "nothing"}
@@ -298,7 +298,7 @@ def test_kafka_is_asked_once_a_batch(
 
     assert rows == sum(map(len, stamps))
     assert_planned(progresses)
-    look_ups = [r["times"]["lookUps"] for r in planner_proxy.requests(record, "admit")]
+    look_ups = [r["times"]["lookUps"] for r in planner_proxy.read_requests(record, "admit")]
     assert look_ups == [0, 1] * len(progresses)
 
 

@@ -26,7 +26,7 @@ from streaming.cli.main import run
 from streaming.kafka.brokers import Brokers
 from streaming.pipeline.delta.audit_trail import USER_METADATA
 from tests.support.audit_faults import FAULTS, Copy, file_lost
-from tests.support.delta_log import files_written
+from tests.support.delta_log import list_written_files
 from tests.support.kafka_topics import Topic
 from tests.support.pipeline_tools import forget_last_commit, job, send
 
@@ -155,7 +155,7 @@ def test_the_generator_of_logs_adds_the_files_that_delta_adds(
             [info] = [a["commitInfo"] for a in actions if "commitInfo" in a]
             metrics = info["operationMetrics"]
             adds = [a["add"] for a in actions if "add" in a]
-            number, rows = files_written(tasks, has_statistics=has_statistics)
+            number, rows = list_written_files(tasks, has_statistics=has_statistics)
             assert (int(metrics["numFiles"]), len(adds)) == (number, len(rows))
             assert int(metrics["numOutputRows"]) == sum(tasks)
             if has_statistics:

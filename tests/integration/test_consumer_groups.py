@@ -22,7 +22,7 @@ from assignor_bridge.assignors import ASSIGNORS, Group, Member
 from assignor_bridge.testing.groups import random_group
 from streaming.kafka.embedded import EmbeddedBroker
 from tests.support.kafka_topics import Topic
-from tests.support.real_group import RealGroup, class_path, fewest_moves, moved
+from tests.support.real_group import RealGroup, compile_program, count_fewest_moves, count_moved
 from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def groups_broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="module")
 def java(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return class_path(tmp_path_factory.mktemp("member"), "GroupMember")
+    return compile_program(tmp_path_factory.mktemp("member"), "GroupMember")
 
 
 def lags_of(count: int) -> list[int]:
@@ -64,7 +64,7 @@ def check(strategy: str, group: RealGroup, before: Owners | None, after: Owners)
         counts = sorted(map(len, after.values()))
         assert counts[-1] - counts[0] <= 1, after
         if before:
-            assert moved(before, after) == fewest_moves(before, after), (before, after)
+            assert count_moved(before, after) == count_fewest_moves(before, after), (before, after)
         return
     ids = {member_id: name for name, member_id in group.ids().items()}
     topics = frozenset(group.topics)
@@ -184,7 +184,9 @@ def test_a_zombie_moves_nothing_but_its_share(
         group.signal("a", signal.SIGCONT)
         after = group.settled()
         assert sorted(map(len, after.values())) == [4, 4, 4]
-        assert (moved(before, after) == fewest_moves(before, after)) is not no_generation
+        assert (
+            count_moved(before, after) == count_fewest_moves(before, after)
+        ) is not no_generation
 
 
 @pytest.mark.long
@@ -231,7 +233,7 @@ def test_a_topic_that_grows_is_assigned(groups_broker: EmbeddedBroker, java: str
         group.topics["grows"] = 7
         after = group.settled()
         assert sorted(map(len, after.values())) == [3, 4]
-        assert moved(before, after) == 0
+        assert count_moved(before, after) == 0
         group.topics["other"] = 4
         group.add("c", "sticky", topics=["other"])
         assert group.settled()["c"] == {f"other-{p}" for p in range(4)}
@@ -268,7 +270,7 @@ def test_a_group_becomes_cooperative_in_two_rolls(groups_broker: EmbeddedBroker)
         before = group.settled()
         group.add("c", "cooperative-sticky")
         after = group.settled()
-        assert moved(before, after) == fewest_moves(before, after) == 2
+        assert count_moved(before, after) == count_fewest_moves(before, after) == 2
 
 
 @pytest.mark.long
@@ -294,7 +296,7 @@ def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) 
     rng = random.Random(5337)
     groups = [_with_lags(rng, random_group(rng, same=rng.random() < 0.4)) for _ in range(4000)]
     lines = "".join(json.dumps(_described(group)) + "\n" for group in groups)
-    path = class_path(tmp_path_factory.mktemp("groups"), "LagAwareGroups")
+    path = compile_program(tmp_path_factory.mktemp("groups"), "LagAwareGroups")
     done = subprocess.run(
         [ivy.java_tool("java"), "-cp", path, "LagAwareGroups"],
         input=lines, capture_output=True, text=True, check=True,

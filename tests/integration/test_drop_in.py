@@ -17,13 +17,13 @@ from tests.support.spark_tools import (
     as_dict,
     assert_each_row_once,
     assert_planned,
-    finished,
     last_stage,
     read_topic,
     run_in_batches,
     run_to_delta,
     tasks_since,
     to_list,
+    wait_for_end,
     wait_until,
 )
 
@@ -193,7 +193,7 @@ def test_min_partitions_stays_a_floor(spark: SparkSession, topic: Topic, checkpo
         .trigger(availableNow=True)
         .start()
     )
-    [progress] = finished(query)
+    [progress] = wait_for_end(query)
     assert int(progress["sources"][0]["metrics"]["assignor.tasks"]) >= 6
 
 
@@ -213,7 +213,7 @@ def test_a_self_join_reads_each_row_once_on_both_sides(
         .trigger(availableNow=True)
         .start()
     )
-    finished(query)
+    wait_for_end(query)
     assert spark.table("self_join").count() == 60
 
 
@@ -239,7 +239,7 @@ def test_each_action_and_each_physical_plan_of_a_batch_gets_the_same_tasks(
         .trigger(availableNow=True)
         .start()
     )
-    assert len(finished(query)) == len(batches) == 2
+    assert len(wait_for_end(query)) == len(batches) == 2
     first = dict(reversed(read))
     assert sum(map(len, first.values())) == sum(counts)
     for number, rows in read:
@@ -269,7 +269,7 @@ def test_two_sources_in_one_query_are_planned_apart(
         .trigger(availableNow=True)
         .start()
     )
-    [progress] = finished(query)
+    [progress] = wait_for_end(query)
     assert spark.table("two_sources").count() == 200
     assert "assignor.strategy" in progress["sources"][0]["metrics"]
     assert "assignor.strategy" not in progress["sources"][1]["metrics"]
@@ -290,7 +290,7 @@ def test_the_session_can_name_the_strategy_for_all_streams_but_those_that_say_no
             .trigger(availableNow=True)
             .start()
         )
-        [progress] = finished(query)
+        [progress] = wait_for_end(query)
     finally:
         spark.conf.unset("spark.assignor.strategy")
         spark.conf.unset("spark.assignor.maxImbalance")
@@ -488,7 +488,7 @@ def test_a_stream_that_spark_reads_the_old_way_says_that_the_option_has_no_effec
             .trigger(availableNow=True)
             .start()
         )
-        [progress] = finished(query)
+        [progress] = wait_for_end(query)
         with pytest.raises(IllegalArgumentException, match=key):
             read_topic(spark, topic, option | {"assignor.onError": " fail"})
     finally:
@@ -536,7 +536,7 @@ def test_a_strategy_that_is_set_after_load_says_that_it_has_no_effect(
     spark.conf.set(strategy, "lag-aware-sticky")
     try:
         for number, frame in enumerate(frames[:3]):
-            finished(to_nowhere(frame, f"{checkpoint}-{number}"))
+            wait_for_end(to_nowhere(frame, f"{checkpoint}-{number}"))
         with pytest.raises(IllegalArgumentException, match="set after load"):
             to_nowhere(frames[3], checkpoint)
     finally:
@@ -560,7 +560,7 @@ def test_a_session_that_leaves_streams_to_spark_after_load_does_so(
             else:
                 spark.conf.unset(strategy)
             query = to_nowhere(frame, f"{checkpoint}-{number}")
-            [progress] = [p for p in finished(query) if p["numInputRows"]]
+            [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
         finally:
             spark.conf.unset(strategy)
         assert "assignor.strategy" not in progress["sources"][0]["metrics"]
@@ -576,14 +576,14 @@ def test_an_option_that_is_none_is_as_if_it_were_not_there(
     )
     options: dict[str, Any] = {"assignor": "sticky", **absent}
     query = to_nowhere(read_topic(spark, topic, options), f"{checkpoint}-0")
-    [progress] = [p for p in finished(query) if p["numInputRows"]]
+    [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
     metrics = progress["sources"][0]["metrics"]
     assert (metrics["assignor.strategy"], metrics["assignor.fallbacks"]) == ("sticky", "0")
     spark.conf.set("spark.assignor.strategy", "sticky")
     try:
         frame = read_topic(spark, topic, {"assignor": None})  # type: ignore[dict-item]
         query = to_nowhere(frame, f"{checkpoint}-1")
-        [progress] = [p for p in finished(query) if p["numInputRows"]]
+        [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
     finally:
         spark.conf.unset("spark.assignor.strategy")
     assert progress["sources"][0]["metrics"]["assignor.fallbacks"] == "0"

@@ -73,7 +73,7 @@ class BrokerCluster:
         try:
             taken: set[int] = set()
             for i in self.ids:
-                self._ports[i] = free_ports(taken)
+                self._ports[i] = find_free_ports(taken)
                 taken.update(self._ports[i])
             self.start()
         except BaseException:
@@ -222,7 +222,7 @@ def _host(i: int) -> str:
     return f"127.0.0.{10 + i}"
 
 
-def free_ports(taken: set[int]) -> tuple[int, int]:
+def find_free_ports(taken: set[int]) -> tuple[int, int]:
     """Find two more: each question alone may be answered with ports of another one."""
     while taken & set(ports := setup.free_ports(None)):
         continue

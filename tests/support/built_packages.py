@@ -16,7 +16,7 @@ PACKED = (
 )  # fmt: skip
 
 
-def copy_of_the_project(folder: Path) -> Path:
+def copy_project(folder: Path) -> Path:
     """Copy what packages are made of, with the jar."""
     for name in PACKED:
         source = ROOT / name
@@ -39,31 +39,31 @@ def build(tree: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def built_wheel(folder: Path, *flags: str) -> Path:
+def build_wheel(folder: Path, *flags: str) -> Path:
     """Build the wheel of a copy of the project in this folder; flags as for `build`."""
-    tree = copy_of_the_project(folder / "tree")
+    tree = copy_project(folder / "tree")
     done = build(tree, *flags)
     assert done.returncode == 0, done.stderr
     [wheel] = (tree / "out").glob("*.whl")
     return wheel
 
 
-def uv(*words: str) -> None:
+def run_uv(*words: str) -> None:
     """Run uv, which is among our tools; a failure is one of the test."""
     tool = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
     done = subprocess.run([tool, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-def installed(package: Path, folder: Path) -> Path:
+def install_package(package: Path, folder: Path) -> Path:
     """Install a wheel into a new environment; give its folder of commands.
 
     What the package depends on is taken from the environment of the tests, where it is pinned; the
     project itself is not to be seen from there.
     """
-    uv("venv", "--no-project", "--python", sys.executable, str(folder))
+    run_uv("venv", "--no-project", "--python", sys.executable, str(folder))
     python = folder / "bin" / "python"
-    uv("pip", "install", "--no-deps", "--offline", "--python", str(python), str(package))
+    run_uv("pip", "install", "--no-deps", "--offline", "--python", str(python), str(package))
     [site] = (folder / "lib").glob("python*/site-packages")
     # Unlike that folder itself, one that is named in a .pth has its own .pth files ignored.
     (site / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
-from tests.support.broker_cluster import free_ports
+from tests.support.broker_cluster import find_free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -102,7 +102,7 @@ class ChaosProxy:
         def end_one(link: _Link) -> None:
             end = self._rng.choice(link)
             self._half_closed.add(end)
-            _ended(end)
+            _send_eof(end)
 
         return self._each(end_one)
 
@@ -171,7 +171,7 @@ class ChaosProxy:
                 while self.is_silent:
                     await asyncio.sleep(_LOOK_S)
                 if not chunk:
-                    _ended(target)
+                    _send_eof(target)
                     return
                 if target in self._half_closed:
                     continue
@@ -195,7 +195,7 @@ class ChaosProxy:
         return await getting
 
 
-def _ended(writer: asyncio.StreamWriter) -> None:
+def _send_eof(writer: asyncio.StreamWriter) -> None:
     """Tell that no more bytes will come this way."""
     with contextlib.suppress(OSError, RuntimeError):  # it is over already
         writer.write_eof()
@@ -219,8 +219,8 @@ def proxied_broker(
     The broker's own address leads to it directly. `more` are further settings of the broker.
     """
     host = embedded_setup.HOST
-    port, controller = free_ports(set())
-    far, outside = free_ports({port, controller})
+    port, controller = find_free_ports(set())
+    far, outside = find_free_ports({port, controller})
     properties = {
         "listeners": f"PLAINTEXT://{host}:{port},FAR://{host}:{far},"
         f"CONTROLLER://{host}:{controller}",

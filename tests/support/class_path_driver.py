@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import finished, read_topic
+from tests.support.spark_tools import read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ OPTION = {"assignor": "lag-aware-sticky"}
 RUNS = {"without": {}, "with": OPTION, "fail": OPTION | {"assignor.onError": "fail"}}
 
 
-def told_by(
+def run_driver(
     topic: Topic,
     folder: Path,
     class_path: Iterable[Path],
@@ -107,7 +107,7 @@ def run(frame: DataFrame, checkpoint: Path) -> dict[str, Any]:
         .trigger(availableNow=True)
         .start()
     )
-    read = [p for p in finished(query) if p["numInputRows"]]
+    read = [p for p in wait_for_end(query) if p["numInputRows"]]
     metrics = [p["sources"][0].get("metrics") or {} for p in read]
     return {
         "rows": sum(p["numInputRows"] for p in read),

@@ -86,12 +86,12 @@ class Step:
     readers: Mapping[int, str]
 
 
-def slots(count: int) -> tuple[Executor, ...]:
+def make_executors(count: int) -> tuple[Executor, ...]:
     """Executors with a slot each."""
     return tuple(Executor(str(i), f"h{i}", 1) for i in range(count))
 
 
-def zipf(partitions: int, total: int, dice: np.random.Generator) -> NDArray[np.int64]:
+def draw_zipf_counts(partitions: int, total: int, dice: np.random.Generator) -> NDArray[np.int64]:
     """Zipf's volumes, a little different in each batch."""
     share = 1 / np.arange(1, partitions + 1) ** 1.2
     noise = np.exp(dice.normal(0, 0.1, partitions))

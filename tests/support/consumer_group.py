@@ -117,7 +117,7 @@ def settle(assignor: Assignor, group: Group) -> Assignment:
     return rebalance(assignor, group)[-1].assignment
 
 
-def members_of(ids: Iterable[str], topics: Iterable[str]) -> list[Member]:
+def make_members(ids: Iterable[str], topics: Iterable[str]) -> list[Member]:
     """Make members with one and the same subscription."""
     subscription = frozenset(topics)
     return [Member(name, subscription) for name in ids]

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 _OURS = ("assignor_bridge", "checkpoints", "streaming")
 
 
-def requirements(package: str, *extras: str) -> Iterator[str]:
+def list_requirements(package: str, *extras: str) -> Iterator[str]:
     """Yield the packages that pip installs together with this one, without extras of their own."""
     for need in map(Requirement, importlib.metadata.requires(package) or ()):
         if need.marker is None or any(need.marker.evaluate({"extra": e}) for e in ("", *extras)):
@@ -34,13 +34,13 @@ def make_environment(folder: Path, *extras: str) -> Path:
     [site] = (folder / "lib").glob("python*/site-packages")
     for name in _OURS:
         (site / name).symlink_to(ROOT / name)
-    wanted, linked = list(requirements("assignor-bridge", *extras)), set[str]()
+    wanted, linked = list(list_requirements("assignor-bridge", *extras)), set[str]()
     while wanted:
         package = wanted.pop()
         if package not in linked:
             linked.add(package)
             _link(package, site)
-            wanted += requirements(package)
+            wanted += list_requirements(package)
     return folder / "bin" / "python"
 
 

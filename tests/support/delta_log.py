@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Action = dict[str, Any]
 
 
-def files_written(
+def list_written_files(
     rows_of_tasks: Sequence[int], *, has_statistics: bool = True, is_partitioned: bool = False
 ) -> tuple[int, list[int]]:
     """Return `numFiles` of a write, and the rows of each file that its commit adds.
@@ -86,7 +86,7 @@ class DeltaLog:
 
     def append(self, rows_of_tasks: Sequence[int], offsets: int = 5) -> None:
         """Append a batch of the query by `assignor run`."""
-        written, rows = files_written(
+        written, rows = list_written_files(
             rows_of_tasks, has_statistics=self.has_statistics, is_partitioned=self.is_partitioned
         )
         metrics = {"numFiles": str(written), "numOutputRows": str(sum(rows_of_tasks))}
@@ -94,7 +94,7 @@ class DeltaLog:
 
     def stream(self, rows_of_tasks: Sequence[int], offsets: int = 5) -> None:
         """Append a batch of the query by Delta's own sink, which counts the files it adds."""
-        _, rows = files_written(
+        _, rows = list_written_files(
             rows_of_tasks, has_statistics=self.has_statistics, is_partitioned=self.is_partitioned
         )
         metrics = {

@@ -47,6 +47,6 @@ def run_pasted(program: str, folder: Path) -> str:
     return done.stdout
 
 
-def json_lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+def parse_json_lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     """Give the objects that a program has printed, a line each, among whatever else."""
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

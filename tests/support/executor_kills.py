@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.processes import command_line, has_ended
+from tests.support.processes import has_ended, read_command_line
 from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Executors:
         """Return the process of each executor that the scheduler uses, by id."""
         processes = {}
         for entry in Path("/proc").glob("[0-9]*"):
-            words = command_line(int(entry.name)).split("\0")
+            words = read_command_line(int(entry.name)).split("\0")
             if "--executor-id" in words and any(w.endswith(f":{self._driver_port}") for w in words):
                 processes[words[words.index("--executor-id") + 1]] = int(entry.name)
         return {executor: processes[executor] for executor in self._in_use() & set(processes)}
@@ -78,7 +78,7 @@ class Executors:
         return {str(executors.apply(i)) for i in range(executors.size())}
 
 
-def held_until(killed: Path, first: int) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
+def hold_until(killed: Path, first: int) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
     """Return what holds the tasks from this one on, for `RDD.mapPartitionsWithIndex`."""
 
     def held(task: int, rows: Iterable[Any]) -> Iterator[Any]:

@@ -17,7 +17,7 @@ JAVA = Path(__file__).parents[1] / "java"
 _LIMIT_S = 120
 
 
-def compiled(folder: Path, *names: str, connector: bool = False) -> str:
+def compile_programs(folder: Path, *names: str, connector: bool = False) -> str:
     """Compile programs into a folder; the class path that they run with.
 
     With `connector` Spark's Kafka connector and its client are on it, too.

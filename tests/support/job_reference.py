@@ -12,7 +12,7 @@ from assignor_bridge.options import PER_TOPIC
 from streaming.pipeline.config.job import Job, Metrics, Seed, Transform
 from streaming.pipeline.config.sinks import ConsoleSink, DeadLetter, DeltaSink, KafkaSink
 from streaming.pipeline.config.sources import Records, Source, Watermark
-from tests.support.option_reference import default_of
+from tests.support.option_reference import format_default
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -36,7 +36,7 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
 )
 
 
-def with_tables(text: str) -> str:
+def insert_tables(text: str) -> str:
     """Put the tables into a document, between its two marks."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
@@ -51,7 +51,7 @@ def _table(title: str, model: type[Section]) -> str:
         for name, field in model.model_fields.items()
     ]
     rows += [
-        f"| `{name}` | {default_of(name)} | {_cell(words)} |".replace("|  |", "| |")
+        f"| `{name}` | {format_default(name)} | {_cell(words)} |".replace("|  |", "| |")
         for name, words in model.OPTIONS.items()
     ]
     if model is Source:
@@ -89,4 +89,4 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     document = Path(sys.argv[1])
-    document.write_text(with_tables(document.read_text(encoding="utf-8")), encoding="utf-8")
+    document.write_text(insert_tables(document.read_text(encoding="utf-8")), encoding="utf-8")

@@ -69,6 +69,6 @@ class Topic:
         wait_until(done, "a commit", timeout_s=120)
 
 
-def committed(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
+def fetch_committed(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
     """Give what was committed to a group; an admin client's request for it may crash the tests."""
     return groups.committed(Brokers({"bootstrap.servers": bootstrap_servers}, 30.0), group)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def lag_of(
+def make_lag(
     waiting: dict[str, Sequence[int]],
     *,
     work: float | Sequence[float] = 1e-5,

@@ -23,26 +23,26 @@ FROM_THE_FUTURE = "fromTheFuture"
 _encode = state_text.encode
 
 
-def next_version(state: StickyState) -> str:
+def encode_next_version(state: StickyState) -> str:
     """Return a state as the version after the present one writes it (after `main`)."""
-    header, rest = _parts(_encode(state))
-    return _wrapped(header | {FROM_THE_FUTURE: [1, 2]}, rest, PRESENT + 1)
+    header, rest = _split(_encode(state))
+    return _wrap(header | {FROM_THE_FUTURE: [1, 2]}, rest, PRESENT + 1)
 
 
-def header_of(text: str) -> tuple[int, dict[str, Any]]:
+def decode_header(text: str) -> tuple[int, dict[str, Any]]:
     """Return the version and the header of a state of any version."""
     raw = base64.b64decode(text)
     body = zlib.decompress(raw[8:])
     return raw[3], orjson.loads(body[4 : 4 + int.from_bytes(body[:4], "big")])
 
 
-def _parts(text: str) -> tuple[dict[str, Any], bytes]:
+def _split(text: str) -> tuple[dict[str, Any], bytes]:
     body = zlib.decompress(base64.b64decode(text)[8:])
     length = 4 + int.from_bytes(body[:4], "big")
     return orjson.loads(body[4:length]), body[length:]
 
 
-def _wrapped(fields: dict[str, Any], rest: bytes, version: int) -> str:
+def _wrap(fields: dict[str, Any], rest: bytes, version: int) -> str:
     header = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
     packed = zlib.compress(len(header).to_bytes(4, "big") + header + rest, 1)
     envelope = state_text._ENVELOPE.pack(state_text.MAGIC, version, zlib.crc32(packed))
@@ -52,7 +52,7 @@ def _wrapped(fields: dict[str, Any], rest: bytes, version: int) -> str:
 def main() -> None:
     """Become a planner of the next version."""
     state_text.VERSION = PRESENT + 1
-    state_text.encode = next_version
+    state_text.encode = encode_next_version
     from assignor_bridge import worker  # takes what it needs from there by name
 
     worker.main()

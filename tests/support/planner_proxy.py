@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.packed import packed_tasks, rows_of, tasks_of
+from tests.support.packed import pack_task_rows, unpack_rows, unpack_tasks
 
 
-def spoilt(mode: str, plan: dict[str, Any]) -> str:
+def spoil_answer(mode: str, plan: dict[str, Any]) -> str:
     """Give the wrong answer that the mode asks for."""
     if mode == "garbage":
         return "this is not JSON"
@@ -37,9 +37,9 @@ def spoilt(mode: str, plan: dict[str, Any]) -> str:
     elif mode == "short":
         plan["tasks"]["end"] = ""
     else:
-        tasks = tasks_of(plan["tasks"])
+        tasks = unpack_tasks(plan["tasks"])
         spoil(mode, tasks)
-        plan["tasks"] = packed_tasks(tasks)
+        plan["tasks"] = pack_task_rows(tasks)
     return json.dumps(plan)
 
 
@@ -92,9 +92,9 @@ def main() -> None:
     for line in sys.stdin:
         number, stream, request = line.split(" ", 2)
         asked = json.loads(request)
-        note(record, {"pid": os.getpid(), "stream": stream, "request": asked})
+        append_entry(record, {"pid": os.getpid(), "stream": stream, "request": asked})
         kind = asked["type"]
-        wrong = kind in kinds and len(requests(record, kind)) == 2
+        wrong = kind in kinds and len(read_requests(record, kind)) == 2
         if wrong and mode == "die":
             sys.exit("the planner fell over")
         if wrong and mode == "late":
@@ -102,48 +102,53 @@ def main() -> None:
         worker.stdin.write(line)
         worker.stdin.flush()
         answer = json.loads(worker.stdout.readline().removeprefix(f"{number} "))
-        note(record, {"pid": os.getpid(), "answer": answer})
+        append_entry(record, {"pid": os.getpid(), "answer": answer})
         if wrong and mode == "stale":
             number = "0"
-        print(number, spoilt(mode, answer) if wrong else json.dumps(answer), flush=True)
+        print(number, spoil_answer(mode, answer) if wrong else json.dumps(answer), flush=True)
     worker.stdin.close()
     worker.wait()
 
 
-def note(record: Path, entry: dict[str, Any]) -> None:
+def append_entry(record: Path, entry: dict[str, Any]) -> None:
     """Append a line to the record."""
     with record.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
 
 
-def entries(record: Path) -> list[dict[str, Any]]:
+def read_entries(record: Path) -> list[dict[str, Any]]:
     """Read back what was recorded: process ids with requests and honest answers, in order."""
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
-def requests(record: Path, kind: str = "plan") -> list[dict[str, Any]]:
+def read_requests(record: Path, kind: str = "plan") -> list[dict[str, Any]]:
     """Give the requests for plans, or of another kind, as they were sent."""
-    every = [e["request"] for e in entries(record) if "request" in e]
+    every = [e["request"] for e in read_entries(record) if "request" in e]
     return [request for request in every if request["type"] == kind]
 
 
-def answers(record: Path) -> list[dict[str, Any]]:
+def read_answers(record: Path) -> list[dict[str, Any]]:
     """Give the honest answers that are plans, as they were sent."""
-    every = [e["answer"] for e in entries(record) if "answer" in e]
+    every = [e["answer"] for e in read_entries(record) if "answer" in e]
     return [answer for answer in every if answer["type"] == "planned"]
 
 
-def snapshots(record: Path) -> list[dict[str, Any]]:
+def read_snapshots(record: Path) -> list[dict[str, Any]]:
     """Give the requests for plans, with rows."""
     return [
-        {"state": None, **r, "ranges": rows_of(r["ranges"]), "observed": rows_of(r["observed"])}
-        for r in requests(record)
+        {
+            "state": None,
+            **r,
+            "ranges": unpack_rows(r["ranges"]),
+            "observed": unpack_rows(r["observed"]),
+        }
+        for r in read_requests(record)
     ]
 
 
-def plans(record: Path) -> list[dict[str, Any]]:
+def read_plans(record: Path) -> list[dict[str, Any]]:
     """Give the honest answers that are plans, with rows."""
-    return [{**answer, "tasks": tasks_of(answer["tasks"])} for answer in answers(record)]
+    return [{**answer, "tasks": unpack_tasks(answer["tasks"])} for answer in read_answers(record)]
 
 
 if __name__ == "__main__":

@@ -77,7 +77,7 @@ class Plan:
     reasons: tuple[str, ...] = ()
 
 
-def batch_of(snapshot: Snapshot) -> Batch:
+def to_batch(snapshot: Snapshot) -> Batch:
     """Lay a snapshot out as arrays."""
     ranges, reports = snapshot.ranges, snapshot.observed
     measures = (
@@ -109,11 +109,11 @@ def plan(
     snapshot: Snapshot, find: Callable[[str], Assignor] = lookup, backlog: float = 1.0
 ) -> Plan:
     """Plan one micro-batch: which executor slot reads which offsets."""
-    batch = replace(batch_of(snapshot), backlog=backlog)
-    return as_plan(plan_batch(batch, snapshot.state, find))
+    batch = replace(to_batch(snapshot), backlog=backlog)
+    return to_plan(plan_batch(batch, snapshot.state, find))
 
 
-def as_plan(outcome: Outcome) -> Plan:
+def to_plan(outcome: Outcome) -> Plan:
     """Return a plan's columns as objects."""
     answer = write_plan(outcome)
     tasks = tuple(

@@ -37,7 +37,7 @@ _PASSING = {
 Owners = dict[str, frozenset[str]]
 
 
-def class_path(folder: Path, program: str) -> str:
+def compile_program(folder: Path, program: str) -> str:
     """Compile a program of tests/java against Kafka's client and our jar alone, without Spark."""
     jars = os.pathsep.join(map(str, [built_jar(), *embedded_setup.jars()]))
     javac = [ivy.java_tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder)]
@@ -193,12 +193,12 @@ class RealGroup:
         return wait_until(answer, f"a coordinator of {self.name}")
 
 
-def moved(before: Owners, after: Owners) -> int:
+def count_moved(before: Owners, after: Owners) -> int:
     """Count the partitions that left a member which is still there."""
     return sum(len(owned - after[name]) for name, owned in before.items() if name in after)
 
 
-def fewest_moves(before: Owners, after: Owners) -> int:
+def count_fewest_moves(before: Owners, after: Owners) -> int:
     """Count how many partitions must leave the members that stay, so that counts are even."""
     total = sum(map(len, after.values()))
     floor, extra = divmod(total, len(after))

@@ -25,7 +25,7 @@ PANELS = (
 )
 
 
-def drawn() -> str:
+def draw() -> str:
     """Report the recorded query, and lay the pictures of its page out."""
     with tempfile.TemporaryDirectory() as folder, serve(RECORDED) as served:
         page = Path(folder) / "report.html"
@@ -38,4 +38,4 @@ def drawn() -> str:
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(drawn(), encoding="utf-8")
+    PICTURE.write_text(draw(), encoding="utf-8")

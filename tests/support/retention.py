@@ -10,7 +10,7 @@ import numpy as np
 from assignor_bridge.admission.admit import admit, completed
 from assignor_bridge.admission.deadline import seconds_left
 from assignor_bridge.admission.lag import BatchTime, Memory
-from tests.support.lags import lag_of
+from tests.support.lags import make_lag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ class Broker:
                 self.lost += log.popleft()[1]
 
 
-def lost(broker: Broker, limits: Limits, *, batches: int) -> int:
+def count_lost(broker: Broker, limits: Limits, *, batches: int) -> int:
     """Read batches of a second each; how many records were deleted before they were read."""
     memory = Memory()
     for _ in range(batches):
@@ -72,7 +72,7 @@ def lost(broker: Broker, limits: Limits, *, batches: int) -> int:
         if rows:
             stamps = np.array([1000 * broker.logs[i][0][0] + 10**9 for i in rows])
             kept = np.full(len(rows), broker.retention)
-            lag = lag_of(
+            lag = make_lag(
                 {f"t{i:03}": [waiting[i]] for i in rows},
                 left=seconds_left(stamps, kept, 1000 * broker.now + 10**9), retention=kept,
             )  # fmt: skip

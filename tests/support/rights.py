@@ -78,7 +78,7 @@ NEEDS = (
 )  # fmt: skip
 
 
-def with_table(text: str) -> str:
+def insert_table(text: str) -> str:
     """Put the table into a document, between its two marks."""
     before, _, rest = text.partition(_BEGIN)
     _, _, after = rest.partition(_END)
@@ -91,4 +91,4 @@ def with_table(text: str) -> str:
 
 if __name__ == "__main__":
     file = Path(sys.argv[1])
-    file.write_text(with_table(file.read_text(encoding="utf-8")), encoding="utf-8")
+    file.write_text(insert_table(file.read_text(encoding="utf-8")), encoding="utf-8")

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as f
 
 from tests.lab.kills.driver import start_spark
-from tests.support.executor_kills import Executors, held_until
+from tests.support.executor_kills import Executors, hold_until
 from tests.support.kafka_topics import Topic
 from tests.support.shared_reader_tools import fill_in_batches
-from tests.support.spark_tools import all_stages, finished, last_stage, read_topic
+from tests.support.spark_tools import all_stages, last_stage, read_topic, wait_for_end
 from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def run_query(
     def do(batch: DataFrame, number: int) -> None:
         if number < len(batches):
             found = scene.do(batches[number], batch, number)
-            say(reader=reader, batch=number, done=batches[number], **found)
+            print_json(reader=reader, batch=number, done=batches[number], **found)
 
     query = (
         read_topic(spark, topic, OPTIONS | {"assignor.reader": reader})
@@ -93,8 +93,8 @@ def run_query(
         .trigger(availableNow=True)
         .start()
     )
-    progresses = [p for p in finished(query, 900) if p["numInputRows"]]
-    say(reader=reader, metrics=[p["sources"][0]["metrics"] for p in progresses])
+    progresses = [p for p in wait_for_end(query, 900) if p["numInputRows"]]
+    print_json(reader=reader, metrics=[p["sources"][0]["metrics"] for p in progresses])
 
 
 class Scene:
@@ -123,43 +123,43 @@ class Scene:
 
     def compare(self, batch: DataFrame, number: int) -> dict[str, Any]:
         """Read a batch in several actions, of which some have a task that runs twice."""
-        frame = ordered(batch)
+        frame = add_row_order(batch)
         first = frame.collect()
-        differ = {"again": differences(first, frame.collect())}
+        differ = {"again": count_differences(first, frame.collect())}
         before = last_stage(self._spark)
-        differ["retried"] = differences(first, frame.select("*", fails_once(number)).collect())
+        differ["retried"] = count_differences(first, frame.select("*", fail_once(number)).collect())
         with self._speculation():
-            stalled = frame.select("*", stalls_on(min(self._executors.processes())))
-            differ["speculated"] = differences(first, stalled.collect())
+            stalled = frame.select("*", stall_on(min(self._executors.processes())))
+            differ["speculated"] = count_differences(first, stalled.collect())
         attempts = self._attempts_since(before)
         cached = frame.persist()
-        differ["cached"] = max(differences(first, cached.collect()) for _ in range(2))
+        differ["cached"] = max(count_differences(first, cached.collect()) for _ in range(2))
         cached.unpersist(blocking=True)
-        rows = compare_with_topic(positions(first), number)
+        rows = compare_with_topic(list_positions(first), number)
         return {"differences": differ, "attempts": attempts, "rows": rows}
 
     def lose_cached_rows(self, batch: DataFrame, number: int) -> dict[str, Any]:
         """Kill an executor between two actions on a cached batch."""
-        cached = ordered(batch).persist()
+        cached = add_row_order(batch).persist()
         first = cached.collect()
         self._executors.kill(min(self._executors.processes()))
         again = cached.collect()
         cached.unpersist(blocking=True)
-        rows = compare_with_topic(positions(again), number)
-        return {"differences": {"cached": differences(first, again)}, "rows": rows}
+        rows = compare_with_topic(list_positions(again), number)
+        return {"differences": {"cached": count_differences(first, again)}, "rows": rows}
 
     def lose_shuffled_rows(self, batch: DataFrame, number: int) -> dict[str, Any]:
         """Kill an executor when some of the tasks behind three shuffles are completed."""
-        rand, rdd, by_id = (distributed(batch, by).glom() for by in DISTRIBUTIONS)
+        rand, rdd, by_id = (distribute(batch, by).glom() for by in DISTRIBUTIONS)
         killed = self.folder / f"killed-{number}"
         with self._executors.one_dies(min, TASKS, COMPLETED, killed):
-            held = rand.zip(rdd).zip(by_id).mapPartitionsWithIndex(held_until(killed, COMPLETED))
+            held = rand.zip(rdd).zip(by_id).mapPartitionsWithIndex(hold_until(killed, COMPLETED))
             tasks = held.collect()
         found: dict[str, list[Any]] = {by: [] for by in DISTRIBUTIONS}
         for (of_rand, of_rdd), of_id in tasks:
             for by, rows in zip(DISTRIBUTIONS, (of_rand, of_rdd, of_id), strict=True):
                 found[by] += rows
-        return {by: compare_with_topic(positions(rows), number) for by, rows in found.items()}
+        return {by: compare_with_topic(list_positions(rows), number) for by, rows in found.items()}
 
     @contextlib.contextmanager
     def _speculation(self) -> Iterator[None]:
@@ -181,12 +181,12 @@ class Scene:
         return dict(found)
 
 
-def ordered(batch: DataFrame) -> DataFrame:
+def add_row_order(batch: DataFrame) -> DataFrame:
     """Add what depends on the place of a row in its task."""
     return batch.withColumns({"id": f.monotonically_increasing_id(), "draw": f.rand(7)})
 
 
-def distributed(batch: DataFrame, by: str) -> Any:
+def distribute(batch: DataFrame, by: str) -> Any:
     """Distribute rows by what depends on their place in a task."""
     rows = batch.select("partition", "offset")
     if by == "rdd":
@@ -196,28 +196,28 @@ def distributed(batch: DataFrame, by: str) -> Any:
     return salted.select("partition", "offset").rdd
 
 
-def fails_once(batch: int) -> Any:
+def fail_once(batch: int) -> Any:
     """Fail the first attempt of each task on an executor, in the middle of its first range."""
     name = f"concat('row-order-{batch}-', spark_partition_id())"
     is_first = f"java_method('java.lang.System', 'setProperty', {name}, 'failed') <=> 'null'"
     return f.expr(f"CASE WHEN {_MIDDLE} AND {is_first} THEN raise_error('on purpose') END AS x")
 
 
-def stalls_on(executor: str) -> Any:
+def stall_on(executor: str) -> Any:
     """Stop in the middle of a range on this executor, until the task is killed."""
     where = f"{_COMMAND} LIKE '%--executor-id {executor} %'"
     stop = f"java_method('java.lang.Thread', 'sleep', {_LIMIT_S * 1000}L)"
     return f.expr(f"CASE WHEN {_MIDDLE} AND {where} THEN {stop} END AS x")
 
 
-def differences(first: Sequence[Any], other: Sequence[Any]) -> int:
+def count_differences(first: Sequence[Any], other: Sequence[Any]) -> int:
     """Count the places at which two actions have another row; a further column is left out."""
     width = len(first[0])
     same = sum(tuple(a) == tuple(b)[:width] for a, b in zip(first, other, strict=False))
     return max(len(first), len(other)) - same
 
 
-def positions(rows: Iterable[Any]) -> Iterator[tuple[int, int]]:
+def list_positions(rows: Iterable[Any]) -> Iterator[tuple[int, int]]:
     """Return partition and offset of rows."""
     return ((row.partition, row.offset) for row in rows)
 
@@ -233,7 +233,7 @@ def compare_with_topic(rows: Iterable[tuple[int, int]], batch: int) -> dict[str,
     return {"lost": (expected - found).total(), "doubled": (found - expected).total()}
 
 
-def say(**what: Any) -> None:
+def print_json(**what: Any) -> None:
     """Print a line of JSON."""
     print(json.dumps(what), flush=True)
 

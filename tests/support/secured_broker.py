@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from assignor_bridge import ivy
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
-from tests.support.broker_cluster import free_ports
+from tests.support.broker_cluster import find_free_ports
 from tests.support.java_program import JAVA
 from tests.support.spark_tools import wait_until
 
@@ -61,9 +61,9 @@ def start_secured(
     `users` have ann's password. SCRAM users are to be made once it runs; OAUTHBEARER takes
     unsecured tokens of anybody.
     """
-    port, controller = free_ports(set())
-    login, encrypted = free_ports({port, controller})
-    tls, _ = free_ports({port, controller, login, encrypted})
+    port, controller = find_free_ports(set())
+    login, encrypted = find_free_ports({port, controller})
+    tls, _ = find_free_ports({port, controller, login, encrypted})
     host = embedded_setup.HOST
     known = " ".join(f'user_{user}="{PASSWORD}"' for user in ("ann", *users))
     listeners = (
@@ -119,10 +119,10 @@ def allow(
     broker: EmbeddedBroker, kind: ResourceType, name: str, *operations: str, user: str = "ann"
 ) -> None:
     """Give a user rights; they are in force when this returns."""
-    grant(broker, [right(user, kind, name, operation) for operation in operations])
+    grant(broker, [create_rule(user, kind, name, operation) for operation in operations])
 
 
-def right(user: str, kind: ResourceType, name: str, operation: str) -> AclBinding:
+def create_rule(user: str, kind: ResourceType, name: str, operation: str) -> AclBinding:
     """Return the rule that lets a user do one thing."""
     return AclBinding(
         kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*",

@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.errors import StreamingQueryException
 
-from tests.support.spark_tools import finished, read_topic, wait_until
+from tests.support.spark_tools import read_topic, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def available_rows(
+def read_available_rows(
     spark: SparkSession,
     topic: Topic,
     source: Mapping[str, str],
@@ -49,7 +49,7 @@ def available_rows(
         written = f"{scratch}/rows"
         query = start(frame, checkpoint or f"{scratch}/checkpoint", written, trigger)
         if trigger == AVAILABLE_NOW:
-            finished(query)
+            wait_for_end(query)
         else:
             try:
                 query.processAllAvailable()
@@ -67,7 +67,7 @@ def start(
     return writer.format("parquet").start(folder) if folder else writer.format("noop").start()
 
 
-def failure_of(
+def read_until_failure(
     spark: SparkSession,
     topic: Topic,
     source: Mapping[str, str],
@@ -77,22 +77,22 @@ def failure_of(
 ) -> str:
     """Read all that is there, which must fail; the error without what differs by run."""
     try:
-        rows = available_rows(spark, topic, source, checkpoint, trigger=trigger)
+        rows = read_available_rows(spark, topic, source, checkpoint, trigger=trigger)
     except StreamingQueryException as error:
-        return root_cause(error)
+        return find_root_cause(error)
     raise AssertionError(f"no failure, but {len(rows)} rows")
 
 
-def failure_in(query: StreamingQuery) -> str:
+def wait_for_failure(query: StreamingQuery) -> str:
     """Give the error that a running query ends with."""
     try:
-        finished(query)
+        wait_for_end(query)
     except StreamingQueryException as error:
-        return root_cause(error)
+        return find_root_cause(error)
     raise AssertionError("the query did not fail")
 
 
-def root_cause(error: Any) -> str:
+def find_root_cause(error: Any) -> str:
     """Class and text of the first Kafka error (or else the last) in the chain, without ids."""
     chain = []
     cause = error._origin
@@ -108,14 +108,14 @@ def plan_without_reading(
     """Leave a checkpoint whose first batch was planned and logged, but failed before its end."""
     frame = read_topic(spark, topic, source).selectExpr("raise_error('planned only') AS x")
     try:
-        finished(start(frame, checkpoint, None, AVAILABLE_NOW))
+        wait_for_end(start(frame, checkpoint, None, AVAILABLE_NOW))
     except StreamingQueryException as error:
         assert "planned only" in str(error)  # noqa: PT017
         return
     raise AssertionError("the query did not fail")
 
 
-def counters(spark: SparkSession) -> dict[str, int]:
+def read_counters(spark: SparkSession) -> dict[str, int]:
     """Sums of the executors' ReaderCounters; asks until each of the two executors has answered."""
     seen: dict[str, dict[str, int]] = {}
 
@@ -209,7 +209,9 @@ def fill_in_batches(topic: Topic, counts: Sequence[int], batches: int, padding: 
         assert producer.flush(60) == 0
 
 
-def transactional(topic: Topic, settings: Mapping[str, Any] | None = None) -> Producer:
+def create_transactional_producer(
+    topic: Topic, settings: Mapping[str, Any] | None = None
+) -> Producer:
     """A producer of transactions, fenced from any other."""
     own = {"bootstrap.servers": topic.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
     producer = Producer(own | dict(settings or {}))

@@ -18,7 +18,7 @@ class NotPossibleError(Exception):
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
+def mount_small_disk(folder: Path, size: str) -> Iterator[Path]:
     """Mount a file system in memory at a folder, within."""
     folder.mkdir(parents=True, exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]

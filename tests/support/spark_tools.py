@@ -57,13 +57,13 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     from assignor_bridge import configure_spark
 
     builder = spark_builder(master, folder, **settings)
-    with_delta = configure_spark_with_delta_pip(builder, avro())
+    with_delta = configure_spark_with_delta_pip(builder, find_avro_packages())
     session = configure_spark(with_delta).getOrCreate()
     session.conf.set("assignor.test.log", f"{folder}/driver.log")
     return session
 
 
-def avro() -> list[str]:
+def find_avro_packages() -> list[str]:
     """Name Spark's Avro functions, where Maven's repository has them for this Spark."""
     from assignor_bridge import ivy
     from streaming.pipeline.spark.session import avro_coordinate
@@ -143,7 +143,7 @@ def run_to_delta(
         .trigger(availableNow=True)
         .start(table)
     )
-    return finished(query)
+    return wait_for_end(query)
 
 
 def run_in_batches(
@@ -165,13 +165,13 @@ def run_in_batches(
         .trigger(availableNow=True)
         .start()
     )
-    progresses = [p for p in finished(query) if p["numInputRows"]]
+    progresses = [p for p in wait_for_end(query) if p["numInputRows"]]
     rows = spark.table(name)
     assert rows.distinct().count() == rows.count()
     return progresses, rows.count()
 
 
-def finished(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str, Any]]:
+def wait_for_end(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str, Any]]:
     """Wait for the end of a query and give its progresses; its failure is raised."""
     try:
         assert query.awaitTermination(timeout_s), f"still running: {query.status}"

@@ -76,7 +76,9 @@ class StandaloneCluster:
             for worker in workers
         ]  # fmt: skip
         for log in logs:
-            wait_until(lambda log=log: _found(log, r"(registered with master)"), f"{log} to join")
+            wait_until(
+                lambda log=log: _find_in_log(log, r"(registered with master)"), f"{log} to join"
+            )
 
     def stop(self, *workers: Worker) -> None:
         """End workers as an operator does; each ends its executors."""
@@ -106,7 +108,7 @@ class StandaloneCluster:
         """Start the master on 127.0.0.1, on a port that is free."""
         log = self._started(MASTER, "127.0.0.1", {}, "--port", "0")
         pattern = r"Starting Spark master at (spark://\S+)"
-        self.url = wait_until(lambda: _found(log, pattern), "a master")
+        self.url = wait_until(lambda: _find_in_log(log, pattern), "a master")
 
     def stop_all(self) -> None:
         """End the workers, then the master."""
@@ -162,7 +164,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _found(log: Path, pattern: str) -> str | None:
+def _find_in_log(log: Path, pattern: str) -> str | None:
     text = log.read_text(encoding="utf-8", errors="replace")
     match = re.search(pattern, text)
     return match[1] if match else None

@@ -120,7 +120,7 @@ def allocations(draw: st.DrawFn) -> Allocation:
     )
 
 
-def offsets_read(plan: Plan) -> dict[tuple[str, int], list[tuple[int, int]]]:
+def list_offsets_read(plan: Plan) -> dict[tuple[str, int], list[tuple[int, int]]]:
     """The pieces of each partition, by offset."""
     read: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for task in plan.tasks:
@@ -129,7 +129,9 @@ def offsets_read(plan: Plan) -> dict[tuple[str, int], list[tuple[int, int]]]:
     return {tp: sorted(pieces) for tp, pieces in read.items()}
 
 
-def loads(plan: Plan, weight: dict[tuple[str, int], float] | None = None) -> dict[object, float]:
+def sum_loads(
+    plan: Plan, weight: dict[tuple[str, int], float] | None = None
+) -> dict[object, float]:
     """Work of each slot: offsets, or as `weight` says per offset."""
     work: dict[object, float] = defaultdict(float)
     for task in plan.tasks:
@@ -140,7 +142,7 @@ def loads(plan: Plan, weight: dict[tuple[str, int], float] | None = None) -> dic
     return work
 
 
-def head_and_tail(plan: Plan) -> dict[tuple[str, int], tuple[str | None, str | None]]:
+def find_head_and_tail(plan: Plan) -> dict[tuple[str, int], tuple[str | None, str | None]]:
     """For each partition, the executors of its first and its last piece."""
     pieces: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
     for task in plan.tasks:
@@ -149,7 +151,7 @@ def head_and_tail(plan: Plan) -> dict[tuple[str, int], tuple[str | None, str | N
     return {tp: (min(p)[1], max(p)[1]) for tp, p in pieces.items()}
 
 
-def lags(shape: str, partitions: int, total: int, seed: int = 1) -> list[int]:
+def generate_lags(shape: str, partitions: int, total: int, seed: int = 1) -> list[int]:
     """Lags of a shape of the specification: zipf-1.2, lognormal, one-hot or uniform."""
     rng = np.random.default_rng(seed)
     if shape.startswith("zipf"):

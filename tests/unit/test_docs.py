@@ -13,7 +13,7 @@ import yaml
 from assignor_bridge.options import OPTIONS, PER_TOPIC
 from streaming.metrics.names import ASSIGNOR
 from tests.support import rights
-from tests.support.option_reference import with_table
+from tests.support.option_reference import insert_table
 from tests.support.planner_process import plan
 from tests.unit.test_worker import SNAPSHOT
 
@@ -76,7 +76,7 @@ def metrics_in_code() -> set[str]:
 def test_the_table_of_options_is_that_of_the_code():
     """Write it anew: `python -m tests.support.option_reference docs/options.md`."""
     page = text_of("options.md")
-    assert with_table(page) == page
+    assert insert_table(page) == page
     advised = section_of("options.md", "When to change one")
     named = re.findall(r"^- `(\S+?)`: ", advised, flags=re.MULTILINE)
     assert sorted(named) == sorted(option.name for option in (*OPTIONS, *PER_TOPIC))
@@ -203,4 +203,4 @@ def test_the_recorded_log_has_the_metrics_of_today():
 def test_the_table_of_rights_is_up_to_date():
     """Write it anew with `python -m tests.support.rights docs/security.md`."""
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    assert rights.with_table(text) == text
+    assert rights.insert_table(text) == text

@@ -14,7 +14,7 @@ from tests.lab.benchmarks.reader_runs import Load, Reader, rows_of, session
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.tuned_spark import ALL_CONSUMERS, LARGE_FETCHES, SHORT_WAIT
 from tests.lab.benchmarks.turns import in_turn
-from tests.support.java_program import compiled, run_java
+from tests.support.java_program import compile_programs, run_java
 from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import last_stage, stages_since
 
@@ -179,7 +179,7 @@ def test_ten_thousand_partitions_in_one_gigabyte(
 
 def bare_rates(topic: Topic, classes: Path, fetches: Mapping[str, str]) -> list[float]:
     """Read the first partition of a topic with a bare Java consumer; records a second, by run."""
-    class_path = compiled(classes, "BareConsumer", connector=True)
+    class_path = compile_programs(classes, "BareConsumer", connector=True)
     settings = [f"{key.removeprefix('kafka.')}={value}" for key, value in fetches.items()]
     call = [topic.bootstrap_servers, topic.name, str(REPEATS), *settings]
     return [float(line) for line in run_java(class_path, "BareConsumer", *call).stdout.split()]

@@ -16,7 +16,7 @@ from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_last_batches
 from tests.lab.faults.group import Group
 from tests.support.kafka_topics import Topic
-from tests.support.processes import planners_below, processes_below
+from tests.support.processes import find_planners, find_processes
 from tests.support.spark_tools import as_dict, read_topic, wait_until
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ class Scene:
 
     def executors(self) -> list[int]:
         """Process ids of the executors."""
-        return processes_below(os.getpid(), "CoarseGrainedExecutorBackend")
+        return find_processes(os.getpid(), "CoarseGrainedExecutorBackend")
 
     def planners(self) -> list[int]:
         """Process ids of the planner processes."""
-        return planners_below(os.getpid())
+        return find_planners(os.getpid())
 
     def driver(self) -> int:
         """Process id of the driver's JVM; what it forks has its command line for a moment."""

@@ -136,5 +136,5 @@ def where_it_hit(query: Query) -> str:
 
 def committed(query: Query) -> dict[int, int]:
     """The group's offsets by partition."""
-    found = kafka_topics.committed(query.bootstrap_servers, query.group)
+    found = kafka_topics.fetch_committed(query.bootstrap_servers, query.group)
     return {partition: offset for (_, partition), offset in found.items()}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, finished, read_topic, start_spark, wait_until
+from tests.support.spark_tools import as_dict, read_topic, start_spark, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,7 +90,7 @@ def local_mode(topic: Topic, folder: str) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    [progress] = [p for p in finished(query) if p["numInputRows"]]
+    [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
     say(local=progress["sources"][0]["metrics"])
     spark.stop()
 

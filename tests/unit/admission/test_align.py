@@ -7,7 +7,7 @@ import pytest
 
 from assignor_bridge.admission.align import Aligned, Alignment, admit_within, align, spread
 from assignor_bridge.admission.lag import Limits, Memory, Times
-from tests.support.lags import lag_of
+from tests.support.lags import make_lag
 
 #: A span of 100, a clock at 1,000 and what is 50 ahead of it; partitions begin at offset 10.
 ALIGNMENT = Alignment(span=100, ahead=50)
@@ -16,7 +16,7 @@ NOW = 1000
 
 def asked(*stamp):
     """What is asked of Kafka, or how far each of the partitions of 20 records may go."""
-    answer = align(lag_of({"t": [20] * len(stamp)}), Times(NOW, np.array(stamp)), ALIGNMENT, {})
+    answer = align(make_lag({"t": [20] * len(stamp)}), Times(NOW, np.array(stamp)), ALIGNMENT, {})
     return answer if isinstance(answer, int) else answer.end.tolist()
 
 
@@ -39,7 +39,7 @@ def test_what_is_asked_of_kafka(stamp, answer):
 
 
 def answered(stamp, at, horizon=400, steps=None, look_ups=1):
-    lag = lag_of({"t": [20] * len(stamp)})
+    lag = make_lag({"t": [20] * len(stamp)})
     times = Times(NOW, np.array(stamp), look_ups, horizon, np.array(at))
     return align(lag, times, ALIGNMENT, steps or {})
 
@@ -85,7 +85,7 @@ def test_steps_double_while_times_say_nothing():
 
 
 def test_who_has_to_wait_for_time_keeps_its_turn():
-    lag = lag_of({"t": [20, 20, 20]})
+    lag = make_lag({"t": [20, 20, 20]})
     waiting = {("t", 0): 2, ("t", 1): 3}
     aligned = Aligned(np.array([30, 10, 12]), {("t", 2): 2})
     memory = Memory(waiting=waiting)
@@ -107,7 +107,7 @@ def test_who_has_to_wait_for_time_keeps_its_turn():
     ],
 )
 def test_other_limits_hold_within_what_time_allows(end, limits, taken, held_by):
-    lag = lag_of({"t": [20, 20, 20]})
+    lag = make_lag({"t": [20, 20, 20]})
     admitted = admit_within(lag, Aligned(np.array(end), {}), limits, Memory())
     assert ((admitted.end - lag.start).tolist(), admitted.held_by) == (taken, held_by)
 

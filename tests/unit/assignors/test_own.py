@@ -19,7 +19,7 @@ from assignor_bridge.assignors.own import Own, configured
 from assignor_bridge.errors import AssignorError, OptionError, PlanError
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import BUILT_IN
-from tests.support.consumer_group import InMemoryGroup, members_of, settle
+from tests.support.consumer_group import InMemoryGroup, make_members, settle
 from tests.support.planning import Snapshot, plan
 
 T = frozenset({"t"})
@@ -125,7 +125,7 @@ def test_whatever_it_answers_names_it(method: str, answer: Any, words: str) -> N
     mine = type("Mine", (Base,), {"name": "mine", method: lambda *_: answer})
     own = Own("theirs:Mine", mine)
     group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: own)
-    for member in members_of("AB", "t"):
+    for member in make_members("AB", "t"):
         group.join(member)
 
     def ask() -> None:
@@ -280,7 +280,7 @@ def test_what_it_makes_of_a_member_is_how_the_member_joins_next() -> None:
     finder = Finder()
     diary = configured(["theirs:Diary"], [("diary.mark", "1")], finder)["theirs:Diary"]
     group = InMemoryGroup({"t": 4}, ["diary"], find=lambda _: diary)
-    for member in members_of("AB", "t"):
+    for member in make_members("AB", "t"):
         group.join(member)
     group.rebalance()
     assert [told[0] for told in Diary.made[0].told] == ["A", "B"]
@@ -317,7 +317,7 @@ def test_its_user_data_are_in_the_members_subscription() -> None:
             return super().assign(group)
 
     group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: Own("theirs:Mine", Mine))
-    for member in members_of("AB", "t"):
+    for member in make_members("AB", "t"):
         group.join(member)
     assert group.rebalance()[0].assignment["A"].count == 4
 

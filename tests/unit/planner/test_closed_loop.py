@@ -10,7 +10,7 @@ from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import lay_out
 from assignor_bridge.planner.forecast import forecast
 from checkpoints.state_text import decode
-from tests.support.closed_loop import Loop, slots, zipf
+from tests.support.closed_loop import Loop, draw_zipf_counts, make_executors
 from tests.support.planning import Observation, Snapshot, plan
 
 SEEDS = pytest.mark.parametrize("seed", range(1, 4))
@@ -19,7 +19,7 @@ SEEDS = pytest.mark.parametrize("seed", range(1, 4))
 @SEEDS
 def test_noise_is_not_taken_for_cost(seed):
     """Eight equal partitions on eight equal slots stay where they are, in one piece each."""
-    loop = Loop(slots(8), noise=0.2, seed=seed)
+    loop = Loop(make_executors(8), noise=0.2, seed=seed)
     first = loop.step([20_000] * 8).readers
     for _ in range(99):
         batch = loop.step([20_000] * 8)
@@ -33,7 +33,7 @@ def test_reports_that_foresee_nothing_are_not_relied_on(seed):
 
     A slot read 1.6 times as many records as the mean, because of what was learned from that.
     """
-    loop = Loop(slots(4), cost=2e-5, noise=1.3, seed=seed)
+    loop = Loop(make_executors(4), cost=2e-5, noise=1.3, seed=seed)
     volumes = [6_000, 5_000, 4_000, 3_000, 2_500, 2_000, 1_500, 1_200, 800, 500, 200, 100]
     over = [loop.step(volumes).over_mean for _ in range(40)]
     assert max(over) <= 1.06
@@ -43,7 +43,7 @@ def test_reports_that_foresee_nothing_are_not_relied_on(seed):
 @SEEDS
 def test_a_quiet_partition_is_not_a_costly_one(seed):
     """All records cost the same, and a range 20 ms: 25 records take long, each of them does not."""
-    loop = Loop(slots(2), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    loop = Loop(make_executors(2), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     volumes = [1_900, 1_500, 900, 400, 120, 60, 40, 25, 25, 25]
     readers = []
     for _ in range(30):
@@ -64,7 +64,7 @@ def test_a_first_batch_of_few_records_does_not_say_that_records_cost_nothing(see
     Batches in a burst were then twice as long as `assignor.targetBatchSeconds`.
     """
     dice = np.random.default_rng(seed)
-    loop = Loop(slots(2), fixed=0.003, cost=1e-4, noise=0.5, seed=seed)
+    loop = Loop(make_executors(2), fixed=0.003, cost=1e-4, noise=0.5, seed=seed)
     loop.step(dice.integers(1, 6, 8))
     for _ in range(6):
         loop.step(dice.poisson(125, 8))
@@ -82,13 +82,13 @@ def test_a_first_batch_of_few_records_does_not_say_that_records_cost_nothing(see
 def test_volumes_that_change_tenfold_fit_at_once(seed):
     """20 ms a range, 20 µs a record, 10% noise: Zipf volumes, equal ones, more and less."""
     dice = np.random.default_rng(seed)
-    loop = Loop(slots(8), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    loop = Loop(make_executors(8), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     batches = [
-        *[zipf(64, 400_000, dice) for _ in range(15)],
+        *[draw_zipf_counts(64, 400_000, dice) for _ in range(15)],
         *[np.full(64, 6_250)] * 5,
-        *[zipf(64, 400_000, dice)[::-1] for _ in range(5)],
+        *[draw_zipf_counts(64, 400_000, dice)[::-1] for _ in range(5)],
         *[np.full(64, 62_500)] * 5,
-        *[zipf(64, 400_000, dice) for _ in range(5)],
+        *[draw_zipf_counts(64, 400_000, dice) for _ in range(5)],
     ]
     over = [loop.step(records).over_mean for records in batches]
     assert max(over[2:]) <= 1.1
@@ -103,11 +103,11 @@ def test_volumes_that_change_tenfold_fit_at_once(seed):
 def test_each_piece_of_a_small_batch_costs_its_range_again(partitions, count, total, seed):
     """A slot has work for half a second, and each piece of a range costs 20 ms of it."""
     dice = np.random.default_rng(seed)
-    loop = Loop(slots(count), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    loop = Loop(make_executors(count), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     batches = [
-        *[zipf(partitions, total, dice) for _ in range(15)],
+        *[draw_zipf_counts(partitions, total, dice) for _ in range(15)],
         *[np.full(partitions, total // partitions)] * 5,
-        *[zipf(partitions, total, dice)[::-1] for _ in range(5)],
+        *[draw_zipf_counts(partitions, total, dice)[::-1] for _ in range(5)],
     ]
     over = [loop.step(records).over_mean for records in batches]
     assert max(over[4:]) <= 1.06
@@ -118,7 +118,7 @@ def test_each_piece_of_a_small_batch_costs_its_range_again(partitions, count, to
     "costly", [{5: 10.0}, dict.fromkeys(range(0, 64, 13), 10.0)], ids=["one", "five"]
 )
 def test_partitions_of_ten_times_the_cost_are_found_within_three_batches(costly, seed):
-    loop = Loop(slots(8), costly=costly, noise=0.1, seed=seed)
+    loop = Loop(make_executors(8), costly=costly, noise=0.1, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(10)]
     assert over[0] > 1.2
     assert max(over[2:]) <= 1.2
@@ -129,7 +129,7 @@ def test_costs_of_all_sizes_are_found_through_noise(seed):
     """Each partition has a cost of its own, from 1 to 10, and reports are 20% off."""
     order = np.random.default_rng(seed).permutation(64)
     costly = {p: 10 ** (place / 63) for place, p in enumerate(order.tolist())}
-    loop = Loop(slots(8), costly=costly, noise=0.2, seed=seed)
+    loop = Loop(make_executors(8), costly=costly, noise=0.2, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(12)]
     assert max(over[3:]) <= 1.2
     assert loop.state.common.own
@@ -138,7 +138,7 @@ def test_costs_of_all_sizes_are_found_through_noise(seed):
 @SEEDS
 @pytest.mark.parametrize("noise", [0.02, 0.2])
 def test_an_executor_three_times_as_slow_is_found_within_three_batches(noise, seed):
-    loop = Loop(slots(8), slow={"3": 3.0}, noise=noise, seed=seed)
+    loop = Loop(make_executors(8), slow={"3": 3.0}, noise=noise, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(10)]
     assert over[0] > 2
     assert max(over[2:]) <= 1.2
