@@ -1,4 +1,4 @@
-"""Copies of a table and its checkpoint with one thing wrong, and what an audit must call it."""
+"""Functions that each put one fault into a table or checkpoint, with the expected findings."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ OTHER = "00000000-0000-4000-8000-00000000000b"
 
 @dataclass(frozen=True)
 class Copy:
-    """A table whose version N + 1 is batch N of one query, and the query's checkpoint."""
+    """A copy of a table and its query's checkpoint; version N + 1 of the table is batch N."""
 
     table: Path
     checkpoint: Path
 
     def to(self, folder: Path) -> Copy:
-        """Copy both."""
-        made = Copy(folder / "table", folder / "checkpoint")
-        shutil.copytree(self.table, made.table)
-        shutil.copytree(self.checkpoint, made.checkpoint)
-        return made
+        """Copy the table and the checkpoint to another folder."""
+        copy = Copy(folder / "table", folder / "checkpoint")
+        shutil.copytree(self.table, copy.table)
+        shutil.copytree(self.checkpoint, copy.checkpoint)
+        return copy
 
     @property
     def log(self) -> Path:
@@ -54,14 +54,14 @@ class Copy:
         return next(a["add"] for a in self.read(version) if "add" in a)
 
     def copied_file(self, version: int) -> Action:
-        """Copy that file, and return how it would be added."""
+        """Copy the first file that a version adds, and return the action to add the copy."""
         add = self.add(version)
         name = add["path"].replace("part-00000", "part-00099")
         shutil.copy(self.table / add["path"], self.table / name)
         return {**add, "path": name}
 
     def edit_metadata(self, version: int, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change what our sink wrote into a commit."""
+        """Change the metadata that our sink wrote to a commit."""
         actions = self.read(version)
         info = actions[0]["commitInfo"]
         ours = json.loads(info["userMetadata"])
@@ -82,26 +82,26 @@ class Copy:
         self.edit_metadata(version, change)
 
     def forget_offsets(self) -> None:
-        """Spark keeps 100 batches."""
+        """Delete all but the last batches from the checkpoint, as Spark does after 100 batches."""
         for name in ("offsets", "commits"):
             for path in (self.checkpoint / name).iterdir():
                 if path.name.isdigit() and int(path.name) < self.last - 1:
                     path.unlink()
 
     def set_back(self, batch: int) -> None:
-        """Make the checkpoint one of an earlier time."""
+        """Delete all batches after this one from the checkpoint."""
         for name in ("offsets", "commits"):
             for path in (self.checkpoint / name).iterdir():
                 if path.name.isdigit() and int(path.name) > batch:
                     path.unlink()
 
     def forget_checksums(self) -> None:
-        """Not all engines write them."""
+        """Delete the `.crc` files, which not all engines write."""
         for path in self.log.glob("*.crc"):
             path.unlink()
 
     def drop(self, version: int) -> None:
-        """Take a version out as if it had never been."""
+        """Remove a version, and renumber the later ones."""
         self.forget_checksums()
         last = self.last
         self.path(version).unlink()
@@ -282,7 +282,7 @@ def rows_added_to_a_batch(copy: Copy) -> None:
 
 
 def offsets_of_another_batch(copy: Copy) -> None:
-    """As where the rows carry Kafka's columns; by a file's statistics."""
+    """Change the statistics of a file whose rows have Kafka's columns."""
     actions = copy.read(4)
     ours = json.loads(actions[0]["commitInfo"]["userMetadata"])["assignor"]
     [[topic, partitions]] = ours["ranges"]["0"].items()
@@ -331,7 +331,7 @@ def commit_emptied(copy: Copy) -> None:
     copy.path(3).write_text("")
 
 
-#: Each with all kinds of findings that it makes.
+#: The kinds of findings that each fault causes.
 FAULTS: dict[Callable[[Copy], None], set[str]] = {
     gap: {"gap"},
     gap_against_the_offset_log: {"gap", "ranges-mismatch"},

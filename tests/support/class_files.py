@@ -1,4 +1,4 @@
-"""Class files with other access flags, as another version of Spark may have them."""
+"""Change the access flags of class files, to simulate another version of Spark."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PUBLIC, FINAL = 0x0001, 0x0010
-#: Bytes behind the tag of a constant; text (1) has a length of its own.
+#: Bytes after the tag of a constant, by tag; texts (tag 1) have their own length.
 _CONSTANTS = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 18: 4}
 _TEXT, _TAKE_TWO = 1, (5, 6)
 
 
 def change_flags(code: bytes, member: str | None, *, remove: int = 0, add: int = 0) -> bytes:
-    """Change the flags of the class, or of all its fields and methods of a name."""
-    places = [place for name, place in _find_flags(code) if name == member]
-    assert places, f"no {member}"
+    """Change the flags of the class (None), or of its fields and methods with a name."""
+    positions = [position for name, position in _find_flags(code) if name == member]
+    assert positions, f"no {member}"
     changed = bytearray(code)
-    for place in places:
-        flags = _read_number(code, place, 2) & ~remove | add
-        changed[place : place + 2] = flags.to_bytes(2, "big")
+    for position in positions:
+        flags = _read_number(code, position, 2) & ~remove | add
+        changed[position : position + 2] = flags.to_bytes(2, "big")
     return bytes(changed)
 
 
 def _find_flags(code: bytes) -> Iterator[tuple[str | None, int]]:
-    """Where the flags of the class (None) are, and those of its members, by name."""
+    """Yield the name and the position of the flags of the class (None) and its members."""
     names, at = _read_names(code)
     yield None, at
     at += 8 + 2 * _read_number(code, at + 6, 2)  # flags, class, superclass, count, interfaces
@@ -39,7 +39,7 @@ def _find_flags(code: bytes) -> Iterator[tuple[str | None, int]]:
 
 
 def _read_names(code: bytes) -> tuple[dict[int, str], int]:
-    """The texts among the constants, by number, and where the constants end."""
+    """Return the texts in the constant pool, by number, and the end of the pool."""
     names, number, at = {}, 1, 10
     while number < _read_number(code, 8, 2):
         tag = code[at]

@@ -1,8 +1,8 @@
-"""A driver with a class path of its own: run by test_class_paths.py and the compat tests.
+"""Run Spark with a given class path; used by test_class_paths.py and the compat tests.
 
-It takes JSON on its command line, reads a topic once with the options of each run (without ours,
-with it, and with it and `onError=fail`, if none are given), and prints what became of each as JSON.
-Where the connector comes by `spark.jars`, it reads Spark's rate source, too.
+The driver takes JSON on its command line, reads a topic once with the options of each run, and
+prints the results as JSON. By default, the runs are without the option, with it, and with
+`onError=fail`. If the connector comes by `spark.jars`, it reads Spark's rate source, too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run_driver(
     jars: Iterable[Path] = (),
     **task: object,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Run a driver; give what it told of its queries, and the bridge's warnings."""
+    """Run the driver; return the results of its queries, and the bridge's warnings."""
     task |= {
         "servers": topic.bootstrap_servers,
         "topic": topic.name,
@@ -43,7 +43,7 @@ def run_driver(
         "class path": [str(path) for path in class_path],
         "jars": [str(jar) for jar in jars],
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, __file__, json.dumps(task)],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
@@ -52,33 +52,33 @@ def run_driver(
         check=False,
     )
     log = (folder / "driver.log").read_text() if (folder / "driver.log").exists() else ""
-    assert done.returncode == 0, done.stderr[-3000:] + log[-3000:]
-    [line] = [line for line in done.stdout.splitlines() if line.startswith("TOLD ")]
+    assert completed.returncode == 0, completed.stderr[-3000:] + log[-3000:]
+    [line] = [line for line in completed.stdout.splitlines() if line.startswith("RESULTS ")]
     warnings = [line for line in log.splitlines() if " WARN " in line and "assignor" in line]
-    return json.loads(line.removeprefix("TOLD ")), warnings
+    return json.loads(line.removeprefix("RESULTS ")), warnings
 
 
 def main() -> None:
-    """Do as the module says."""
+    """Run the driver."""
     task = json.loads(sys.argv[1])
     folder = Path(task["folder"])
     spark = start(folder, task)
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, options in task.get("runs", RUNS).items():
         topic = Topic(task["servers"], task["topic"])
         try:
-            told[name] = run(read_topic(spark, topic, options), folder / name)
+            results[name] = run(read_topic(spark, topic, options), folder / name)
         except Exception as error:  # noqa: BLE001  (Spark's exceptions have no common parent)
-            told[name] = {"error": str(error)[:3000]}
+            results[name] = {"error": str(error)[:3000]}
     if task["jars"]:
         rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "7").load()
-        told["rate"] = run(rate, folder / "rate")
-    print("TOLD " + json.dumps(told), flush=True)
+        results["rate"] = run(rate, folder / "rate")
+    print("RESULTS " + json.dumps(results), flush=True)
     spark.stop()
 
 
 def start(folder: Path, task: dict[str, Any]) -> SparkSession:
-    """Start Spark: one loader has the class path, its child those that `spark.jars` names."""
+    """Start Spark; a child class loader has the jars of `spark.jars`."""
     logging = Path(__file__).parent / "log4j2.properties"
     return (
         SparkSession.builder.master(task.get("master", "local[2]"))
@@ -100,7 +100,7 @@ def start(folder: Path, task: dict[str, Any]) -> SparkSession:
 
 
 def run(frame: DataFrame, checkpoint: Path) -> dict[str, Any]:
-    """Read what is there; tell rows and our metrics."""
+    """Read all records; return the number of rows and the assignor's metrics."""
     query = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))

@@ -1,4 +1,4 @@
-"""Executors of this driver: who is there, and the death of one behind a half-read shuffle."""
+"""List the executors of this driver, and kill one after a partly read shuffle."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LIMIT_S = 300
 
 
 class Executors:
-    """The executors of a session, of which there are `count` unless one has just died."""
+    """The executors of a session; there are `count` unless one has just died."""
 
     def __init__(self, spark: SparkSession, count: int) -> None:
         self._count = count
@@ -30,7 +30,7 @@ class Executors:
         self._driver_port = spark.sparkContext.getConf().get("spark.driver.port")
 
     def wait_for_all(self) -> None:
-        """Wait until all executors are there."""
+        """Wait until all executors run."""
         wait_until(lambda: len(self.processes()) == self._count, "all executors", _LIMIT_S)
 
     def processes(self) -> dict[str, int]:
@@ -55,7 +55,7 @@ class Executors:
     ) -> Iterator[None]:
         """Kill an executor once this number of tasks of a stage of `tasks` tasks are completed.
 
-        Then the file `killed` appears, for which the others have to wait: see `held_until`.
+        Then the file `killed` is created; `hold_until` makes the other tasks wait for it.
         """
 
         def kill() -> None:
@@ -79,11 +79,11 @@ class Executors:
 
 
 def hold_until(killed: Path, first: int) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
-    """Return what holds the tasks from this one on, for `RDD.mapPartitionsWithIndex`."""
+    """Return a function for `RDD.mapPartitionsWithIndex` that delays tasks from `first` on."""
 
-    def held(task: int, rows: Iterable[Any]) -> Iterator[Any]:
+    def hold(task: int, rows: Iterable[Any]) -> Iterator[Any]:
         if task >= first:
             wait_until(killed.exists, "the end of an executor", _LIMIT_S)
         return iter(rows)
 
-    return held
+    return hold

@@ -1,4 +1,4 @@
-"""The tables of a job's keys in docs/job-file.md: `python -m tests.support.job_reference FILE`."""
+"""Update the tables in docs/job-file.md: `python -m tests.support.job_reference FILE`."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
 
 
 def insert_tables(text: str) -> str:
-    """Put the tables into a document, between its two marks."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
+    """Replace the tables between the two marks of a document."""
+    before, _, from_begin = text.partition(_BEGIN)
+    _, _, after = from_begin.partition(_END)
     tables = "\n".join(_table(title, model) for title, model in _SECTIONS)
     return f"{before}{_BEGIN}\n\n{tables}\n{_END}{after}"
 
@@ -64,7 +64,7 @@ def _table(title: str, model: type[Section]) -> str:
 
 
 def _with_values(words: str, annotation: Any) -> str:
-    """Add the values that a key takes, unless its description has them all."""
+    """Append the allowed values of a key, unless its description has them all."""
     kinds = [annotation, *get_args(annotation)]
     values = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     if not values or all(f"`{value}`" in words for value in values):

@@ -1,4 +1,4 @@
-"""Lags as tests write them: records that wait by topic and partition, and what they cost."""
+"""Create lags for tests from numbers of unread records and their costs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_lag(
     left: float | Sequence[float] = np.inf,
     retention: float | Sequence[float] = np.inf,
 ) -> Lag:
-    """Partitions of each topic, numbered from 0, that all begin at offset 10."""
+    """Return the lag of each topic's partitions, numbered from 0, which begin at offset 10."""
     topics = tuple(sorted(waiting))
     rows = [(t, p, n) for t, name in enumerate(topics) for p, n in enumerate(waiting[name])]
     topic, partition, count = np.array(rows, np.int64).reshape(-1, 3).T

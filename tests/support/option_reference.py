@@ -1,4 +1,4 @@
-"""The table of options in docs/options.md: `python -m tests.support.option_reference FILE`."""
+"""Update the table in docs/options.md: `python -m tests.support.option_reference FILE`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DEFAULTS = {
 
 
 def format_default(name: str) -> str:
-    """Return the default of an option as it is written; empty where there is none."""
+    """Return the default of an option in Markdown; empty if there is none."""
     default = _DEFAULTS.get(name)
     if default in (None, ()):
         return ""
@@ -26,9 +26,9 @@ def format_default(name: str) -> str:
 
 
 def insert_table(text: str) -> str:
-    """Put the table into a document, between its two marks."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
+    """Replace the table between the two marks of a document."""
+    before, _, from_begin = text.partition(_BEGIN)
+    _, _, after = from_begin.partition(_END)
     rows = [
         f"| `{each.name}` | {format_default(each.name)} | {each.kind.allowed} | {each.meaning} |"
         for each in (*OPTIONS, *PER_TOPIC)

@@ -1,7 +1,7 @@
-"""States as the next version of this package writes them; run, a planner of that version.
+"""Encode states of the next version of this package; as a program, run a planner of that version.
 
-That one is the real worker, whose states have the next number and one more field in their header.
-Arguments, which Java gives an interpreter, are ignored.
+The planner is the real worker, but its states have the next version number and one more header
+field. The interpreter's arguments from Java are ignored.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _encode = state_text.encode
 
 
 def encode_next_version(state: StickyState) -> str:
-    """Return a state as the version after the present one writes it (after `main`)."""
-    header, rest = _split(_encode(state))
-    return _wrap(header | {FROM_THE_FUTURE: [1, 2]}, rest, PRESENT + 1)
+    """Return a state in the format of the next version."""
+    header, columns = _split(_encode(state))
+    return _wrap(header | {FROM_THE_FUTURE: [1, 2]}, columns, PRESENT + 1)
 
 
 def decode_header(text: str) -> tuple[int, dict[str, Any]]:
@@ -42,18 +42,18 @@ def _split(text: str) -> tuple[dict[str, Any], bytes]:
     return orjson.loads(body[4:length]), body[length:]
 
 
-def _wrap(fields: dict[str, Any], rest: bytes, version: int) -> str:
+def _wrap(fields: dict[str, Any], columns: bytes, version: int) -> str:
     header = orjson.dumps(fields, option=orjson.OPT_SORT_KEYS)
-    packed = zlib.compress(len(header).to_bytes(4, "big") + header + rest, 1)
+    packed = zlib.compress(len(header).to_bytes(4, "big") + header + columns, 1)
     envelope = state_text._ENVELOPE.pack(state_text.MAGIC, version, zlib.crc32(packed))
     return base64.b64encode(envelope + packed).decode()
 
 
 def main() -> None:
-    """Become a planner of the next version."""
+    """Run a planner of the next version."""
     state_text.VERSION = PRESENT + 1
     state_text.encode = encode_next_version
-    from assignor_bridge import worker  # takes what it needs from there by name
+    from assignor_bridge import worker  # it imports the two names above
 
     worker.main()
 

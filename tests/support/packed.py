@@ -1,4 +1,4 @@
-"""Packed columns, as they travel between Java and the planner: from rows and to rows."""
+"""Convert between rows and the packed columns of messages between Java and the planner."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ MEASURES = ("records", "bytes", "seconds", "offsets")
 
 
 def encode_column(numbers: Iterable[float], dtype: str) -> str:
-    """Base64 of numbers."""
+    """Return numbers in base64."""
     return base64.b64encode(np.array(list(numbers), dtype).tobytes()).decode()
 
 
 def decode_column(text: str, dtype: str) -> list[int]:
-    """The numbers of a column."""
+    """Return the numbers of a column."""
     return np.frombuffer(base64.b64decode(text), dtype).tolist()
 
 
 def pack_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The same snapshot with `ranges` and `observed` as columns."""
+    """Return a snapshot with `ranges` and `observed` as columns."""
     ranges, reports = snapshot["ranges"], snapshot.get("observed") or []
     observed = pack_ranges(reports, offsets=False)
     executors, executor = _pack_names([o["executor"] or "" for o in reports])
@@ -37,17 +37,19 @@ def pack_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 
 def pack_racks(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The racks of ranges as a column."""
-    held = [tuple(row.get("racks") or ()) for row in rows]
-    sets = list(dict.fromkeys(filter(None, held)))
+    """Return the racks of ranges as a column."""
+    racks_by_range = [tuple(row.get("racks") or ()) for row in rows]
+    sets = list(dict.fromkeys(filter(None, racks_by_range)))
     return {
         "sets": [list(racks) for racks in sets],
-        "range": encode_column((sets.index(racks) if racks else -1 for racks in held), "<i4"),
+        "range": encode_column(
+            (sets.index(racks) if racks else -1 for racks in racks_by_range), "<i4"
+        ),
     }
 
 
 def pack_ranges(rows: Sequence[dict[str, Any]], offsets: bool = True) -> dict[str, Any]:
-    """Columns of what rows say about ranges."""
+    """Return the ranges of rows as columns."""
     topics, topic = _pack_names([row["topic"] for row in rows])
     columns = {
         "topics": topics,
@@ -60,7 +62,7 @@ def pack_ranges(rows: Sequence[dict[str, Any]], offsets: bool = True) -> dict[st
 
 
 def unpack_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of packed `ranges` or `observed`."""
+    """Return the rows of packed `ranges` or `observed`."""
     kinds = {"partition": "<i4", "start": "<i8", "end": "<i8", **dict.fromkeys(MEASURES, "<f8")}
     fields = {
         name: decode_column(columns[name], kind) for name, kind in kinds.items() if name in columns
@@ -73,7 +75,7 @@ def unpack_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def pack_task_rows(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Columns of a plan's tasks."""
+    """Return a plan's tasks as columns."""
     executors = list(dict.fromkeys(t["executor"] for t in tasks if t["executor"] is not None))
     place = {name: i for i, name in enumerate(executors)} | {None: -1}
     return {
@@ -87,7 +89,7 @@ def pack_task_rows(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def unpack_tasks(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tasks of a plan as rows."""
+    """Return a plan's tasks as rows."""
     ranges = iter(
         unpack_rows({k: columns[k] for k in ("topics", "topic", "partition", "start", "end")})
     )

@@ -1,4 +1,4 @@
-"""Processes by what the kernel tells of each: those below another one, and what they are."""
+"""Find processes in /proc: the descendants of a process, and the planners among them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _PLANNER = "assignor_bridge.worker"
 
 
 def read_stat(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat after the name: 0 is the state, 1 the parent."""
+    """Return the fields of /proc/PID/stat after the name; 0 is the state, 1 is the parent."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, but for its parent's asking."""
+    """Whether a process has ended; its parent may not have waited for it yet."""
     try:
         return read_stat(pid)[0] == "Z"
     except OSError:
@@ -26,7 +26,7 @@ def has_ended(pid: int) -> bool:
 
 
 def list_descendants(parent: int) -> list[int]:
-    """Process ids of a living process and its descendants, zombies left out."""
+    """Return the ids of a running process and its descendants, without zombies."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
@@ -37,22 +37,22 @@ def list_descendants(parent: int) -> list[int]:
 
 
 def find_processes(parent: int, words: str) -> list[int]:
-    """Process ids whose command line has these words."""
+    """Return the ids of descendants with these words in their command line."""
     return [pid for pid in list_descendants(parent) if words in read_command_line(pid)]
 
 
 def find_planners(parent: int) -> list[int]:
-    """Process ids of the planner processes."""
+    """Return the ids of the planner processes."""
     return find_processes(parent, _PLANNER)
 
 
 def is_planner(pid: int) -> bool:
-    """Whether it is one, and lives."""
+    """Whether a process is a running planner."""
     return _PLANNER in read_command_line(pid)
 
 
 def read_command_line(pid: int) -> str:
-    """Return a process's command line with NUL between its words, empty when it is gone."""
+    """Return a process's command line with NUL between words; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""The least rights (Kafka's ACLs) for each command: `python -m tests.support.rights FILE`.
+"""Write the minimal rights (Kafka's ACLs) of each command: `python -m tests.support.rights FILE`.
 
-docs/security.md shows them; tests/integration/test_rights.py derives them: with these rights all
-goes well, and without any one of them it does not, for want of a right.
+docs/security.md shows them. tests/integration/test_rights.py proves that each command works with
+these rights and fails without any one of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _END = "<!-- End of the table. -->"
 
 
 class Right(NamedTuple):
-    """An operation on the topics that are read, on the group that is named, or on the cluster."""
+    """An operation on the topics read, on the named group, or on the cluster."""
 
     operation: str
     kind: str
-    #: Of another one than that: whose it is.
+    #: Owner of another topic, such as "sink's "; empty by default.
     whose: str = ""
 
     def __str__(self) -> str:
@@ -27,13 +27,13 @@ class Right(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What is done, and all that it needs."""
+    """A command and the rights that it needs."""
 
     what: str
     rights: tuple[Right, ...]
-    #: What happens without the last of them, in a few words.
+    #: Consequence if the last right is missing.
     without: str
-    #: The exit code then (1 for a query that fails), and what the one line says (a pattern).
+    #: Exit code without it (1 for a query that fails), and a pattern of the line printed.
     code: int = 1
     says: str = ""
 
@@ -79,9 +79,9 @@ NEEDS = (
 
 
 def insert_table(text: str) -> str:
-    """Put the table into a document, between its two marks."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
+    """Replace the table between the two marks of a document."""
+    before, _, from_begin = text.partition(_BEGIN)
+    _, _, after = from_begin.partition(_END)
     lines = ["| what | rights | if the last right is missing |", "|---|---|---|"]
     for needs in NEEDS:
         rights = ", ".join(map(str, needs.rights))

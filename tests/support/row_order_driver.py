@@ -1,12 +1,10 @@
-"""A driver that reads the batches of a query more than once: run by test_row_order.py.
+"""Read the batches of a query more than once; test_row_order.py runs this driver.
 
-Two hosts of one slot each, because Spark starts a copy of a slow task on another host only. A
-query reads a topic in batches, and does with each what `SHARED` or `SPARKS` names. For each batch
-it prints a line of JSON: `lost` and `doubled` compare the rows with the topic, `differences` counts
-rows that differ from those of the first action. A last line for each query has the metrics of its
-source.
-
-Further arguments are settings of Spark, with `_` for `.` in their names.
+There are two hosts of one slot each, because Spark starts a copy of a slow task only on another
+host. A query reads a topic in batches, and `SHARED` or `SPARKS` names the action for each. The
+driver prints a line of JSON per batch: `lost` and `doubled` compare the rows with the topic, and
+`differences` counts rows that differ from those of the first action. A last line per query has the
+source's metrics. Further arguments are Spark settings, with `_` for `.` in their names.
 """
 
 from __future__ import annotations
@@ -32,20 +30,20 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-#: What is done with the batches of each reader, one after the other.
+#: Actions for the batches of each reader, in order.
 SHARED = ("compare", "compare", "shuffle", "cached")
 SPARKS = ("compare",)
-#: How rows are distributed in a shuffle.
+#: Ways to distribute rows in a shuffle.
 DISTRIBUTIONS = ("rand", "rdd", "id")
 PARTITIONS, RECORDS = 16, 250  # records of each partition in a batch
 EXECUTORS = 2
-#: Tasks behind the shuffle of a batch, and how many are completed when an executor is killed.
+#: Number of tasks after a shuffle, and of those completed when an executor is killed.
 TASKS, COMPLETED = 12, 3
 OPTIONS = {
     "assignor": "lag-aware-sticky",
     "assignor.onError": "fail",
     "maxOffsetsPerTrigger": str(PARTITIONS * RECORDS),
-    # A range takes several fetches, so that ranges arrive in turns.
+    # Small fetches: each range takes several, so that ranges arrive alternately.
     "kafka.max.partition.fetch.bytes": "1000",
     "kafka.max.poll.records": "40",
 }
@@ -55,7 +53,7 @@ _LIMIT_S = 300
 
 
 def main() -> None:
-    """Do as the module says."""
+    """Run the driver."""
     servers, name, where, *settings = sys.argv[1:]
     folder = Path(where)
     topic = Topic(servers, name).create(PARTITIONS)
@@ -76,14 +74,14 @@ def main() -> None:
 def run_query(
     spark: SparkSession, topic: Topic, folder: Path, reader: str, batches: Sequence[str]
 ) -> None:
-    """Run a query over as many batches as there is something to do with."""
+    """Run a query, with the action of its name on each of the batches."""
     scene = Scene(spark, folder / reader)
     scene.folder.mkdir()
 
     def do(batch: DataFrame, number: int) -> None:
         if number < len(batches):
-            found = scene.do(batches[number], batch, number)
-            print_json(reader=reader, batch=number, done=batches[number], **found)
+            result = scene.do(batches[number], batch, number)
+            print_json(reader=reader, batch=number, done=batches[number], **result)
 
     query = (
         read_topic(spark, topic, OPTIONS | {"assignor.reader": reader})
@@ -98,7 +96,7 @@ def run_query(
 
 
 class Scene:
-    """What can be done with a batch, on a cluster that may lose an executor."""
+    """The actions on a batch, on a cluster that may lose an executor."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.folder = folder
@@ -108,21 +106,18 @@ class Scene:
         self._executors.wait_for_all()
 
     def do(self, what: str, batch: DataFrame, number: int) -> dict[str, Any]:
-        """Do one thing with the batch of this number.
-
-        The next batch is planned afterwards, so that all executors have to be there again.
-        """
+        """Run an action on a batch, then wait for all executors, so that the next plan has them."""
         actions = {
             "compare": self.compare,
             "shuffle": self.lose_shuffled_rows,
             "cached": self.lose_cached_rows,
         }
-        found = actions[what](batch, number)
+        result = actions[what](batch, number)
         self._executors.wait_for_all()
-        return found
+        return result
 
     def compare(self, batch: DataFrame, number: int) -> dict[str, Any]:
-        """Read a batch in several actions, of which some have a task that runs twice."""
+        """Read a batch in several actions; in some of them, a task runs twice."""
         frame = add_row_order(batch)
         first = frame.collect()
         differ = {"again": count_differences(first, frame.collect())}
@@ -149,45 +144,47 @@ class Scene:
         return {"differences": {"cached": count_differences(first, again)}, "rows": rows}
 
     def lose_shuffled_rows(self, batch: DataFrame, number: int) -> dict[str, Any]:
-        """Kill an executor when some of the tasks behind three shuffles are completed."""
+        """Kill an executor when some of the tasks after three shuffles are completed."""
         rand, rdd, by_id = (distribute(batch, by).glom() for by in DISTRIBUTIONS)
         killed = self.folder / f"killed-{number}"
         with self._executors.one_dies(min, TASKS, COMPLETED, killed):
             held = rand.zip(rdd).zip(by_id).mapPartitionsWithIndex(hold_until(killed, COMPLETED))
             tasks = held.collect()
-        found: dict[str, list[Any]] = {by: [] for by in DISTRIBUTIONS}
+        rows_by: dict[str, list[Any]] = {by: [] for by in DISTRIBUTIONS}
         for (of_rand, of_rdd), of_id in tasks:
             for by, rows in zip(DISTRIBUTIONS, (of_rand, of_rdd, of_id), strict=True):
-                found[by] += rows
-        return {by: compare_with_topic(list_positions(rows), number) for by, rows in found.items()}
+                rows_by[by] += rows
+        return {
+            by: compare_with_topic(list_positions(rows), number) for by, rows in rows_by.items()
+        }
 
     @contextlib.contextmanager
     def _speculation(self) -> Iterator[None]:
-        """Have Spark start a copy of the slower one of two tasks, within."""
+        """Make Spark start a copy of the slower of two tasks in the `with` block."""
         self._context.conf().set("spark.speculation.quantile", "0.5")
         yield
         self._context.conf().set("spark.speculation.quantile", "1.0")
 
     def _attempts_since(self, stage: int) -> dict[str, int]:
-        """Count the tasks after this stage that failed, and the copies of slow ones."""
+        """Count the failed tasks and the speculative tasks after this stage."""
         stages = [data for data in all_stages(self._spark) if data.stageId() > stage]
         store = self._context.statusStore()
-        found: Counter[str] = Counter(failed=0, speculative=0)
+        attempts: Counter[str] = Counter(failed=0, speculative=0)
         for data in stages:
             tasks = store.taskList(data.stageId(), data.attemptId(), 1000)
             for task in (tasks.apply(i) for i in range(tasks.size())):
-                found["failed"] += task.status() == "FAILED"
-                found["speculative"] += task.speculative()
-        return dict(found)
+                attempts["failed"] += task.status() == "FAILED"
+                attempts["speculative"] += task.speculative()
+        return dict(attempts)
 
 
 def add_row_order(batch: DataFrame) -> DataFrame:
-    """Add what depends on the place of a row in its task."""
+    """Add columns that depend on a row's position in its task."""
     return batch.withColumns({"id": f.monotonically_increasing_id(), "draw": f.rand(7)})
 
 
 def distribute(batch: DataFrame, by: str) -> Any:
-    """Distribute rows by what depends on their place in a task."""
+    """Distribute rows by a value that depends on their position in a task."""
     rows = batch.select("partition", "offset")
     if by == "rdd":
         return rows.rdd.repartition(TASKS)
@@ -211,31 +208,31 @@ def stall_on(executor: str) -> Any:
 
 
 def count_differences(first: Sequence[Any], other: Sequence[Any]) -> int:
-    """Count the places at which two actions have another row; a further column is left out."""
+    """Count the positions with different rows in two actions; ignore additional columns."""
     width = len(first[0])
     same = sum(tuple(a) == tuple(b)[:width] for a, b in zip(first, other, strict=False))
     return max(len(first), len(other)) - same
 
 
 def list_positions(rows: Iterable[Any]) -> Iterator[tuple[int, int]]:
-    """Return partition and offset of rows."""
+    """Yield the partition and the offset of each row."""
     return ((row.partition, row.offset) for row in rows)
 
 
 def compare_with_topic(rows: Iterable[tuple[int, int]], batch: int) -> dict[str, int]:
-    """Count the offsets of a batch that did not come, and those that came too often."""
-    found = Counter(rows)
+    """Count the missing and the duplicate offsets of a batch."""
+    counts = Counter(rows)
     expected = Counter(
         (partition, offset)
         for partition in range(PARTITIONS)
         for offset in range(batch * RECORDS, (batch + 1) * RECORDS)
     )
-    return {"lost": (expected - found).total(), "doubled": (found - expected).total()}
+    return {"lost": (expected - counts).total(), "doubled": (counts - expected).total()}
 
 
-def print_json(**what: Any) -> None:
+def print_json(**values: Any) -> None:
     """Print a line of JSON."""
-    print(json.dumps(what), flush=True)
+    print(json.dumps(values), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A driver that appends salted rows to Delta while executors die: run by test_row_order.py.
+"""Append salted rows to Delta while executors die; test_row_order.py runs this driver.
 
 A query reads a topic in batches, distributes each by `rand(7)`, and appends it to a Delta table
-once (`txnAppId`, `txnVersion`). Behind the shuffle of each batch but the first, an executor is
-killed when a random number of tasks are completed. The last line is JSON: what was killed when, how
-many stages were repeated, and the metrics of the source.
+once (`txnAppId`, `txnVersion`). After the shuffle of each batch except the first, an executor is
+killed when a random number of tasks are completed. The last line is JSON: the numbers of completed
+tasks at each kill, the number of repeated stages, and the source's metrics.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TASKS = 12
 
 
 def main() -> None:
-    """Do as the module says."""
+    """Run the driver."""
     servers, name, where, kills, seed = sys.argv[1:]
     folder, rng = Path(where), random.Random(int(seed))
     topic = Topic(servers, name).create(PARTITIONS)
@@ -51,7 +51,7 @@ def main() -> None:
         held = salted.rdd.mapPartitionsWithIndex(hold_until(killed, completed))
         with executors.one_dies(lambda ids: rng.choice(sorted(ids)), TASKS, completed, killed):
             write(spark.createDataFrame(held, salted.schema), number)
-        executors.wait_for_all()  # the next batch is planned for both
+        executors.wait_for_all()  # so that the next batch is planned for both
 
     def write(rows: DataFrame, number: int) -> None:
         writer = rows.write.format("delta").mode("append")
