@@ -45,13 +45,7 @@ Scope = Literal["commits", "sampled rows", "rows"]
 #: Findings about batches; they do not apply to a table that no streaming query has written.
 _BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
 #: After one of these findings, batches may have read offsets that the audit cannot see.
-_INCOMPLETE_KINDS = {
-    "no-ranges",
-    "log-begins-late",
-    "commit-missing",
-    "commit-damaged",
-    "batch-unknown",
-}
+_GAP_KINDS = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
 
 
 @dataclass
@@ -98,7 +92,7 @@ class Audit:
     @property
     def spans(self) -> dict[Partition, tuple[int, int]]:
         """`[begin, end)` that the batches read of each partition; empty if some are unknown."""
-        if any(finding.kind in _INCOMPLETE_KINDS for finding in self.findings) or self.first > 0:
+        if any(finding.kind in _GAP_KINDS for finding in self.findings) or self.first_version > 0:
             return {}
         return compute_read_spans(batch for query in self.queries for batch in query.batches)
 

@@ -22,9 +22,9 @@ from assignor_bridge.consumer_groups import assignor
 class HiddenGeneration:
     """Hide the generation from an assignor, as the negative control of the test of zombies."""
 
-    def __init__(self, assignor: Any) -> None:
-        on_assignment = assignor.on_assignment
-        assignor.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
+    def __init__(self, strategy: Any) -> None:
+        on_assignment = strategy.on_assignment
+        strategy.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
 
 
 class Listener(AsyncConsumerRebalanceListener):
