@@ -55,7 +55,6 @@ def read_series(definition: Mapping[str, str], interval_s: float) -> Series:
 
 
 def evaluate(expression: Any, now_s: float, series: Sequence[Series]) -> Vector | float:
-    """Return the value of an expression at a time."""
     match expression:
         case promql.ParenExpr():
             return evaluate(expression.expr, now_s, series)

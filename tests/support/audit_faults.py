@@ -23,7 +23,6 @@ class Copy:
     checkpoint: Path
 
     def to(self, folder: Path) -> Copy:
-        """Copy the table and the checkpoint to another folder."""
         copy = Copy(folder / "table", folder / "checkpoint")
         shutil.copytree(self.table, copy.table)
         shutil.copytree(self.checkpoint, copy.checkpoint)
@@ -50,7 +49,6 @@ class Copy:
         self.write(self.last + 1, list(actions))
 
     def add(self, version: int) -> Action:
-        """Return the first file that a version adds."""
         return next(a["add"] for a in self.read(version) if "add" in a)
 
     def copied_file(self, version: int) -> Action:
@@ -70,8 +68,6 @@ class Copy:
         self.write(version, actions)
 
     def edit_ranges(self, version: int, begin: int = 0, end: int = 0) -> None:
-        """Move the begin or end of a partition's range."""
-
         def change(ours: dict[str, Any]) -> None:
             [topics] = ours["ranges"].values()
             [partitions] = topics.values()

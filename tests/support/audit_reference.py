@@ -12,7 +12,6 @@ _ROWS = re.compile(r"(?<=\|---\|---\|---\|---\|\n)(?:.*\n)*?(?=\n)")
 
 
 def format_rows() -> str:
-    """Return one row for each kind of finding, in Markdown."""
     return "".join(
         f"| `{name}` | {kind.verdict} | {kind.meaning} | {kind.cure} |\n"
         for name, kind in KINDS.items()

@@ -65,7 +65,6 @@ class BrokerCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses of all brokers."""
         return ",".join(map(self._address, self.ids))
 
     def __enter__(self) -> BrokerCluster:
@@ -104,7 +103,6 @@ class BrokerCluster:
         self._wait_for_end(i)
 
     def kill(self, i: int) -> None:
-        """Kill a broker with SIGKILL."""
         self._processes[i].kill()
         self._wait_for_end(i)
 
@@ -113,16 +111,13 @@ class BrokerCluster:
         self._processes[i].send_signal(signal.SIGSTOP)
 
     def resume(self, i: int) -> None:
-        """Resume a paused broker."""
         self._processes[i].send_signal(signal.SIGCONT)
 
     def pid(self, i: int) -> int | None:
-        """Return the process id of a broker, or None if it does not run."""
         process = self._processes.get(i)
         return process.pid if process and process.poll() is None else None
 
     def admin(self) -> AdminClient:
-        """Return an admin client of the cluster."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def create_topic(
@@ -145,7 +140,6 @@ class BrokerCluster:
             wait_until(partial(self._knows, i, name, partitions), f"the leaders at broker {i}")
 
     def log_folder(self, i: int) -> Path:
-        """Return the data folder of a broker."""
         return self._folder / str(i) / "log"
 
     def log(self, i: int) -> str:
@@ -154,7 +148,6 @@ class BrokerCluster:
         return " | ".join(text.strip().splitlines()[-20:])
 
     def partitions(self, topic: str) -> Collection[PartitionMetadata]:
-        """Return the partitions of a topic with their leaders and replicas in sync."""
         partitions: dict[int, PartitionMetadata]
         partitions = self.admin().list_topics(topic, timeout=10).topics[topic].partitions
         return partitions.values()
@@ -223,7 +216,6 @@ def _host(i: int) -> str:
 
 
 def find_free_ports(taken: set[int]) -> tuple[int, int]:
-    """Return two free ports that are not in `taken`."""
     while taken & set(ports := setup.free_ports(None)):
         continue
     return ports

@@ -17,7 +17,6 @@ PACKED = (
 
 
 def copy_project(folder: Path) -> Path:
-    """Copy the sources of the packages, including the jar."""
     for name in PACKED:
         source = ROOT / name
         if source.is_dir():
@@ -49,7 +48,6 @@ def build_wheel(folder: Path, *flags: str) -> Path:
 
 
 def run_uv(*words: str) -> None:
-    """Run uv from the tests' environment; fail the test if it fails."""
     tool = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
     completed = subprocess.run([tool, *words], capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stderr[-3000:]

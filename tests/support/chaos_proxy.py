@@ -34,8 +34,6 @@ class _Chunk(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """A client's connection and the proxy's connection to the broker."""
-
     client: asyncio.StreamWriter
     broker: asyncio.StreamWriter
 
@@ -71,7 +69,6 @@ class ChaosProxy:
 
     @property
     def address(self) -> str:
-        """The address for clients."""
         return f"{self.at[0]}:{self.at[1]}"
 
     def __enter__(self) -> ChaosProxy:
@@ -198,7 +195,6 @@ class ChaosProxy:
 
 
 def _send_eof(writer: asyncio.StreamWriter) -> None:
-    """Close a direction."""
     with contextlib.suppress(OSError, RuntimeError):  # it is already closed
         writer.write_eof()
 

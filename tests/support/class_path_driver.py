@@ -59,7 +59,6 @@ def run_driver(
 
 
 def main() -> None:
-    """Run the driver."""
     task = json.loads(sys.argv[1])
     folder = Path(task["folder"])
     spark = start(folder, task)

@@ -77,8 +77,6 @@ class Loop:
 
 @dataclass(frozen=True)
 class Step:
-    """The result of a batch."""
-
     made: Outcome
     pieces: int
     #: True seconds of the busiest slot over the mean of all slots, and over the ideal.
@@ -89,7 +87,6 @@ class Step:
 
 
 def make_executors(count: int) -> tuple[Executor, ...]:
-    """Return executors of one slot each."""
     return tuple(Executor(str(i), f"h{i}", 1) for i in range(count))
 
 

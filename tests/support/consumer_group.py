@@ -45,11 +45,9 @@ class InMemoryGroup:
 
     @property
     def group(self) -> Group:
-        """The present members with their claims."""
         return replace(self._group, members=tuple(self._present.values()))
 
     def join(self, member: Member, strategies: Sequence[str] | None = None) -> None:
-        """Add a member, with its claim."""
         if member.id in self._present:
             raise OptionError(f"member {member.id!r} is in the group already: let it leave first")
         self._present[member.id] = member
@@ -58,7 +56,6 @@ class InMemoryGroup:
         self.history.append(f"{member.id} joins")
 
     def leave(self, member_id: str) -> None:
-        """Remove a member."""
         del self._present[self._check_present(member_id)]
         self.history.append(f"{member_id} leaves")
 
@@ -80,7 +77,6 @@ class InMemoryGroup:
         self.history.append(f"{member_id} supports {', '.join(strategies)}")
 
     def resize(self, topics: Mapping[str, int]) -> None:
-        """Change the partition counts of some topics, or add topics."""
         self._group = replace(self._group, topics={**self._group.topics, **topics})
         self.history.append(f"topics are {dict(self._group.topics)}")
 
@@ -118,6 +114,5 @@ def settle(assignor: Assignor, group: Group) -> Assignment:
 
 
 def make_members(ids: Iterable[str], topics: Iterable[str]) -> list[Member]:
-    """Return members with the same subscription."""
     subscription = frozenset(topics)
     return [Member(name, subscription) for name in ids]

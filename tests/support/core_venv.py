@@ -45,7 +45,6 @@ def make_environment(folder: Path, *extras: str) -> Path:
 
 
 def _link(package: str, site: Path) -> None:
-    """Link the top-level files and folders of an installed package into `site`."""
     distribution = importlib.metadata.distribution(package)
     for name in {file.parts[0] for file in distribution.files or ()}:
         target = Path(str(distribution.locate_file(name)))

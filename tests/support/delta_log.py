@@ -112,7 +112,6 @@ class DeltaLog:
         self._batch("MERGE", "assignor-", [*removes, *adds], metrics, offsets)
 
     def optimize(self) -> None:
-        """Compact all files into one."""
         rows = sum(json.loads(add.get("stats", "{}")).get("numRecords", 0)
                    for add in self.files.values())  # fmt: skip
         if self.files:
@@ -127,7 +126,6 @@ class DeltaLog:
         self.commit("ROW TRACKING BACKFILL", *adds)
 
     def look_after(self, operation: str) -> None:
-        """Commit an operation that changes no files."""
         actions = {
             "SET TBLPROPERTIES": {
                 "metaData": {"schemaString": "{}", "configuration": {"assignor.mode": self.mode}}
@@ -137,7 +135,6 @@ class DeltaLog:
         self.commit(operation, *([actions[operation]] if operation in actions else []))
 
     def restore(self) -> None:
-        """Restore the table to its current version."""
         self.commit("RESTORE", operationParameters={"version": self.version, "timestamp": None})
 
     def _batch(

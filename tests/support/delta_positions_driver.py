@@ -15,7 +15,6 @@ from pyspark.sql import functions as f
 
 
 def main() -> None:
-    """Run the driver."""
     table = Path(sys.argv[1])
     spark = (
         SparkSession.builder.master("local[1]")

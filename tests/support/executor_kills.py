@@ -30,7 +30,6 @@ class Executors:
         self._driver_port = spark.sparkContext.getConf().get("spark.driver.port")
 
     def wait_for_all(self) -> None:
-        """Wait until all executors run."""
         wait_until(lambda: len(self.processes()) == self._count, "all executors", _LIMIT_S)
 
     def processes(self) -> dict[str, int]:

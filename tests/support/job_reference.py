@@ -37,7 +37,6 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
 
 
 def insert_tables(text: str) -> str:
-    """Replace the tables between the two marks of a document."""
     before, _, from_begin = text.partition(_BEGIN)
     _, _, after = from_begin.partition(_END)
     tables = "\n".join(_table(title, model) for title, model in _SECTIONS)

@@ -54,7 +54,6 @@ class Topic:
         assert undelivered == 0, f"{undelivered} records were not delivered"
 
     def commit(self, group: str, offsets: Mapping[int, int]) -> None:
-        """Commit the offsets of partitions to a group without members."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         positions = [TopicPartition(self.name, number, at) for number, at in offsets.items()]
         request = [ConsumerGroupTopicPartitions(group, positions)]

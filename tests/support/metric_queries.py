@@ -24,7 +24,6 @@ _VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$__range": "1h"}
 
 
 def list_queries() -> list[tuple[str, str]]:
-    """Return the title and the PromQL of each query."""
     queries = [(rule["alert"], rule["expr"]) for rule in RULES]
     dashboard = json.loads((DOCS / "grafana" / "assignor-bridge.json").read_text())
     for panel in dashboard["panels"]:

@@ -6,7 +6,6 @@ from streaming.metrics.names import METRICS
 
 
 def format_table() -> str:
-    """Return the table in Markdown."""
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     rows += [
         f"| `{m.name}` | {m.kind} | {', '.join(m.labels)} | {m.help} |" for m in METRICS.values()

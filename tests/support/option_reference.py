@@ -26,7 +26,6 @@ def format_default(name: str) -> str:
 
 
 def insert_table(text: str) -> str:
-    """Replace the table between the two marks of a document."""
     before, _, from_begin = text.partition(_BEGIN)
     _, _, after = from_begin.partition(_END)
     rows = [

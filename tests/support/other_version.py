@@ -50,7 +50,6 @@ def _wrap(fields: dict[str, Any], columns: bytes, version: int) -> str:
 
 
 def main() -> None:
-    """Run a planner of the next version."""
     state_text.VERSION = PRESENT + 1
     state_text.encode = encode_next_version
     from assignor_bridge import worker  # it imports the two names above

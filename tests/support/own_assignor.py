@@ -19,7 +19,6 @@ class LastTakesAll:
         self.place = int(options.get("takerPlace", -1))
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
-        """Give all partitions to one member."""
         return {group.ids[self.place]: {topic: list(range(n)) for topic, n in group.topics.items()}}
 
 

@@ -14,12 +14,10 @@ MEASURES = ("records", "bytes", "seconds", "offsets")
 
 
 def encode_column(numbers: Iterable[float], dtype: str) -> str:
-    """Return numbers in base64."""
     return base64.b64encode(np.array(list(numbers), dtype).tobytes()).decode()
 
 
 def decode_column(text: str, dtype: str) -> list[int]:
-    """Return the numbers of a column."""
     return np.frombuffer(base64.b64decode(text), dtype).tolist()
 
 
@@ -37,7 +35,6 @@ def pack_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 
 def pack_racks(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the racks of ranges as a column."""
     racks_by_range = [tuple(row.get("racks") or ()) for row in rows]
     sets = list(dict.fromkeys(filter(None, racks_by_range)))
     return {
@@ -49,7 +46,6 @@ def pack_racks(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def pack_ranges(rows: Sequence[dict[str, Any]], offsets: bool = True) -> dict[str, Any]:
-    """Return the ranges of rows as columns."""
     topics, topic = _pack_names([row["topic"] for row in rows])
     columns = {
         "topics": topics,
@@ -62,7 +58,6 @@ def pack_ranges(rows: Sequence[dict[str, Any]], offsets: bool = True) -> dict[st
 
 
 def unpack_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of packed `ranges` or `observed`."""
     kinds = {"partition": "<i4", "start": "<i8", "end": "<i8", **dict.fromkeys(MEASURES, "<f8")}
     fields = {
         name: decode_column(columns[name], kind) for name, kind in kinds.items() if name in columns
@@ -75,7 +70,6 @@ def unpack_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def pack_task_rows(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return a plan's tasks as columns."""
     executors = list(dict.fromkeys(t["executor"] for t in tasks if t["executor"] is not None))
     place = {name: i for i, name in enumerate(executors)} | {None: -1}
     return {
@@ -89,7 +83,6 @@ def pack_task_rows(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def unpack_tasks(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a plan's tasks as rows."""
     ranges = iter(
         unpack_rows({k: columns[k] for k in ("topics", "topic", "partition", "start", "end")})
     )

@@ -57,7 +57,6 @@ def job(topic: Topic, folder: Path, **sink: Any) -> dict[str, Any]:
 
 
 def rows(spark: SparkSession, folder: Path, *columns: str) -> list[tuple[Any, ...]]:
-    """Return the sorted rows of the Delta table in a folder."""
     table = spark.read.format("delta").load(str(folder))
     return sorted(tuple(row) for row in table.select(*columns).collect())
 

@@ -23,7 +23,6 @@ from tests.support.packed import pack_task_rows, unpack_rows, unpack_tasks
 
 
 def spoil_answer(mode: str, plan: dict[str, Any]) -> str:
-    """Return an answer changed according to the mode."""
     if mode == "garbage":
         return "this is not JSON"
     if mode == "raises":
@@ -44,7 +43,6 @@ def spoil_answer(mode: str, plan: dict[str, Any]) -> str:
 
 
 def spoil(mode: str, tasks: list[dict[str, Any]]) -> None:
-    """Change tasks according to the mode."""
     if mode == "drops":
         offset_ranges = [offsets for task in tasks for offsets in task["ranges"]]
         longest = max(offset_ranges, key=lambda offsets: offsets["end"] - offsets["start"])
@@ -74,7 +72,6 @@ def spoil_ends(mode: str, ranges: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Relay lines until standard input ends."""
     mode, record = sys.argv[1], Path(sys.argv[2])
     kinds = {"admit": ("admit",), "both": ("admit", "plan")}.get(mode.partition("-")[0], ("plan",))
     mode = mode.removeprefix("admit-").removeprefix("both-")
@@ -111,7 +108,6 @@ def main() -> None:
 
 
 def append_entry(record: Path, entry: dict[str, Any]) -> None:
-    """Append a line to the record."""
     with record.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
 
@@ -128,7 +124,6 @@ def read_requests(record: Path, kind: str = "plan") -> list[dict[str, Any]]:
 
 
 def read_answers(record: Path) -> list[dict[str, Any]]:
-    """Return the original answers that are plans."""
     every = [e["answer"] for e in read_entries(record) if "answer" in e]
     return [answer for answer in every if answer["type"] == "planned"]
 

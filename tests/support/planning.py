@@ -62,7 +62,6 @@ class Task:
 
     @property
     def size(self) -> int:
-        """Number of offsets of all ranges."""
         return sum(r.size for r in self.ranges)
 
 
@@ -78,7 +77,6 @@ class Plan:
 
 
 def to_batch(snapshot: Snapshot) -> Batch:
-    """Convert a snapshot to arrays."""
     ranges, reports = snapshot.ranges, snapshot.observed
     measures = (
         np.array([getattr(report, name) for report in reports], np.float64)
@@ -108,13 +106,11 @@ def to_batch(snapshot: Snapshot) -> Batch:
 def plan(
     snapshot: Snapshot, find: Callable[[str], Assignor] = lookup, backlog: float = 1.0
 ) -> Plan:
-    """Plan a micro-batch: assign offsets to executor slots."""
     batch = replace(to_batch(snapshot), backlog=backlog)
     return to_plan(plan_batch(batch, snapshot.state, find))
 
 
 def to_plan(outcome: Outcome) -> Plan:
-    """Convert a plan's columns to objects."""
     answer = write_plan(outcome)
     tasks = tuple(
         Task(

@@ -42,12 +42,10 @@ def find_processes(parent: int, words: str) -> list[int]:
 
 
 def find_planners(parent: int) -> list[int]:
-    """Return the ids of the planner processes."""
     return find_processes(parent, _PLANNER)
 
 
 def is_planner(pid: int) -> bool:
-    """Whether a process is a running planner."""
     return _PLANNER in read_command_line(pid)
 
 

@@ -143,7 +143,6 @@ class RealGroup:
         self.members[name].process.send_signal(number)
 
     def ids(self) -> dict[str, str]:
-        """Return each member's id, by name."""
         return {m.client_id: m.member_id for m in self._describe().members}
 
     def settled(self, *, without: str = "", timeout_s: float = 90) -> Owners:

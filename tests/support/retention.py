@@ -39,7 +39,6 @@ class Broker:
         ]
 
     def read(self, counts: Sequence[int]) -> None:
-        """Read this number of each partition's oldest records."""
         for log, count in zip(self.logs, counts, strict=True):
             unread = count
             while unread:
@@ -50,7 +49,6 @@ class Broker:
                     log.popleft()
 
     def pass_a_second(self) -> None:
-        """Add one second's new records, and delete expired ones."""
         for i, (log, rate) in enumerate(zip(self.logs, self._rates, strict=True)):
             self._owed[i] += rate
             count = int(self._owed[i])

@@ -79,7 +79,6 @@ NEEDS = (
 
 
 def insert_table(text: str) -> str:
-    """Replace the table between the two marks of a document."""
     before, _, from_begin = text.partition(_BEGIN)
     _, _, after = from_begin.partition(_END)
     lines = ["| what | rights | if the last right is missing |", "|---|---|---|"]

@@ -53,7 +53,6 @@ _LIMIT_S = 300
 
 
 def main() -> None:
-    """Run the driver."""
     servers, name, where, *settings = sys.argv[1:]
     folder = Path(where)
     topic = Topic(servers, name).create(PARTITIONS)
@@ -215,7 +214,6 @@ def count_differences(first: Sequence[Any], other: Sequence[Any]) -> int:
 
 
 def list_positions(rows: Iterable[Any]) -> Iterator[tuple[int, int]]:
-    """Yield the partition and the offset of each row."""
     return ((row.partition, row.offset) for row in rows)
 
 
@@ -231,7 +229,6 @@ def compare_with_topic(rows: Iterable[tuple[int, int]], batch: int) -> dict[str,
 
 
 def print_json(**values: Any) -> None:
-    """Print a line of JSON."""
     print(json.dumps(values), flush=True)
 
 

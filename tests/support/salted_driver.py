@@ -29,7 +29,6 @@ TASKS = 12
 
 
 def main() -> None:
-    """Run the driver."""
     servers, name, where, kills, seed = sys.argv[1:]
     folder, rng = Path(where), random.Random(int(seed))
     topic = Topic(servers, name).create(PARTITIONS)

@@ -127,7 +127,6 @@ def allow(
 
 
 def create_rule(user: str, kind: ResourceType, name: str, operation: str) -> AclBinding:
-    """Return the rule that allows a user one operation."""
     return AclBinding(
         kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*",
         AclOperation[operation], AclPermissionType.ALLOW,

@@ -84,7 +84,6 @@ def read_until_failure(
 
 
 def wait_for_failure(query: StreamingQuery) -> str:
-    """Wait until a running query fails, and return the error."""
     try:
         wait_for_end(query)
     except StreamingQueryException as error:
@@ -141,7 +140,6 @@ def delete_before(topic: Topic, offsets: Mapping[int, int]) -> None:
 
 
 def recreate(topic: Topic, partitions: int) -> None:
-    """Delete the topic and create it again, empty."""
     admin = AdminClient({"bootstrap.servers": topic.bootstrap_servers})
     admin.delete_topics([topic.name])[topic.name].result(30)
     wait_until(
@@ -218,7 +216,6 @@ def fill_in_batches(topic: Topic, counts: Sequence[int], batches: int, padding: 
 def create_transactional_producer(
     topic: Topic, settings: Mapping[str, Any] | None = None
 ) -> Producer:
-    """Return a transactional producer with a transactional id of its own."""
     own = {"bootstrap.servers": topic.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
     producer = Producer(own | dict(settings or {}))
     producer.init_transactions(30)

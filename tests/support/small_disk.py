@@ -33,7 +33,6 @@ def mount_small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 def fill_up(disk: Path) -> Path:
-    """Fill the disk with one file, and return that file."""
     filler = disk / "filler"
     with filler.open("wb", 0) as file, contextlib.suppress(OSError):
         while True:

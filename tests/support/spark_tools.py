@@ -40,7 +40,6 @@ class DriverLog:
         self._from = path.stat().st_size
 
     def lines(self, containing: str) -> list[str]:
-        """Return the new lines that contain a text."""
         with self._path.open("rb") as log:
             log.seek(self._from)
             text = log.read().decode("utf-8", "replace")
@@ -118,7 +117,6 @@ def write_interpreter(script: Path, program: str, *arguments: object) -> None:
 
 
 def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) -> DataFrame:
-    """Read a topic as a stream, with further options."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", topic.bootstrap_servers)
@@ -194,7 +192,6 @@ def assert_planned(
 
 
 def as_dict(progress: Any) -> dict[str, Any]:
-    """Return a progress as a dict."""
     import json
 
     loaded: dict[str, Any] = json.loads(progress.json)
@@ -267,7 +264,6 @@ class StageRun:
 
 
 def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
-    """Return the times of all complete stages after this one."""
     store = spark.sparkContext._jsc.sc().statusStore()
     runs = []
     for data in all_stages(spark):
@@ -298,7 +294,6 @@ def last_stage(spark: SparkSession) -> int:
 
 
 def all_stages(spark: SparkSession) -> list[Any]:
-    """Return all stages in the status store."""
     gateway: Any = spark.sparkContext._gateway
     context = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
@@ -309,7 +304,6 @@ def all_stages(spark: SparkSession) -> list[Any]:
 
 
 def to_list(scala_seq: Any) -> list[Any]:
-    """Return the elements of a Scala sequence."""
     return [scala_seq.apply(i) for i in range(scala_seq.size())]
 
 

@@ -56,7 +56,6 @@ def workers(*cores: int, racks: Sequence[str] = ()) -> list[Worker]:
 
 
 def worker_arguments(cores: int, folder: str, master: str) -> list[str]:
-    """Return the arguments of a worker, here and in docker-compose.yml."""
     return ["--cores", str(cores), "--memory", f"{cores}g", "--work-dir", folder, master]
 
 
@@ -107,13 +106,11 @@ class StandaloneCluster:
         self._running[worker.host].send_signal(signal.SIGPWR)
 
     def start_master(self) -> None:
-        """Start the master on a free port of 127.0.0.1."""
         log = self._started(MASTER, "127.0.0.1", {}, "--port", "0")
         pattern = r"Starting Spark master at (spark://\S+)"
         self.url = wait_until(lambda: _find_in_log(log, pattern), "a master")
 
     def stop_all(self) -> None:
-        """End the workers, then the master."""
         self._stop(*(host for host in self._running if host != "127.0.0.1"))
         self._stop(*self._running)
 
@@ -173,7 +170,6 @@ def _find_in_log(log: Path, pattern: str) -> str | None:
 
 
 def main() -> None:
-    """Run a cluster until it is interrupted or terminated."""
     parser = argparse.ArgumentParser(description="Run a Spark master and workers.")
     parser.add_argument("cores", nargs="*", type=int, default=[1, 1, 1], help="of each worker")
     arguments = parser.parse_args()

@@ -62,7 +62,6 @@ def executors(draw: st.DrawFn, max_executors: int = 6) -> tuple[Executor, ...]:
 
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, str]:
-    """Draw a valid combination of options of lag-aware-sticky."""
     chosen: dict[str, str] = {}
     if draw(st.booleans()):
         chosen["assignor.split"] = draw(st.sampled_from(["true", "false"]))
@@ -96,7 +95,6 @@ def observations(draw: st.DrawFn, seen: tuple[OffsetRange, ...]) -> tuple[Observ
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    """Draw a snapshot."""
     drawn_ranges = draw(ranges())
     return Snapshot(
         draw(executors()),
@@ -121,7 +119,6 @@ def allocations(draw: st.DrawFn) -> Allocation:
 
 
 def list_offsets_read(plan: Plan) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """Return the pieces of each partition, sorted by offset."""
     read: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for task in plan.tasks:
         for r in task.ranges:
@@ -143,7 +140,6 @@ def sum_loads(
 
 
 def find_head_and_tail(plan: Plan) -> dict[tuple[str, int], tuple[str | None, str | None]]:
-    """Return the executors of each partition's first and last piece."""
     pieces: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
     for task in plan.tasks:
         for r in task.ranges:
