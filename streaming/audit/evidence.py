@@ -88,12 +88,8 @@ class DataFiles:
 def read_evidence(table: str, checkpoint: str | None) -> Evidence:
     """Read the table's log, and the checkpoint if there is one.
 
-    Raises
-    ------
-    OptionError
-        If `table` is not a Delta table, or `checkpoint` not one of a query with a Kafka source.
-    UnreadableTableError
-        If files of the table or the checkpoint cannot be read.
+    Raises OptionError if `table` is not a Delta table, or `checkpoint` not one of a query with a
+    Kafka source, and UnreadableTableError if files of the table or the checkpoint cannot be read.
     """
     folder = _open_table(table)
     try:

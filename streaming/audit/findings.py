@@ -27,17 +27,17 @@ _APPEND = (
     "with startingOffsets and endingOffsets around them; do not use a new checkpoint, which would "
     "read all later records again"
 )
-_DELETE_DUPLICATES = (
+_DELETE = (
     "check whether rows exist twice (use --columns, or count them), and delete only the duplicates"
 )
-_RESTORE_FILE = "restore the file from a backup, or RESTORE the table to a version without it"
-_FIND_WRITER = "find out who did it; if it was intended, audit from a later version with --since"
-_RESTORE_LOG = "restore the log's file from a backup"
+_RESTORE = "restore the file from a backup, or RESTORE the table to a version without it"
+_WRITER = "find out who did it; if it was intended, audit from a later version with --since"
+_LOG = "restore the log's file from a backup"
 
 #: All kinds, by name. docs/audit.md has the same table.
 KINDS = {
     "gap": FindingKind("wrong", "no commit has the offsets between two batches", _APPEND),
-    "overlap": FindingKind("wrong", "offsets are in two batches", _DELETE_DUPLICATES),
+    "overlap": FindingKind("wrong", "offsets are in two batches", _DELETE),
     "range-reversed": FindingKind(
         "wrong",
         "a batch ends before it begins: the topic was deleted and re-created",
@@ -49,25 +49,22 @@ KINDS = {
         "no commit has the batch, and it is unknown whether the batch read anything",
         "audit with the query's checkpoint while it still has the batch; otherwise use --columns",
     ),
-    "batch-twice": FindingKind("wrong", "a batch is in two commits", _DELETE_DUPLICATES),
+    "batch-twice": FindingKind("wrong", "a batch is in two commits", _DELETE),
     "batch-order": FindingKind(
         "wrong",
         "a batch was committed after a later one",
         "check whether two drivers ran the query at once, or an older checkpoint was restored",
     ),
     "batch-mismatch": FindingKind(
-        "wrong", "a commit has ranges of another query or batch than its transaction", _FIND_WRITER
+        "wrong", "a commit has ranges of another query or batch than its transaction", _WRITER
     ),
     "ranges-mismatch": FindingKind(
         "wrong",
         "a commit and the checkpoint's offset log have different offsets for the same batch",
-        "pass the checkpoint of the query that wrote the table; if it is that one, one of the two "
-        "was modified",
+        "pass the checkpoint that wrote the table; if it is that one, one of the two was modified",
     ),
     "query-overlap": FindingKind(
-        "wrong",
-        "two queries wrote the same offsets to the table",
-        f"if it was not intended, {_DELETE_DUPLICATES}",
+        "wrong", "two queries wrote the same offsets", f"if it was not intended, {_DELETE}"
     ),
     "checkpoint-behind": FindingKind(
         "wrong",
@@ -91,40 +88,28 @@ KINDS = {
         f"RESTORE the table to the version before it; or {_APPEND}",
     ),
     "restored-unknown": FindingKind(
-        "unproved", "the version that a RESTORE went back to is unknown", _FIND_WRITER
+        "unproved", "a RESTORE went back to an unknown version", _WRITER
     ),
-    "foreign-rows": FindingKind(
-        "wrong", "another writer appended rows, without recording ranges", _FIND_WRITER
-    ),
-    "rows-changed": FindingKind(
-        "wrong", "another writer deleted, changed or replaced rows", _FIND_WRITER
-    ),
+    "foreign-rows": FindingKind("wrong", "another writer appended rows without ranges", _WRITER),
+    "rows-changed": FindingKind("wrong", "another writer deleted or changed rows", _WRITER),
     "rows-outside": FindingKind(
-        "wrong",
-        "by its statistics, a file has offsets that no batch had read by then",
-        _FIND_WRITER,
+        "wrong", "a file's statistics have offsets that no batch had read by then", _WRITER
     ),
-    "file-lost": FindingKind("wrong", "a data file of the table does not exist", _RESTORE_FILE),
-    "file-changed": FindingKind(
-        "wrong", "a data file has another size than in the log", _RESTORE_FILE
-    ),
+    "file-lost": FindingKind("wrong", "a data file of the table does not exist", _RESTORE),
+    "file-changed": FindingKind("wrong", "a data file has another size than in the log", _RESTORE),
     "file-doubled": FindingKind(
         "wrong",
         "a data file is in the log twice, or two files have the same content",
         "remove one of the two from the table",
     ),
     "count-mismatch": FindingKind(
-        "wrong", "a commit adds other numbers of files or rows than its metrics", _RESTORE_LOG
+        "wrong", "a commit adds other numbers of files or rows than its metrics", _LOG
     ),
     "state-mismatch": FindingKind(
-        "wrong",
-        "the log has other files than Delta counted in the commit's .crc file",
-        _RESTORE_LOG,
+        "wrong", "the log has other files than Delta counted in the .crc file", _LOG
     ),
     "compaction-rows": FindingKind(
-        "wrong",
-        "a compaction changed the number of rows",
-        "RESTORE the table to the version before it",
+        "wrong", "a compaction changed the number of rows", "RESTORE the version before it"
     ),
     "records-mismatch": FindingKind(
         "wrong",
@@ -137,16 +122,14 @@ KINDS = {
         "there are offsets without a record, or read other records",
         "compare the rows with --columns, or write the batch's offsets again into a new table",
     ),
-    "commit-damaged": FindingKind("wrong", "a commit cannot be read", _RESTORE_LOG),
-    "commit-missing": FindingKind("wrong", "a version is missing from the log", _RESTORE_LOG),
-    "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE_DUPLICATES),
+    "commit-damaged": FindingKind("wrong", "a commit cannot be read", _LOG),
+    "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG),
+    "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE),
     "rows-missing": FindingKind("wrong", "the table lacks a record of the topic", _APPEND),
     "rows-invented": FindingKind(
-        "wrong", "a row has an offset that is in no batch, or has no record", _FIND_WRITER
+        "wrong", "a row's offset is in no batch or has no record", _WRITER
     ),
-    "rows-differ": FindingKind(
-        "wrong", "a row has another key or value than its record", _FIND_WRITER
-    ),
+    "rows-differ": FindingKind("wrong", "a row has another key or value than its record", _WRITER),
     "rows-unproved": FindingKind(
         "unproved",
         "some offsets have no row: transaction markers, compaction, a filter, or a loss",

@@ -54,22 +54,13 @@ def audit_rows(  # noqa: PLR0917
 ) -> tuple[RowAudit, list[AuditFinding]]:
     """Compare the rows of a table with the records of its topics.
 
-    Parameters
-    ----------
-    spans
-        `[begin, end)` that the batches read of each partition; if empty, each partition is audited
-        from its first row to its last.
-    brokers, sample
-        Brokers with the records, None to read only rows; number of offsets to audit, None for all.
-    version
-        The table's version that `spans` describe; None for the newest. The query may still run.
+    `spans` are the offsets `[begin, end)` of each partition that the batches read; if empty, each
+    partition is audited from its first row to its last. Without `brokers`, only rows are read.
+    `sample` is the number of offsets to audit, None for all. `version` is the table's version that
+    `spans` describe, because the query may still run; None is the newest.
 
-    Raises
-    ------
-    OptionError
-        If the table lacks one of the columns, or a row has NULL in one.
-    TopicUnreadableError
-        If the brokers do not return the records.
+    Raises OptionError if the table lacks a column or a row has NULL in one, and
+    TopicUnreadableError if the brokers do not return the records.
     """
     frame, content = _select_columns(spark, table, columns, version)
     read = dict(spans) or _compute_row_spans(frame, columns)

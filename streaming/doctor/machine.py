@@ -1,7 +1,6 @@
 """Check the requirements of assignor-bridge on this machine.
 
-Packages of Spark are downloaded, because only a download proves that they are available, and the
-first start of Spark needs them anyway.
+Spark's packages are downloaded, to prove that they are available; Spark needs them anyway.
 """
 
 from __future__ import annotations

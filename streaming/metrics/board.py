@@ -247,7 +247,7 @@ class Board(Collector):
                 for tp, end in source.ends.items():
                     latest[tp] = max(end, latest.get(tp, 0))
         for name, group in groups.items():
-            yield from _collect_group_samples((self._cluster_name, name), group)
+            yield from _collect_group((self._cluster_name, name), group)
         for (topic, partition), end in latest.items():
             labels = (self._cluster_name, topic, str(partition))
             yield "kafka_partition_latest_offset", labels, end
@@ -257,9 +257,7 @@ class Board(Collector):
 _Position = tuple[int, "int | None", "float | None"]
 
 
-def _collect_group_samples(
-    labels: tuple[str, str], group: dict[Partition, _Position]
-) -> Iterator[_Sample]:
+def _collect_group(labels: tuple[str, str], group: dict[Partition, _Position]) -> Iterator[_Sample]:
     """Yield the samples of a consumer group."""
     prefix = "kafka_consumergroup_group_"
     topic_lags: dict[str, int] = defaultdict(int)

@@ -1,7 +1,6 @@
 """Outlets of metrics: an HTTP endpoint for Prometheus, a file for node exporter, and a log.
 
-All are opened before a query starts. The endpoint serves only `/metrics`, and no client can block
-it.
+All are opened before a query starts. The endpoint serves only `/metrics`; no client can block it.
 """
 
 from __future__ import annotations
