@@ -186,11 +186,7 @@ def _run_checks(
     yield from check_files(history, evidence.files, topics)
     yield from check_counts(history)
     # A later commit may remove files that were added before the log begins.
-    if (
-        not evidence.damaged
-        and evidence.commits[0].version == 0
-        and not _find_missing_versions(evidence)
-    ):
+    if not evidence.damaged and evidence.commits[0].version == 0 and not _find_missing(evidence):
         yield from check_state(history, evidence.checksums)
     for audited_query in queries:
         yield from check_records(audited_query)
@@ -201,15 +197,15 @@ def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
     numbers = [*(commit.version for commit in evidence.commits), *evidence.damaged]
     first = min(numbers)
     if first > since:
-        yield AuditFinding("log-begins-late", f"it begins at version {first}, after {since}")
-    if missing := _find_missing_versions(evidence, since):
+        yield AuditFinding("log-begins-late", f"it begins at version {first}, not at {since}")
+    if missing := _find_missing(evidence, since):
         yield AuditFinding("commit-missing", list_numbers("version", missing))
     damaged = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
     if damaged:
         yield AuditFinding("commit-damaged", elided(damaged))
 
 
-def _find_missing_versions(evidence: Evidence, since: int = 0) -> list[range]:
+def _find_missing(evidence: Evidence, since: int = 0) -> list[range]:
     numbers = sorted({*(commit.version for commit in evidence.commits), *evidence.damaged})
     return find_gaps(numbers, max(numbers[0], since), numbers[-1])
 

@@ -45,9 +45,7 @@ def check_files(
             if size is None:
                 lost.append(f"{add.path} (version {version}{_format_rows(add)})")
             elif size != add.size:
-                changed.append(
-                    f"{add.path} has {size} bytes; version {version} recorded {add.size}"
-                )
+                changed.append(f"{add.path} has {size} bytes, version {version} lists {add.size}")
         if lost:
             yield AuditFinding("file-lost", elided(lost))
         if changed:
@@ -71,16 +69,14 @@ def _find_equal_files(
     compared only if the metrics of one of their commits differ from its files. One batch may write
     equal files, by a `UNION ALL` of the same records.
     """
-    suspects = {v for v in history.commits if _describe_miscount(history.commits[v])}
+    suspects = {v for v in history.commits if _find_miscount(history.commits[v])}
     suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
-    same_stats: dict[Any, list[tuple[Add, int]]] = {}
+    groups: dict[Any, list[tuple[Add, int]]] = {}
     for add, version in history.files.values():
         if add.rows:
             values = tuple(sorted((add.partition_values or {}).items(), key=str))
-            same_stats.setdefault((add.size, add.stats, values, add.key[1]), []).append(
-                (add, version)
-            )
-    for group in same_stats.values():
+            groups.setdefault((add.size, add.stats, values, add.key[1]), []).append((add, version))
+    for group in groups.values():
         first, *others = group
         unique = history.is_upsert or _read_bounds(first[0], topics, history.is_upsert) is not None
         for other in others:
@@ -121,14 +117,12 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
 
 
 def check_counts(history: History) -> Iterator[AuditFinding]:
-    """Check that each commit matches its metrics, and that compactions keep the number of rows."""
-    miscounts = [
-        text for commit in history.commits.values() if (text := _describe_miscount(commit))
-    ]
+    """Check that each commit matches its metrics, and that changes keep the number of rows."""
+    miscounts = [text for commit in history.commits.values() if (text := _find_miscount(commit))]
     if miscounts:
         yield AuditFinding("count-mismatch", elided(miscounts))
     rows: dict[FileKey, int | None] = {}
-    compactions = []
+    changes = []
     for version, commit in history.commits.items():
         rows |= {file.key: file.rows for file in commit.adds}
         if commit.adds and commit.removes and not commit.changes_data:
@@ -137,11 +131,11 @@ def check_counts(history: History) -> Iterator[AuditFinding]:
             counts = [sum(n for n in side if n is not None) for side in (before, after)]
             if None not in [*before, *after] and counts[0] != counts[1]:
                 operation = commit.info.operation or "a compaction"
-                compactions.append(
+                changes.append(
                     f"{operation} at version {version}: {counts[0]:,} in, {counts[1]:,} out"
                 )
-    if compactions:
-        yield AuditFinding("compaction-rows", elided(compactions))
+    if changes:
+        yield AuditFinding("compaction-rows", elided(changes))
 
 
 def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Iterator[AuditFinding]:
@@ -167,7 +161,7 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
         yield AuditFinding("state-mismatch", elided(differing))
 
 
-def _describe_miscount(commit: Commit) -> str | None:
+def _find_miscount(commit: Commit) -> str | None:
     """Describe how a commit's files or rows differ from its metrics; return None if they agree.
 
     Spark's first task writes a file even if it has no rows (`FileFormatWriter`). If Delta collects

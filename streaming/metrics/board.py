@@ -110,10 +110,7 @@ class _QueryMetrics:
         is_idle = self.idle_s > self.last.timestamp_s
         offsets = source.end if source.log_ends or is_idle else source.begin
         return {
-            tp: (
-                max(0, end - offsets[tp]),
-                self.log_ends[source.index, tp].estimate_lag_s(offsets[tp]),
-            )
+            tp: (max(0, end - offsets[tp]), self.log_ends[source.index, tp].get_lag_s(offsets[tp]))
             for tp, end in source.ends.items()
             if tp in offsets
         }

@@ -62,7 +62,7 @@ class LogEnds:
             points.pop()  # of equal ends, keep only the first and the last
         points.append((time_s, end))
 
-    def estimate_lag_s(self, offset: int) -> float | None:
+    def get_lag_s(self, offset: int) -> float | None:
         """Return the estimated seconds since the log ended at `offset`; None if unknown.
 
         Offsets before the first stored end are extrapolated with the mean rate of all ends.
