@@ -132,7 +132,7 @@ def check_counts(history: History) -> Iterator[AuditFinding]:
             if None not in [*before, *after] and counts[0] != counts[1]:
                 operation = commit.info.operation or "a compaction"
                 changes.append(
-                    f"{operation} at version {version}: {counts[0]:,} in, {counts[1]:,} out"
+                    f"{operation} at version {version}: {counts[0]:,} rows became {counts[1]:,}"
                 )
     if changes:
         yield AuditFinding("compaction-rows", elided(changes))

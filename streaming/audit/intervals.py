@@ -89,8 +89,7 @@ def subtract_intervals(
 ) -> Iterator[tuple[int, int]]:
     """Yield the parts of `[begin, end)` that are in none of the partition's intervals.
 
-    >>> p = Partition("t", 0)
-    >>> list(subtract_intervals(p, 0, 9, {p: [(2, 4), (8, 20)]}))
+    >>> list(subtract_intervals(Partition("t", 0), 0, 9, {Partition("t", 0): [(2, 4), (8, 20)]}))
     [(0, 2), (4, 8)]
     """
     for low, high in intervals.get(partition, ()):

@@ -196,8 +196,7 @@ def attach(
     spark, config
         The session, and the outlets of its metrics.
     redact
-        Removes secrets from texts such as Spark's messages; by default everything that looks like
-        a secret.
+        Removes secrets from texts such as Spark's messages; by default whatever looks like one.
     why
         Returns in one line why a query failed, given its id and Spark's message.
 
