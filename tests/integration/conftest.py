@@ -21,9 +21,9 @@ start_jvms_quickly()
 @pytest.fixture(scope="session")
 def proxied() -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
     """Run a broker behind a proxy."""
-    from tests.support.chaos_proxy import proxied_broker
+    from tests.support.chaos_proxy import run_proxied_broker
 
-    with proxied_broker() as broker_and_proxy:
+    with run_proxied_broker() as broker_and_proxy:
         yield broker_and_proxy
 
 

@@ -12,12 +12,12 @@ from pyspark.errors import StreamingQueryException
 from tests.integration.test_admission import ends, metrics_of
 from tests.support import planner_proxy
 from tests.support.spark_tools import (
-    as_dict,
     assert_each_row_once,
     assert_planned,
     read_topic,
     run_in_batches,
     run_to_delta,
+    to_dict,
     wait_for_end,
     wait_until,
 )
@@ -106,7 +106,7 @@ class WindowedCount:
         try:
             wait_for_end(query)
         finally:
-            self.batches += map(as_dict, query.recentProgress)
+            self.batches += map(to_dict, query.recentProgress)
 
     @property
     def records(self) -> int:
@@ -327,7 +327,7 @@ def test_after_pauses_of_many_lengths_a_burst_is_read_at_once(
 def batches_of(query: StreamingQuery) -> list[dict[str, Any]]:
     """Give the progresses with records; a failure of the query is raised."""
     assert query.exception() is None, str(query.exception())
-    return [as_dict(p) for p in query.recentProgress if p.numInputRows]
+    return [to_dict(p) for p in query.recentProgress if p.numInputRows]
 
 
 def rows_of(query: StreamingQuery) -> int:

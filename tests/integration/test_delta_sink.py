@@ -10,7 +10,7 @@ import pytest
 from streaming import ConfigError, delta_sink
 from streaming.cli import main
 from tests.support.pipeline_tools import forget_last_commit, rows, send
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_for_end
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ def run(orders: DataFrame, folder: Path, name: str = "c", **options: Any) -> lis
     writer = orders.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / name))
     query = writer.trigger(availableNow=True).start()
     wait_for_end(query)
-    return [as_dict(progress) for progress in query.recentProgress]
+    return [to_dict(progress) for progress in query.recentProgress]
 
 
 def assert_proved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_for_end
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_for_end
 from tests.unit.test_docs import ROOT, text_of
 from tests.unit.test_docs_programs import blocks
 
@@ -63,7 +63,7 @@ def test_the_readme_and_the_checkpoint_of_its_query(
         query.processAllAvailable()  # which has begun at the end of an empty topic
         topic.fill([30, 20, 10])
         query.processAllAvailable()
-        assert_planned([as_dict(p) for p in query.recentProgress])
+        assert_planned([to_dict(p) for p in query.recentProgress])
     finally:
         query.stop()
     block = put(

@@ -14,14 +14,14 @@ from pyspark.errors import IllegalArgumentException, StreamingQueryException
 
 from tests.support.spark_tools import (
     DriverLog,
-    as_dict,
     assert_each_row_once,
     assert_planned,
-    last_stage,
+    get_last_stage,
+    list_tasks_since,
     read_topic,
     run_in_batches,
     run_to_delta,
-    tasks_since,
+    to_dict,
     to_list,
     wait_for_end,
     wait_until,
@@ -40,7 +40,7 @@ SKEWED = [100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0]
 
 def records_by_executor(spark: SparkSession, stage: int) -> Counter[str]:
     """Records that each executor read from Kafka in the jobs of a query (the largest stage)."""
-    runs = tasks_since(spark, stage)
+    runs = list_tasks_since(spark, stage)
     by_stage = Counter({r.stage: 0 for r in runs})
     for run in runs:
         by_stage[run.stage] += run.records
@@ -57,7 +57,7 @@ def test_a_skewed_topic_is_read_evenly_by_both_executors(
 ) -> None:
     topic.create(8).fill(SKEWED)
     table = str(tmp_path / "table")
-    before = last_stage(spark)
+    before = get_last_stage(spark)
 
     [progress] = run_to_delta(spark, topic, checkpoint, table, assignor="lag-aware-sticky")
 
@@ -82,12 +82,12 @@ def test_without_the_option_plan_tasks_and_metrics_are_sparks_own(
 ) -> None:
     topic.create(8).fill([n // 100 for n in SKEWED])
     table = str(tmp_path / "table")
-    before = last_stage(spark)
+    before = get_last_stage(spark)
 
     [progress] = run_to_delta(spark, topic, checkpoint, table)
 
     assert not [name for name in progress["sources"][0]["metrics"] if "assignor" in name]
-    per_task = sorted(r.records for r in tasks_since(spark, before) if r.stage == before + 1)
+    per_task = sorted(r.records for r in list_tasks_since(spark, before) if r.stage == before + 1)
     assert per_task == [10, 20, 30, 50, 500, 600, 1000], "one task a partition that has records"
     explained = read_topic(spark, topic, {})._jdf.queryExecution().toString()
     with_option = read_topic(spark, topic, {"assignor": "range"})._jdf.queryExecution().toString()
@@ -122,7 +122,7 @@ def test_tasks_run_where_they_were_planned_over_ten_micro_batches(
 ) -> None:
     counts = [2000, 1500, 1200, 900, 700, 500, 300, 100]
     topic.create(8).fill(counts)
-    before = last_stage(spark)
+    before = get_last_stage(spark)
 
     progresses = run_to_delta(
         spark,
@@ -140,7 +140,7 @@ def test_tasks_run_where_they_were_planned_over_ten_micro_batches(
     # The status store is an independent witness: a task with a preferred executor that ran there
     # is PROCESS_LOCAL, elsewhere it is not.
     planned_tasks = sum(int(p["sources"][0]["metrics"]["assignor.tasks"]) for p in batches)
-    scans = [r for r in tasks_since(spark, before) if r.records >= 100]
+    scans = [r for r in list_tasks_since(spark, before) if r.records >= 100]
     hits = [r for r in scans if r.locality == "PROCESS_LOCAL"]
     assert len(scans) >= planned_tasks * 0.9
     assert len(hits) / len(scans) >= 0.95
@@ -374,7 +374,7 @@ def test_a_file_system_without_its_libraries_cannot_end_a_query_by_the_switch(
         spark.conf.set(killed, "sftp://ann@127.0.0.1/off")
         topic.fill([5], first=5)
         query.processAllAvailable()
-        assert_planned([as_dict(p) for p in query.recentProgress if p.numInputRows])
+        assert_planned([to_dict(p) for p in query.recentProgress if p.numInputRows])
         query.stop()
         [warning] = driver_log.lines("stays switched on")
         assert f"{killed} cannot be looked for: java.lang.NoClassDefFoundError" in warning
@@ -405,7 +405,7 @@ def test_a_server_that_takes_too_long_cannot_end_a_query_by_the_switch(
             spark.conf.set(killed, f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/off")
             topic.fill([5], first=5)
             query.processAllAvailable()
-            assert_planned([as_dict(p) for p in query.recentProgress if p.numInputRows])
+            assert_planned([to_dict(p) for p in query.recentProgress if p.numInputRows])
             query.stop()
         finally:
             query.stop()

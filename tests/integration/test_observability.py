@@ -18,7 +18,7 @@ from streaming.metrics.names import METRICS
 from streaming.replay.log import read_log
 from tests.support.alert_rules import Series, find_firing_alerts
 from tests.support.metric_queries import RULES, check_query, list_queries, list_selectors
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,7 +165,7 @@ def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
             by_command = json.loads(capsys.readouterr().out)["partitions"]
             may_end.release()
             wait_until(lambda: len(query.recentProgress) > 1, "the end of the batch")
-            [slow] = as_dict(query.recentProgress[1])["sources"]
+            [slow] = to_dict(query.recentProgress[1])["sources"]
             ends = slow["endOffset"][topic.name]
             left = [n + 35 - ends[str(p)] for p, n in enumerate([60, 20, 10, 0])]
             wait_until(lambda: has_lag(*left), "lag after the batch")
@@ -235,7 +235,7 @@ def test_what_rules_and_board_ask_for_is_exported(
         )
         try:
             wait_until(all_there, f"in the endpoint: {sorted(needed)}")
-            assert_planned(map(as_dict, query.recentProgress))
+            assert_planned(map(to_dict, query.recentProgress))
         finally:
             query.stop()
     for _, text in list_queries():

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql.functions import udf
 
 from tests.support.shared_reader_tools import AVAILABLE_NOW, OURS, SPARKS
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_for_end
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -83,7 +83,7 @@ def read(
     )
     wait_for_end(query)
     if "assignor" in options:
-        assert_planned([as_dict(progress) for progress in query.recentProgress])
+        assert_planned([to_dict(progress) for progress in query.recentProgress])
     [one] = found
     return one
 

@@ -19,10 +19,10 @@ from tests.support.kafka_topics import Topic
 from tests.support.packed import unpack_tasks
 from tests.support.processes import find_planners, has_ended
 from tests.support.spark_tools import (
-    as_dict,
     assert_planned,
     read_topic,
     run_in_batches,
+    to_dict,
     wait_until,
 )
 
@@ -64,7 +64,7 @@ class Streams:
 
     def progresses(self, number: int) -> list[dict[str, Any]]:
         """Give those of a query that read something."""
-        return [p for p in map(as_dict, self.queries[number].recentProgress) if p["numInputRows"]]
+        return [p for p in map(to_dict, self.queries[number].recentProgress) if p["numInputRows"]]
 
     def fallbacks(self) -> list[str]:
         """Give the number of batches that fell back, of each query."""

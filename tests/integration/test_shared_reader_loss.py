@@ -21,7 +21,7 @@ from tests.support.shared_reader_tools import (
     start,
     wait_for_failure,
 )
-from tests.support.spark_tools import as_dict, read_topic, wait_for_end, wait_until
+from tests.support.spark_tools import read_topic, to_dict, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,7 +183,7 @@ def test_offsets_that_go_back_in_a_batch_of_sparks_mapping_end_what_consumers_ke
         assert query.exception() is None
         strategies = [
             p["sources"][0]["metrics"].get("assignor.strategy")
-            for p in map(as_dict, query.recentProgress)
+            for p in map(to_dict, query.recentProgress)
             if p["numInputRows"]
         ]
     finally:

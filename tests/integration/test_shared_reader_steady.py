@@ -13,7 +13,7 @@ from tests.support.shared_reader_tools import (
     read_counters,
     start,
 )
-from tests.support.spark_tools import as_dict, read_topic, wait_for_end, wait_until
+from tests.support.spark_tools import read_topic, to_dict, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def test_steady_batches_create_nothing_and_fetch_once(
             fill_in_batches(topic, counts, batches=1, padding=300)
             query.processAllAvailable()
         used = difference(read_counters(spark), before)
-        batches = [as_dict(p) for p in query.recentProgress if p.numInputRows]
+        batches = [to_dict(p) for p in query.recentProgress if p.numInputRows]
     finally:
         query.stop()
     metrics = [batch["sources"][0]["metrics"] for batch in batches]

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from tests.support import kafka_topics
 from tests.support.kafka_topics import Topic as AnyTopic
 from tests.support.secured_broker import BOB, STORE_PASSWORD, allow
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_for_end, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -222,7 +222,7 @@ def test_a_refusal_is_one_warning_and_the_stream_goes_on(
 
 
 def failures(query: StreamingQuery) -> int:
-    metrics = as_dict(query.lastProgress)["sources"][0]["metrics"]
+    metrics = to_dict(query.lastProgress)["sources"][0]["metrics"]
     return int(metrics["assignor.commitFailures"])
 
 
@@ -245,6 +245,6 @@ def test_an_idle_query_commits_again_at_a_steady_pace(
             query.stop()
     finally:
         spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
-    told = [as_dict(p) for p in query.recentProgress]
+    told = [to_dict(p) for p in query.recentProgress]
     commits = [int(p["sources"][0]["metrics"]["assignor.commits"]) for p in told]
     assert commits[-1] < len(told) / 3  # not one for each idle trigger

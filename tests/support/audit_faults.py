@@ -51,7 +51,7 @@ class Copy:
     def add(self, version: int) -> Action:
         return next(a["add"] for a in self.read(version) if "add" in a)
 
-    def copied_file(self, version: int) -> Action:
+    def copy_file(self, version: int) -> Action:
         """Copy the first file that a version adds, and return the action to add the copy."""
         add = self.add(version)
         name = add["path"].replace("part-00000", "part-00099")
@@ -128,7 +128,7 @@ def first_offsets_missing(copy: Copy) -> None:
     copy.edit_ranges(1, begin=2)
 
 
-def topic_made_again(copy: Copy) -> None:
+def topic_recreated(copy: Copy) -> None:
     copy.forget_offsets()
     copy.edit_ranges(copy.last, end=-1000)
 
@@ -143,7 +143,7 @@ def first_batch_missing(copy: Copy) -> None:
 
 def batch_twice(copy: Copy) -> None:
     actions = [action for action in copy.read(3) if "add" not in action]
-    copy.commit(*actions, {"add": copy.copied_file(3)})
+    copy.commit(*actions, {"add": copy.copy_file(3)})
 
 
 def batches_out_of_order(copy: Copy) -> None:
@@ -172,21 +172,21 @@ def another_querys_batch(copy: Copy) -> None:
     actions = [action for action in copy.read(3) if "add" not in action]
     [txn] = [action["txn"] for action in actions if "txn" in action]
     txn |= {"appId": f"assignor-{OTHER}", "version": 0}
-    copy.commit(*actions, {"add": copy.copied_file(3)})
+    copy.commit(*actions, {"add": copy.copy_file(3)})
     copy.edit_metadata(copy.last, lambda ours: ours.update(query=OTHER, batch=0))
 
 
-def checkpoint_set_back(copy: Copy) -> None:
+def older_checkpoint(copy: Copy) -> None:
     copy.set_back(1)
 
 
-def table_put_back(copy: Copy) -> None:
+def older_table(copy: Copy) -> None:
     for _ in range(2):
         (copy.log / f"{copy.last:020}.crc").unlink(missing_ok=True)
         copy.path(copy.last).unlink()
 
 
-def table_made_again(copy: Copy) -> None:
+def table_recreated(copy: Copy) -> None:
     for version in range(copy.last, 0, -1):
         (copy.log / f"{version:020}.crc").unlink(missing_ok=True)
         copy.path(version).unlink()
@@ -218,16 +218,16 @@ def restored_from_before_the_log(copy: Copy) -> None:
 
 
 def another_writers_append(copy: Copy) -> None:
-    copy.commit(info("WRITE", operationParameters={"mode": "Append"}), {"add": copy.copied_file(2)})
+    copy.commit(info("WRITE", operationParameters={"mode": "Append"}), {"add": copy.copy_file(2)})
 
 
 def another_writers_append_under_our_ranges(copy: Copy) -> None:
-    copy.commit(copy.read(2)[0], {"add": copy.copied_file(2)})
+    copy.commit(copy.read(2)[0], {"add": copy.copy_file(2)})
 
 
 def another_writers_transaction(copy: Copy) -> None:
     txn = {"txn": {"appId": "nightly", "version": 1}}
-    copy.commit(info("WRITE"), txn, {"add": copy.copied_file(2)})
+    copy.commit(info("WRITE"), txn, {"add": copy.copy_file(2)})
 
 
 def rows_deleted(copy: Copy) -> None:
@@ -237,7 +237,7 @@ def rows_deleted(copy: Copy) -> None:
 
 def rows_changed(copy: Copy) -> None:
     remove = {"remove": {"path": copy.add(2)["path"], "dataChange": True}}
-    copy.commit(info("UPDATE"), remove, {"add": {**copy.copied_file(2), "stats": None}})
+    copy.commit(info("UPDATE"), remove, {"add": {**copy.copy_file(2), "stats": None}})
 
 
 def rows_deleted_by_a_vector(copy: Copy) -> None:
@@ -261,7 +261,7 @@ def file_in_two_commits(copy: Copy) -> None:
 
 
 def file_copied_into_a_batch(copy: Copy) -> None:
-    copy.write(4, [*copy.read(4), {"add": copy.copied_file(4)}])
+    copy.write(4, [*copy.read(4), {"add": copy.copy_file(4)}])
 
 
 def file_left_out_of_a_batch(copy: Copy) -> None:
@@ -296,7 +296,7 @@ def compaction_that_lost_rows(copy: Copy) -> None:
     removes = [
         {"remove": {"path": copy.add(version)["path"], "dataChange": False}} for version in (2, 3)
     ]
-    copy.commit(info("OPTIMIZE"), *removes, {"add": {**copy.copied_file(2), "dataChange": False}})
+    copy.commit(info("OPTIMIZE"), *removes, {"add": {**copy.copy_file(2), "dataChange": False}})
 
 
 def other_records(copy: Copy) -> None:
@@ -333,7 +333,7 @@ FAULTS: dict[Callable[[Copy], None], set[str]] = {
     gap_against_the_offset_log: {"gap", "ranges-mismatch"},
     overlap: {"overlap"},
     first_offsets_missing: {"gap"},
-    topic_made_again: {"range-reversed"},
+    topic_recreated: {"range-reversed"},
     batch_missing: {"batch-missing"},
     first_batch_missing: {"batch-missing"},
     batch_twice: {"batch-twice"},
@@ -342,9 +342,9 @@ FAULTS: dict[Callable[[Copy], None], set[str]] = {
     ranges_of_another_query: {"batch-mismatch"},
     no_ranges: {"no-ranges"},
     another_querys_batch: {"query-overlap"},
-    checkpoint_set_back: {"checkpoint-behind"},
-    table_put_back: {"table-behind"},
-    table_made_again: {"table-behind"},
+    older_checkpoint: {"checkpoint-behind"},
+    older_table: {"table-behind"},
+    table_recreated: {"table-behind"},
     checkpoint_of_another_query: {"other-query"},
     restored: {"restored"},
     restored_to_a_time: {"restored"},

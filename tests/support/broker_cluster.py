@@ -176,7 +176,7 @@ class BrokerCluster:
         process.stdin.close()  # closed last, because that ends the broker and removes its data
 
     def _address(self, i: int) -> str:
-        return f"{_host(i)}:{self._ports[i][0]}"
+        return f"{_get_host(i)}:{self._ports[i][0]}"
 
     def _start_process(self, i: int, jars: list[Path]) -> subprocess.Popen[bytes]:
         folder = self._folder / str(i)
@@ -200,9 +200,9 @@ class BrokerCluster:
         return {
             "node.id": str(i),
             "controller.quorum.voters": ",".join(
-                f"{n}@{_host(n)}:{self._ports[n][1]}" for n in self.ids
+                f"{n}@{_get_host(n)}:{self._ports[n][1]}" for n in self.ids
             ),
-            "listeners": f"{listener},CONTROLLER://{_host(i)}:{controller}",
+            "listeners": f"{listener},CONTROLLER://{_get_host(i)}:{controller}",
             "advertised.listeners": listener,
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
@@ -211,7 +211,7 @@ class BrokerCluster:
         }
 
 
-def _host(i: int) -> str:
+def _get_host(i: int) -> str:
     return f"127.0.0.{10 + i}"
 
 

@@ -209,7 +209,7 @@ def _reset(link: _Link) -> None:
 
 
 @contextlib.contextmanager
-def proxied_broker(
+def run_proxied_broker(
     seed: int = 0, more: Mapping[str, str] | None = None
 ) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
     """Run a broker that advertises the proxy's address to clients of the proxy.

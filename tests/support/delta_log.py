@@ -125,7 +125,7 @@ class DeltaLog:
         ]
         self.commit("ROW TRACKING BACKFILL", *adds)
 
-    def look_after(self, operation: str) -> None:
+    def commit_maintenance(self, operation: str) -> None:
         actions = {
             "SET TBLPROPERTIES": {
                 "metaData": {"schemaString": "{}", "configuration": {"assignor.mode": self.mode}}

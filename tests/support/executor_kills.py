@@ -49,7 +49,7 @@ class Executors:
         wait_until(lambda: executor not in self._in_use(), "its removal", _LIMIT_S)
 
     @contextlib.contextmanager
-    def one_dies(
+    def kill_one(
         self, choose: Callable[[dict[str, int]], str], tasks: int, completed: int, killed: Path
     ) -> Iterator[None]:
         """Kill an executor once this number of tasks of a stage of `tasks` tasks are completed.

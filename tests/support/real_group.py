@@ -145,7 +145,7 @@ class RealGroup:
     def ids(self) -> dict[str, str]:
         return {m.client_id: m.member_id for m in self._describe().members}
 
-    def settled(self, *, without: str = "", timeout_s: float = 90) -> Owners:
+    def wait_until_stable(self, *, without: str = "", timeout_s: float = 90) -> Owners:
         """Wait until the broker reports exactly the members, and one owner per partition.
 
         The report must stay the same for half a second.

@@ -22,7 +22,7 @@ from tests.lab.kills.driver import start_spark
 from tests.support.executor_kills import Executors, hold_until
 from tests.support.kafka_topics import Topic
 from tests.support.shared_reader_tools import fill_in_batches
-from tests.support.spark_tools import all_stages, last_stage, read_topic, wait_for_end
+from tests.support.spark_tools import get_last_stage, list_stages, read_topic, wait_for_end
 from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Scene:
         frame = add_row_order(batch)
         first = frame.collect()
         differ = {"again": count_differences(first, frame.collect())}
-        before = last_stage(self._spark)
+        before = get_last_stage(self._spark)
         differ["retried"] = count_differences(first, frame.select("*", fail_once(number)).collect())
         with self._speculation():
             stalled = frame.select("*", stall_on(min(self._executors.processes())))
@@ -146,7 +146,7 @@ class Scene:
         """Kill an executor when some of the tasks after three shuffles are completed."""
         rand, rdd, by_id = (distribute(batch, by).glom() for by in DISTRIBUTIONS)
         killed = self.folder / f"killed-{number}"
-        with self._executors.one_dies(min, TASKS, COMPLETED, killed):
+        with self._executors.kill_one(min, TASKS, COMPLETED, killed):
             held = rand.zip(rdd).zip(by_id).mapPartitionsWithIndex(hold_until(killed, COMPLETED))
             tasks = held.collect()
         rows_by: dict[str, list[Any]] = {by: [] for by in DISTRIBUTIONS}
@@ -166,7 +166,7 @@ class Scene:
 
     def _attempts_since(self, stage: int) -> dict[str, int]:
         """Count the failed tasks and the speculative tasks after this stage."""
-        stages = [data for data in all_stages(self._spark) if data.stageId() > stage]
+        stages = [data for data in list_stages(self._spark) if data.stageId() > stage]
         store = self._context.statusStore()
         attempts: Counter[str] = Counter(failed=0, speculative=0)
         for data in stages:

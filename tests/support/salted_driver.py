@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from tests.lab.kills.driver import start_spark
 from tests.support.executor_kills import Executors, hold_until
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import all_stages, read_topic, wait_for_end
+from tests.support.spark_tools import list_stages, read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,7 +48,7 @@ def main() -> None:
         completed, killed = rng.randrange(TASKS), folder / f"killed-{number}"
         killed_at.append(completed)
         held = salted.rdd.mapPartitionsWithIndex(hold_until(killed, completed))
-        with executors.one_dies(lambda ids: rng.choice(sorted(ids)), TASKS, completed, killed):
+        with executors.kill_one(lambda ids: rng.choice(sorted(ids)), TASKS, completed, killed):
             write(spark.createDataFrame(held, salted.schema), number)
         executors.wait_for_all()  # so that the next batch is planned for both
 
@@ -72,7 +72,7 @@ def main() -> None:
         .start()
     )  # fmt: skip
     progresses = [p for p in wait_for_end(query, 60.0 * (int(kills) + 4)) if p["numInputRows"]]
-    repeated = sum(stage.attemptId() > 0 for stage in all_stages(spark))
+    repeated = sum(stage.attemptId() > 0 for stage in list_stages(spark))
     metrics = [p["sources"][0]["metrics"] for p in progresses]
     print(
         json.dumps({"killed_at": killed_at, "repeated": repeated, "metrics": metrics}), flush=True

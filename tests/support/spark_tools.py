@@ -55,7 +55,7 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
 
     from assignor_bridge import configure_spark
 
-    builder = spark_builder(master, folder, **settings)
+    builder = create_spark_builder(master, folder, **settings)
     with_delta = configure_spark_with_delta_pip(builder, find_avro_packages())
     session = configure_spark(with_delta).getOrCreate()
     session.conf.set("assignor.test.log", f"{folder}/driver.log")
@@ -73,7 +73,7 @@ def find_avro_packages() -> list[str]:
     return []
 
 
-def spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Builder:
+def create_spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Builder:
     """Return the builder of `start_spark` without the jars."""
     from pyspark.sql import SparkSession
 
@@ -175,7 +175,7 @@ def wait_for_end(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str
         assert query.awaitTermination(timeout_s), f"still running: {query.status}"
     finally:
         query.stop()
-    return [as_dict(p) for p in query.recentProgress]
+    return [to_dict(p) for p in query.recentProgress]
 
 
 def assert_planned(
@@ -191,7 +191,7 @@ def assert_planned(
             assert planned == (strategy, "0"), (batch["batchId"], metrics)
 
 
-def as_dict(progress: Any) -> dict[str, Any]:
+def to_dict(progress: Any) -> dict[str, Any]:
     import json
 
     loaded: dict[str, Any] = json.loads(progress.json)
@@ -225,11 +225,11 @@ def _aggregates() -> list[Any]:
     ]
 
 
-def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
+def list_tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
     """Return the tasks of all stages after this one that are in the status store."""
     store = spark.sparkContext._jsc.sc().statusStore()
     runs = []
-    for data in all_stages(spark):
+    for data in list_stages(spark):
         if data.stageId() > stage and str(data.status()) == "COMPLETE":
             for task in to_list(store.taskList(data.stageId(), data.attemptId(), 100_000)):
                 if task.status() != "SUCCESS":
@@ -263,10 +263,10 @@ class StageRun:
     cpu_s: float
 
 
-def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
+def list_stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
     store = spark.sparkContext._jsc.sc().statusStore()
     runs = []
-    for data in all_stages(spark):
+    for data in list_stages(spark):
         if data.stageId() <= stage or str(data.status()) != "COMPLETE":
             continue
         tasks = [
@@ -288,12 +288,12 @@ def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
     return runs
 
 
-def last_stage(spark: SparkSession) -> int:
+def get_last_stage(spark: SparkSession) -> int:
     """Return the number of the newest stage, including failed and skipped ones; -1 if none."""
-    return max((int(data.stageId()) for data in all_stages(spark)), default=-1)
+    return max((int(data.stageId()) for data in list_stages(spark)), default=-1)
 
 
-def all_stages(spark: SparkSession) -> list[Any]:
+def list_stages(spark: SparkSession) -> list[Any]:
     gateway: Any = spark.sparkContext._gateway
     context = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.lab.benchmarks.job_process import used_by
 from tests.support.kafka_topics import Topic
 from tests.support.processes import find_planners
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, start_spark, to_dict, wait_until
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def main() -> None:
         query.processAllAvailable()
     planners = find_planners(os.getpid())
     rss_mb = sum(used_by(pid).rss_mb for pid in planners)
-    read = [[p for p in map(as_dict, q.recentProgress) if p["numInputRows"]] for q in queries]
+    read = [[p for p in map(to_dict, q.recentProgress) if p["numInputRows"]] for q in queries]
     for progresses in read:
         assert_planned(progresses)
     plan_ms = [

@@ -18,8 +18,8 @@ from streaming.demo.job import linked_spark_home
 from tests.lab.compat.class_path import jars
 from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import (
-    all_stages,
     assert_planned,
+    list_stages,
     read_topic,
     wait_for_end,
     wait_until,
@@ -69,7 +69,7 @@ def main() -> None:
     told = {
         "rows": rows.count(),
         "distinct": rows.distinct().count(),
-        "profiles": sorted({int(stage.resourceProfileId()) for stage in all_stages(spark)}),
+        "profiles": sorted({int(stage.resourceProfileId()) for stage in list_stages(spark)}),
         "slots": batch["sources"][0]["metrics"]["assignor.slots"],
     }
     print(json.dumps(told), flush=True)
