@@ -142,7 +142,7 @@ def test_these_rights_are_enough_and_each_is_needed(
     assert any(_REFUSED.search(line) for line in outcome.lines), outcome
     if case.lacks == needs.rights[-1]:
         assert (outcome.code, len(outcome.lines)) == (needs.code, 1), outcome
-        assert re.search(needs.says, outcome.lines[0]), outcome
+        assert re.search(needs.message, outcome.lines[0]), outcome
     if needs.what == STREAM:
         assert outcome == stream(spark, place, case, tmp_path / "sparks", "none")
 

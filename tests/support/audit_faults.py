@@ -62,14 +62,14 @@ class Copy:
         """Change the metadata that our sink wrote to a commit."""
         actions = self.read(version)
         info = actions[0]["commitInfo"]
-        ours = json.loads(info["userMetadata"])
-        change(ours["assignor"])
-        info["userMetadata"] = json.dumps(ours)
+        metadata = json.loads(info["userMetadata"])
+        change(metadata["assignor"])
+        info["userMetadata"] = json.dumps(metadata)
         self.write(version, actions)
 
     def edit_ranges(self, version: int, begin: int = 0, end: int = 0) -> None:
-        def change(ours: dict[str, Any]) -> None:
-            [topics] = ours["ranges"].values()
+        def change(metadata: dict[str, Any]) -> None:
+            [topics] = metadata["ranges"].values()
             [partitions] = topics.values()
             number = sorted(partitions)[0]
             low, high = partitions[number]
@@ -154,11 +154,11 @@ def batches_out_of_order(copy: Copy) -> None:
 
 
 def ranges_of_another_batch(copy: Copy) -> None:
-    copy.edit_metadata(3, lambda ours: ours.update(batch=0))
+    copy.edit_metadata(3, lambda metadata: metadata.update(batch=0))
 
 
 def ranges_of_another_query(copy: Copy) -> None:
-    copy.edit_metadata(3, lambda ours: ours.update(query=OTHER))
+    copy.edit_metadata(3, lambda metadata: metadata.update(query=OTHER))
 
 
 def no_ranges(copy: Copy) -> None:
@@ -173,7 +173,7 @@ def another_querys_batch(copy: Copy) -> None:
     [txn] = [action["txn"] for action in actions if "txn" in action]
     txn |= {"appId": f"assignor-{OTHER}", "version": 0}
     copy.commit(*actions, {"add": copy.copy_file(3)})
-    copy.edit_metadata(copy.last, lambda ours: ours.update(query=OTHER, batch=0))
+    copy.edit_metadata(copy.last, lambda metadata: metadata.update(query=OTHER, batch=0))
 
 
 def older_checkpoint(copy: Copy) -> None:
@@ -280,8 +280,8 @@ def rows_added_to_a_batch(copy: Copy) -> None:
 def offsets_of_another_batch(copy: Copy) -> None:
     """Change the statistics of a file whose rows have Kafka's columns."""
     actions = copy.read(4)
-    ours = json.loads(actions[0]["commitInfo"]["userMetadata"])["assignor"]
-    [[topic, partitions]] = ours["ranges"]["0"].items()
+    metadata = json.loads(actions[0]["commitInfo"]["userMetadata"])["assignor"]
+    [[topic, partitions]] = metadata["ranges"]["0"].items()
     number, [begin, end] = next(iter(partitions.items()))
     for action in actions:
         if "add" in action:
@@ -300,11 +300,11 @@ def compaction_that_lost_rows(copy: Copy) -> None:
 
 
 def other_records(copy: Copy) -> None:
-    def change(ours: dict[str, Any]) -> None:
-        [topics] = ours["ranges"].values()
+    def change(metadata: dict[str, Any]) -> None:
+        [topics] = metadata["ranges"].values()
         [partitions] = topics.values()
         records = sum(end - begin for begin, end in partitions.values())
-        ours["counted"] = {"records": records, "checksum": "0123456789abcdef"}
+        metadata["counted"] = {"records": records, "checksum": "0123456789abcdef"}
 
     copy.edit_metadata(3, change)
 

@@ -35,7 +35,7 @@ class Needs(NamedTuple):
     without: str
     #: Exit code without it (1 for a query that fails), and a pattern of the line printed.
     code: int = 1
-    says: str = ""
+    message: str = ""
 
 
 _READ, _DESCRIBE = Right("Read", "Topic"), Right("Describe", "Topic")
@@ -49,32 +49,32 @@ INTO_DELTA = "a job of `assignor run` into a Delta table"
 JOB, AUDIT = "… with a topic as its sink", "`assignor audit --columns`"
 NEEDS = (
     Needs(STREAM, (_READ,), "the query fails, as Spark's own does",
-          says="[Aa]uthoriz"),
-    Needs(COMMITS, (_READ, _COMMIT), "it goes on; a warning, and `assignor.commitFailures` counts",
+          message="[Aa]uthoriz"),
+    Needs(COMMITS, (_READ, _COMMIT), "it continues with a warning; `assignor.commitFailures` rises",
           0, "could not commit to group .* needs Read on this group"),
     Needs(INTO_DELTA, (_READ,), "the run ends in one line, exit code 1",
-          says="the user lacks Describe on it"),
+          message="the user lacks Describe on it"),
     Needs(JOB, (_READ, _WRITE), "the run ends in one line, exit code 1",
-          says="the user lacks Describe on it"),
+          message="the user lacks Describe on it"),
     Needs("`assignor lag CHECKPOINT`", (_READ, _CONFIGS),
-          "the column is `-`, a line says which right is missing",
+          "the column is `-`, and a line names the missing right",
           0, "retention .* the user lacks DescribeConfigs on Topic"),
     Needs("`assignor lag --group`", (_READ, _CONFIGS, _SEE_GROUP), "one line, exit code 1",
-          says=_NO_GROUP),
+          message=_NO_GROUP),
     Needs("`assignor lag --group --as starting-offsets`", (_DESCRIBE, _SEE_GROUP),
-          "one line, exit code 1", says=_NO_GROUP),
+          "one line, exit code 1", message=_NO_GROUP),
     Needs("`assignor lag CHECKPOINT --as starting-offsets`", (_DESCRIBE,),
-          "one line, exit code 1", says="the user lacks Describe on Topic"),
+          "one line, exit code 1", message="the user lacks Describe on Topic"),
     Needs("`assignor doctor --checkpoint`", (_READ,),
-          "the check fails, exit code 1; a line says which right is missing",
-          says="the user lacks Describe on Topic"),
+          "the check fails, exit code 1; a line names the missing right",
+          message="the user lacks Describe on Topic"),
     Needs("`assignor estimate CHECKPOINT --racks`", (_DESCRIBE, _BROKERS),
-          "a line says so: whether consumers may read from followers is unknown",
+          "a line reports that it is unknown whether followers may be read",
           0, "the user lacks DescribeConfigs on"),
     Needs(AUDIT, (_READ, _CONFIGS),
-          "a line says so; in a compacted topic, rows without a record count as invented",
+          "a line reports it; in a compacted topic, rows without a record count as invented",
           0, "the user lacks DescribeConfigs on Topic"),
-    Needs("`assignor doctor`", (), "nothing is asked of a topic or group"),
+    Needs("`assignor doctor`", (), "no topic or group is read"),
 )  # fmt: skip
 
 
