@@ -96,7 +96,7 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         versions = log.versions(folder)
         if not versions:
             raise OptionError(f"--table {table!r} is not a Delta table: it has no commits")
-        before = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
+        earlier = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
         commits, damaged = _read_commits(folder, log.versions(folder))
         if not commits and not damaged:
             raise UnreadableTableError(f"{table}: its log was deleted during the audit; try again")
@@ -108,7 +108,7 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         why = error.strerror or type(error).__name__
         raise UnreadableTableError(f"{error.filename or table}: {why}") from error
     checksums = {version: crc for version, crc in crc_files.items() if crc is not None}
-    last_committed = before.last_committed if before else None
+    last_committed = earlier.last_committed if earlier else None
     completed = last_committed.batch_id if last_committed else None
     return Evidence(commits, damaged, checksums, query, completed, DataFiles(folder.root))
 

@@ -50,11 +50,11 @@ def check_files(
             yield AuditFinding("file-lost", elided(lost))
         if changed:
             yield AuditFinding("file-changed", elided(changed))
-        for one, other in _find_equal_files(history, files, topics):
+        for first, other in _find_equal_files(history, files, topics):
             doubled.setdefault(
                 other[0].path,
-                f"{other[0].path} (version {other[1]}) has the content of {one[0].path} "
-                f"(version {one[1]})",
+                f"{other[0].path} (version {other[1]}) has the content of {first[0].path} "
+                f"(version {first[1]})",
             )
     if doubled:
         yield AuditFinding("file-doubled", elided(list(doubled.values())))

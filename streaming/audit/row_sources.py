@@ -65,8 +65,8 @@ def audit_rows(  # noqa: PLR0917
     frame, content = _select_columns(spark, table, columns, version)
     read = dict(spans) or _compute_row_spans(frame, columns)
     begins = _request_log_begins(read, brokers) if brokers is not None else {}
-    kept = {p: (max(begin, begins.get(p, begin)), end) for p, (begin, end) in read.items()}
-    chosen = [(p, begin, end) for p, (begin, end) in sorted(kept.items()) if begin < end]
+    available = {p: (max(begin, begins.get(p, begin)), end) for p, (begin, end) in read.items()}
+    chosen = [(p, begin, end) for p, (begin, end) in sorted(available.items()) if begin < end]
     size = 1 << 62
     if sample is not None:
         chosen, size = sample_blocks({p: (begin, end) for p, begin, end in chosen}, sample), BLOCK
@@ -81,12 +81,12 @@ def audit_rows(  # noqa: PLR0917
     ):
         partition = block[0]
         span = pending.pop(block, (partition, 0, 0))
-        deleted = range(read.get(partition, (0, 0))[0], kept.get(partition, (0, 0))[0])
+        deleted = range(read.get(partition, (0, 0))[0], available.get(partition, (0, 0))[0])
         items = (_to_item(row) for row in rows if row[2] not in deleted)
         _merge_span(result, span, items, brokers, content)
     for span in pending.values():
         _merge_span(result, span, (), brokers, content)
-    for p, (begin, _) in sorted(kept.items()):
+    for p, (begin, _) in sorted(available.items()):
         if begin > read[p][0]:
             result.faults["records-gone"].add(p, read[p][0], min(begin, read[p][1]))
     return result, list(result.findings)
@@ -141,7 +141,9 @@ def _filter_blocks(spark: SparkSession, frame: DataFrame, spans: list[Span]) -> 
     from pyspark.sql import functions as f
 
     schema = "topic STRING, partition INT, block BIGINT"
-    blocks = spark.createDataFrame([(p.topic, p.number, at // BLOCK) for p, at, _ in spans], schema)
+    blocks = spark.createDataFrame(
+        [(p.topic, p.number, low // BLOCK) for p, low, _ in spans], schema
+    )
     block = f.floor(f.col("offset") / BLOCK).cast("bigint")
     keys = ["topic", "partition", "block"]
     return (
@@ -223,9 +225,9 @@ def _consume(
     )
     try:
         consumer.assign([TopicPartition(*partition, begin)])
-        at, silent_s = begin, 0.0
-        while at < end:
-            messages = consumer.consume(min(_MESSAGES_PER_CALL, end - at), _WAIT_S)
+        next_offset, silent_s = begin, 0.0
+        while next_offset < end:
+            messages = consumer.consume(min(_MESSAGES_PER_CALL, end - next_offset), _WAIT_S)
             silent_s += _WAIT_S
             for message in messages:
                 if is_of_group(message):
@@ -240,7 +242,7 @@ def _consume(
                     return
                 values = {"key": message.key, "value": message.value}
                 yield offset, tuple(_to_bytes(values[name]()) for name in content)
-                at, silent_s = offset + 1, 0.0
+                next_offset, silent_s = offset + 1, 0.0
             if silent_s >= brokers.limit_s:
                 raise TopicUnreadableError(f"{partition}: no answer within {brokers.limit_s:g} s")
     finally:

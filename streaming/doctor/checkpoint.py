@@ -104,13 +104,13 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
     topics = {}
     for source, ends in planned.ends.items():
         for topic, before in checkpoint.ends_of(source, completed).items():
-            now = ends.get(topic, {})
+            planned_ends = ends.get(topic, {})
             backwards = [
-                f"{topic}-{number} to {now[number]} from {at}"
-                if number in now
-                else f"{topic}-{number} to none from {at}"
-                for number, at in sorted(before.items())
-                if now and now.get(number, -1) < at
+                f"{topic}-{number} to {planned_ends[number]} from {end}"
+                if number in planned_ends
+                else f"{topic}-{number} to none from {end}"
+                for number, end in sorted(before.items())
+                if planned_ends and planned_ends.get(number, -1) < end
             ]
             if backwards:
                 topics[source, topic] = (

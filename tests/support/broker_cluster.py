@@ -130,8 +130,10 @@ class BrokerCluster:
     ) -> None:
         """Create a topic, and wait until all running brokers know a leader of each partition."""
         if replicas:
-            each = [list(replicas)] * partitions
-            topic = NewTopic(name, partitions, replica_assignment=each, config=dict(config or {}))
+            assignment = [list(replicas)] * partitions
+            topic = NewTopic(
+                name, partitions, replica_assignment=assignment, config=dict(config or {})
+            )
             admin = self.admin()  # a reference is needed until the answer arrives
             admin.create_topics([topic])[name].result(60)
         else:

@@ -43,9 +43,9 @@ def find_secrets(data: bytes, secrets: Mapping[str, str]) -> list[str]:
 
 def _encode_base64(secret: bytes) -> Iterator[bytes]:
     """Yield the base64 letters that depend only on the secret, for each alignment."""
-    for before in range(3):
-        encoded = base64.b64encode(b"\0" * before + secret)
-        first, last = -(-before * 8 // 6), (before + len(secret)) * 8 // 6
+    for padding in range(3):
+        encoded = base64.b64encode(b"\0" * padding + secret)
+        first, last = -(-padding * 8 // 6), (padding + len(secret)) * 8 // 6
         yield encoded[first:last]
 
 

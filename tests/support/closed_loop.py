@@ -55,9 +55,9 @@ class Loop:
         names = tuple(e.id for e in batch.executors)
         number, size = batch.partition[pieces.row], pieces.end - pieces.start
         executor = batch.slot_executor[pieces.slot]
-        each = self.cost * np.array([self.costly.get(p, 1.0) for p in number.tolist()])
+        cost = self.cost * np.array([self.costly.get(p, 1.0) for p in number.tolist()])
         slowness = np.array([self.slow.get(name, 1.0) for name in names])
-        seconds = (self.fixed + size * each) * slowness[executor]
+        seconds = (self.fixed + size * cost) * slowness[executor]
         reported = seconds * np.exp(self.dice.normal(0, self.noise, len(seconds)))
         self.observed = Observed.of(
             (("t",), np.zeros(len(number), np.int64)), number, (names, executor),

@@ -54,8 +54,8 @@ class GroupMember:
             for name in settings["strategies"]
         ]
         if settings.get("no_generation"):
-            for each in listed:
-                HiddenGeneration(each)
+            for strategy in listed:
+                HiddenGeneration(strategy)
         self.consumer = KafkaConsumer(
             bootstrap_servers=settings["bootstrap"], group_id=settings["group"],
             client_id=settings["name"], group_instance_id=settings.get("instance"),

@@ -38,9 +38,9 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
 
 def insert_tables(text: str) -> str:
     before, _, from_begin = text.partition(_BEGIN)
-    _, _, after = from_begin.partition(_END)
+    _, _, end = from_begin.partition(_END)
     tables = "\n".join(_table(title, model) for title, model in _SECTIONS)
-    return f"{before}{_BEGIN}\n\n{tables}\n{_END}{after}"
+    return f"{before}{_BEGIN}\n\n{tables}\n{_END}{end}"
 
 
 def _table(title: str, model: type[Section]) -> str:

@@ -119,13 +119,13 @@ def read_entries(record: Path) -> list[dict[str, Any]]:
 
 def read_requests(record: Path, kind: str = "plan") -> list[dict[str, Any]]:
     """Return the requests for plans, or those of another kind."""
-    every = [e["request"] for e in read_entries(record) if "request" in e]
-    return [request for request in every if request["type"] == kind]
+    all_requests = [e["request"] for e in read_entries(record) if "request" in e]
+    return [request for request in all_requests if request["type"] == kind]
 
 
 def read_answers(record: Path) -> list[dict[str, Any]]:
-    every = [e["answer"] for e in read_entries(record) if "answer" in e]
-    return [answer for answer in every if answer["type"] == "planned"]
+    all_answers = [e["answer"] for e in read_entries(record) if "answer" in e]
+    return [answer for answer in all_answers if answer["type"] == "planned"]
 
 
 def read_snapshots(record: Path) -> list[dict[str, Any]]:

@@ -53,8 +53,8 @@ _LIMIT_S = 300
 
 
 def main() -> None:
-    servers, name, where, *settings = sys.argv[1:]
-    folder = Path(where)
+    servers, name, folder_name, *settings = sys.argv[1:]
+    folder = Path(folder_name)
     topic = Topic(servers, name).create(PARTITIONS)
     fill_in_batches(topic, [len(SHARED) * RECORDS] * PARTITIONS, batches=5 * len(SHARED))
     with standalone_cluster(folder / "cluster", workers(*[1] * EXECUTORS)) as cluster:
@@ -120,12 +120,12 @@ class Scene:
         frame = add_row_order(batch)
         first = frame.collect()
         differ = {"again": count_differences(first, frame.collect())}
-        before = get_last_stage(self._spark)
+        stage = get_last_stage(self._spark)
         differ["retried"] = count_differences(first, frame.select("*", fail_once(number)).collect())
         with self._speculation():
             stalled = frame.select("*", stall_on(min(self._executors.processes())))
             differ["speculated"] = count_differences(first, stalled.collect())
-        attempts = self._attempts_since(before)
+        attempts = self._attempts_since(stage)
         cached = frame.persist()
         differ["cached"] = max(count_differences(first, cached.collect()) for _ in range(2))
         cached.unpersist(blocking=True)
@@ -147,8 +147,8 @@ class Scene:
         rand, rdd, by_id = (distribute(batch, by).glom() for by in DISTRIBUTIONS)
         killed = self.folder / f"killed-{number}"
         with self._executors.kill_one(min, TASKS, COMPLETED, killed):
-            held = rand.zip(rdd).zip(by_id).mapPartitionsWithIndex(hold_until(killed, COMPLETED))
-            tasks = held.collect()
+            delayed = rand.zip(rdd).zip(by_id).mapPartitionsWithIndex(hold_until(killed, COMPLETED))
+            tasks = delayed.collect()
         rows_by: dict[str, list[Any]] = {by: [] for by in DISTRIBUTIONS}
         for (of_rand, of_rdd), of_id in tasks:
             for by, rows in zip(DISTRIBUTIONS, (of_rand, of_rdd, of_id), strict=True):
@@ -201,9 +201,9 @@ def fail_once(batch: int) -> Any:
 
 def stall_on(executor: str) -> Any:
     """Stop in the middle of a range on this executor, until the task is killed."""
-    where = f"{_COMMAND} LIKE '%--executor-id {executor} %'"
+    condition = f"{_COMMAND} LIKE '%--executor-id {executor} %'"
     stop = f"java_method('java.lang.Thread', 'sleep', {_LIMIT_S * 1000}L)"
-    return f.expr(f"CASE WHEN {_MIDDLE} AND {where} THEN {stop} END AS x")
+    return f.expr(f"CASE WHEN {_MIDDLE} AND {condition} THEN {stop} END AS x")
 
 
 def count_differences(first: Sequence[Any], other: Sequence[Any]) -> int:

@@ -29,8 +29,8 @@ TASKS = 12
 
 
 def main() -> None:
-    servers, name, where, kills, seed = sys.argv[1:]
-    folder, rng = Path(where), random.Random(int(seed))
+    servers, name, folder_name, kills, seed = sys.argv[1:]
+    folder, rng = Path(folder_name), random.Random(int(seed))
     topic = Topic(servers, name).create(PARTITIONS)
     topic.fill([(int(kills) + 1) * RECORDS] * PARTITIONS)
     spark = start_spark(
@@ -47,9 +47,9 @@ def main() -> None:
             return
         completed, killed = rng.randrange(TASKS), folder / f"killed-{number}"
         killed_at.append(completed)
-        held = salted.rdd.mapPartitionsWithIndex(hold_until(killed, completed))
+        delayed = salted.rdd.mapPartitionsWithIndex(hold_until(killed, completed))
         with executors.kill_one(lambda ids: rng.choice(sorted(ids)), TASKS, completed, killed):
-            write(spark.createDataFrame(held, salted.schema), number)
+            write(spark.createDataFrame(delayed, salted.schema), number)
         executors.wait_for_all()  # so that the next batch is planned for both
 
     def write(rows: DataFrame, number: int) -> None:
