@@ -34,7 +34,7 @@ def compute_range_checksum(topic: str, partition: int, begin: int, end: int) -> 
 
 
 def _hash_longs(values: Words, seed: int) -> Words:
-    """Return the XXH64 hashes of 64-bit numbers; numpy's unsigned numbers overflow as Java's do."""
+    """Return the XXH64 hashes of 64-bit numbers; numpy's unsigned numbers wrap as in Java."""
     p1, p2, p3, p4 = (np.uint64(prime) for prime in (_P1, _P2, _P3, _P4))
     result: Words = np.uint64((seed + _P5 + 8) & _MASK) ^ (_rotate_words(values * p2, 31) * p1)
     result = _rotate_words(result, 27) * p1 + p4

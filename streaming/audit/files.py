@@ -117,7 +117,7 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
 
 
 def check_counts(history: History) -> Iterator[AuditFinding]:
-    """Check that each commit matches its metrics, and that changes keep the number of rows."""
+    """Check that each commit matches its metrics, and that compactions keep the number of rows."""
     miscounts = [text for commit in history.commits.values() if (text := _find_miscount(commit))]
     if miscounts:
         yield AuditFinding("count-mismatch", elided(miscounts))
