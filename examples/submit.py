@@ -1,4 +1,4 @@
-"""A job under spark-submit: `spark-submit FLAGS examples/submit.py JOB.yaml [OPTIONS]`.
+"""Run a job with spark-submit: `spark-submit FLAGS examples/submit.py JOB.yaml [OPTIONS]`.
 
 The flags are those of `assignor jars JOB.yaml`; the options are those of `assignor run`.
 """

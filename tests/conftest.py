@@ -1,4 +1,4 @@
-"""Shared fixtures: one broker and one Spark (local-cluster, Delta) a session, a topic a test."""
+"""Shared fixtures: one broker and one Spark (local-cluster, Delta) per run, one topic per test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ hypothesis.settings.register_profile(
     "project",
     deadline=None,
     print_blob=True,
-    # Both go by chance or by load: how much `assume` passes over differs from run to run.
+    # Both checks depend on chance or load, so they would fail at random.
     suppress_health_check=[
         hypothesis.HealthCheck.too_slow,
         hypothesis.HealthCheck.filter_too_much,
@@ -36,7 +36,7 @@ hypothesis.settings.load_profile("project")
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
-    """One real broker for the whole run."""
+    """Start a real broker for the whole run."""
     from streaming.kafka.embedded import EmbeddedBroker
 
     with EmbeddedBroker() as broker:
@@ -45,7 +45,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="session")
 def secured() -> Iterator[Secured]:
-    """A broker that asks for a login on a second port, and heeds access control lists."""
+    """Start a broker with authentication on a second port and with access control lists."""
     from tests.support.secured_broker import start_secured
 
     with start_secured() as secured:
@@ -54,7 +54,7 @@ def secured() -> Iterator[Secured]:
 
 @pytest.fixture
 def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Topic:
-    """A topic of this test alone: `topic.create(8)` and `topic.fill([…])`."""
+    """Return a topic for this test only: `topic.create(8)` and `topic.fill([…])`."""
     from tests.support.kafka_topics import Topic
 
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", request.node.name)[:60]
@@ -63,7 +63,7 @@ def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> Topic:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two executors of one slot each, with UI, Delta and the bridge, as a user would start it."""
+    """Start two executors of one slot each, with UI, Delta, and the bridge, as a user would."""
     from tests.support.spark_tools import start_spark
 
     session = start_spark(
@@ -78,13 +78,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
-    """A checkpoint folder of this test alone."""
+    """Return a checkpoint folder for this test only."""
     return str(tmp_path / "checkpoint")
 
 
 @pytest.fixture
 def driver_log(spark: SparkSession) -> DriverLog:
-    """What Spark's driver logs from here on."""
+    """Return the lines that Spark's driver logs from now on."""
     from tests.support.spark_tools import DriverLog
 
     return DriverLog(Path(spark.conf.get("assignor.test.log") or ""))
@@ -92,22 +92,22 @@ def driver_log(spark: SparkSession) -> DriverLog:
 
 @pytest.fixture
 def record(tmp_path: Path) -> Path:
-    """File in which a proxy planner notes requests and answers."""
+    """Return the file in which a proxy planner records requests and answers."""
     return tmp_path / "planner.jsonl"
 
 
 @pytest.fixture
 def planner(spark: SparkSession, tmp_path: Path, record: Path) -> Iterator[Callable[[str], None]]:
-    """Set `spark.assignor.python` to a proxy planner of a mode, and back at the end."""
+    """Yield a function that replaces the planner by a proxy with a mode; restore it at the end."""
     from tests.support import planner_proxy
     from tests.support.spark_tools import write_interpreter
 
     before = spark.conf.get("spark.assignor.python")
 
-    def use(mode: str) -> None:
+    def use_proxy(mode: str) -> None:
         script = tmp_path / f"python-{mode}"
         write_interpreter(script, planner_proxy.__file__, mode, record)
         spark.conf.set("spark.assignor.python", str(script))
 
-    yield use
+    yield use_proxy
     spark.conf.set("spark.assignor.python", before or sys.executable)

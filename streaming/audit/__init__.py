@@ -1,5 +1,5 @@
-"""Whether a Delta table holds each offset of its topics exactly once, proved from its log.
+"""Prove from a Delta table's log that the table holds each offset of its topics exactly once.
 
-Pure but for `evidence`, which reads, and `rows`, which asks Spark and brokers: commits, offset log
-and files in, findings out.
+The checks are pure functions of commits, offset log, and files. Only two modules do I/O: `evidence`
+reads the table and the checkpoint, `row_sources` reads rows from Spark and records from brokers.
 """

@@ -1,4 +1,4 @@
-"""The recipe of an audit: what is looked at, in order, and what is proved when nothing is found."""
+"""Run all checks of an audit in order; a table without findings is proved."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from streaming.audit.files import (
     check_statistics,
     check_writers,
 )
-from streaming.audit.findings import Finding, by_severity
+from streaming.audit.findings import AuditFinding, sort_by_severity
 from streaming.audit.history import replay
-from streaming.audit.intervals import flat, held_by, joined, left_of, named, without
-from streaming.audit.offsets import (
-    check_checkpoint,
-    check_overlaps_of_queries,
-    check_query,
-    total,
+from streaming.audit.intervals import (
+    collect_read_offsets,
+    count_offsets,
+    find_gaps,
+    iter_ranges,
+    list_numbers,
+    merge_intervals,
+    subtract_intervals,
 )
+from streaming.audit.offsets import check_checkpoint, check_overlaps_of_queries, check_query
 from streaming.audit.records import check_records
-from streaming.audit.rows import spans_of
+from streaming.audit.rows import compute_read_spans
 from streaming.delta.transactions import ACCEPTED
 
 if TYPE_CHECKING:
@@ -31,101 +34,101 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Partition
     from streaming.audit.evidence import Evidence
-    from streaming.audit.history import Batch, History
+    from streaming.audit.history import BatchCommit, History
     from streaming.audit.intervals import Intervals
     from streaming.audit.rows import RowAudit
 
 
-#: What a proof covers: offsets and numbers of rows by commit, or the rows themselves.
+#: Coverage of a proof: offsets and row counts by commit, or the rows themselves.
 Scope = Literal["commits", "sampled rows", "rows"]
 
-#: Findings about batches, of which a table that others wrote has none.
-_OF_BATCHES = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
-#: With one of these, batches may have read more than is known.
-_INCOMPLETE = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
+#: Findings about batches; they do not apply to a table that no streaming query has written.
+_BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
+#: After one of these findings, batches may have read offsets that the audit cannot see.
+_GAP_KINDS = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
 
 
 @dataclass
-class Query:
-    """What is known of one query's batches, from the audited version on."""
+class AuditedQuery:
+    """One query's batches, from the first audited version on."""
 
     id: str
-    batches: list[Batch]
-    #: Offsets that its commits hold, and partitions.
+    batches: list[BatchCommit]
+    #: Numbers of offsets and partitions in its live commits.
     offsets: int
     partitions: int
-    #: Batches whose records were counted, and are those of all their offsets.
-    counted: int = 0
-    #: Offsets without a record, in batches that were counted: a lower bound, because a record that
-    #: Spark counted again hides one of them.
-    without_record: int = 0
-    #: Batches whose counters have more records than offsets: Spark ran a stage of them again.
-    recounted: int = 0
+    #: Number of batches whose counted records match all their offsets.
+    batches_counted: int = 0
+    #: Offsets without a record, in counted batches. This is a lower bound, because each record that
+    #: Spark counted twice hides one of them.
+    offsets_without_record: int = 0
+    #: Number of batches with more counted records than offsets: Spark ran a stage of them again.
+    batches_recounted: int = 0
 
 
 @dataclass
 class Audit:
-    """What an audit found."""
+    """The result of an audit."""
 
-    #: First and last version that were looked at.
-    first: int
-    last: int
+    #: First and last audited version of the table.
+    first_version: int
+    last_version: int
     files: int
     rows: int | None
-    queries: list[Query]
-    findings: list[Finding] = field(default_factory=list)
+    queries: list[AuditedQuery]
+    findings: list[AuditFinding] = field(default_factory=list)
     #: Whether the table keeps the newest row of each key.
     is_upsert: bool = False
-    #: Rows that were read, and records of the topics that they were compared with; None for none.
+    #: Rows read, and records of the topics compared with them; None if nothing was read.
     rows_read: int | None = None
     records_compared: int | None = None
     scope: Scope = "commits"
 
     @property
     def holds(self) -> bool:
-        """Whether each offset of the batches is in the table's commits exactly once."""
+        """Whether each offset of the batches is proved to be in the table exactly once."""
         return not self.findings
 
     @property
     def spans(self) -> dict[Partition, tuple[int, int]]:
-        """From where to where the batches have read each partition; none where some are unknown."""
-        if any(finding.kind in _INCOMPLETE for finding in self.findings) or self.first > 0:
+        """`[begin, end)` that the batches read of each partition; empty if some are unknown."""
+        if any(finding.kind in _GAP_KINDS for finding in self.findings) or self.first_version > 0:
             return {}
-        return spans_of(batch for query in self.queries for batch in query.batches)
+        return compute_read_spans(batch for query in self.queries for batch in query.batches)
 
     def add_rows(
-        self, rows: RowAudit, findings: Iterable[Finding], *, are_sampled: bool = False
+        self, rows: RowAudit, findings: Iterable[AuditFinding], *, are_sampled: bool = False
     ) -> None:
-        """Add an audit of the rows; if the log has no batch, it replaces findings about batches."""
+        """Add an audit of the rows; if the log has no batch, drop the findings about batches."""
         self.scope = "sampled rows" if are_sampled else "rows"
-        others = [f for f in self.findings if self.queries or f.kind not in _OF_BATCHES]
-        self.findings = by_severity([*others, *findings])
+        log_findings = [f for f in self.findings if self.queries or f.kind not in _BATCH_KINDS]
+        self.findings = sort_by_severity([*log_findings, *findings])
         self.rows_read, self.records_compared = rows.rows, rows.compared
 
 
 def audit(evidence: Evidence, since: int | None = None) -> Audit:
-    """Look at a table; `since` is the first version that is asked for."""
+    """Audit a table from version `since` on; None is its first version."""
     history = replay(evidence.commits)
-    every = history.batches(evidence.checkpoint)
+    all_batches = history.list_batches(evidence.checkpoint)
     since = since or 0
     history.commits = {v: c for v, c in history.commits.items() if v >= since}
     history.restores = [r for r in history.restores if r.version >= since]
     history.doubled = [d for d in history.doubled if d[2] >= since]
     history.counts = {v: count for v, count in history.counts.items() if v >= since}
     history.is_whole = history.is_whole and since == 0
-    by_query: dict[str, list[Batch]] = {}
-    for batch in every:
+    by_query: dict[str, list[BatchCommit]] = {}
+    for batch in all_batches:
         if batch.version in history.commits:
             by_query.setdefault(batch.query, []).append(batch)
-    queries = [_query(name, batches, history) for name, batches in by_query.items()]
-    findings = by_severity(
-        _findings(evidence, history, by_query, queries, every=every, since=since)
+    queries = [_summarize_query(name, batches, history) for name, batches in by_query.items()]
+    findings = sort_by_severity(
+        _run_checks(evidence, history, by_query, queries, all_batches=all_batches, since=since)
     )
     rows = [add.rows for add, _ in history.files.values()]
-    looked_at = [v for v in (*history.commits, *evidence.damaged) if v >= since]
+    versions = [v for v in (*history.commits, *evidence.damaged) if v >= since]
     return Audit(
-        first=min(looked_at, default=since),
-        last=evidence.last,
+        first_version=min(versions, default=since),
+        last_version=evidence.last_version,
         files=len(history.files),
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
         queries=queries,
@@ -134,139 +137,144 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
     )
 
 
-def _findings(
+def _run_checks(
     evidence: Evidence,
     history: History,
-    by_query: dict[str, list[Batch]],
-    queries: list[Query],
+    by_query: dict[str, list[BatchCommit]],
+    queries: list[AuditedQuery],
     *,
-    every: list[Batch],
+    all_batches: list[BatchCommit],
     since: int,
-) -> Iterator[Finding]:
-    """Look at the batches from `since` on (`by_query`); `every` has those before as well."""
-    yield from _log(evidence, since)
-    held = {
-        query: held_by(batch for batch in batches if batch.version in history.live)
+) -> Iterator[AuditFinding]:
+    """Run each check; `by_query` has the batches from version `since` on, `all_batches` all."""
+    yield from _check_log(evidence, since)
+    offsets = {
+        query: collect_read_offsets(batch for batch in batches if batch.version in history.live)
         for query, batches in by_query.items()
     }
-    others = {query: _others(query, held) for query in by_query}
-    yield from _restores(history, by_query, others)
+    others = {query: _collect_offsets_of_others(query, offsets) for query in by_query}
+    yield from _check_restores(history, by_query, others)
     checkpoint = evidence.checkpoint
     for query, batches in by_query.items():
         own = checkpoint if checkpoint is not None and checkpoint.query_id == query else None
         yield from check_query(batches, history, own, others[query])
-        yield from _mismatches(batches)
+        yield from _check_metadata(batches)
         yield from check_statistics(batches, history)
-    # A merge of the same records by another query changes nothing.
+    # Merging the same records from another query changes nothing.
     if not history.is_upsert:
-        yield from check_overlaps_of_queries(held)
-    behind: list[Finding] = []
+        yield from check_overlaps_of_queries(offsets)
+    checkpoint_findings: list[AuditFinding] = []
     if checkpoint is not None:
-        filled = others.get(checkpoint.query_id or "", {})
-        behind += check_checkpoint(
+        offsets_of_others = others.get(checkpoint.query_id or "", {})
+        checkpoint_findings += check_checkpoint(
             checkpoint,
             evidence.completed,
-            every,
+            all_batches,
             is_whole=history.is_whole,
-            others=filled,
+            others=offsets_of_others,
             since=since,
         )
-    yield from behind
-    if not by_query and not behind:
-        before = f"; the last batch of a query is in version {every[-1].version}" if every else ""
-        yield Finding("no-batch", f"{len(history.commits):,} commits{before}")
-    of_batches = {batch.version for batches in by_query.values() for batch in batches}
-    yield from check_writers(history, of_batches)
-    topics = {p.topic for q in queries for b in q.batches for (_, p), _, _ in flat(b.ranges or {})}
+    yield from checkpoint_findings
+    if not by_query and not checkpoint_findings:
+        last = f"; the last batch is in version {all_batches[-1].version}" if all_batches else ""
+        yield AuditFinding("no-batch", f"{len(history.commits):,} commits{last}")
+    batch_versions = {batch.version for batches in by_query.values() for batch in batches}
+    yield from check_writers(history, batch_versions)
+    topics = {
+        p.topic for q in queries for b in q.batches for (_, p), _, _ in iter_ranges(b.ranges or {})
+    }
     yield from check_files(history, evidence.files, topics)
     yield from check_counts(history)
-    # What was there before the log begins may be removed later, and is not known.
-    if not evidence.damaged and evidence.commits[0].version == 0 and not _holes(evidence):
+    # A later commit may remove files that were added before the log begins.
+    if not evidence.damaged and evidence.commits[0].version == 0 and not _find_missing(evidence):
         yield from check_state(history, evidence.checksums)
-    for each in queries:
-        yield from check_records(each)
+    for audited_query in queries:
+        yield from check_records(audited_query)
 
 
-def _log(evidence: Evidence, since: int) -> Iterator[Finding]:
-    """Check that the log has all versions from the one asked for on."""
+def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
+    """Check that the log has every version from `since` on, and that each can be read."""
     numbers = [*(commit.version for commit in evidence.commits), *evidence.damaged]
     first = min(numbers)
     if first > since:
-        yield Finding("log-begins-late", f"its first version is {first}, {since} is asked for")
-    if holes := _holes(evidence, since):
-        yield Finding("commit-missing", named("version", holes))
+        yield AuditFinding("log-begins-late", f"it begins at version {first}, not at {since}")
+    if missing := _find_missing(evidence, since):
+        yield AuditFinding("commit-missing", list_numbers("version", missing))
     damaged = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
     if damaged:
-        yield Finding("commit-damaged", elide(damaged))
+        yield AuditFinding("commit-damaged", elide(damaged))
 
 
-def _holes(evidence: Evidence, since: int = 0) -> list[range]:
+def _find_missing(evidence: Evidence, since: int = 0) -> list[range]:
     numbers = sorted({*(commit.version for commit in evidence.commits), *evidence.damaged})
-    return without(numbers, max(numbers[0], since), numbers[-1])
+    return find_gaps(numbers, max(numbers[0], since), numbers[-1])
 
 
-def _others(query: str, held: dict[str, Intervals]) -> Intervals:
-    """Return what all queries but one hold."""
+def _collect_offsets_of_others(query: str, offsets: dict[str, Intervals]) -> Intervals:
+    """Return the offsets read by all queries except `query`."""
     ranges: Intervals = {}
-    for intervals in (intervals for other, intervals in held.items() if other != query):
+    for intervals in (intervals for other, intervals in offsets.items() if other != query):
         for partition, of_partition in intervals.items():
-            ranges[partition] = joined([*ranges.get(partition, []), *of_partition])
+            ranges[partition] = merge_intervals([*ranges.get(partition, []), *of_partition])
     return ranges
 
 
-def _restores(
-    history: History, by_query: dict[str, list[Batch]], others: dict[str, Intervals]
-) -> Iterator[Finding]:
-    """Name the batches that a `RESTORE` took away, and that nothing later brought back."""
+def _check_restores(
+    history: History, by_query: dict[str, list[BatchCommit]], others: dict[str, Intervals]
+) -> Iterator[AuditFinding]:
+    """Report batches that a `RESTORE` removed and no later commit wrote again."""
     for restore in history.restores:
         if restore.version not in history.live:
             continue
         if restore.to is None:
-            yield Finding("restored-unknown", f"RESTORE at version {restore.version}")
+            yield AuditFinding("restored-unknown", f"RESTORE at version {restore.version}")
             continue
-        again = {
+        live_batches = {
             (b.query, b.number) for bs in by_query.values() for b in bs if b.version in history.live
         }
-        gone = [
+        removed = [
             batch
             for batches in by_query.values()
             for batch in batches
             if restore.to < batch.version < restore.version
             and batch.version not in history.live
-            and (batch.query, batch.number) not in again
+            and (batch.query, batch.number) not in live_batches
         ]
-        # What is not known may be anything.
-        left = {
+        missing = {
             str(batch): [
                 high - low
-                for (_, partition), begin, end in flat(batch.ranges or {})
-                for low, high in left_of(partition, begin, end, others[batch.query])
+                for (_, partition), begin, end in iter_ranges(batch.ranges or {})
+                for low, high in subtract_intervals(partition, begin, end, others[batch.query])
             ]
-            for batch in gone
+            for batch in removed
         }
-        gone = [batch for batch in gone if batch.ranges is None or left[str(batch)]]
-        if gone:
-            accepted = history.properties.get(ACCEPTED) == str(restore.version)
-            word = f"; the property {ACCEPTED} accepts that" if accepted else ""
-            yield Finding(
+        # A batch with unknown ranges may have read anything.
+        removed = [batch for batch in removed if batch.ranges is None or missing[str(batch)]]
+        if removed:
+            is_accepted = history.properties.get(ACCEPTED) == str(restore.version)
+            note = f"; the property {ACCEPTED} accepts that" if is_accepted else ""
+            yield AuditFinding(
                 "restored",
                 f"version {restore.version} went back to version {restore.to}, without "
-                f"{elide([str(b) for b in gone])}: {sum(map(sum, left.values())):,} offsets{word}",
+                f"{elide([str(b) for b in removed])}: {sum(map(sum, missing.values())):,} "
+                f"offsets{note}",
             )
 
 
-def _mismatches(batches: Iterable[Batch]) -> Iterator[Finding]:
+def _check_metadata(batches: Iterable[BatchCommit]) -> Iterator[AuditFinding]:
     for batch in batches:
-        said = batch.metadata
-        if said is not None and (said.query, said.batch) != (batch.query, batch.number):
-            yield Finding(
+        metadata = batch.metadata
+        if metadata is not None and (metadata.query, metadata.batch) != (batch.query, batch.number):
+            yield AuditFinding(
                 "batch-mismatch",
-                f"{batch} of query {batch.query} has the ranges of batch {said.batch} of query "
-                f"{said.query}",
+                f"{batch} of query {batch.query} has the ranges of batch {metadata.batch} of "
+                f"query {metadata.query}",
             )
 
 
-def _query(name: str, batches: list[Batch], history: History) -> Query:
+def _summarize_query(name: str, batches: list[BatchCommit], history: History) -> AuditedQuery:
     live = {batch.number: batch for batch in batches if batch.version in history.live}.values()
-    partitions = {partition for batch in live for partition, _, _ in flat(batch.ranges or {})}
-    return Query(name, batches, total(live), len(partitions))
+    partitions = {
+        partition for batch in live for partition, _, _ in iter_ranges(batch.ranges or {})
+    }
+    return AuditedQuery(name, batches, count_offsets(live), len(partitions))

@@ -1,7 +1,7 @@
-"""The checksum of the records that a range should have, as Spark computes that of those it read.
+"""Compute the expected checksum of a range's records, as Spark computes it for the records read.
 
-Each record counts with Spark's `xxhash64(topic, partition, offset)` (XXH64, chained with seed 42);
-all are joined by exclusive or, in any order. Of the same number of records, a wrong one changes it.
+The checksum is the exclusive or of Spark's `xxhash64(topic, partition, offset)` of each record
+(XXH64, chained, seed 42), so the order does not matter. A wrong record changes it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _P1, _P2, _P3, _P4, _P5 = (
     0x27D4EB2F165667C5,
 )  # fmt: skip
 _SEED = 42
-#: Offsets that are hashed at a time.
+#: Number of offsets hashed at a time.
 _BLOCK = 1 << 20
 
 
-def range_checksum(topic: str, partition: int, begin: int, end: int) -> int:
+def compute_range_checksum(topic: str, partition: int, begin: int, end: int) -> int:
     """Return the checksum of all offsets of a range."""
     seed = hash_int(partition, hash_bytes(topic.encode(), _SEED))
     result = 0
@@ -34,30 +34,30 @@ def range_checksum(topic: str, partition: int, begin: int, end: int) -> int:
 
 
 def _hash_longs(values: Words, seed: int) -> Words:
-    """Hash many 64-bit numbers; numpy's unsigned numbers wrap around, as Java's do."""
+    """Return the XXH64 hashes of 64-bit numbers; numpy's unsigned numbers wrap as in Java."""
     p1, p2, p3, p4 = (np.uint64(prime) for prime in (_P1, _P2, _P3, _P4))
-    result: Words = np.uint64((seed + _P5 + 8) & _MASK) ^ (_rotated(values * p2, 31) * p1)
-    result = _rotated(result, 27) * p1 + p4
+    result: Words = np.uint64((seed + _P5 + 8) & _MASK) ^ (_rotate_words(values * p2, 31) * p1)
+    result = _rotate_words(result, 27) * p1 + p4
     result = (result ^ (result >> np.uint64(33))) * p2
     result = (result ^ (result >> np.uint64(29))) * p3
     result ^= result >> np.uint64(32)
     return result
 
 
-def _rotated(values: Words, bits: int) -> Words:
+def _rotate_words(values: Words, bits: int) -> Words:
     rotated: Words = (values << np.uint64(bits)) | (values >> np.uint64(64 - bits))
     return rotated
 
 
 def hash_int(value: int, seed: int) -> int:
-    """Hash a 32-bit number."""
+    """Return the XXH64 hash of a 32-bit number."""
     result = (seed + _P5 + 4) & _MASK
     result ^= (value & 0xFFFFFFFF) * _P1 & _MASK
-    return _mixed(_rotl(result, 23) * _P2 + _P3)
+    return _avalanche(_rotate_left(result, 23) * _P2 + _P3)
 
 
 def hash_bytes(data: bytes, seed: int) -> int:
-    """Hash text, as UTF-8."""
+    """Return the XXH64 hash of bytes, such as the UTF-8 of a text."""
     at, size = 0, len(data)
     if size >= 32:
         lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]
@@ -65,37 +65,37 @@ def hash_bytes(data: bytes, seed: int) -> int:
             for lane in range(4):
                 lanes[lane] = _round(lanes[lane], data[at : at + 8])
                 at += 8
-        result = sum(_rotl(v, n) for v, n in zip(lanes, (1, 7, 12, 18), strict=True))
+        result = sum(_rotate_left(v, n) for v, n in zip(lanes, (1, 7, 12, 18), strict=True))
         for value in lanes:
-            mixed = _rotl(value * _P2, 31) * _P1
+            mixed = _rotate_left(value * _P2, 31) * _P1
             result = (result ^ mixed & _MASK) * _P1 + _P4 & _MASK
     else:
         result = seed + _P5
     result = (result + size) & _MASK
     while at <= size - 8:
         result ^= _round(0, data[at : at + 8])
-        result = _rotl(result, 27) * _P1 + _P4 & _MASK
+        result = _rotate_left(result, 27) * _P1 + _P4 & _MASK
         at += 8
     if at <= size - 4:
         result ^= int.from_bytes(data[at : at + 4], "little") * _P1 & _MASK
-        result = _rotl(result, 23) * _P2 + _P3 & _MASK
+        result = _rotate_left(result, 23) * _P2 + _P3 & _MASK
         at += 4
     for byte in data[at:]:
         result ^= byte * _P5 & _MASK
-        result = _rotl(result, 11) * _P1 & _MASK
-    return _mixed(result)
+        result = _rotate_left(result, 11) * _P1 & _MASK
+    return _avalanche(result)
 
 
 def _round(lane: int, data: bytes) -> int:
-    return _rotl(lane + int.from_bytes(data, "little") * _P2, 31) * _P1 & _MASK
+    return _rotate_left(lane + int.from_bytes(data, "little") * _P2, 31) * _P1 & _MASK
 
 
-def _rotl(value: int, bits: int) -> int:
+def _rotate_left(value: int, bits: int) -> int:
     value &= _MASK
     return (value << bits | value >> (64 - bits)) & _MASK
 
 
-def _mixed(value: int) -> int:
+def _avalanche(value: int) -> int:
     value &= _MASK
     value = (value ^ value >> 33) * _P2 & _MASK
     value = (value ^ value >> 29) * _P3 & _MASK

@@ -1,4 +1,4 @@
-"""What an audit looks at, read from the table's folder and the query's checkpoint."""
+"""Read the evidence of an audit from the table's folder and the query's checkpoint."""
 
 from __future__ import annotations
 
@@ -24,107 +24,103 @@ _BLOCK = 1 << 20
 
 
 class UnreadableTableError(AssignorError):
-    """A table whose log, or a checkpoint whose files, cannot be read."""
+    """The table's log or the checkpoint's files cannot be read."""
 
 
 @dataclass(frozen=True)
 class Evidence:
     """A table's log, its files, and the checkpoint of a query."""
 
-    #: Ascending by version.
+    #: In ascending order of versions.
     commits: tuple[Commit, ...]
     #: Why a commit cannot be read, by version.
     damaged: dict[int, str] = field(default_factory=dict)
     checksums: dict[int, TableChecksum] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
-    #: The query's newest batch that was done before the table was read; None for none. (What was
-    #: planned is read after the table: a query may run meanwhile.)
+    #: Last completed batch of the query, or None. It is read before the table and the planned batch
+    #: after it, because the query may run during the audit.
     completed: int | None = None
-    #: None for an audit of the log alone.
+    #: None to audit the log alone.
     files: DataFiles | None = None
 
     @property
-    def last(self) -> int:
-        """The last version that was read."""
+    def last_version(self) -> int:
+        """The last version read."""
         return max([*(commit.version for commit in self.commits), *self.damaged])
 
 
 @dataclass(frozen=True)
 class DataFiles:
-    """The data files of a table on this machine."""
+    """The data files of a table in a local folder."""
 
     root: Path
 
-    def size(self, path: str) -> int | None:
-        """Return the size of a file as the log names it; None when it is not there."""
+    def read_size(self, path: str) -> int | None:
+        """Return the size in bytes of a file that the log names; None if it does not exist."""
         try:
-            found = self._at(path).stat()
-        except (FileNotFoundError, NotADirectoryError, ValueError):  # the last for what is no path
+            status = self._resolve(path).stat()
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: an invalid path
             return None
-        return found.st_size if stat.S_ISREG(found.st_mode) else None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
-    def digest(self, path: str) -> bytes:
-        """Return what two files of the same content have in common; `size` knows them."""
+    def compute_digest(self, path: str) -> bytes:
+        """Return the SHA-256 digest of an existing file's content."""
         digest = hashlib.sha256()
-        with self._at(path).open("rb") as file:
+        with self._resolve(path).open("rb") as file:
             while block := file.read(_BLOCK):
                 digest.update(block)
         return digest.digest()
 
     @staticmethod
-    def is_elsewhere(path: str) -> bool:
-        """Whether a file is not on this machine, as a shallow clone's may be."""
+    def is_remote(path: str) -> bool:
+        """Whether a file is in remote storage, as a shallow clone's may be."""
         try:
             return urlsplit(path).scheme not in {"", "file"}
-        except ValueError:  # it is nowhere
+        except ValueError:  # an invalid URL; `read_size` returns None for it
             return False
 
-    def _at(self, path: str) -> Path:
-        # The log has URLs: below the table, or of files elsewhere (a shallow clone's).
+    def _resolve(self, path: str) -> Path:
+        # The log has URLs, relative to the table or absolute (a shallow clone's).
         parts = urlsplit(path)
         return self.root / unquote(parts.path if parts.scheme == "file" else path)
 
 
 def read_evidence(table: str, checkpoint: str | None) -> Evidence:
-    """Read what there is.
+    """Read the table's log, and the checkpoint if there is one.
 
-    Raises
-    ------
-    OptionError
-        When there is no Delta table, or no checkpoint of a query with a Kafka source.
-    UnreadableTableError
-        When there is one, and it cannot be read.
+    Raises OptionError if `table` is not a Delta table, or `checkpoint` not one of a query with a
+    Kafka source, and UnreadableTableError if files of the table or the checkpoint cannot be read.
     """
-    folder = _table_folder(table)
+    folder = _open_table(table)
     try:
         versions = log.list_versions(folder)
         if not versions:
             raise OptionError(f"--table {table!r} is not a Delta table: it has no commits")
-        before = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
-        commits, damaged = _commits(folder, log.list_versions(folder))
+        earlier = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
+        commits, damaged = _read_commits(folder, log.list_versions(folder))
         if not commits and not damaged:
-            raise UnreadableTableError(f"{table}: its log vanished while it was read")
+            raise UnreadableTableError(f"{table}: its log was deleted during the audit; try again")
         query = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
-        counted = {v: log.read_checksum(folder, v) for v in log.list_checksum_versions(folder)}
+        crc_files = {v: log.read_checksum(folder, v) for v in log.list_checksum_versions(folder)}
     except CheckpointError as error:
         raise OptionError(str(error)) from error
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise UnreadableTableError(f"{error.filename or table}: {why}") from error
-    checksums = {version: found for version, found in counted.items() if found is not None}
-    done = before.last_committed if before else None
-    completed = done.batch_id if done else None
+    checksums = {version: crc for version, crc in crc_files.items() if crc is not None}
+    last_committed = earlier.last_committed if earlier else None
+    completed = last_committed.batch_id if last_committed else None
     return Evidence(commits, damaged, checksums, query, completed, DataFiles(folder.root))
 
 
-def _table_folder(table: str) -> LocalFolder:
+def _open_table(table: str) -> LocalFolder:
     try:
         return open_folder(table)
     except CheckpointError as error:
         raise OptionError(str(error).replace("checkpoint", "--table", 1)) from error
 
 
-def _commits(
+def _read_commits(
     folder: LocalFolder, versions: Iterable[int]
 ) -> tuple[tuple[Commit, ...], dict[int, str]]:
     commits, damaged = [], {}
@@ -132,7 +128,7 @@ def _commits(
         try:
             commits.append(log.read_commit(folder, version))
         except log.CommitGoneError:
-            continue  # Delta has just cleaned it up: the log begins later
+            continue  # Delta has just cleaned up the log, so it now begins later
         except log.DamagedCommitError as error:
             damaged[version] = str(error)
     return tuple(commits), damaged

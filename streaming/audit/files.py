@@ -1,4 +1,4 @@
-"""Whether the table's files are there, once, and are what the commits say they wrote."""
+"""Check that each of the table's files exists once and matches the commit that wrote it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import elide
 from assignor_bridge.model import MAX_OFFSET
-from streaming.audit.findings import Finding
-from streaming.audit.intervals import flat
+from streaming.audit.findings import AuditFinding
+from streaming.audit.intervals import iter_ranges
 from streaming.delta.log import parse_whole_number
 from streaming.delta.transactions import parse_query_id
 
@@ -16,115 +16,113 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Partition
     from streaming.audit.evidence import DataFiles
-    from streaming.audit.history import Batch, History
+    from streaming.audit.history import BatchCommit, History
     from streaming.delta.log import AddedFile, Commit, FileKey, TableChecksum
 
-#: What a commit says it wrote: by operation, the metrics that count its new files and its rows.
-_COUNTED = {
+#: By operation, the names of the commit's metrics that count its new files and its rows.
+_COUNT_METRICS = {
     "WRITE": ("numFiles", "numOutputRows"),
     "STREAMING UPDATE": ("numAddedFiles", "numOutputRows"),
     "MERGE": ("numTargetFilesAdded", ""),
 }
-
-
-#: Where an upsert's rows say which record they are.
-_OF_UPSERT = "_sequence"
+#: Column of an upsert's table with the partition and offset of each row's record.
+_UPSERT_COLUMN = "_sequence"
 
 
 def check_files(
     history: History, files: DataFiles | None, topics: Collection[str]
-) -> Iterator[Finding]:
-    """Check that the files of the table are there, and are there once."""
-    names: dict[str, str] = {}
+) -> Iterator[AuditFinding]:
+    """Check that each file of the table exists, with its size, and is in the table only once."""
+    doubled: dict[str, str] = {}
     for add, before, version in history.doubled:
-        names[add.path] = f"{add.path} (versions {before} and {version})"
+        doubled[add.path] = f"{add.path} (versions {before} and {version})"
     if files is not None:
         lost, changed = [], []
         for add, version in history.files.values():
-            if files.is_elsewhere(add.path):
+            if files.is_remote(add.path):
                 continue
-            size = files.size(add.path)
+            size = files.read_size(add.path)
             if size is None:
-                lost.append(f"{add.path} (version {version}{_rows(add)})")
+                lost.append(f"{add.path} (version {version}{_format_rows(add)})")
             elif size != add.size:
-                changed.append(f"{add.path} has {size} bytes, version {version} says {add.size}")
+                changed.append(f"{add.path} has {size} bytes, version {version} lists {add.size}")
         if lost:
-            yield Finding("file-lost", elide(lost))
+            yield AuditFinding("file-lost", elide(lost))
         if changed:
-            yield Finding("file-changed", elide(changed))
-        for one, other in _equal(history, files, topics):
-            names.setdefault(
+            yield AuditFinding("file-changed", elide(changed))
+        for first, other in _find_equal_files(history, files, topics):
+            doubled.setdefault(
                 other[0].path,
-                f"{other[0].path} (version {other[1]}) has the content of {one[0].path} "
-                f"(version {one[1]})",
+                f"{other[0].path} (version {other[1]}) has the content of {first[0].path} "
+                f"(version {first[1]})",
             )
-    if names:
-        yield Finding("file-doubled", elide(list(names.values())))
+    if doubled:
+        yield AuditFinding("file-doubled", elide(list(doubled.values())))
 
 
-def _equal(
+def _find_equal_files(
     history: History, files: DataFiles, topics: Collection[str]
 ) -> Iterator[tuple[tuple[AddedFile, int], tuple[AddedFile, int]]]:
-    """Return pairs of files of equal content that two batches cannot both have written.
+    """Yield pairs of files with equal content that two batches cannot both have written.
 
-    Rows of an upsert, and rows with Kafka's columns, identify their record; any other equal files
-    are compared only if a commit's metrics differ from its files. One batch may write equal files,
-    by a `UNION ALL` of the same records.
+    Rows of an upsert and rows with Kafka's columns identify their records. Other equal files are
+    compared only if the metrics of one of their commits differ from its files. One batch may write
+    equal files, by a `UNION ALL` of the same records.
     """
-    suspects = {v for v in history.commits if _miscount(history.commits[v])}
+    suspects = {v for v in history.commits if _find_miscount(history.commits[v])}
     suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
-    alike: dict[Any, list[tuple[AddedFile, int]]] = {}
+    groups: dict[Any, list[tuple[AddedFile, int]]] = {}
     for add, version in history.files.values():
         if add.rows:
             values = tuple(sorted((add.partition_values or {}).items(), key=str))
-            alike.setdefault((add.size, add.stats, values, add.key[1]), []).append((add, version))
-    for group in alike.values():
+            groups.setdefault((add.size, add.stats, values, add.key[1]), []).append((add, version))
+    for group in groups.values():
         first, *others = group
-        unique = history.is_upsert or _offsets_of(first[0], topics, history.is_upsert) is not None
+        unique = history.is_upsert or _read_bounds(first[0], topics, history.is_upsert) is not None
         for other in others:
             may_repeat = not unique or first[1] == other[1]
             if may_repeat and not {first[1], other[1]} & suspects:
                 continue
-            sizes = files.size(first[0].path), files.size(other[0].path)
+            sizes = files.read_size(first[0].path), files.read_size(other[0].path)
             if None in sizes or first[0].path == other[0].path:
                 continue
-            if files.digest(first[0].path) == files.digest(other[0].path):
+            if files.compute_digest(first[0].path) == files.compute_digest(other[0].path):
                 yield first, other
 
 
 def is_foreign(commit: Commit) -> bool:
-    """Whether a commit changes rows and is no batch, no `RESTORE`."""
+    """Whether a commit changes rows and is neither a batch nor a `RESTORE`."""
     is_batch = any(parse_query_id(transaction.app_id) for transaction in commit.transactions)
     return commit.changes_data and not is_batch and not commit.is_restore
 
 
-def check_writers(history: History, ours: Collection[int]) -> Iterator[Finding]:
-    """Check that rows come and go by batches alone; `ours` are the versions that are batches."""
+def check_writers(history: History, batch_versions: Collection[int]) -> Iterator[AuditFinding]:
+    """Check that only batches add or remove rows; `batch_versions` are their versions."""
     appends, changes = [], []
     for version, commit in history.commits.items():
-        if version in ours or commit.is_restore or version not in history.live:
+        if version in batch_versions or commit.is_restore or version not in history.live:
             continue
         removed = [file for file in commit.removes if file.data_change]
         added = [file for file in commit.adds if file.data_change]
-        what = f"{commit.info.operation or 'a commit'} at version {version}"
+        operation = f"{commit.info.operation or 'a commit'} at version {version}"
         if removed:
-            changes.append(f"{what} ({len(removed)} files out, {len(added)} in)")
+            changes.append(f"{operation} ({len(removed)} files removed, {len(added)} added)")
         elif added:
             rows = sum(file.rows or 0 for file in added)
-            appends.append(f"{what} ({len(added)} files, {rows:,} rows)")
+            appends.append(f"{operation} ({len(added)} files, {rows:,} rows)")
     if appends:
-        yield Finding("foreign-rows", elide(appends))
+        yield AuditFinding("foreign-rows", elide(appends))
     if changes:
-        yield Finding("rows-changed", elide(changes))
+        yield AuditFinding("rows-changed", elide(changes))
 
 
-def check_counts(history: History) -> Iterator[Finding]:
-    """Check that each commit adds what it says, and that a compaction keeps the rows."""
-    wrong = [why for commit in history.commits.values() if (why := _miscount(commit))]
-    if wrong:
-        yield Finding("count-mismatch", elide(wrong))
+def check_counts(history: History) -> Iterator[AuditFinding]:
+    """Check that each commit matches its metrics, and that compactions keep the number of rows."""
+    miscounts = [text for commit in history.commits.values() if (text := _find_miscount(commit))]
+    if miscounts:
+        yield AuditFinding("count-mismatch", elide(miscounts))
     rows: dict[FileKey, int | None] = {}
-    moved = []
+    changes = []
     for version, commit in history.commits.items():
         rows |= {file.key: file.rows for file in commit.adds}
         if commit.adds and commit.removes and not commit.changes_data:
@@ -132,16 +130,19 @@ def check_counts(history: History) -> Iterator[Finding]:
             after = [file.rows for file in commit.adds]
             counts = [sum(n for n in side if n is not None) for side in (before, after)]
             if None not in [*before, *after] and counts[0] != counts[1]:
-                what = commit.info.operation or "a compaction"
-                moved.append(f"{what} at version {version}: {counts[0]:,} in, {counts[1]:,} out")
-    if moved:
-        yield Finding("compaction-rows", elide(moved))
+                operation = commit.info.operation or "a compaction"
+                changes.append(
+                    f"{operation} at version {version}: {counts[0]:,} rows became {counts[1]:,}"
+                )
+    if changes:
+        yield AuditFinding("compaction-rows", elide(changes))
 
 
-def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Iterator[Finding]:
-    """Check the table's files against what Delta counted beside each commit.
+def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Iterator[AuditFinding]:
+    """Check the numbers of files and bytes against Delta's checksum file (`.crc`) of each commit.
 
-    Each difference is told once, where it begins; what was there before the log begins is unknown.
+    Each difference is reported once, at its first version. If the log does not begin at version 0,
+    the first checksum is the reference.
     """
     shift = None if not history.is_whole else (0, 0)
     differing = []
@@ -149,43 +150,43 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
         checksum = checksums.get(version)
         if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
             continue
-        now = (checksum.num_files - number, checksum.table_size_bytes - size)
-        if shift is not None and now != shift:
+        new_shift = (checksum.num_files - number, checksum.table_size_bytes - size)
+        if shift is not None and new_shift != shift:
             differing.append(
                 f"version {version} has {number + shift[0]:,} files of {size + shift[1]:,} bytes "
-                f"by the log, {checksum.num_files:,} of {checksum.table_size_bytes:,} by Delta"
+                f"in the log, {checksum.num_files:,} of {checksum.table_size_bytes:,} in its .crc"
             )
-        shift = now
+        shift = new_shift
     if differing:
-        yield Finding("state-mismatch", elide(differing))
+        yield AuditFinding("state-mismatch", elide(differing))
 
 
-def _miscount(commit: Commit) -> str | None:
-    """Return how a commit's files or rows differ from its metrics; None if they agree.
+def _find_miscount(commit: Commit) -> str | None:
+    """Describe how a commit's files or rows differ from its metrics; return None if they agree.
 
-    Spark's first task writes a file even if it has no row (`FileFormatWriter`). Delta counts that
-    file in `numFiles` and leaves it out of the commit, if it collects statistics
+    Spark's first task writes a file even if it has no rows (`FileFormatWriter`). If Delta collects
+    statistics, it counts that file in `numFiles` but leaves it out of the commit
     (`TransactionalWrite.writeFiles`).
     """
     metrics = commit.info.operation_metrics or {}
-    files_metric, rows_metric = _COUNTED.get(commit.info.operation, ("", ""))
+    files_metric, rows_metric = _COUNT_METRICS.get(commit.info.operation, ("", ""))
     if any(f.deletion_vector for f in (*commit.adds, *commit.removes)):
         return None
     number, added = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
     counts = [file.rows for file in commit.adds if file.rows is not None]
     empty_files = int(files_metric == "numFiles" and len(counts) == added)
     if number is not None and not added <= number <= added + empty_files:
-        return f"version {commit.version} says {number} files, it adds {added}"
+        return f"version {commit.version} counts {number} files but adds {added}"
     number, rows = parse_whole_number(metrics.get(rows_metric)), sum(counts)
     if number in {None, rows} or len(counts) < added or commit.removes:
         return None
-    return f"version {commit.version} says {number:,} rows, it adds {rows:,}"
+    return f"version {commit.version} counts {number:,} rows but adds {rows:,}"
 
 
-def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding]:
-    """Check that the offsets in a file lie within those that batches have read so far.
+def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[AuditFinding]:
+    """Check that a file's minimum and maximum offsets lie within those that batches have read.
 
-    A query with state emits rows of records that earlier batches read.
+    Earlier batches count, because a stateful query emits rows of records that they read.
     """
     outside = []
     spans: dict[Partition, tuple[int, int]] = {}
@@ -194,52 +195,52 @@ def check_statistics(batches: list[Batch], history: History) -> Iterator[Finding
     for batch in batches:
         commit = history.commits[batch.version]
         knows_all = knows_all and batch.ranges is not None
-        for (_, partition), begin, end in flat(batch.ranges or {}):
+        for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
             low, high = spans.get(partition, (begin, end))
             spans[partition] = min(low, begin), max(high, end)
             topics.add(partition.topic)
-        if batch.ranges is None or commit.removes:  # a merge also rewrites rows of earlier batches
+        if batch.ranges is None or commit.removes:  # a merge rewrites rows of unknown batches
             continue
         for add in commit.adds:
-            span = _offsets_of(add, topics, history.is_upsert)
+            span = _read_bounds(add, topics, history.is_upsert)
             if span is None:
                 continue
             (first, last), (low, high) = span
-            of_file = {p: read for p, read in spans.items() if first <= p.number <= last}
-            if not knows_all and len({p.number for p in of_file}) <= last - first:
+            read = {p: offsets for p, offsets in spans.items() if first <= p.number <= last}
+            if not knows_all and len({p.number for p in read}) <= last - first:
                 continue
-            begins = min((begin for begin, _ in of_file.values()), default=0) if knows_all else 0
-            ends = max((end for _, end in of_file.values()), default=0)
-            if low < begins or high >= ends:
+            min_begin = min((begin for begin, _ in read.values()), default=0) if knows_all else 0
+            max_end = max((end for _, end in read.values()), default=0)
+            if low < min_begin or high >= max_end:
                 outside.append(
-                    f"{add.path}: offsets {low} to {high} of partitions {first} to {last}, up to "
-                    f"{batch} were read {f'{begins} to {ends - 1}' if of_file else 'none'}"
+                    f"{add.path}: offsets {low} to {high} of partitions {first} to {last}; offsets "
+                    f"read up to {batch}: {f'{min_begin} to {max_end - 1}' if read else 'none'}"
                 )
     if outside:
-        yield Finding("rows-outside", elide(outside))
+        yield AuditFinding("rows-outside", elide(outside))
 
 
-def _offsets_of(
+def _read_bounds(
     add: AddedFile, topics: Collection[str], is_upsert: bool
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return least and greatest partition, and offset, in a file; None where it has no such.
+    """Return the minimum and maximum partition and offset in a file; None if it has no statistics.
 
-    Columns that are merely named like Kafka's are told by their topic: a column that holds others.
+    Columns that only share Kafka's names are ignored: their minimum topic is none of `topics`.
     """
     stats = add.statistics
-    least, most = stats.get("minValues"), stats.get("maxValues")
+    low, high = stats.get("minValues"), stats.get("maxValues")
     if is_upsert:
-        least, most = (v.get(_OF_UPSERT) if isinstance(v, dict) else None for v in (least, most))
-    if not isinstance(least, dict) or not isinstance(most, dict):
+        low, high = (v.get(_UPSERT_COLUMN) if isinstance(v, dict) else None for v in (low, high))
+    if not isinstance(low, dict) or not isinstance(high, dict):
         return None
-    # Delta cuts long text off.
-    if not is_upsert and not any(t.startswith(str(least.get("topic"))) for t in topics):
+    # Delta truncates long texts in statistics.
+    if not is_upsert and not any(t.startswith(str(low.get("topic"))) for t in topics):
         return None
-    pairs = [(least.get(name), most.get(name)) for name in ("partition", "offset")]
+    pairs = [(low.get(name), high.get(name)) for name in ("partition", "offset")]
     numbers = [bound for pair in pairs for bound in pair if isinstance(bound, int)]
     bounds = [bound for bound in numbers if abs(bound) <= MAX_OFFSET]
     return ((bounds[0], bounds[1]), (bounds[2], bounds[3])) if len(bounds) == 4 else None
 
 
-def _rows(add: AddedFile) -> str:
+def _format_rows(add: AddedFile) -> str:
     return f", {add.rows:,} rows" if add.rows is not None else ""

@@ -1,4 +1,4 @@
-"""What an audit can find, and what to do about it."""
+"""The kinds of findings of an audit, and what to do about each."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: `wrong`: offsets or rows are missing, are there twice, or were not written by a batch.
-#: `unproved`: nothing speaks against the table, and something that would prove it is not there.
+#: `wrong`: offsets or rows are missing, exist twice, or were not written by a batch.
+#: `unproved`: nothing is known to be wrong, but evidence for the proof is missing.
 Verdict = Literal["wrong", "unproved"]
 
 
-class Kind(NamedTuple):
+class FindingKind(NamedTuple):
     """One kind of finding."""
 
     verdict: Verdict
@@ -22,161 +22,161 @@ class Kind(NamedTuple):
     cure: str
 
 
-_ONCE_MORE = (
-    "append exactly these offsets (an upsert: merge them) by a batch read, `spark.read`, with "
-    "startingOffsets and endingOffsets around them; no new checkpoint, which would read all that "
-    "follows again"
+_APPEND = (
+    "append exactly these offsets (or merge them, for an upsert) with a batch read: `spark.read` "
+    "with startingOffsets and endingOffsets around them; do not use a new checkpoint, which would "
+    "read all later records again"
 )
 _DELETE = (
-    "look first whether rows are there twice (by --columns, or count them), and delete only those"
+    "check whether rows exist twice (use --columns, or count them), and delete only the duplicates"
 )
-_FILES = "put the file back from a copy, or RESTORE the table to a version that did not have it"
-_WHO = "find out who did it; audit from a later version on by --since if it was meant"
-_LOG = "put the log's file back from a copy"
+_RESTORE = "restore the file from a backup, or RESTORE the table to a version without it"
+_WRITER = "find out who did it; if it was intended, audit from a later version with --since"
+_LOG = "restore the log's file from a backup"
 
 #: All kinds, by name. docs/audit.md has the same table.
 KINDS = {
-    "gap": Kind("wrong", "offsets between two batches are in no commit", _ONCE_MORE),
-    "overlap": Kind("wrong", "offsets are in two batches", _DELETE),
-    "range-reversed": Kind(
+    "gap": FindingKind("wrong", "no commit has the offsets between two batches", _APPEND),
+    "overlap": FindingKind("wrong", "offsets are in two batches", _DELETE),
+    "range-reversed": FindingKind(
         "wrong",
         "a batch ends before it begins: the topic was deleted and re-created",
         "give the query a new checkpoint; see `assignor doctor --checkpoint`",
     ),
-    "batch-missing": Kind("wrong", "a batch is in no commit, and its offsets are not", _ONCE_MORE),
-    "batch-unknown": Kind(
+    "batch-missing": FindingKind("wrong", "no commit has the batch or its offsets", _APPEND),
+    "batch-unknown": FindingKind(
         "unproved",
-        "a batch is in no commit, and nothing tells whether it read anything",
-        "audit with the checkpoint of the query, while it keeps the batch; else --columns",
+        "no commit has the batch, and it is unknown whether the batch read anything",
+        "audit with the query's checkpoint while it still has the batch; otherwise use --columns",
     ),
-    "batch-twice": Kind("wrong", "a batch is in two commits", _DELETE),
-    "batch-order": Kind(
+    "batch-twice": FindingKind("wrong", "a batch is in two commits", _DELETE),
+    "batch-order": FindingKind(
         "wrong",
         "a batch was committed after a later one",
-        "find out whether two drivers ran the query at once, or its checkpoint was set back",
+        "check whether two drivers ran the query at once, or an older checkpoint was restored",
     ),
-    "batch-mismatch": Kind(
-        "wrong", "a commit's ranges are of another query or batch than its transaction", _WHO
+    "batch-mismatch": FindingKind(
+        "wrong", "a commit has ranges of another query or batch than its transaction", _WRITER
     ),
-    "ranges-mismatch": Kind(
+    "ranges-mismatch": FindingKind(
         "wrong",
-        "a commit holds other offsets than the checkpoint's offset log has for that batch",
-        "give the checkpoint that wrote the table; if it is, one of the two was changed",
+        "a commit and the checkpoint's offset log have different offsets for the same batch",
+        "pass the checkpoint that wrote the table; if it is that one, one of the two was modified",
     ),
-    "query-overlap": Kind(
-        "wrong", "the table has the same offsets of two queries", f"if it was not meant, {_DELETE}"
+    "query-overlap": FindingKind(
+        "wrong", "two queries wrote the same offsets", f"if it was not intended, {_DELETE}"
     ),
-    "checkpoint-behind": Kind(
+    "checkpoint-behind": FindingKind(
         "wrong",
-        "the table holds later batches than the checkpoint: the checkpoint was set back",
-        "put the newer checkpoint back, or give the query a new one with startingOffsets where the "
-        "table's ranges end; Delta would skip batches",
+        "the table has later batches than the checkpoint: an older checkpoint was restored",
+        "restore the newer checkpoint, or give the query a new one with startingOffsets where the "
+        "table's ranges end; otherwise Delta skips batches",
     ),
-    "table-behind": Kind(
+    "table-behind": FindingKind(
         "wrong",
-        "the checkpoint has completed batches that the table does not hold",
-        f"put the table back; or {_ONCE_MORE}",
+        "the table does not have batches that the checkpoint has completed",
+        f"restore the table; or {_APPEND}",
     ),
-    "other-query": Kind(
+    "other-query": FindingKind(
         "wrong",
-        "the checkpoint's query has written nothing to the table, others have",
-        "give the checkpoint of the query that writes the table",
+        "only other queries have written to the table, not the checkpoint's query",
+        "pass the checkpoint of the query that writes the table",
     ),
-    "restored": Kind(
+    "restored": FindingKind(
         "wrong",
-        "a RESTORE took batches away, which are not read again",
-        f"RESTORE the table to the version before it; or {_ONCE_MORE}",
+        "a RESTORE removed batches, which the query does not read again",
+        f"RESTORE the table to the version before it; or {_APPEND}",
     ),
-    "restored-unknown": Kind(
-        "unproved", "it is not known to which version a RESTORE went back", _WHO
+    "restored-unknown": FindingKind(
+        "unproved", "a RESTORE went back to an unknown version", _WRITER
     ),
-    "foreign-rows": Kind("wrong", "another writer appended rows, without ranges", _WHO),
-    "rows-changed": Kind("wrong", "another writer deleted, changed or replaced rows", _WHO),
-    "rows-outside": Kind(
-        "wrong", "a file has offsets that no batch had read by then, by its statistics", _WHO
+    "foreign-rows": FindingKind("wrong", "another writer appended rows without ranges", _WRITER),
+    "rows-changed": FindingKind("wrong", "another writer deleted or changed rows", _WRITER),
+    "rows-outside": FindingKind(
+        "wrong", "a file's statistics have offsets that no batch had read by then", _WRITER
     ),
-    "file-lost": Kind("wrong", "a data file of the table is not there", _FILES),
-    "file-changed": Kind("wrong", "a data file has another size than the log says", _FILES),
-    "file-doubled": Kind(
+    "file-lost": FindingKind("wrong", "a data file of the table does not exist", _RESTORE),
+    "file-changed": FindingKind("wrong", "a data file has another size than in the log", _RESTORE),
+    "file-doubled": FindingKind(
         "wrong",
-        "a data file is in the log, or its content in the table, twice",
+        "a data file is in the log twice, or two files have the same content",
         "remove one of the two from the table",
     ),
-    "count-mismatch": Kind(
-        "wrong", "a commit adds other files or rows than it says it wrote", _LOG
+    "count-mismatch": FindingKind(
+        "wrong", "a commit adds other numbers of files or rows than its metrics", _LOG
     ),
-    "state-mismatch": Kind(
-        "wrong", "the log gives other files than Delta counted beside the commit (.crc)", _LOG
+    "state-mismatch": FindingKind(
+        "wrong", "the log has other files than Delta counted in the .crc file", _LOG
     ),
-    "compaction-rows": Kind(
+    "compaction-rows": FindingKind(
+        "wrong", "a compaction changed the number of rows", "RESTORE the version before it"
+    ),
+    "records-mismatch": FindingKind(
         "wrong",
-        "a compaction changed the number of rows",
-        "RESTORE the table to the version before it",
+        "Spark read other records for a batch than those of its offsets",
+        "write the batch's offsets again into a new table, and report this as a bug",
     ),
-    "records-mismatch": Kind(
-        "wrong",
-        "a batch was made of other records than those of its offsets",
-        "write the batch's offsets again into a new table, and report it",
-    ),
-    "records-unproved": Kind(
+    "records-unproved": FindingKind(
         "unproved",
-        "the records of a batch do not match its offsets: Spark counted records again, as many as "
-        "there are offsets without one, or other records were read",
-        "compare the rows by --columns, or write the batch's offsets again into a new table",
+        "the records of a batch do not match its offsets: Spark counted as many records twice as "
+        "there are offsets without a record, or read other records",
+        "compare the rows with --columns, or write the batch's offsets again into a new table",
     ),
-    "commit-damaged": Kind("wrong", "a commit cannot be read", _LOG),
-    "commit-missing": Kind("wrong", "a version is missing in the log", _LOG),
-    "rows-doubled": Kind("wrong", "an offset is in several rows", _DELETE),
-    "rows-missing": Kind("wrong", "a record of the topic is in no row", _ONCE_MORE),
-    "rows-invented": Kind("wrong", "a row has an offset that no batch or no record has", _WHO),
-    "rows-differ": Kind("wrong", "a row has another key or value than its record", _WHO),
-    "rows-unproved": Kind(
-        "unproved",
-        "offsets are in no row: markers of transactions, compaction, a filter, or a loss",
-        "compare with the topic by --bootstrap-server",
+    "commit-damaged": FindingKind("wrong", "a commit cannot be read", _LOG),
+    "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG),
+    "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE),
+    "rows-missing": FindingKind("wrong", "the table lacks a record of the topic", _APPEND),
+    "rows-invented": FindingKind(
+        "wrong", "a row's offset is in no batch or has no record", _WRITER
     ),
-    "records-gone": Kind(
+    "rows-differ": FindingKind("wrong", "a row has another key or value than its record", _WRITER),
+    "rows-unproved": FindingKind(
         "unproved",
-        "the topic no longer has records of these offsets: retention, or compaction",
-        "audit sooner, or keep records longer",
+        "some offsets have no row: transaction markers, compaction, a filter, or a loss",
+        "compare with the topic: use --bootstrap-server",
     ),
-    "no-ranges": Kind(
+    "records-gone": FindingKind(
         "unproved",
-        "a batch says nothing of its offsets, and the offset log does not keep it any more",
-        "audit from a later version on by --since; newer commits have them",
+        "the topic no longer has the records of these offsets, due to retention or compaction",
+        "audit sooner, or raise the topic's retention",
     ),
-    "log-begins-late": Kind(
+    "no-ranges": FindingKind(
         "unproved",
-        "the log was cleaned up: what was committed before cannot be proved",
-        "accept it by --since, and raise delta.logRetentionDuration",
+        "a batch's commit does not record its offsets, and the offset log no longer has the batch",
+        "audit from a later version with --since; newer commits record them",
     ),
-    "no-batch": Kind(
+    "log-begins-late": FindingKind(
         "unproved",
-        "no batch of a streaming query is in the log",
-        "name the table that the query writes, or audit its rows by --columns",
+        "the log was cleaned up: earlier commits cannot be proved",
+        "accept it with --since, and raise delta.logRetentionDuration",
+    ),
+    "no-batch": FindingKind(
+        "unproved",
+        "the log has no batch of a streaming query",
+        "name the table that the query writes, or audit its rows with --columns",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """Something that is wrong with a table, or cannot be proved."""
 
     kind: str
-    #: In figures: which batch, version, partition and offsets.
+    #: The batches, versions, partitions, and offsets affected.
     details: str
 
     @property
     def verdict(self) -> Verdict:
-        """How bad it is."""
+        """Whether the table is wrong or only unproved."""
         return KINDS[self.kind].verdict
 
     @property
     def cure(self) -> str:
-        """What to do."""
+        """The advice for this kind."""
         return KINDS[self.kind].cure
 
 
-def by_severity(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort what is wrong before what is not proved; else they stay in their order."""
+def sort_by_severity(findings: Iterable[AuditFinding]) -> list[AuditFinding]:
+    """Sort findings that are wrong before those that are unproved; the sort is stable."""
     return sorted(findings, key=lambda finding: finding.verdict == "unproved")

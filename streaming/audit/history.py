@@ -1,4 +1,4 @@
-"""What a log's commits make of a table: which of them count, which files it has, which batches."""
+"""Replay a table's log: list its live commits, its files, and the batches committed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """One batch of a query, as a commit has it."""
+class BatchCommit:
+    """One batch of a query, as recorded in a commit."""
 
     query: str
     number: int
     version: int
-    #: None where neither the commit nor the checkpoint says it.
+    #: None if neither the commit nor the checkpoint records them.
     ranges: KafkaRanges | None
     metadata: BatchMetadata | None
 
@@ -33,95 +33,100 @@ class Batch:
 
 @dataclass
 class History:
-    """A table's past, from the first version that its log still has."""
+    """A table's history, from the first version still in its log."""
 
     commits: dict[int, Commit]
-    #: Whether the log begins with the table.
+    #: Whether the log begins at version 0.
     is_whole: bool
-    #: Versions whose content the table has, unless later ones changed it.
+    #: Versions that no later `RESTORE` undid.
     live: frozenset[int] = frozenset()
     restores: list[TableRestore] = field(default_factory=list)
-    #: The table's files with the version that added them, as far as the log tells.
+    #: The table's files that the log names, each with the version that added it.
     files: dict[FileKey, tuple[AddedFile, int]] = field(default_factory=dict)
-    #: Files that were added while they were in the table already.
+    #: Files added twice, each with the first and the second version that added it.
     doubled: list[tuple[AddedFile, int, int]] = field(default_factory=list)
-    #: Files and bytes of the table by version.
+    #: Numbers of files and bytes of the table by version.
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     properties: dict[str, str | None] = field(default_factory=dict)
-    #: Whether the table keeps the newest row of each key, as our sink's property says; once the log
-    #: of that property is cleaned up, merges by jobs say it.
+    #: Whether the table keeps the newest row of each key, by the property that our sink sets. If
+    #: the log no longer has the property, a merge by one of our jobs shows it.
     is_upsert: bool = False
 
-    def batches(self, checkpoint: Checkpoint | None) -> list[Batch]:
+    def list_batches(self, checkpoint: Checkpoint | None) -> list[BatchCommit]:
         """Return all batches of streaming queries, in the log's order."""
-        kept = checkpoint.ranges if checkpoint is not None else {}
-        found = []
+        logged_ranges = checkpoint.ranges if checkpoint is not None else {}
+        batches = []
         for version, commit in self.commits.items():
             metadata = decode_metadata(commit.info.user_metadata)
             for transaction in commit.transactions:
                 query = parse_query_id(transaction.app_id)
                 if query is None or transaction.version < 0:
                     continue
-                ours = metadata if metadata and metadata.query == query else None
-                ranges = ours.ranges if ours and ours.batch == transaction.version else None
+                own = metadata if metadata and metadata.query == query else None
+                ranges = own.ranges if own and own.batch == transaction.version else None
                 if ranges is None and checkpoint is not None and query == checkpoint.query_id:
-                    ranges = kept.get(transaction.version)
-                found.append(Batch(query, transaction.version, version, ranges, metadata))
-        return found
+                    ranges = logged_ranges.get(transaction.version)
+                batches.append(BatchCommit(query, transaction.version, version, ranges, metadata))
+        return batches
 
 
 def _is_merge(commit: Commit) -> bool:
-    """Whether a job of ours has merged its batch; others' merges may leave every row in place."""
-    names = {transaction.app_id for transaction in commit.transactions}
-    ours = {make_writer_name(query) for query in map(parse_query_id, names) if query}
-    return commit.info.operation == "MERGE" and not ours.isdisjoint(names)
+    """Whether `assignor run` merged a batch; other merges do not imply one row per key."""
+    app_ids = {transaction.app_id for transaction in commit.transactions}
+    job_app_ids = {make_writer_name(query) for query in map(parse_query_id, app_ids) if query}
+    return commit.info.operation == "MERGE" and not job_app_ids.isdisjoint(app_ids)
 
 
 def replay(commits: Iterable[Commit]) -> History:
-    """Play a log from its first version on."""
+    """Return the history that a log's commits result in.
+
+    1. Apply each commit's removes and adds, and note files that were added twice.
+    2. Find the version that each commit is based on: the one before, or a `RESTORE`'s target.
+    3. Walk back from the last version; the versions on the way are live.
+    """
     history = History({commit.version: commit for commit in commits}, False)
     if not history.commits:
         return history
     first = next(iter(history.commits))
     history.is_whole = first == 0
-    #: The version that each one stands on, by a `RESTORE` an earlier one than the one before.
+    #: The version that each version is based on.
     base: dict[int, int | None] = {}
-    #: The set of files at each version, as one number: a `RESTORE` by time names no version.
+    #: Hash of the set of files at each version, because a `RESTORE` by time names no version.
     states: dict[int, int] = {}
     state, size, previous = 0, 0, None
     for version, commit in history.commits.items():
-        removed = {file.key for file in commit.removes}
-        for key in removed:
-            gone = history.files.pop(key, None)
-            if gone is not None:
+        removed_keys = {file.key for file in commit.removes}
+        for key in removed_keys:  # 1.
+            removed = history.files.pop(key, None)
+            if removed is not None:
                 state ^= hash(key)
-                size -= gone[0].size
+                size -= removed[0].size
         for add in commit.adds:
-            there = history.files.get(add.key)
-            if there is not None and add.data_change:
-                history.doubled.append((add, there[1], version))
-            if there is None:
+            existing = history.files.get(add.key)
+            if existing is not None and add.data_change:
+                history.doubled.append((add, existing[1], version))
+            if existing is None:
                 state ^= hash(add.key)
                 size += add.size
-            history.files[add.key] = (add, there[1] if there else version)
+            history.files[add.key] = (add, existing[1] if existing else version)
         states[version] = state
-        base[version] = previous
+        base[version] = previous  # 2.
         if commit.is_restore:
             to = commit.restored_to
             if to is None:
-                same = (v for v in reversed(states) if v != version and states[v] == state)
-                to = next(same, None) if history.is_whole else None
+                same_states = (v for v in reversed(states) if v != version and states[v] == state)
+                to = next(same_states, None) if history.is_whole else None
             history.restores.append(TableRestore(to, version))
             base[version] = to
         history.counts[version] = (len(history.files), size)
         if commit.metadata is not None:
             history.properties = commit.metadata.configuration
         previous = version
-    live = set()
-    at: int | None = previous
-    while at is not None and at not in live:
-        live.add(at)
-        at = base.get(at)
+    live = set()  # 3.
+    live_version: int | None = previous
+    while live_version is not None and live_version not in live:
+        live.add(live_version)
+        live_version = base.get(live_version)
     history.live = frozenset(live)
     mode = history.properties.get("assignor.mode")
     history.is_upsert = mode == "upsert" if mode else any(map(_is_merge, history.commits.values()))

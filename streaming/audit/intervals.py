@@ -1,4 +1,4 @@
-"""Offsets of partitions as intervals: which ones batches hold, and what is left of a range."""
+"""Compute with offsets of partitions as intervals: merge, subtract, and find gaps."""
 
 from __future__ import annotations
 
@@ -11,36 +11,41 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from checkpoints.offset_log import KafkaRanges
-    from streaming.audit.history import Batch
+    from streaming.audit.history import BatchCommit
 
-#: One partition of one source: the same topic may be read by two sources of a query.
+#: A source's id and a partition, because two sources of a query may read the same topic.
 SourcePartition = tuple[str, Partition]
-#: `[begin, end)` by partition, ascending; those that touch are one.
+#: `[begin, end)` by partition, ascending; adjacent intervals are merged.
 Intervals = dict[Partition, list[tuple[int, int]]]
 
 
-def flat(ranges: KafkaRanges) -> Iterator[tuple[SourcePartition, int, int]]:
-    """Give each partition's range."""
+def iter_ranges(ranges: KafkaRanges) -> Iterator[tuple[SourcePartition, int, int]]:
+    """Yield the source, partition, begin, and end of each range."""
     for source, topics in ranges.items():
         for topic, partitions in topics.items():
             for number, (begin, end) in partitions.items():
                 yield (source, Partition(topic, number)), begin, end
 
 
-def held_by(batches: Iterable[Batch]) -> Intervals:
-    """Return the offsets that batches read."""
+def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
+    """Return the offsets that the batches read."""
     ranges: Intervals = {}
     for batch in batches:
-        for (_, partition), begin, end in flat(batch.ranges or {}):
+        for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
             if begin < end:
                 ranges.setdefault(partition, []).append((begin, end))
-    return {partition: joined(of_partition) for partition, of_partition in ranges.items()}
+    return {partition: merge_intervals(of_partition) for partition, of_partition in ranges.items()}
 
 
-def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Join ranges that touch or overlap.
+def count_offsets(batches: Iterable[BatchCommit]) -> int:
+    """Return the number of offsets of the batches."""
+    return sum(max(0, high - low) for b in batches for _, low, high in iter_ranges(b.ranges or {}))
 
-    >>> joined([(5, 7), (0, 2), (2, 4)])
+
+def merge_intervals(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Merge ranges that are adjacent or overlap.
+
+    >>> merge_intervals([(5, 7), (0, 2), (2, 4)])
     [(0, 4), (5, 7)]
     """
     result: list[tuple[int, int]] = []
@@ -52,12 +57,12 @@ def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return result
 
 
-def without(numbers: Iterable[int], first: int, end: int) -> list[range]:
-    """Return what is left of `[first, end)` without some numbers, which ascend.
+def find_gaps(numbers: Iterable[int], first: int, end: int) -> list[range]:
+    """Return the parts of `[first, end)` that have none of `numbers`, which must be ascending.
 
-    Numbers come from files, so a gap may be as wide as 64 bits: never walk through one.
+    The numbers come from files, so a gap may be 64 bits wide: it is never iterated over.
 
-    >>> without([3, 4, 9], 2, 7)
+    >>> find_gaps([3, 4, 9], 2, 7)
     [range(2, 3), range(5, 7)]
     """
     spans = []
@@ -68,10 +73,10 @@ def without(numbers: Iterable[int], first: int, end: int) -> list[range]:
     return [span for span in [*spans, range(first, end)] if span]
 
 
-def named(word: str, spans: Sequence[range]) -> str:
-    """Name the first few numbers of spans, and how many more there are.
+def list_numbers(word: str, spans: Sequence[range]) -> str:
+    """List the first three numbers of the spans and the count of the others.
 
-    >>> named("batch", [range(1, 3), range(7, 2**62)])
+    >>> list_numbers("batch", [range(1, 3), range(7, 2**62)])
     'batch 1, batch 2, batch 7 and 4,611,686,018,427,387,896 more'
     """
     shown = [f"{word} {number}" for number in itertools.islice(itertools.chain(*spans), 3)]
@@ -79,15 +84,15 @@ def named(word: str, spans: Sequence[range]) -> str:
     return ", ".join(shown) + (f" and {more:,} more" if more else "")
 
 
-def left_of(
-    partition: Partition, begin: int, end: int, held: Mapping[Partition, list[tuple[int, int]]]
+def subtract_intervals(
+    partition: Partition, begin: int, end: int, intervals: Mapping[Partition, list[tuple[int, int]]]
 ) -> Iterator[tuple[int, int]]:
-    """Give what is left of a range beside what is held.
+    """Yield the parts of `[begin, end)` that are in none of the partition's intervals.
 
-    >>> list(left_of(Partition("t", 0), 0, 9, {Partition("t", 0): [(2, 4), (8, 20)]}))
+    >>> list(subtract_intervals(Partition("t", 0), 0, 9, {Partition("t", 0): [(2, 4), (8, 20)]}))
     [(0, 2), (4, 8)]
     """
-    for low, high in held.get(partition, ()):
+    for low, high in intervals.get(partition, ()):
         if high <= begin:
             continue
         if low >= end:

@@ -1,4 +1,4 @@
-"""Whether a query's batches cover its topics once: no gap, no overlap, none missing or twice."""
+"""Check that a query's batches cover its topics exactly once: no gaps, overlaps, or duplicates."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
-from streaming.audit.findings import Finding
-from streaming.audit.intervals import flat, left_of, named, without
+from streaming.audit.findings import AuditFinding
+from streaming.audit.intervals import find_gaps, iter_ranges, list_numbers, subtract_intervals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from checkpoints.log_files import KafkaOffsets
     from checkpoints.offset_log import Checkpoint, KafkaRanges
-    from streaming.audit.history import Batch, History
+    from streaming.audit.history import BatchCommit, History
     from streaming.audit.intervals import Intervals, SourcePartition
 
 
-def offsets_text(partition: Partition, begin: int, end: int) -> str:
-    """Name offsets as messages do; `end` is the first one that is not among them.
+def format_offsets(partition: Partition, begin: int, end: int) -> str:
+    """Return the text of the offsets `[begin, end)` for a message.
 
     >>> offsets_text(Partition("t", 0), 5, 8), offsets_text(Partition("t", 0), 5, 6)
     ('t-0 offsets 5 to 7', 't-0 offset 5')
@@ -29,269 +29,271 @@ def offsets_text(partition: Partition, begin: int, end: int) -> str:
 
 
 def check_query(
-    batches: Sequence[Batch], history: History, checkpoint: Checkpoint | None, others: Intervals
-) -> Iterator[Finding]:
-    """Check the batches of one query, as the log has them.
+    batches: Sequence[BatchCommit],
+    history: History,
+    checkpoint: Checkpoint | None,
+    others: Intervals,
+) -> Iterator[AuditFinding]:
+    """Check the batches of one query, in the log's order.
 
-    `checkpoint` is the query's own, None where it is not known; `others` is what live batches of
-    other queries hold, which fills gaps.
+    `checkpoint` is the query's own, or None. `others` are the offsets in live batches of other
+    queries; they fill gaps.
     """
-    yield from _order(batches)
-    by_number: dict[int, Batch] = {}
+    yield from _check_order(batches)
+    live_by_number: dict[int, BatchCommit] = {}
     for batch in batches:
-        before = by_number.get(batch.number)
-        if before is None:
-            by_number[batch.number] = batch
+        earlier = live_by_number.get(batch.number)
+        if earlier is None:
+            live_by_number[batch.number] = batch
             continue
-        both_live = {before.version, batch.version} <= history.live
-        if both_live:
-            yield Finding(
+        are_both_live = {earlier.version, batch.version} <= history.live
+        if are_both_live:
+            yield AuditFinding(
                 "batch-twice",
-                f"batch {batch.number} of query {batch.query} is in versions {before.version} and "
-                f"{batch.version}{_of(batch.ranges)}",
+                f"batch {batch.number} of query {batch.query} is in versions {earlier.version} and "
+                f"{batch.version}{_format_ranges(batch.ranges)}",
             )
         elif batch.version in history.live:
-            by_number[batch.number] = batch
-    chain = [by_number[n] for n in sorted(by_number)]
-    yield from _chain(chain, history.is_whole, checkpoint, others)
-    unknown = [str(b) for b in by_number.values() if b.ranges is None]
-    if unknown:
-        yield Finding("no-ranges", f"query {batches[0].query}: {elide(unknown)}")
+            live_by_number[batch.number] = batch
+    chain = [live_by_number[n] for n in sorted(live_by_number)]
+    yield from _check_chain(chain, history.is_whole, checkpoint, others)
+    no_ranges = [str(b) for b in live_by_number.values() if b.ranges is None]
+    if no_ranges:
+        yield AuditFinding("no-ranges", f"query {batches[0].query}: {elide(no_ranges)}")
 
 
-def _order(batches: Sequence[Batch]) -> Iterator[Finding]:
-    newest: Batch | None = None
+def _check_order(batches: Sequence[BatchCommit]) -> Iterator[AuditFinding]:
+    newest: BatchCommit | None = None
     seen = set()
     for batch in batches:
         if newest is not None and batch.number < newest.number and batch.number not in seen:
-            yield Finding("batch-order", f"{batch} came after {newest} of query {batch.query}")
+            yield AuditFinding("batch-order", f"{batch} came after {newest} of query {batch.query}")
         if newest is None or batch.number > newest.number:
             newest = batch
         seen.add(batch.number)
 
 
-def _chain(
-    batches: Sequence[Batch], is_whole: bool, checkpoint: Checkpoint | None, others: Intervals
-) -> Iterator[Finding]:
-    """Follow each partition from batch to batch; these have increasing numbers."""
+def _check_chain(
+    batches: Sequence[BatchCommit], is_whole: bool, checkpoint: Checkpoint | None, others: Intervals
+) -> Iterator[AuditFinding]:
+    """Check that each partition continues from batch to batch; batch numbers must increase."""
     logged = checkpoint.ranges if checkpoint is not None else {}
     begins = checkpoint.begins if checkpoint is not None else {}
     if is_whole and batches[0].number > 0:
-        yield Finding("batch-missing", f"{_numbers(0, batches[0].number)} before {batches[0]}")
-    knows_begin = is_whole and bool(begins) and not batches[0].number
-    ends = dict(_positions(begins)) if knows_begin else {}
-    cursor = _Cursor(logged, others, ends, knows_begin)
+        yield AuditFinding(
+            "batch-missing", f"{_format_batches(0, batches[0].number)} before {batches[0]}"
+        )
+    knows_begins = is_whole and bool(begins) and not batches[0].number
+    ends = dict(_iter_offsets(begins)) if knows_begins else {}
+    check = _ChainCheck(logged, others, ends, knows_begins)
     for batch in batches:
-        yield from cursor.step(batch)
-    yield from cursor.finish(batches[-1], _standing(checkpoint, batches[-1]))
+        yield from check.compare(batch)
+    yield from check.finish(batches[-1], _read_ends(checkpoint, batches[-1]))
 
 
 @dataclass
-class _Cursor:
-    """How far each partition is read, batch by batch.
+class _ChainCheck:
+    """Compare each batch of a query with the ends of the batches before it.
 
-    Of a batch without a commit, partitions may be missing that no later batch reads: the offset log
-    tells them, or where the partitions stand at last.
+    Partitions of a batch without a commit can be missing from every later batch. The offset log
+    has their ranges, or at least their ends after the last batch.
     """
 
-    #: What the offset log has.
-    logged: Mapping[int, KafkaRanges]
+    #: Ranges in the offset log, by batch number.
+    log: Mapping[int, KafkaRanges]
     others: Intervals
     ends: dict[SourcePartition, int]
-    #: Whether a partition without an end begins at 0.
-    knows_begin: bool
-    previous: Batch | None = None
-    #: Batches without a commit of which nothing is known.
-    unknown: list[range] = field(default_factory=list)
-    #: Partitions of which a batch ends before it begins: these are named already.
-    went_back: set[SourcePartition] = field(default_factory=set)
+    #: Whether partitions missing from `ends` begin at offset 0.
+    knows_begins: bool
+    previous: BatchCommit | None = None
+    #: Numbers of batches that neither a commit nor the offset log has.
+    unknown_batches: list[range] = field(default_factory=list)
+    #: Partitions with a range that ends before it begins; they are already reported.
+    reversed_partitions: set[SourcePartition] = field(default_factory=set)
 
-    def step(self, batch: Batch) -> Iterator[Finding]:
-        """Put a batch behind the one before it."""
+    def compare(self, batch: BatchCommit) -> Iterator[AuditFinding]:
+        """Compare a batch with the batches before it, and advance `ends` past it."""
         previous, self.previous = self.previous, batch
         between = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent = range(previous.number + 1 if previous else batch.number, batch.number)
-        kept = [number for number in self.logged if number in absent]
-        missing = [text for number in kept for text in _left(self.logged[number], self.others)]
+        logged = [number for number in self.log if number in absent]
+        missing = [text for n in logged for text in _list_missing(self.log[n], self.others)]
         if missing:
-            numbers = _numbers(absent.start, absent.stop)
-            yield Finding("batch-missing", f"{numbers} {between}: {elide(missing)}")
-        for number in kept:
-            self.ends |= {partition: end for partition, _, end in flat(self.logged[number])}
-        not_logged = without(kept, absent.start, absent.stop)
+            numbers = _format_batches(absent.start, absent.stop)
+            yield AuditFinding("batch-missing", f"{numbers} {between}: {elide(missing)}")
+        for number in logged:
+            self.ends |= {partition: end for partition, _, end in iter_ranges(self.log[number])}
+        not_logged = find_gaps(logged, absent.start, absent.stop)
         if batch.ranges is None:
-            self.ends, self.knows_begin = {}, False
-            self.unknown += not_logged
+            self.ends, self.knows_begins = {}, False
+            self.unknown_batches += not_logged
             return
-        default = 0 if self.knows_begin else None
-        gaps, overlaps = _joints(batch.ranges, self.ends, default, self.others)
-        for partition, begin, end in flat(batch.ranges):
+        default = 0 if self.knows_begins else None
+        gaps, overlaps = _compare_with_ends(batch.ranges, self.ends, default, self.others)
+        for partition, begin, end in iter_ranges(batch.ranges):
             if end < begin:
-                self.went_back.add(partition)
-                words = f"{batch}: {partition[1]} begins at {begin}, ends at {end}"
-                yield Finding("range-reversed", words)
+                self.reversed_partitions.add(partition)
+                details = f"{batch}: {partition[1]} begins at {begin}, ends at {end}"
+                yield AuditFinding("range-reversed", details)
         if gaps and not_logged:
-            numbers = _numbers(not_logged[0].start, not_logged[-1].stop)
-            yield Finding("batch-missing", f"{numbers} {between}: {elide(gaps)}")
+            numbers = _format_batches(not_logged[0].start, not_logged[-1].stop)
+            yield AuditFinding("batch-missing", f"{numbers} {between}: {elide(gaps)}")
         elif gaps:
-            yield Finding("gap", f"{elide(gaps)}, {between}")
+            yield AuditFinding("gap", f"{elide(gaps)}, {between}")
         else:
-            self.unknown += not_logged
+            self.unknown_batches += not_logged
         if overlaps:
-            yield Finding("overlap", f"{elide(overlaps)}, {between}")
+            yield AuditFinding("overlap", f"{elide(overlaps)}, {between}")
 
-    def finish(self, last: Batch, standing: Mapping[SourcePartition, int]) -> Iterator[Finding]:
-        """Compare with where partitions stand after the last batch, by the offset log."""
-        known = {p: self.ends.get(p, 0) for p in standing if p in self.ends or self.knows_begin}
+    def finish(
+        self, last: BatchCommit, logged_ends: Mapping[SourcePartition, int]
+    ) -> Iterator[AuditFinding]:
+        """Compare `ends` with the ends after the last batch in the offset log."""
+        ends = {p: self.ends.get(p, 0) for p in logged_ends if p in self.ends or self.knows_begins}
         gaps = [
-            offsets_text(p[1], *span)
-            for p in sorted(known.keys() - self.went_back)
-            for span in left_of(p[1], known[p], standing[p], self.others)
+            format_offsets(p[1], *span)
+            for p in sorted(ends.keys() - self.reversed_partitions)
+            for span in subtract_intervals(p[1], ends[p], logged_ends[p], self.others)
         ]
         if gaps:
-            yield Finding("gap", f"{elide(gaps)}, up to {last} by the checkpoint")
-        elif self.unknown and (not standing or known.keys() != standing.keys()):
-            words = named("batch", self.unknown)
-            yield Finding("batch-unknown", f"query {last.query}: {words}")
+            yield AuditFinding("gap", f"{elide(gaps)}, up to {last} in the checkpoint")
+        elif self.unknown_batches and (not logged_ends or ends.keys() != logged_ends.keys()):
+            details = list_numbers("batch", self.unknown_batches)
+            yield AuditFinding("batch-unknown", f"query {last.query}: {details}")
 
 
-def _joints(
+def _compare_with_ends(
     ranges: KafkaRanges, ends: dict[SourcePartition, int], default: int | None, others: Intervals
 ) -> tuple[list[str], list[str]]:
-    """Put ranges behind the ends of earlier ones; name the gaps and overlaps."""
+    """List the gaps and overlaps between `ends` and a batch's ranges, and advance `ends`."""
     gaps, overlaps = [], []
-    for partition, begin, end in flat(ranges):
+    for partition, begin, end in iter_ranges(ranges):
         last = ends.get(partition, default)
         if last is not None and begin > last:
-            spans = left_of(partition[1], last, begin, others)
-            gaps += [offsets_text(partition[1], *span) for span in spans]
+            spans = subtract_intervals(partition[1], last, begin, others)
+            gaps += [format_offsets(partition[1], *span) for span in spans]
         elif last is not None and begin < last:
-            overlaps.append(offsets_text(partition[1], begin, min(last, max(begin + 1, end))))
+            overlaps.append(format_offsets(partition[1], begin, min(last, max(begin + 1, end))))
         ends[partition] = end
     return gaps, overlaps
 
 
-def _standing(checkpoint: Checkpoint | None, batch: Batch) -> dict[SourcePartition, int]:
-    """Return where each partition stands after a batch, by the offset log; empty if not kept."""
-    kept = checkpoint.batches if checkpoint is not None else ()
-    return next((dict(_positions(b.ends)) for b in kept if b.batch_id == batch.number), {})
+def _read_ends(checkpoint: Checkpoint | None, batch: BatchCommit) -> dict[SourcePartition, int]:
+    """Return the ends after a batch in the offset log; empty if the log no longer has it."""
+    batches = checkpoint.batches if checkpoint is not None else ()
+    return next((dict(_iter_offsets(b.ends)) for b in batches if b.batch_id == batch.number), {})
 
 
-def _positions(offsets: Mapping[str, KafkaOffsets]) -> Iterator[tuple[SourcePartition, int]]:
+def _iter_offsets(offsets: Mapping[str, KafkaOffsets]) -> Iterator[tuple[SourcePartition, int]]:
     for source, topics in offsets.items():
         for topic, partitions in topics.items():
             for number, offset in partitions.items():
                 yield (source, Partition(topic, number)), offset
 
 
-def _left(ranges: KafkaRanges, others: Intervals) -> list[str]:
-    """Name the offsets of ranges that others do not hold."""
+def _list_missing(ranges: KafkaRanges, others: Intervals) -> list[str]:
+    """List the offsets of ranges that are not in `others`."""
     return [
-        offsets_text(partition, *span)
-        for (_, partition), begin, end in flat(ranges)
-        for span in left_of(partition, begin, end, others)
+        format_offsets(partition, *span)
+        for (_, partition), begin, end in iter_ranges(ranges)
+        for span in subtract_intervals(partition, begin, end, others)
     ]
 
 
-def check_overlaps_of_queries(held: Mapping[str, Intervals]) -> Iterator[Finding]:
-    """Check that no two queries hold the same offsets; `held` is by query."""
+def check_overlaps_of_queries(offsets: Mapping[str, Intervals]) -> Iterator[AuditFinding]:
+    """Check that no two queries have read the same offsets; `offsets` is by query."""
     spans: dict[Partition, list[tuple[int, int, str]]] = {}
-    for query, intervals in held.items():
+    for query, intervals in offsets.items():
         for partition, of_partition in intervals.items():
             spans.setdefault(partition, []).extend((b, e, query) for b, e in of_partition)
     shared: dict[tuple[str, str], list[str]] = {}
     for partition, of_queries in spans.items():
-        reaching: list[tuple[int, str]] = []
+        open_spans: list[tuple[int, str]] = []
         for begin, end, query in sorted(of_queries):
-            reaching = [(last, other) for last, other in reaching if last > begin]
-            for last, other in reaching:
+            open_spans = [(last, other) for last, other in open_spans if last > begin]
+            for last, other in open_spans:
                 pair = (min(query, other), max(query, other))
-                shared.setdefault(pair, []).append(offsets_text(partition, begin, min(end, last)))
-            reaching.append((end, query))
-    for (one, other), texts in shared.items():
-        yield Finding("query-overlap", f"queries {one} and {other}: {elide(texts)}")
+                shared.setdefault(pair, []).append(format_offsets(partition, begin, min(end, last)))
+            open_spans.append((end, query))
+    for (query, other), texts in shared.items():
+        yield AuditFinding("query-overlap", f"queries {query} and {other}: {elide(texts)}")
 
 
 def check_checkpoint(
     checkpoint: Checkpoint,
     completed: int | None,
-    every: Sequence[Batch],
+    all_batches: Sequence[BatchCommit],
     *,
     is_whole: bool,
     others: Intervals,
     since: int,
-) -> Iterator[Finding]:
-    """Compare the table (`every` batch of it) with the query's checkpoint.
+) -> Iterator[AuditFinding]:
+    """Compare the table's batches with the query's checkpoint.
 
-    What a commit before version `since` says of its offsets is not compared.
+    The ranges of commits before version `since` are not compared.
     """
-    batches = [batch for batch in every if batch.query == checkpoint.query_id]
+    batches = [batch for batch in all_batches if batch.query == checkpoint.query_id]
     if not batches:
-        if completed is not None and every:
-            yield Finding(
+        if completed is not None and all_batches:
+            yield AuditFinding(
                 "other-query",
                 f"query {checkpoint.query_id} has completed batch {completed}; the table's batches "
-                f"are of {elide(sorted({batch.query for batch in every}))}",
+                f"are of {elide(sorted({batch.query for batch in all_batches}))}",
             )
         elif completed is not None and is_whole:
-            yield Finding("table-behind", f"batch {completed} is completed, the table has none")
+            yield AuditFinding("table-behind", f"batch {completed} is complete, the table has none")
         return
     newest = max(batch.number for batch in batches)
     planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else -1
     if newest > planned:
-        yield Finding(
+        yield AuditFinding(
             "checkpoint-behind",
             f"the table has batch {newest}, the checkpoint's last is {planned}: "
-            f"{_numbers(planned + 1, newest + 1)} would be skipped",
+            f"{_format_batches(planned + 1, newest + 1)} would be skipped",
         )
-    kept = checkpoint.ranges
+    log = checkpoint.ranges
     if completed is not None and completed > newest:
         missing = [
-            t for n in sorted(kept) if newest < n <= completed for t in _left(kept[n], others)
+            t for n in sorted(log) if newest < n <= completed for t in _list_missing(log[n], others)
         ]
         offsets = f": {elide(missing)}" if missing else ""
-        yield Finding(
+        yield AuditFinding(
             "table-behind",
             f"the checkpoint has completed batch {completed}, the table's last is {newest}: "
-            f"{_numbers(newest + 1, completed + 1)} missing{offsets}",
+            f"the table lacks {_format_batches(newest + 1, completed + 1)}{offsets}",
         )
     differing = [
         batch
         for batch in batches
         if batch.version >= since
         and batch.ranges is not None
-        and (logged := kept.get(batch.number)) is not None
+        and (logged := log.get(batch.number)) is not None
         and logged != batch.ranges
     ]
     if differing:
         first = differing[0]
-        planned_ranges = set(flat(kept[first.number]))
-        committed = set(flat(first.ranges or {}))
-        here = min(committed - planned_ranges, default=None)
-        there = min(planned_ranges - committed, default=None)
-        yield Finding(
+        planned_ranges = set(iter_ranges(log[first.number]))
+        committed = set(iter_ranges(first.ranges or {}))
+        only_committed = min(committed - planned_ranges, default=None)
+        only_planned = min(planned_ranges - committed, default=None)
+        yield AuditFinding(
             "ranges-mismatch",
-            f"{elide([str(batch) for batch in differing])}: the commit has {_place(here)}, the "
-            f"offset log {_place(there)}",
+            f"{elide([str(batch) for batch in differing])}: the commit has "
+            f"{_format_range(only_committed)}, the offset log {_format_range(only_planned)}",
         )
 
 
-def _place(range_: tuple[SourcePartition, int, int] | None) -> str:
+def _format_range(range_: tuple[SourcePartition, int, int] | None) -> str:
     if range_ is None:
         return "nothing else"
     (_, partition), begin, end = range_
     return f"{partition} [{begin}, {end})"
 
 
-def _of(ranges: KafkaRanges | None) -> str:
-    texts = [offsets_text(p, begin, end) for (_, p), begin, end in flat(ranges or {})]
+def _format_ranges(ranges: KafkaRanges | None) -> str:
+    texts = [format_offsets(p, begin, end) for (_, p), begin, end in iter_ranges(ranges or {})]
     return f": {elide(texts)}" if texts else ""
 
 
-def _numbers(first: int, end: int) -> str:
+def _format_batches(first: int, end: int) -> str:
     return f"batch {first}" if end == first + 1 else f"batches {first} to {end - 1}"
-
-
-def total(batches: Iterable[Batch]) -> int:
-    """Count the offsets of batches."""
-    return sum(max(0, end - begin) for b in batches for _, begin, end in flat(b.ranges or {}))

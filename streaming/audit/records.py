@@ -1,58 +1,57 @@
-"""The records that Spark counted while it read a batch, compared with the batch's offsets."""
+"""Compare the records that Spark counted while it read a batch with the batch's offsets."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elide
-from streaming.audit.checksum import range_checksum
-from streaming.audit.findings import Finding
-from streaming.audit.intervals import flat
-from streaming.audit.offsets import total
+from streaming.audit.checksum import compute_range_checksum
+from streaming.audit.findings import AuditFinding
+from streaming.audit.intervals import count_offsets, iter_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from checkpoints.offset_log import KafkaRanges
-    from streaming.audit.audit import Query
+    from streaming.audit.audit import AuditedQuery
 
-#: More offsets than a batch has: their checksum would take minutes.
-_MOST_HASHED = 10**10
+#: No real batch is larger, and the checksum of so many records would take minutes.
+_MAX_HASHED_RECORDS = 10**10
 
 
-def check_records(query: Query) -> Iterator[Finding]:
-    """Compare the records that were read with those that the ranges should have.
+def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
+    """Compare each batch's counted records with its ranges, and update the query's counters.
 
-    A checksum differs for one of two reasons: other records were read, or Spark ran a task again
-    and counted as many records twice as there are offsets without one. The second one needs a
-    topic with such offsets, and is assumed only if another batch of the query has some.
+    A checksum that differs has one of two causes: Spark read other records, or Spark ran a task
+    again and counted exactly as many records twice as there are offsets without a record. The
+    second is assumed only if another batch of the query has offsets without a record.
     """
     differing = []
     for batch in query.batches:
         counted = batch.metadata.counted if batch.metadata else None
         if batch.ranges is None or counted is None or counted.records is None:
             continue
-        missing = total([batch]) - counted.records
+        missing = count_offsets([batch]) - counted.records
         if missing > 0:
-            query.without_record += missing
+            query.offsets_without_record += missing
         elif missing < 0:
-            query.recounted += 1
+            query.batches_recounted += 1
         elif counted.checksum is None:
-            query.counted += 1
-        elif counted.records > _MOST_HASHED:
+            query.batches_counted += 1
+        elif counted.records > _MAX_HASHED_RECORDS:
             continue
-        elif counted.checksum != f"{checksum_of_ranges(batch.ranges):016x}":
+        elif counted.checksum != f"{compute_checksum(batch.ranges):016x}":
             differing.append(f"{batch}, {counted.records:,} records")
         else:
-            query.counted += 1
+            query.batches_counted += 1
     if differing:
-        kind = "records-unproved" if query.without_record else "records-mismatch"
-        yield Finding(kind, f"query {query.id}: {elide(differing)}")
+        kind = "records-unproved" if query.offsets_without_record else "records-mismatch"
+        yield AuditFinding(kind, f"query {query.id}: {elide(differing)}")
 
 
-def checksum_of_ranges(ranges: KafkaRanges) -> int:
-    """Return the checksum of all records that ranges should have."""
+def compute_checksum(ranges: KafkaRanges) -> int:
+    """Return the expected checksum of all records of the ranges."""
     result = 0
-    for (_, partition), begin, end in flat(ranges):
-        result ^= range_checksum(partition.topic, partition.number, begin, end)
+    for (_, partition), begin, end in iter_ranges(ranges):
+        result ^= compute_range_checksum(partition.topic, partition.number, begin, end)
     return result

@@ -1,4 +1,4 @@
-"""Where the rows and the records of an audit come from: Spark reads the table, we the topic."""
+"""Read the rows of an audit with Spark, and their records from the brokers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
-from streaming.audit.rows import BLOCK, RowAudit, sampled
+from streaming.audit.rows import BLOCK, RowAudit, sample_blocks
 from streaming.kafka.brokers import is_group_refusal
 
 if TYPE_CHECKING:
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.audit.findings import Finding
+    from streaming.audit.findings import AuditFinding
     from streaming.audit.rows import Item, Span
     from streaming.kafka.brokers import Brokers
 
-#: Compared where the table has them as bytes, as Spark's source gives them.
+#: Columns that are compared if the table has them as binary, the type in Spark's Kafka source.
 _CONTENT = ("key", "value")
-_MESSAGES_A_CALL = 10_000
-#: librdkafka's own number of records that a consumer fetches ahead.
+_MESSAGES_PER_CALL = 10_000
+#: librdkafka's default for the number of records that a consumer fetches ahead.
 _MESSAGES_AHEAD = 100_000
-#: A call waits so long if it does not get all that it asks for.
+#: Maximum wait of one call for its records.
 _WAIT_S = 0.2
 
 
 class Columns(NamedTuple):
-    """Where rows say which record they are; parts of nested ones are joined by dots."""
+    """The columns that identify a row's record; parts of nested columns are joined by dots."""
 
     topic: str
     partition: str
@@ -40,7 +40,7 @@ class Columns(NamedTuple):
 
 
 class TopicUnreadableError(AssignorError):
-    """The brokers do not give records of a topic."""
+    """Records of a topic cannot be read from the brokers."""
 
 
 def audit_rows(  # noqa: PLR0917
@@ -51,64 +51,55 @@ def audit_rows(  # noqa: PLR0917
     brokers: Brokers | None = None,
     sample: int | None = None,
     version: int | None = None,
-) -> tuple[RowAudit, list[Finding]]:
-    """Read the rows of a table, and the records that they were made of.
+) -> tuple[RowAudit, list[AuditFinding]]:
+    """Compare the rows of a table with the records of its topics.
 
-    Parameters
-    ----------
-    spans
-        What the batches have read; where nothing is known of them, each partition counts from its
-        first row to its last.
-    brokers, sample
-        Where the records are; how many are looked at, None for all.
-    version
-        The table's version of which `spans` are; None for the newest. A query may go on meanwhile.
+    `spans` are the offsets `[begin, end)` of each partition that the batches read; if empty, each
+    partition is audited from its first row to its last. Without `brokers`, only rows are read.
+    `sample` is the number of offsets to audit, None for all. `version` is the table's version that
+    `spans` describe, because the query may still run; None is the newest.
 
-    Raises
-    ------
-    OptionError
-        When the table has no such columns, or rows without them.
-    TopicUnreadableError
-        When the brokers do not give the records.
+    Raises OptionError if the table lacks a column or a row has NULL in one, and
+    TopicUnreadableError if the brokers do not return the records.
     """
-    frame, content = _frame(spark, table, columns, version)
-    read = dict(spans) or _spans_of_rows(frame, columns)
-    begins = _log_begins(read, brokers) if brokers is not None else {}
-    kept = {p: (max(begin, begins.get(p, begin)), end) for p, (begin, end) in read.items()}
-    chosen = [(p, begin, end) for p, (begin, end) in sorted(kept.items()) if begin < end]
+    frame, content = _select_columns(spark, table, columns, version)
+    read = dict(spans) or _compute_row_spans(frame, columns)
+    begins = _request_log_begins(read, brokers) if brokers is not None else {}
+    available = {p: (max(begin, begins.get(p, begin)), end) for p, (begin, end) in read.items()}
+    chosen = [(p, begin, end) for p, (begin, end) in sorted(available.items()) if begin < end]
     size = 1 << 62
     if sample is not None:
-        chosen, size = sampled({p: (begin, end) for p, begin, end in chosen}, sample), BLOCK
-        frame = _of_blocks(spark, frame, chosen)
+        chosen, size = sample_blocks({p: (begin, end) for p, begin, end in chosen}, sample), BLOCK
+        frame = _filter_blocks(spark, frame, chosen)
     retention = brokers.fetch_retention({p.topic for p in read}) if brokers is not None else {}
-    result = RowAudit({topic for topic, each in retention.items() if each.compacts})
+    result = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
     pending = {(span[0], span[1] // size): span for span in chosen}
     ordered = frame.orderBy("topic", "partition", "offset")
-    for name, rows in groupby(
-        _named(ordered.toLocalIterator(), columns),
+    for block, rows in groupby(
+        _check_not_null(ordered.toLocalIterator(), columns),
         lambda row: (Partition(row[0], row[1]), row[2] // size),
     ):
-        partition = name[0]
-        span = pending.pop(name, (partition, 0, 0))
-        gone = range(read.get(partition, (0, 0))[0], kept.get(partition, (0, 0))[0])
-        items = (_item(row) for row in rows if row[2] not in gone)
-        _merge(result, span, items, brokers, content)
+        partition = block[0]
+        span = pending.pop(block, (partition, 0, 0))
+        deleted = range(read.get(partition, (0, 0))[0], available.get(partition, (0, 0))[0])
+        items = (_to_item(row) for row in rows if row[2] not in deleted)
+        _merge_span(result, span, items, brokers, content)
     for span in pending.values():
-        _merge(result, span, (), brokers, content)
-    for p, (begin, _) in sorted(kept.items()):
+        _merge_span(result, span, (), brokers, content)
+    for p, (begin, _) in sorted(available.items()):
         if begin > read[p][0]:
             result.faults["records-gone"].add(p, read[p][0], min(begin, read[p][1]))
     return result, list(result.findings)
 
 
-def _item(row: Any) -> Item:
+def _to_item(row: Any) -> Item:
     return row[2], tuple(None if value is None else bytes(value) for value in row[3:])
 
 
-def _frame(
+def _select_columns(
     spark: SparkSession, table: str, columns: Columns, version: int | None
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return topic, partition, offset and what can be compared, and the names of that."""
+    """Return a frame of topic, partition, offset, and content, and the names of the content."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
@@ -117,38 +108,42 @@ def _frame(
     kinds = zip(columns, ("string", "int", "bigint"), Columns._fields, strict=True)
     content = tuple(name for name, kind in frame.dtypes if name in _CONTENT and kind == "binary")
     try:
-        named = [f.col(name).cast(kind).alias(alias) for name, kind, alias in kinds]
-        return frame.select(*named, *content), content
+        selected = [f.col(name).cast(kind).alias(alias) for name, kind, alias in kinds]
+        return frame.select(*selected, *content), content
     except PySparkException as error:
         raise OptionError(
-            f"--columns {','.join(columns)}: the table has {', '.join(frame.columns)}"
+            f"--columns {','.join(columns)}: the table's columns are {', '.join(frame.columns)}"
         ) from error
 
 
-def _named(rows: Iterable[Any], columns: Columns) -> Iterator[Any]:
-    """Give rows, and refuse one that does not say which record it is."""
+def _check_not_null(rows: Iterable[Any], columns: Columns) -> Iterator[Any]:
+    """Yield the rows; raise OptionError for a row whose record is unknown."""
     for row in rows:
         if None in row[:3]:
             raise OptionError(
-                f"--columns {','.join(columns)}: a row has NULL there, so it does not say which "
-                "record it is; the table cannot be audited by these columns"
+                f"--columns {','.join(columns)}: a row has NULL in one of them, so its record is "
+                "unknown; leave --columns out, or name other columns"
             )
         yield row
 
 
-def _spans_of_rows(frame: DataFrame, columns: Columns) -> dict[Partition, tuple[int, int]]:
-    """Return from where to where there are rows of each partition."""
+def _compute_row_spans(frame: DataFrame, columns: Columns) -> dict[Partition, tuple[int, int]]:
+    """Return the first offset and the end of the rows of each partition."""
     from pyspark.sql import functions as f
 
     bounds = frame.groupBy("topic", "partition").agg(f.min("offset"), f.max("offset")).collect()
-    return {Partition(row[0], row[1]): (row[2], row[3] + 1) for row in _named(bounds, columns)}
+    return {
+        Partition(row[0], row[1]): (row[2], row[3] + 1) for row in _check_not_null(bounds, columns)
+    }
 
 
-def _of_blocks(spark: SparkSession, frame: DataFrame, chosen: list[Span]) -> DataFrame:
+def _filter_blocks(spark: SparkSession, frame: DataFrame, spans: list[Span]) -> DataFrame:
     from pyspark.sql import functions as f
 
-    named = "topic STRING, partition INT, block BIGINT"
-    blocks = spark.createDataFrame([(p.topic, p.number, at // BLOCK) for p, at, _ in chosen], named)
+    schema = "topic STRING, partition INT, block BIGINT"
+    blocks = spark.createDataFrame(
+        [(p.topic, p.number, low // BLOCK) for p, low, _ in spans], schema
+    )
     block = f.floor(f.col("offset") / BLOCK).cast("bigint")
     keys = ["topic", "partition", "block"]
     return (
@@ -158,41 +153,41 @@ def _of_blocks(spark: SparkSession, frame: DataFrame, chosen: list[Span]) -> Dat
     )
 
 
-def _log_begins(
+def _request_log_begins(
     spans: Mapping[Partition, tuple[int, int]], brokers: Brokers
 ) -> Mapping[Partition, int]:
-    told = len(brokers.notes)
-    existing = brokers.list_partitions({partition.topic for partition in spans})
-    asked = {p for p in spans if p.number in existing.get(p.topic, ())}
-    if missing := sorted(str(p) for p in spans.keys() - asked):
-        why = "; ".join(brokers.notes[told:]) or "not on the brokers"
-        raise TopicUnreadableError(f"{elide(missing)}: {why}, so nothing is compared")
-    begins, _ = brokers.fetch_log_ranges(asked)
+    note_count = len(brokers.notes)
+    partitions = brokers.list_partitions({partition.topic for partition in spans})
+    existing = {p for p in spans if p.number in partitions.get(p.topic, ())}
+    if missing := sorted(str(p) for p in spans.keys() - existing):
+        why = "; ".join(brokers.notes[note_count:]) or "not on the brokers"
+        raise TopicUnreadableError(f"{elide(missing)}: {why}, so no rows were compared")
+    begins, _ = brokers.fetch_log_ranges(existing)
     return begins
 
 
-def _merge(
+def _merge_span(
     result: RowAudit,
     span: Span,
     rows: Iterable[Item],
     brokers: Brokers | None,
     content: tuple[str, ...],
 ) -> None:
-    """Merge the rows of a span with its records, read in order; without brokers there are none."""
+    """Merge the rows of a span with its records; without brokers, check the rows alone."""
     if brokers is None:
         result.merge(span, rows, None)
         return
     with (
-        closing(_consumed(brokers, span, content)) as records,
-        closing(_Committed(brokers, span)) as committed,
+        closing(_consume(brokers, span, content)) as records,
+        closing(_CommittedRecords(brokers, span)) as committed,
     ):
         result.merge(span, rows, records, committed.has)
 
 
-class _Committed:
-    """The records of a span that no transaction aborted; offsets are asked for in their order.
+class _CommittedRecords:
+    """The committed records of a span; offsets must be looked up in ascending order.
 
-    One consumer reads from the first that is asked for up to the last: mostly it is not needed.
+    The consumer starts at the first lookup, because most audits need none.
     """
 
     def __init__(self, brokers: Brokers, span: Span) -> None:
@@ -201,10 +196,10 @@ class _Committed:
         self._at = -1
 
     def has(self, offset: int) -> bool:
-        """Whether there is a record at an offset of the span."""
+        """Whether there is a committed record at an offset of the span."""
         partition, _, end = self._span
         if self._records is None:
-            self._records = _consumed(self._brokers, (partition, offset, end), (), "read_committed")
+            self._records = _consume(self._brokers, (partition, offset, end), (), "read_committed")
         while self._at < offset:
             self._at, _ = next(self._records, (end, ()))
         return self._at == offset
@@ -215,14 +210,14 @@ class _Committed:
             self._records.close()
 
 
-def _consumed(
+def _consume(
     brokers: Brokers, span: Span, content: tuple[str, ...], isolation: str = "read_uncommitted"
 ) -> Generator[Item, None, None]:
     partition, begin, end = span
     if begin >= end:
         return
     consumer = brokers.make_consumer(
-        "assignor-audit",  # librdkafka wants a name
+        "assignor-audit",  # librdkafka requires a group id
         enable_partition_eof=True,
         auto_offset_reset="error",
         isolation_level=isolation,
@@ -230,9 +225,9 @@ def _consumed(
     )
     try:
         consumer.assign([TopicPartition(*partition, begin)])
-        at, silent_s = begin, 0.0
-        while at < end:
-            messages = consumer.consume(min(_MESSAGES_A_CALL, end - at), _WAIT_S)
+        next_offset, silent_s = begin, 0.0
+        while next_offset < end:
+            messages = consumer.consume(min(_MESSAGES_PER_CALL, end - next_offset), _WAIT_S)
             silent_s += _WAIT_S
             for message in messages:
                 if is_group_refusal(message):
@@ -248,13 +243,13 @@ def _consumed(
                 if offset is None or offset >= end:
                     return
                 values = {"key": message.key, "value": message.value}
-                yield offset, tuple(_bytes(values[name]()) for name in content)
-                at, silent_s = offset + 1, 0.0
+                yield offset, tuple(_to_bytes(values[name]()) for name in content)
+                next_offset, silent_s = offset + 1, 0.0
             if silent_s >= brokers.limit_s:
                 raise TopicUnreadableError(f"{partition}: no answer within {brokers.limit_s:g} s")
     finally:
         consumer.close()
 
 
-def _bytes(value: str | bytes | None) -> bytes | None:
+def _to_bytes(value: str | bytes | None) -> bytes | None:
     return value.encode() if isinstance(value, str) else value

@@ -1,7 +1,7 @@
-"""The rows themselves: each offset in one row, none missing, none that no record has.
+"""Check the rows themselves: each record in exactly one row, and no row without a record.
 
-Rows and records come in the order of their offsets, and are merged. Without the topic's records, an
-offset without a row may never have had a record.
+Rows and records arrive in the order of their offsets, and are merged. Without the topic's records,
+an offset without a row is unproved, because it may never have had a record.
 """
 
 from __future__ import annotations
@@ -14,60 +14,60 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
-from streaming.audit.findings import Finding
-from streaming.audit.intervals import flat
-from streaming.audit.offsets import offsets_text
+from streaming.audit.findings import AuditFinding
+from streaming.audit.intervals import iter_ranges
+from streaming.audit.offsets import format_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
-    from streaming.audit.history import Batch
+    from streaming.audit.history import BatchCommit
 
-#: So many are named; all are counted.
-_SHOWN = 1000
-#: A sample is made of blocks of so many offsets: a broker sends many at a time.
+#: Maximum number of spans listed for each fault; all offsets are counted.
+_MAX_SPANS = 1000
+#: Size in offsets of a sample's blocks; larger than 1, because a broker sends records in bulk.
 BLOCK = 100
-#: The sample of a table is the same each time.
+#: Fixed, so that repeated audits of a table use the same sample.
 _SEED = 42
 
-#: Offsets of a partition that are looked at, `[begin, end)`.
+#: Audited offsets of a partition, `[begin, end)`.
 Span = tuple[Partition, int, int]
-#: A row or a record: its offset, and what is known of its key and value.
+#: A row or a record: its offset, and its key and value if the table has these columns.
 Item = tuple[int, tuple[bytes | None, ...]]
 
 
 @dataclass
-class Faults:
-    """Offsets with one fault."""
+class FaultyOffsets:
+    """Offsets with one kind of fault."""
 
     count: int = 0
     spans: list[Span] = field(default_factory=list)
 
     def add(self, partition: Partition, begin: int, end: int | None = None) -> None:
-        """Add `[begin, end)`, or one; neighbours become one."""
+        """Add `[begin, end)`, or only `begin`; adjacent spans are merged."""
         end = begin + 1 if end is None else end
         self.count += end - begin
         if self.spans and self.spans[-1][0] == partition and self.spans[-1][2] == begin:
             self.spans[-1] = (partition, self.spans[-1][1], end)
-        elif len(self.spans) < _SHOWN:
+        elif len(self.spans) < _MAX_SPANS:
             self.spans.append((partition, begin, end))
 
 
-#: Names in `KINDS`, in the order in which they are told.
-_KINDS = ("rows-doubled", "rows-missing", "rows-invented", "rows-differ", "rows-unproved",
+#: Keys of `KINDS`, in the order of the report.
+_FAULT_KINDS = ("rows-doubled", "rows-missing", "rows-invented", "rows-differ", "rows-unproved",
           "records-gone")  # fmt: skip
 
 
 class RowAudit:
-    """Merges rows with records, partition by partition."""
+    """Merge rows with records, partition by partition, and collect the faults."""
 
     def __init__(self, compacted: Collection[str] = ()) -> None:
-        #: Topics whose records go away behind newer ones of their keys.
+        #: Topics with compaction, which deletes older records of a key.
         self._compacted = compacted
         self.rows = 0
-        #: Records that a row was compared with; None where none were read.
+        #: Number of records compared with rows; None if no records were read.
         self.compared: int | None = None
-        self.faults = {kind: Faults() for kind in _KINDS}
+        self.faults = {kind: FaultyOffsets() for kind in _FAULT_KINDS}
 
     def merge(
         self,
@@ -76,21 +76,21 @@ class RowAudit:
         records: Iterator[Item] | None,
         is_committed: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """Look at the rows of a span, in order, beside its records if they can be had.
+        """Compare the rows of a span with its records; both must be in the order of offsets.
 
-        Records of aborted transactions may be rows, and need not: `is_committed` is asked of those
-        that are none, in order.
+        `records` is None if they cannot be read. Records of aborted transactions may lack a row, so
+        `is_committed` is called, in order, with the offset of each record that has no row.
         """
         partition, begin, end = span
-        at, previous = begin, None
-        record = self._next(records)
+        next_offset, previous = begin, None
+        record = self._read_next(records)
 
-        def pass_over(record: Item | None, before: int) -> Item | None:
-            """Go on to the first record from an offset on; those before it are in no row."""
-            while record is not None and record[0] < before:
+        def skip_to(record: Item | None, offset: int) -> Item | None:
+            """Return the first record from `offset` on, and report those before it as missing."""
+            while record is not None and record[0] < offset:
                 if is_committed(record[0]):
                     self.faults["rows-missing"].add(partition, record[0])
-                record = self._next(records)
+                record = self._read_next(records)
             return record
 
         for offset, content in rows:
@@ -102,11 +102,11 @@ class RowAudit:
             if not begin <= offset < end:
                 self.faults["rows-invented"].add(partition, offset)
             elif records is None:
-                if offset > at:
-                    self.faults["rows-unproved"].add(partition, at, offset)
-                at = offset + 1
+                if offset > next_offset:
+                    self.faults["rows-unproved"].add(partition, next_offset, offset)
+                next_offset = offset + 1
             else:
-                record = pass_over(record, offset)
+                record = skip_to(record, offset)
                 if record is None or record[0] > offset:
                     is_compacted = partition.topic in self._compacted
                     kind = "records-gone" if is_compacted else "rows-invented"
@@ -114,51 +114,52 @@ class RowAudit:
                     continue
                 if any(a != b for a, b in zip(content, record[1], strict=False)):
                     self.faults["rows-differ"].add(partition, offset)
-                record = self._next(records)
-        if records is None and at < end:
-            self.faults["rows-unproved"].add(partition, at, end)
-        pass_over(record, end)
+                record = self._read_next(records)
+        if records is None and next_offset < end:
+            self.faults["rows-unproved"].add(partition, next_offset, end)
+        skip_to(record, end)
 
-    def _next(self, records: Iterator[Item] | None) -> Item | None:
+    def _read_next(self, records: Iterator[Item] | None) -> Item | None:
         record = next(records, None) if records is not None else None
         if record is not None:
             self.compared = (self.compared or 0) + 1
         return record
 
     @property
-    def findings(self) -> Iterator[Finding]:
-        """Name what is wrong."""
+    def findings(self) -> Iterator[AuditFinding]:
+        """One finding for each kind of fault."""
         for kind, faults in self.faults.items():
             if faults.count:
-                named = elide([offsets_text(*span) for span in faults.spans])
-                yield Finding(kind, f"{faults.count:,} offsets: {named}")
+                texts = elide([format_offsets(*span) for span in faults.spans])
+                yield AuditFinding(kind, f"{faults.count:,} offsets: {texts}")
 
 
-def spans_of(batches: Iterable[Batch]) -> dict[Partition, tuple[int, int]]:
-    """Return from where to where batches have read each partition."""
+def compute_read_spans(batches: Iterable[BatchCommit]) -> dict[Partition, tuple[int, int]]:
+    """Return the first offset and the end that the batches read of each partition."""
     spans: dict[Partition, tuple[int, int]] = {}
     for batch in batches:
-        for (_, partition), begin, end in flat(batch.ranges or {}):
+        for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
             low, high = spans.get(partition, (begin, end))
             spans[partition] = min(low, begin), max(high, end)
     return spans
 
 
-def sampled(spans: Mapping[Partition, tuple[int, int]], count: int) -> list[Span]:
-    """Choose blocks of so many offsets in all, at random, in order; each offset is as likely."""
+def sample_blocks(spans: Mapping[Partition, tuple[int, int]], count: int) -> list[Span]:
+    """Choose random blocks with about `count` offsets in total, in order of their offsets."""
     partitions = sorted(partition for partition, (begin, end) in spans.items() if begin < end)
-    blocks = [spans[p][0] // BLOCK for p in partitions]
+    first_blocks = [spans[p][0] // BLOCK for p in partitions]
     ends = list(
         itertools.accumulate(
-            (spans[p][1] - 1) // BLOCK + 1 - at for p, at in zip(partitions, blocks, strict=True)
+            (spans[p][1] - 1) // BLOCK + 1 - block
+            for p, block in zip(partitions, first_blocks, strict=True)
         )
     )
     total = ends[-1] if ends else 0
     chosen = random.Random(_SEED).sample(range(total), min(-(-count // BLOCK), total))  # noqa: S311
-    found = []
+    sample = []
     for number in sorted(chosen):
         index = bisect.bisect_right(ends, number)
-        at = blocks[index] + number - (ends[index - 1] if index else 0)
+        block = first_blocks[index] + number - (ends[index - 1] if index else 0)
         begin, end = spans[partitions[index]]
-        found.append((partitions[index], max(at * BLOCK, begin), min((at + 1) * BLOCK, end)))
-    return found
+        sample.append((partitions[index], max(block * BLOCK, begin), min((block + 1) * BLOCK, end)))
+    return sample

@@ -17,7 +17,7 @@ from streaming.redaction import redact
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.audit.audit import Audit, Query
+    from streaming.audit.audit import Audit, AuditedQuery
     from streaming.kafka.brokers import Brokers
 
 
@@ -112,7 +112,7 @@ def _read_rows(
             spark = start_local_session("assignor audit")
         try:
             rows = audit_rows(
-                spark, table, Columns(*names), result.spans, brokers, sample, result.last
+                spark, table, Columns(*names), result.spans, brokers, sample, result.last_version
             )
         finally:
             spark.stop()
@@ -138,7 +138,7 @@ def _to_json(table: str, result: Audit) -> dict[str, Any]:
         "table": table,
         "proved": result.holds,
         "scope": result.scope,
-        "versions": [result.first, result.last],
+        "versions": [result.first_version, result.last_version],
         "files": result.files,
         "rows": result.rows,
         "queries": [
@@ -147,9 +147,9 @@ def _to_json(table: str, result: Audit) -> dict[str, Any]:
                 "batches": len(query.batches),
                 "offsets": query.offsets,
                 "partitions": query.partitions,
-                "batches_counted": query.counted,
-                "offsets_without_record": query.without_record,
-                "batches_recounted": query.recounted,
+                "batches_counted": query.batches_counted,
+                "offsets_without_record": query.offsets_without_record,
+                "batches_recounted": query.batches_recounted,
             }
             for query in result.queries
         ],
@@ -173,7 +173,9 @@ def _print_audit(table: str, result: Audit) -> None:
             [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]
         )
     offsets = sum(query.offsets for query in result.queries)
-    scope = f"{table}: versions {result.first} to {result.last}, {result.files:,} files"
+    scope = (
+        f"{table}: versions {result.first_version} to {result.last_version}, {result.files:,} files"
+    )
     if result.rows_read is not None:
         scope += f", {result.rows_read:,} rows read"
     if result.records_compared is not None:
@@ -194,7 +196,7 @@ def _describe_limits(result: Audit) -> Iterator[str]:
     if result.scope == "sampled rows":
         yield "  limit: only the sampled rows are proved"
         return
-    recounted = sum(query.recounted for query in result.queries)
+    recounted = sum(query.batches_recounted for query in result.queries)
     batches = pluralize(recounted, "batch", "batches")
     again = f" (Spark ran tasks of {batches} again)" if recounted else ""
     compare = "" if result.is_upsert else "; --columns compares rows"
@@ -204,7 +206,7 @@ def _describe_limits(result: Audit) -> Iterator[str]:
     )
 
 
-def _format_row(query: Query) -> tuple[str, ...]:
+def _format_row(query: AuditedQuery) -> tuple[str, ...]:
     numbers = [batch.number for batch in query.batches]
     versions = [batch.version for batch in query.batches]
     return (
@@ -217,15 +219,15 @@ def _format_row(query: Query) -> tuple[str, ...]:
     )
 
 
-def _describe_records(query: Query) -> str:
+def _describe_records(query: AuditedQuery) -> str:
     """Describe what the record counters prove."""
-    if query.counted == len(query.batches):
+    if query.batches_counted == len(query.batches):
         return "each read once"
-    if not (query.counted or query.without_record or query.recounted):
+    if not (query.batches_counted or query.offsets_without_record or query.batches_recounted):
         return "not counted"
-    parts = [f"{query.counted} of {len(query.batches)} batches: each read once"]
-    if query.without_record:
-        parts.append(f"{query.without_record:,} offsets without a counted record")
-    if query.recounted:
-        parts.append(f"{query.recounted} were counted again by Spark")
+    parts = [f"{query.batches_counted} of {len(query.batches)} batches: each read once"]
+    if query.offsets_without_record:
+        parts.append(f"{query.offsets_without_record:,} offsets without a counted record")
+    if query.batches_recounted:
+        parts.append(f"{query.batches_recounted} were counted again by Spark")
     return "; ".join(parts)

@@ -11,7 +11,7 @@ from streaming.cli import kafka_options
 from streaming.cli.arguments import BOOTSTRAP_SERVER, check_not_empty
 from streaming.cli.output import note, print_checks
 from streaming.doctor.checkpoint import examine_checkpoint
-from streaming.doctor.machine import brokers_answer, examine
+from streaming.doctor.machine import check_brokers, examine_machine
 from streaming.doctor.spark import examine_spark
 from streaming.kafka.brokers import BrokerUnreachableError
 from streaming.observe.check import Check
@@ -67,7 +67,7 @@ def doctor(
     elif table is not None:
         raise OptionError("--table needs --checkpoint: give both")
     else:
-        checks = [*examine(), *_check_brokers(bootstrap_servers, command_config)]
+        checks = [*examine_machine(), *_check_brokers(bootstrap_servers, command_config)]
     print_checks(checks)
     if not all(check.holds for check in checks):
         raise typer.Exit(1)
@@ -94,4 +94,4 @@ def _check_brokers(servers: str | None, command_config: Path | None) -> list[Che
         brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
     except BrokerUnreachableError as error:
         return [Check("brokers answer", False, str(error))]
-    return [] if brokers is None else [brokers_answer(brokers)]
+    return [] if brokers is None else [check_brokers(brokers)]

@@ -1,1 +1,1 @@
-"""`assignor doctor`: is this `machine` ready, is this `checkpoint` sound."""
+"""`assignor doctor`: check this `machine`, a `checkpoint`, or the address of a `spark` master."""

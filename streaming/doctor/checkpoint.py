@@ -1,6 +1,6 @@
-"""Whether a query could continue from its checkpoint: topics, offsets, the planner's state, Delta.
+"""Check whether a query could continue from its checkpoint: topics, offsets, state, and Delta.
 
-Each check is one line that says what to do. Nothing is changed.
+The checks change nothing, and each failed check says what to do.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
-from streaming.doctor.delta_table import same_batches
+from streaming.doctor.delta_table import match_batches
 from streaming.kafka.brokers import flatten_offsets
 from streaming.lag.first_unread import find_first_unread
 from streaming.observe.check import Check
@@ -24,80 +24,79 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import Checkpoint
     from streaming.kafka.brokers import Brokers, Failures
 
-#: Clocks of producers and of the driver may differ by so much.
-_CLOCKS_S = 60.0
-_READ_LIMIT_S = 3.0
+#: Tolerated difference between the clocks of producers and of the driver.
+_MAX_CLOCK_SKEW_S = 60.0
+_READ_TIMEOUT_S = 3.0
 _NEW_CHECKPOINT = "give the query a new checkpoint, with startingOffsets that fit"
-_RE_CREATED = "it was deleted and re-created"
-_HARMLESS = "partitions may change executors, no data is affected"
+_RECREATED = "it was deleted and re-created"
+_HARMLESS = "partitions may change executors, but no data is affected"
 
 
 def examine_checkpoint(
     checkpoint: Checkpoint, brokers: Brokers | None, delta_table: str | None
 ) -> list[Check]:
-    """Check topics only with the brokers, and Delta only with its table.
+    """Check a checkpoint; topics need `brokers`, and Delta's batches need `delta_table`.
 
-    Raises OptionError when `delta_table` is not a Delta table, or cannot be read.
+    Raises OptionError if `delta_table` is not a Delta table or cannot be read.
     """
-    made_again = _topics_made_again(checkpoint)
-    checks = [_batches(checkpoint), *_states(checkpoint, {topic for _, topic in made_again})]
+    recreated = _find_recreated_topics(checkpoint)
+    checks = [_check_batches(checkpoint), *_check_states(checkpoint, {t for _, t in recreated})]
     checks += [
-        Check(_name(source, topic), False, f"{_RE_CREATED}: {how}; {_NEW_CHECKPOINT}")
-        for (source, topic), how in made_again.items()
+        Check(_format_topic(source, topic), False, f"{_RECREATED}: {how}; {_NEW_CHECKPOINT}")
+        for (source, topic), how in recreated.items()
     ]
     if brokers is not None:
-        checks += _topics(checkpoint, brokers, made_again)
+        checks += _check_topics(checkpoint, brokers, recreated)
     if delta_table is not None:
-        checks.append(Check(f"Delta table {delta_table}", *same_batches(checkpoint, delta_table)))
+        checks.append(Check(f"Delta table {delta_table}", *match_batches(checkpoint, delta_table)))
     return checks
 
 
-def _batches(checkpoint: Checkpoint) -> Check:
+def _check_batches(checkpoint: Checkpoint) -> Check:
     planned, completed = checkpoint.last_planned, checkpoint.last_committed
     sources = ", ".join(checkpoint.sources)
     what = f"query {checkpoint.query_id or 'of unknown id'} (Kafka sources {sources})"
     if planned is None:
         return Check(what, True, "no batch was planned yet")
-    if missing := _missing_offsets(checkpoint, planned.batch_id):
+    if missing := _describe_missing_offsets(checkpoint, planned.batch_id):
         return Check(what, False, missing)
     if completed is planned:
-        return Check(what, True, f"batch {planned.batch_id} is its last and completed")
+        return Check(what, True, f"its last batch, {planned.batch_id}, is completed")
     last = "no batch was completed"
     if completed is not None:
         last = f"batch {completed.batch_id} is the last completed one"
-    waits = f"batch {planned.batch_id} is planned and will run at the next start"
-    return Check(what, True, f"{last}; {waits}")
+    pending = f"batch {planned.batch_id} is planned and will run at the next start"
+    return Check(what, True, f"{last}; {pending}")
 
 
-def _missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
-    """Return what to do if the offsets of the batch before the last one are missing.
+def _describe_missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
+    """Return a message if the offsets of the batch before the last one are missing, else None.
 
-    Spark reads both when it starts (SPARK-38033). With asynchronous progress tracking it logs no
-    batch in between, neither its offsets nor its commit.
+    Spark reads the offsets of both when it starts (SPARK-38033). With asynchronous progress
+    tracking, it may have logged neither offsets nor commit of the batch before.
     """
     before = last - 1
     is_kept = any(batch.batch_id == before for batch in checkpoint.batches)
     if is_kept or before not in checkpoint.commits:
         return None
-    do = "put the file back from a copy"
+    advice = "restore the file from a backup"
     if last in checkpoint.commits:
-        # Spark needs the file only as the start of a batch that it runs again.
-        do += (
+        # Spark needs the file only for the start offsets of a batch that it runs again.
+        advice += (
             f", or copy offsets/{last} to offsets/{before} (batch {last} is completed; `assignor "
             "audit` then reports ranges-mismatch for it)"
         )
     else:
-        do += f"; without one, {_NEW_CHECKPOINT}"
+        advice += f"; without a backup, {_NEW_CHECKPOINT}"
     why = f'Spark would stop with "batch {before} doesn\'t exist"'
-    return f"offsets/{before} is missing, without which {why}: {do}"
+    return f"offsets/{before} is missing; {why}: {advice}"
 
 
-def _topics_made_again(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
-    """Return the topics, by source and name, of which the planned batch would read older offsets.
+def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
+    """Return the topics that the planned batch would read backwards, by source and name.
 
-    Spark plans such a batch, and then fails it: a partition ends before the place that the batch
-    before it had reached, or does not exist any more. A batch that completed all the same, with
-    `failOnDataLoss=false`, is history.
+    If a topic was re-created, Spark plans a batch that ends before the previous batch's end, or
+    lacks a partition, and then fails it. Completed batches (`failOnDataLoss=false`) are ignored.
     """
     planned, completed = checkpoint.last_planned, checkpoint.last_committed
     if planned is None or completed is None or planned is completed:
@@ -105,74 +104,74 @@ def _topics_made_again(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
     topics = {}
     for source, ends in planned.ends.items():
         for topic, before in checkpoint.ends_of(source, completed).items():
-            now = ends.get(topic, {})
-            back = [
-                f"{topic}-{number} up to {now[number]} after {at}"
-                if number in now
-                else f"{topic}-{number} no more after {at}"
-                for number, at in sorted(before.items())
-                if now and now.get(number, -1) < at
+            planned_ends = ends.get(topic, {})
+            backwards = [
+                f"{topic}-{number} to {planned_ends[number]} from {end}"
+                if number in planned_ends
+                else f"{topic}-{number} to none from {end}"
+                for number, end in sorted(before.items())
+                if planned_ends and planned_ends.get(number, -1) < end
             ]
-            if back:
+            if backwards:
                 topics[source, topic] = (
-                    f"batch {planned.batch_id}, which is planned, would read {elide(back)}"
+                    f"batch {planned.batch_id}, which is planned, goes back: {elide(backwards)}"
                 )
     return topics
 
 
-def _states(checkpoint: Checkpoint, made_again: set[str]) -> Iterator[Check]:
-    """Check that the planner's states can be used, and are of this query.
+def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check]:
+    """Check that the planner's states are readable and belong to this query.
 
-    A topic that was re-created leaves the state ahead, too; this is no sign of a copy.
+    Re-created topics are ignored, because the state is ahead of their new offsets.
     """
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
         newer = "newer than" in why
-        do = (
+        advice = (
             "install that version, or delete the file" if newer else f"delete the file; {_HARMLESS}"
         )
-        yield Check(f"state {path}", False, f"{why}: {do}")
+        yield Check(f"state {path}", False, f"{why}: {advice}")
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
         columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
         ahead = [
             Partition(topic, number)
             for index, number, position in zip(*columns, strict=True)
-            if (topic := state.topics[index]) not in made_again
+            if (topic := state.topics[index]) not in recreated
             and position > ends.get(topic, {}).get(number, position)
         ]
-        wrong = ""
+        fault = ""
         if state.topics and not set(state.topics) & set(ends):
-            wrong = f"it is of {elide(state.topics)}, the source reads {elide(list(ends))}"
+            fault = f"it is of {elide(state.topics)}, but the source reads {elide(list(ends))}"
         elif ahead:
-            wrong = (
-                f"it is ahead of the checkpoint in {_listed(ahead)}, so one of them was restored "
-                "from a copy"
+            fault = (
+                f"it is ahead of the checkpoint in {_join(ahead)}, so one of them was restored "
+                "from a backup"
             )
         yield Check(
             f"state of sources/{source}",
-            not wrong,
-            f"{wrong}: delete sources/{source}/assignments; {_HARMLESS}"
-            if wrong
+            not fault,
+            f"{fault}: delete sources/{source}/assignments; {_HARMLESS}"
+            if fault
             else f"generation {state.generation}, {len(state.readers)} executors",
         )
 
 
 @dataclass(frozen=True)
-class _Logs:
-    """The brokers' logs of the topics that the checkpoint names."""
+class _TopicLogs:
+    """The brokers' logs of the checkpoint's topics."""
 
     partitions: dict[str, frozenset[int]]
     begins: dict[Partition, int]
     ends: dict[Partition, int]
-    #: When the first record was written, of partitions that began anew under the checkpoint.
-    anew: dict[Partition, float]
+    #: Time of the first record of each partition that was re-created after the last batch.
+    recreated_s: dict[Partition, float]
 
 
-def _topics(
-    checkpoint: Checkpoint, brokers: Brokers, made_again: Container[tuple[str, str]]
+def _check_topics(
+    checkpoint: Checkpoint, brokers: Brokers, recreated: Container[tuple[str, str]]
 ) -> Iterator[Check]:
-    """Check each topic of each source, except those that its own log says were re-created."""
+    """Check each topic of each source, except those that are already known to be re-created."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
     existing = brokers.list_partitions({topic for offsets in ends.values() for topic in offsets})
@@ -180,122 +179,122 @@ def _topics(
     begins, log_ends = brokers.fetch_log_ranges(
         {tp for tp in read if tp.number in existing.get(tp.topic, ())}
     )
-    anew = _written_after(checkpoint, brokers, ends.values(), begins, log_ends)
-    logs = _Logs(existing, begins, log_ends, anew)
+    recreated_s = _find_recreation_times(checkpoint, brokers, ends.values(), begins, log_ends)
+    logs = _TopicLogs(existing, begins, log_ends, recreated_s)
     for source in checkpoint.sources:
-        for topic in sorted(t for t in ends[source] if (source, t) not in made_again):
-            holds = False
+        for topic in sorted(t for t in ends[source] if (source, t) not in recreated):
+            is_sound = False
             if topic in brokers.gone:
                 lines = [
                     "it is not on the brokers: create it, or remove it from the subscription; "
-                    "with failOnDataLoss the query stops at what it cannot read"
+                    "with failOnDataLoss=true the query stops"
                 ]
             elif topic not in existing:
                 lines = ["the brokers do not report its offsets: see the note on stderr"]
             else:
                 start = flatten_offsets({topic: starts[source].get(topic, {})})
-                lines = _faults(topic, start, flatten_offsets({topic: ends[source][topic]}), logs)
-                holds = not lines
+                lines = _find_faults(topic, start, flatten_offsets({topic: ends[source][topic]}), logs)
+                is_sound = not lines
             lines = lines or [f"{len(existing[topic])} partitions hold the offsets"]
-            yield from (Check(_name(source, topic), holds, line) for line in lines)
+            yield from (Check(_format_topic(source, topic), is_sound, line) for line in lines)
 
 
-def _faults(
-    topic: str, start: dict[Partition, int], end: dict[Partition, int], logs: _Logs
+def _find_faults(
+    topic: str, start: dict[Partition, int], end: dict[Partition, int], logs: _TopicLogs
 ) -> list[str]:
-    """Return what is wrong with one topic of one source."""
+    """Describe the faults of one topic of one source."""
     faults = []
     existing = logs.partitions[topic]
-    fewer = [tp for tp in end if tp.number not in existing]
-    if fewer:
+    missing = [tp for tp in end if tp.number not in existing]
+    if missing:
         faults.append(
-            f"it has {len(existing)} partitions, the checkpoint also knows {_listed(fewer)}: the "
+            f"it has {len(existing)} partitions, but the checkpoint also has {_join(missing)}: the "
             f"topic was deleted and re-created with fewer; {_NEW_CHECKPOINT}"
         )
     ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
-    ends_at = _places(ahead, end, "ends at", logs.ends)
-    newer = [tp for tp in end if tp in logs.anew]
+    ends_at = _format_positions(ahead, end, "ends at", logs.ends)
+    newer = [tp for tp in end if tp in logs.recreated_s]
     if newer:
-        first = datetime.datetime.fromtimestamp(logs.anew[newer[0]], datetime.timezone.utc)
+        first = datetime.datetime.fromtimestamp(logs.recreated_s[newer[0]], datetime.timezone.utc)
         faults.append(
-            f"{_RE_CREATED}: {_listed(newer)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
+            f"{_RECREATED}: {_join(newer)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
             f"written after the last batch had read past them; {_NEW_CHECKPOINT}"
         )
     elif ahead and len(ahead) == sum(at > 0 for tp, at in end.items() if tp.number in existing):
         faults.append(
-            f"{_RE_CREATED}: the checkpoint is ahead of the log end in all its partitions that "
-            f"were read, {ends_at}; {_NEW_CHECKPOINT}"
+            f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
+            f"read, {ends_at}; {_NEW_CHECKPOINT}"
         )
     elif ahead:
         faults.append(
             f"the checkpoint is ahead of the log end: {ends_at}; the brokers lost records or the "
             f"topic was re-created; {_NEW_CHECKPOINT}"
         )
-    unknown = [tp for tp in end if tp.number in existing and tp not in logs.ends]
-    if unknown:
+    unreported = [tp for tp in end if tp.number in existing and tp not in logs.ends]
+    if unreported:
         faults.append(
-            f"the brokers do not report the offsets of {_listed(unknown)}: has each a leader, and "
-            "may you read it? See the note on stderr"
+            f"the brokers do not report the offsets of {_join(unreported)}: check that "
+            "each has a leader and that you may read it; see the note on stderr"
         )
     behind = [tp for tp, at in start.items() if at < logs.begins.get(tp, at)]
     if behind:
         faults.append(
             "records were deleted before they were read: "
-            f"{_places(behind, start, 'begins at', logs.begins)}; raise retention.ms or read "
-            "faster, and start once with failOnDataLoss=false to continue without them"
+            f"{_format_positions(behind, start, 'begins at', logs.begins)}; raise retention.ms or "
+            "read faster, and start once with failOnDataLoss=false to continue without them"
         )
     return faults
 
 
-def _written_after(
+def _find_recreation_times(
     checkpoint: Checkpoint,
     brokers: Brokers,
     ends: Iterable[KafkaOffsets],
     begins: dict[Partition, int],
     log_ends: dict[Partition, int],
 ) -> dict[Partition, float]:
-    """Return partitions whose first record, read by the checkpoint's account, is younger than that.
+    """Return the times of first records that are newer than the last batch, but below its end.
 
-    A topic that was re-created and has grown beyond the old offsets looks sound by its offsets. A
-    time of the future is a producer's mistake, and proves nothing.
+    They show that a topic was re-created even if it has grown beyond the old offsets. Times in the
+    future are ignored, because they are a producer's mistake.
     """
     planned = checkpoint.last_planned
     if planned is None or planned.timestamp_ms is None:
         return {}
-    past: dict[Partition, int] = {}
+    read_offsets: dict[Partition, int] = {}
     for offsets in ends:
         for tp, at in flatten_offsets(offsets).items():
             if begins.get(tp, at) < at:
-                past[tp] = max(at, past.get(tp, 0))
-    first = {tp: begins[tp] for tp in sorted(past) if begins[tp] < log_ends.get(tp, 0)}
-    latest_s = planned.timestamp_ms / 1000 + _CLOCKS_S
+                read_offsets[tp] = max(at, read_offsets.get(tp, 0))
+    first = {tp: begins[tp] for tp in sorted(read_offsets) if begins[tp] < log_ends.get(tp, 0)}
+    latest_s = planned.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
     failures: Failures = {}
-    found = find_first_unread(brokers, first, _READ_LIMIT_S, failures)
+    first_records = find_first_unread(brokers, first, _READ_TIMEOUT_S, failures)
     brokers.note_failures("time of the first record", failures, len(first))
-    now_s = time.time() + _CLOCKS_S
+    now_s = time.time() + _MAX_CLOCK_SKEW_S
     return {
         tp: record.time_s
-        for tp, record in found.items()
-        # What compaction has left may begin beyond what was read.
-        if record and record.offset < past[tp] and latest_s < record.time_s <= now_s
+        for tp, record in first_records.items()
+        # After compaction, the first record may be beyond the offsets read.
+        if record and record.offset < read_offsets[tp] and latest_s < record.time_s <= now_s
     }
 
 
-def _name(source: str, topic: str) -> str:
+def _format_topic(source: str, topic: str) -> str:
     return f"topic {topic!r} (sources/{source})"
 
 
-def _listed(partitions: Iterable[Partition]) -> str:
+def _join(partitions: Iterable[Partition]) -> str:
     return elide([str(tp) for tp in sorted(partitions)])
 
 
-def _places(
+def _format_positions(
     partitions: Iterable[Partition],
     read: Mapping[Partition, int],
     verb: str,
     log: Mapping[Partition, int],
 ) -> str:
-    """List how far partitions are read and where their logs begin or end."""
+    """Format how far partitions are read and where their logs begin or end."""
     return elide(
         [f"{tp} is read up to {read[tp]} and its log {verb} {log[tp]}" for tp in sorted(partitions)]
     )

@@ -1,4 +1,4 @@
-"""Whether a Delta table holds the batches that its query's checkpoint says it does."""
+"""Check that a Delta table has the batches that its query's checkpoint has completed."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import Checkpoint
 
 
-def same_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
-    """Return whether the table and the checkpoint hold the same batches, and why not.
+def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
+    """Return whether the table's batches match the checkpoint's, and a description.
 
-    Raises OptionError when it is not a Delta table, or cannot be read.
+    Raises OptionError if `table` is not a Delta table or cannot be read.
     """
     if checkpoint.query_id is None:
         return True, "unknown: the checkpoint has no query id"
     log = read_log(table, checkpoint.query_id)
-    planned, completed = _number(checkpoint.last_planned), _number(checkpoint.last_committed)
+    planned, completed = (_get_id(checkpoint.last_planned), _get_id(checkpoint.last_committed))
     if log.batch is None:
         return True, (
-            "unknown: its JSON commits name no batch of the query, and older ones are in Parquet, "
-            "which is not read"
+            "unknown: its JSON commits name no batch of the query, and older commits are in "
+            "Parquet checkpoints, which are not read"
         )
-    if log.batch > planned:  # the query may run: what is planned by now?
-        planned = _number(read_checkpoint(checkpoint.name).last_planned)
-    wrong = describe_mismatch(log, checkpoint.name, planned, completed)
-    return wrong is None, f"it {wrong}" if wrong else _fit(log.batch, planned, completed)
+    if log.batch > planned:  # a running query may have planned this batch meanwhile
+        planned = _get_id(read_checkpoint(checkpoint.name).last_planned)
+    fault = describe_mismatch(log, checkpoint.name, planned, completed)
+    return fault is None, f"it {fault}" if fault else _describe(log.batch, planned, completed)
 
 
-def _fit(held: int, planned: int, completed: int) -> str:
-    if held < completed:
-        return "it was replaced, which was accepted"
-    if held == NO_BATCH:
-        return "it has no batch of this query yet, and none was completed"
-    return f"it holds batch {held}, the checkpoint's last is {planned}"
+def _describe(table_batch: int, planned: int, completed: int) -> str:
+    if table_batch < completed:
+        return "it was replaced, and the replacement was accepted"
+    if table_batch == NO_BATCH:
+        return "it has no batch of this query yet, and the query has completed none"
+    return f"it holds batch {table_batch}, the checkpoint's last is {planned}"
 
 
-def _number(batch: LoggedBatch | None) -> int:
+def _get_id(batch: LoggedBatch | None) -> int:
     return batch.batch_id if batch is not None else NO_BATCH

@@ -1,6 +1,6 @@
-"""Look at what the bridge needs on this machine; Spark's packages are fetched if need be.
+"""Check the requirements of assignor-bridge on this machine.
 
-Whether a package can be had shows only by fetching it, and the first start needs it anyway.
+Spark's packages are downloaded, to prove that they are available; Spark needs them anyway.
 """
 
 from __future__ import annotations
@@ -24,50 +24,50 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers
 
-_JAVAS = ("17", "21")
+_JAVA_VERSIONS = ("17", "21")
 
 
-def examine() -> list[Check]:
-    """Check each thing that is needed."""
+def examine_machine() -> list[Check]:
+    """Check each requirement."""
     return [
-        _python(),
-        _java(),
-        _spark(),
-        _jar(),
-        _folders(),
-        _package("Spark's Kafka connector", jars.connector_coordinate),
-        _delta(),
+        _check_python(),
+        _check_java(),
+        _check_spark(),
+        _check_jar(),
+        _check_cache_folder(),
+        _check_package("Spark's Kafka connector", jars.connector_coordinate),
+        _check_delta(),
     ]
 
 
-def _python() -> Check:
+def _check_python() -> Check:
     version = platform.python_version()
     return Check(
         "Python 3.10 or later", sys.version_info >= (3, 10), f"{version}, {sys.executable}"
     )
 
 
-def _java() -> Check:
+def _check_java() -> Check:
     what = "Java 17 or 21"
     try:
         java = ivy.find_tool("java")
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except (ivy.JarError, OSError) as error:
         return Check(what, False, str(error))
-    text = answer.stderr.strip()
+    text = output.stderr.strip()
     version = re.search(r'version "(\d+)', text)
-    fits = version is not None and version[1] in _JAVAS
+    is_supported = version is not None and version[1] in _JAVA_VERSIONS
     compiler = ""
     try:
         ivy.find_tool("javac")
     except ivy.JarError:
-        compiler = "; without javac, which the embedded broker and `make jar` need"
+        compiler = "; javac is missing, which the embedded broker and `make jar` need"
     first = text.splitlines()[0] if text else "java prints nothing"
-    return Check(what, fits, f"{first}, {java}{compiler}")
+    return Check(what, is_supported, f"{first}, {java}{compiler}")
 
 
-def _folders() -> Check:
-    """Look whether jars can be kept and a log written; a run needs both."""
+def _check_cache_folder() -> Check:
+    """Check that the cache for jars and logs is writable."""
     what = "the cache for jars can be written"
     try:
         with ivy.lock_cache("doctor"):
@@ -76,7 +76,7 @@ def _folders() -> Check:
         return Check(what, False, str(error))
 
 
-def _spark() -> Check:
+def _check_spark() -> Check:
     what = "Spark 4.0.1 or later"
     try:
         version = spark_version()
@@ -89,7 +89,7 @@ def _spark() -> Check:
     return Check(what, numbers >= (4, 0, 1), details)
 
 
-def _jar() -> Check:
+def _check_jar() -> Check:
     what = "the bridge's jar is built"
     try:
         return Check(what, True, jars.find_built_jar().name)
@@ -97,30 +97,30 @@ def _jar() -> Check:
         return Check(what, False, str(error))
 
 
-def _package(what: str, coordinate_of: Callable[[], str]) -> Check:
-    """Have Spark resolve a package as its first start would."""
+def _check_package(what: str, coordinate_of: Callable[[], str]) -> Check:
+    """Let Spark resolve a package, as at its first start."""
     try:
         coordinate = coordinate_of()
-        was_there = spark_packages.resolve(
+        was_cached = spark_packages.resolve(
             {"spark.jars.packages": coordinate}, "spark.jars.repositories can name a mirror"
         )
     except importlib.metadata.PackageNotFoundError:
         return Check(what, False, "unknown without pyspark")
     except AssignorError as error:
         return Check(what, False, str(error))
-    return Check(what, True, f"{coordinate}, {'in the cache' if was_there else 'fetched now'}")
+    return Check(what, True, f"{coordinate}, {'in the cache' if was_cached else 'downloaded now'}")
 
 
-def _delta() -> Check:
+def _check_delta() -> Check:
     what = "Delta (for assignor run)"
     if importlib.util.find_spec("delta") is None:
         return Check(what, True, "not installed: only jobs need the extra 'delta'")
-    check = _package(what, delta_coordinate)
-    other = describe_unknown_spark(spark_version()) if check.holds else None
-    return Check(check.name, check.holds, f"{check.details}; {other}") if other else check
+    check = _check_package(what, delta_coordinate)
+    untested = describe_unknown_spark(spark_version()) if check.holds else None
+    return Check(check.name, check.holds, f"{check.details}; {untested}") if untested else check
 
 
-def brokers_answer(brokers: Brokers) -> Check:
-    """Return the check of brokers that let us in."""
+def check_brokers(brokers: Brokers) -> Check:
+    """Return the check that the brokers answer."""
     topics = len(brokers.list_all_partitions())
     return Check("brokers answer", True, f"{brokers.count} brokers, {topics} topics")

@@ -1,4 +1,4 @@
-"""`assignor doctor --spark`: whether a master or a server of Spark Connect answers."""
+"""`assignor doctor --spark`: check that a Spark master or Spark Connect server answers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from streaming.observe.masters import find_reachable_address, parse_addresses
 
 
 def examine_spark(url: str) -> Check:
-    """Return whether the port at a URL accepts connections.
+    """Check that the port of a URL accepts connections.
 
-    Raises OptionError for a URL without an address, such as `local` or `yarn`.
+    Raises OptionError if the URL has no address, such as `local` or `yarn`.
     """
     addresses = parse_addresses(url)
     if not addresses:
@@ -18,8 +18,8 @@ def examine_spark(url: str) -> Check:
             f"--spark {url!r}: the URL of a master or server is expected: spark://host:7077, "
             "sc://host:15002 (Connect) or k8s://host:443"
         )
-    who = "the server of Spark Connect" if url.startswith("sc:") else "the master"
-    what = f"{who} answers"
+    server = "the server of Spark Connect" if url.startswith("sc:") else "the master"
+    what = f"{server} answers"
     try:
         return Check(what, True, f"{find_reachable_address(addresses)} accepts connections")
     except ConnectionError as error:

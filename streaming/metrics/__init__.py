@@ -1,6 +1,6 @@
-"""A query's figures for operators: Prometheus metrics under names they know, and JSON log lines.
+"""Export a query's metrics to Prometheus, and log its batches as JSON lines.
 
 - `config`: the `metrics:` section of a job
-- `names`: the table of all metrics; `board`: the last figures of each query, by that table
-- `outlets`: endpoint, textfile, log; `attach`: puts them onto a session
+- `names`: the table of all metrics; `board`: the last metrics of each query
+- `outlets`: endpoint, textfile, and log; `attach`: connects them to a session
 """

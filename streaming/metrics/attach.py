@@ -1,4 +1,4 @@
-"""Puts metrics and log onto a session: `with attach(spark, config): …`."""
+"""Attach metrics exporters and the JSON log to a session: `with attach(spark, config): …`."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_CLOSE_LIMIT_S = 10.0
-_MEASURE_EACH_S = 5.0
+_CLOSE_TIMEOUT_S = 10.0
+_MEASURE_INTERVAL_S = 5.0
 
 
 class Exporter:
-    """Endpoint, textfile and log of one configuration, fed by progress events.
+    """Write progress events to the endpoint, the textfile, and the log of one configuration.
 
-    Events are put into a queue and looked at by a thread of ours, so that nothing that is slow or
-    fails here (a full disk, a scrape of 10,000 partitions) can hold up Spark. The first failure is
-    a warning, later ones are not logged. For the parameters see `attach`.
+    A thread of the exporter handles the events from a queue, so that a full disk or a scrape of
+    10,000 partitions cannot delay Spark. Only the first failure is logged, as a warning. The
+    parameters are those of `attach`.
     """
 
     def __init__(
@@ -70,35 +70,35 @@ class Exporter:
             if config.port is not None:
                 self._endpoint = Endpoint(self._board, config.port, config.address)
                 opened.callback(self._endpoint.close)
-            #: What `close` does, the last first.
+            #: Callbacks of `close`, run in reverse order.
             self.at_close = opened.pop_all()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._has_warned = False
         self._measure_at_s = 0.0
-        thread = threading.Thread(target=self._work, name="assignor-metrics", daemon=True)
+        thread = threading.Thread(target=self._run_events, name="assignor-metrics", daemon=True)
         thread.start()
-        self.at_close.callback(thread.join, _CLOSE_LIMIT_S)
+        self.at_close.callback(thread.join, _CLOSE_TIMEOUT_S)
         self.at_close.callback(self._events.put, None)
 
     @property
     def port(self) -> int | None:
-        """The port of the endpoint, None when there is none."""
+        """The port of the endpoint, or None without one."""
         return self._endpoint.port if self._endpoint else None
 
-    def progressed(self, progress: str) -> None:
-        """Take in a progress, as Spark's JSON; returns at once."""
-        self._events.put(lambda: self._progressed(progress))
+    def record_progress(self, progress: str) -> None:
+        """Queue a progress event in Spark's JSON format; return at once."""
+        self._events.put(lambda: self._write_progress(progress))
 
-    def idle(self, query_id: str, timestamp: str) -> None:
-        """Take in that a query waits for records, at a time as Spark tells it; returns at once."""
-        self._events.put(lambda: self._idle(query_id, timestamp))
+    def record_idle(self, query_id: str, timestamp: str) -> None:
+        """Queue the event that a query waits for records; return at once."""
+        self._events.put(lambda: self._write_idle(query_id, timestamp))
 
-    def ended(self, query_id: str, run_id: str, error: str | None) -> None:
-        """Take in that a query has ended; returns at once."""
-        self._events.put(lambda: self._ended(query_id, run_id, error))
+    def record_end(self, query_id: str, run_id: str, error: str | None) -> None:
+        """Queue the event that a query has ended; return at once."""
+        self._events.put(lambda: self._write_end(query_id, run_id, error))
 
     def close(self) -> None:
-        """Let the events that have come be looked at, then close all outlets."""
+        """Handle the queued events, then close all outlets."""
         self.at_close.close()
 
     def __enter__(self) -> Exporter:
@@ -107,29 +107,29 @@ class Exporter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _work(self) -> None:
-        while (event := self._next_event()) is not None:
-            with self._one_warning():
+    def _run_events(self) -> None:
+        while (event := self._wait_for_event()) is not None:
+            with self._warn_once():
                 event()
 
-    def _next_event(self) -> Callable[[], None] | None:
-        """Wait for an event, None for the last one; now and then it is to measure the lag."""
-        rest_s = self._measure_at_s - time.monotonic()
-        if rest_s > 0:
+    def _wait_for_event(self) -> Callable[[], None] | None:
+        """Return the next event, `_measure_lag` if that is due before, or None at the end."""
+        remaining_s = self._measure_at_s - time.monotonic()
+        if remaining_s > 0:
             with contextlib.suppress(queue.Empty):
-                return self._events.get(timeout=rest_s)
-        self._measure_at_s = time.monotonic() + _MEASURE_EACH_S
-        return self._remeasure
+                return self._events.get(timeout=remaining_s)
+        self._measure_at_s = time.monotonic() + _MEASURE_INTERVAL_S
+        return self._measure_lag
 
-    def _remeasure(self) -> None:
+    def _measure_lag(self) -> None:
         if self._board.is_empty:
             return
-        if self._board.measure(self._log_ends(None), time.time()) and self._textfile:
+        if self._board.update_log_ends(self._log_ends(None), time.time()) and self._textfile:
             self._textfile.write()
 
     @contextlib.contextmanager
-    def _one_warning(self) -> Iterator[None]:
-        """Tell of the first failure, and of no other: metrics never stop a query."""
+    def _warn_once(self) -> Iterator[None]:
+        """Log the first failure only, and suppress all, because metrics must not stop a query."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
@@ -138,39 +138,39 @@ class Exporter:
                 reason = self._redact(str(error))
                 logger.warning("metrics of a batch could not be written: %s", reason)
 
-    def _progressed(self, text: str) -> None:
+    def _write_progress(self, text: str) -> None:
         data = redact_progress(orjson.loads(text), self._redact)
-        ends: Mapping[str, TopicOffsets] = {}
-        with self._one_warning():
-            ends = self._log_ends(data["id"]).get(data["id"], {})
+        log_ends: Mapping[str, TopicOffsets] = {}
+        with self._warn_once():
+            log_ends = self._log_ends(data["id"]).get(data["id"], {})
         for index, source in enumerate(data["sources"]):
-            if str(index) in ends:
-                source["logEndOffset"] = ends[str(index)]
+            if str(index) in log_ends:
+                source["logEndOffset"] = log_ends[str(index)]
         progress = read_progress(data)
         is_new = self._board.update(progress, time.time())
         if self._log and is_new:
-            lag_seconds = self._board.max_lag_seconds(progress.query_id)
-            with self._one_warning():  # the textfile may be on another disk
+            lag_seconds = self._board.compute_max_lag_seconds(progress.query_id)
+            with self._warn_once():  # the textfile may be on another disk
                 self._log.write(make_batch_line(progress, lag_seconds), data)
         if self._textfile:
             self._textfile.write()
 
-    def _idle(self, query_id: str, timestamp: str) -> None:
-        if self._board.idle(query_id, parse_time_s(timestamp)) and self._textfile:
+    def _write_idle(self, query_id: str, timestamp: str) -> None:
+        if self._board.mark_idle(query_id, parse_time_s(timestamp)) and self._textfile:
             self._textfile.write()
 
-    def _ended(self, query_id: str, run_id: str, error: str | None) -> None:
-        others = self._board.remove(query_id)
+    def _write_end(self, query_id: str, run_id: str, error: str | None) -> None:
+        has_others = self._board.remove(query_id)
         if self._log:
             reason = self._redact(self._why(query_id, error)) if error else None
-            with self._one_warning():
+            with self._warn_once():
                 self._log.write(make_ended_line(query_id, run_id, reason))
-        if self._textfile and others:  # the last query's figures stay, to be collected
+        if self._textfile and has_others:  # keep the last query's figures for node exporter
             self._textfile.write()
 
 
 class _Listener(StreamingQueryListener):
-    """Hands events of all queries of a session on."""
+    """Pass the events of all queries of a session to an exporter."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
@@ -179,13 +179,13 @@ class _Listener(StreamingQueryListener):
         pass
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        self._exporter.progressed(event.progress.json)
+        self._exporter.record_progress(event.progress.json)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        self._exporter.idle(str(event.id), event.timestamp)
+        self._exporter.record_idle(str(event.id), event.timestamp)
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        self._exporter.ended(str(event.id), str(event.runId), event.exception)
+        self._exporter.record_end(str(event.id), str(event.runId), event.exception)
 
 
 def attach(
@@ -194,22 +194,21 @@ def attach(
     redact: Callable[[str], str] | None = None,
     why: Callable[[str, str], str] | None = None,
 ) -> Exporter:
-    """Measure all queries of a session from now on; nothing if the config asks for nothing.
+    """Export metrics of all queries of a session from now on; nothing if `config` has no outlet.
 
     Parameters
     ----------
     spark, config
-        The session, and where the figures go.
+        The session, and the outlets of its metrics.
     redact
-        Takes the secrets out of texts that are not names, such as Spark's messages; by default
-        what has the shape of one.
+        Removes secrets from texts such as Spark's messages; by default whatever looks like one.
     why
-        Returns in one line why a query failed, by its id and what Spark says.
+        Returns in one line why a query failed, given its id and Spark's message.
 
     Raises
     ------
     MetricsError
-        When the port is in use, or a file cannot be written.
+        If the port is in use, or a file cannot be written.
     """
     exporter = Exporter(config, redact, why, lambda query_id: request_log_ends(spark, query_id))
     if config.exports:
@@ -218,9 +217,9 @@ def attach(
 
 
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
-    """Add a listener; return what removes it, once it has heard of all that has happened.
+    """Add a listener; return a function that waits for its pending events and removes it.
 
-    That raises nothing: how a query went must not depend on who hears of it.
+    That function raises nothing, because listeners must not change the outcome of a query.
     """
     spark.streams.addListener(listener)
 
@@ -231,7 +230,7 @@ def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[]
                 if bus is not None:
                     bus.sparkContext().listenerBus().waitUntilEmpty()
             except Py4JError:  # after 10 s
-                logger.warning("the last figures of a query may be missing: Spark was too busy")
+                logger.warning("the last metrics of a query may be missing: Spark was too busy")
             spark.streams.removeListener(listener)
 
     return detach

@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-def _not_a_flag(value: Any) -> Any:
+def _reject_flag(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError("a whole number is expected, not true or false")  # noqa: TRY004  (pydantic passes a TypeError on)
     return value
 
 
-#: Python counts with flags: True would be 1.
-NOT_A_FLAG = BeforeValidator(_not_a_flag)
+#: Rejects booleans, because Python would accept True as 1.
+NOT_A_FLAG = BeforeValidator(_reject_flag)
 
 
 class MetricsConfig(BaseModel):
-    """Where a job's metrics go; by default, nowhere."""
+    """Outlets of a job's metrics and log; by default, none."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -38,29 +38,28 @@ class MetricsConfig(BaseModel):
         default=None,
         ge=0,
         le=65535,
-        description="Serve Prometheus metrics on this port; 0: any free one.",
+        description="Serve Prometheus metrics on this port; 0 takes any free one.",
     )
     address: str = Field(
         default="127.0.0.1",
-        description="Address that the endpoint listens on; `0.0.0.0` lets other machines in, "
-        "without a login.",
+        description="Address that the endpoint listens on; `0.0.0.0` allows other machines to "
+        "connect, without authentication.",
     )
     textfile: Path | None = Field(
         default=None,
         description="Write metrics to this .prom file after each batch, for node exporter.",
     )
     cluster_name: str = Field(
-        default="kafka", description="Label `cluster_name` of Kafka's metrics."
+        default="kafka", description="Value of the label `cluster_name` of the `kafka_*` metrics."
     )
     log: Literal["json"] | None = Field(
-        default=None, description="`json`: write one line per batch to stderr, or to `log_file`."
+        default=None, description="`json` writes one line per batch to stderr, or to `log_file`."
     )
     log_file: Path | None = Field(
         default=None,
-        description="Append the log to this file, with each batch's whole progress; at 256 MB "
-        "it becomes FILE.1.",
+        description="Append the log to this file, including each batch's full progress; at 256 MB "
+        "the file is renamed to FILE.1.",
     )
-
     readable_by: Literal["owner", "group", "all"] = Field(
         default="owner",
         description="Who may read new files: `owner`, `group` or `all` (mode 0600, 0640 or 0644).",
@@ -68,8 +67,8 @@ class MetricsConfig(BaseModel):
 
     @field_validator("address")
     @classmethod
-    def _is_a_host(cls, address: str) -> str:
-        """Refuse what is no host: a port beside it, brackets, a name that DNS cannot have."""
+    def _check_host(cls, address: str) -> str:
+        """Reject an address that is not a host alone, such as one with a port or brackets."""
         try:
             if ":" in address:
                 ipaddress.IPv6Address(address)
@@ -79,29 +78,29 @@ class MetricsConfig(BaseModel):
             is_host = False
         if not is_host:
             raise ValueError(
-                "a host alone is expected, such as 127.0.0.1 or ::1 (metrics.port has the port)"
+                "a host alone is expected, such as 127.0.0.1 or ::1; set the port in metrics.port"
             )
         return address
 
     @field_validator("textfile")
     @classmethod
-    def _is_read_by_node_exporter(cls, path: Path | None) -> Path | None:
+    def _check_suffix(cls, path: Path | None) -> Path | None:
         if path is not None and path.suffix != ".prom":
-            raise ValueError(f"{path} must end in .prom: node exporter reads no other file")
+            raise ValueError(f"{path} must end in .prom: node exporter reads only such files")
         return path
 
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
+    def _check_port(self) -> Self:
         if self.port is None and "address" in self.model_dump(exclude_defaults=True):
             raise ValueError("'address' needs a 'port' to listen on")
         return self
 
     @property
     def file_mode(self) -> int:
-        """Permissions of files that are made."""
+        """Permissions of new files."""
         return {"owner": 0o600, "group": 0o640, "all": 0o644}[self.readable_by]
 
     @property
     def exports(self) -> bool:
-        """Whether anything is to be written or served."""
+        """Whether the configuration has an outlet."""
         return any(part is not None for part in (self.port, self.textfile, self.log, self.log_file))

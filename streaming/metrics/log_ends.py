@@ -1,4 +1,4 @@
-"""Where logs end: requested through the streams of a session's JVM, and remembered over time."""
+"""Request the ends of Kafka's logs through a session's JVM, and estimate lag from them."""
 
 from __future__ import annotations
 
@@ -13,59 +13,59 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    #: Offset by topic and number of a partition, as Spark's progress has offsets.
+    #: Offset by topic and partition number, in the format of Spark's progress.
     TopicOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
-    #: By query id and number of the source.
+    #: Offsets by query id and source number.
     QueryOffsets: TypeAlias = Mapping[str, Mapping[str, TopicOffsets]]
 
-_BROKERS_LIMIT_MS = 2000
-#: Ends that are kept for each partition.
-_POINTS = 60
-#: If a clock goes back by more, the ends that are kept are dropped.
-_BACK_S = 60.0
+_BROKERS_TIMEOUT_MS = 2000
+#: Number of log ends stored for each partition.
+_MAX_POINTS = 60
+#: If the clock goes back by more, the stored log ends are dropped.
+_MAX_CLOCK_STEP_S = 60.0
 
 
 def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
-    """Return where the logs end that one query reads, or with None all queries.
+    """Return the log ends of the partitions that a query reads; of all queries if it is None.
 
-    Waits for brokers unless their last answer is a second old at most. Queries without the option
-    are missing, and all are in a session of Spark Connect or without our jar.
+    Waits for the brokers unless their last answer is at most one second old. Queries without the
+    assignor option are missing; so is every query in a Spark Connect session or without our jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     java = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
     if java is None or isinstance(java, JavaPackage):
         return {}
-    answer: QueryOffsets = orjson.loads(java.request(query_id, _BROKERS_LIMIT_MS))
+    answer: QueryOffsets = orjson.loads(java.request(query_id, _BROKERS_TIMEOUT_MS))
     return answer
 
 
 class LogEnds:
-    """Where one partition's log ended, over time: for how old the oldest unread record is.
+    """Ends of one partition's log over time, to estimate the age of the oldest unread record.
 
-    As kafka-lag-exporter does it: no record is read, and clocks of producers do not matter.
+    Like kafka-lag-exporter, this reads no records and ignores the producers' clocks.
     """
 
     __slots__ = ("_points",)
 
     def __init__(self) -> None:
-        self._points: deque[tuple[float, int]] = deque(maxlen=_POINTS)
+        self._points: deque[tuple[float, int]] = deque(maxlen=_MAX_POINTS)
 
     def add(self, time_s: float, end: int) -> None:
-        """Note where the log ends now; a log that is shorter than before was re-created."""
+        """Add the end of the log at a time; drop earlier ends if the log was re-created."""
         points = self._points
-        if points and (end < points[-1][1] or time_s < points[-1][0] - _BACK_S):
+        if points and (end < points[-1][1] or time_s < points[-1][0] - _MAX_CLOCK_STEP_S):
             points.clear()
         elif points and time_s <= points[-1][0]:
             points[-1] = (points[-1][0], end)
             return
         if len(points) > 1 and points[-1][1] == points[-2][1] == end:
-            points.pop()  # only the two ends of a standstill are kept
+            points.pop()  # of equal ends, keep only the first and the last
         points.append((time_s, end))
 
-    def lag_s(self, offset: int) -> float | None:
-        """Return the seconds since the log ended at `offset`; None while that is not known.
+    def get_lag_s(self, offset: int) -> float | None:
+        """Return the estimated seconds since the log ended at `offset`; None if unknown.
 
-        Offsets before the first point are estimated by the mean rate of all that is known.
+        Offsets before the first stored end are extrapolated with the mean rate of all ends.
         """
         if not self._points:
             return None
@@ -78,7 +78,7 @@ class LogEnds:
                 share = (offset - before[1]) / (after[1] - before[1])
                 return now_s - (before[0] + share * (after[0] - before[0]))
             after = before
-        first_s, first = self._points[0]
-        if end == first:
+        first_s, first_end = self._points[0]
+        if end == first_end:
             return None
-        return now_s - first_s + (first - offset) * (now_s - first_s) / (end - first)
+        return now_s - first_s + (first_end - offset) * (now_s - first_s) / (end - first_end)

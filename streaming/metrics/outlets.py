@@ -1,7 +1,6 @@
-"""Where figures go: an endpoint for Prometheus, a file for node exporter, a log.
+"""Outlets of metrics: an HTTP endpoint for Prometheus, a file for node exporter, and a log.
 
-All are opened before a query starts. The endpoint answers `/metrics` and nothing else, and no
-client can hold it up.
+All are opened before a query starts. The endpoint serves only `/metrics`; no client can block it.
 """
 
 from __future__ import annotations
@@ -34,29 +33,29 @@ if TYPE_CHECKING:
     from streaming.metrics.config import MetricsConfig
 
 _PATH = "/metrics"
-#: A client has so long for its question, and then for taking the answer.
-_ASK_LIMIT_S = 5.0
-_ANSWER_LIMIT_S = 30.0
-_LONGEST_QUESTION = 16 * 1024
-_CHUNK = 4096
-#: More at once are turned away: each has a thread.
-_MOST_CLIENTS = 256
-#: A file of the log that is longer becomes FILE.1, in the place of the one before.
-_MOST_LOG_BYTES = 256 * 2**20
+#: Time limits for a client to send its request and to receive the response.
+_REQUEST_TIMEOUT_S = 5.0
+_RESPONSE_TIMEOUT_S = 30.0
+_MAX_REQUEST_BYTES = 16 * 1024
+_CHUNK_BYTES = 4096
+#: Connections above this number are closed, because each one needs a thread.
+_MAX_CLIENTS = 256
+#: A longer log file is renamed to FILE.1, which replaces the one before.
+_MAX_LOG_BYTES = 256 * 2**20
 _DEVICES = (("/", "dev"), ("/", "proc"))
-_MEMORY = ("/", "dev", "shm")
-_MOST_LINKS = 40
+_SHARED_MEMORY = ("/", "dev", "shm")
+_MAX_LINKS = 40
 
 
 class MetricsError(AssignorError):
-    """Metrics cannot be served."""
+    """Metrics cannot be served or written."""
 
 
 class Endpoint:
     """An HTTP endpoint, `http://address:port/metrics`."""
 
     def __init__(self, board: Board, port: int, address: str) -> None:
-        self._server = _listen(port, address, _Handler.factory(_registry(board)))
+        self._server = _create_server(port, address, _Handler.factory(_create_registry(board)))
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
@@ -69,16 +68,16 @@ class Endpoint:
 
 
 def check_port(config: MetricsConfig | None) -> None:
-    """Raise MetricsError if the endpoint of a configuration cannot listen."""
+    """Raise MetricsError if the configured endpoint cannot listen."""
     if config is not None and config.port is not None:
-        _listen(config.port, config.address, socketserver.BaseRequestHandler).server_close()
+        _create_server(config.port, config.address, socketserver.BaseRequestHandler).server_close()
 
 
-def _listen(port: int, address: str, handler: Callable[..., Any]) -> _Server:
+def _create_server(port: int, address: str, handler: Callable[..., Any]) -> _Server:
     try:
-        family, *_, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
-        kind = type("_Server", (_Server,), {"address_family": family})
-        server: _Server = kind(where[:2], handler)
+        family, *_, socket_address = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0]
+        server_class = type("_Server", (_Server,), {"address_family": family})
+        server: _Server = server_class(socket_address[:2], handler)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise MetricsError(
@@ -86,8 +85,8 @@ def _listen(port: int, address: str, handler: Callable[..., Any]) -> _Server:
                 "metrics.port to a free one (0 takes any)"
             ) from error
         raise MetricsError(
-            f"metrics cannot be served on {address}:{port} ({error.strerror or error}): set "
-            "metrics.address and metrics.port"
+            f"metrics cannot be served on {address}:{port} ({error.strerror or error}): change "
+            "metrics.address or metrics.port"
         ) from error
     return server
 
@@ -99,81 +98,81 @@ class _Server(socketserver.ThreadingTCPServer):
     block_on_close = False
 
     def __init__(self, *arguments: Any) -> None:
-        self._places = threading.BoundedSemaphore(_MOST_CLIENTS)
+        self._free_threads = threading.BoundedSemaphore(_MAX_CLIENTS)
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread, if there are not too many."""
-        if not self._places.acquire(blocking=False):
+        """Handle the request in a new thread, or close it if there are too many threads."""
+        if not self._free_threads.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
-        except BaseException:  # no thread was made
-            self._places.release()
+        except BaseException:  # no thread was started
+            self._free_threads.release()
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer, and make room."""
+        """Handle the request, then free its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._free_threads.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Keep quiet about clients that go away."""
+        """Log nothing when a client disconnects."""
 
 
 class _Handler(MetricsHandler):
-    """Answers one question a connection."""
+    """Handle one request per connection."""
 
     connection: socket.socket
 
     def setup(self) -> None:
-        """Read the whole question within its time, however slowly it comes."""
+        """Read the whole request within the time limit, even if it arrives in pieces."""
         super().setup()
-        deadline = time.monotonic() + _ASK_LIMIT_S
-        question = b""
-        while b"\r\n\r\n" not in question and len(question) < _LONGEST_QUESTION:
+        deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+        request = b""
+        while b"\r\n\r\n" not in request and len(request) < _MAX_REQUEST_BYTES:
             self.connection.settimeout(max(0.001, deadline - time.monotonic()))
-            chunk = self.connection.recv(_CHUNK)
+            chunk = self.connection.recv(_CHUNK_BYTES)
             if not chunk:
                 break
-            question += chunk
-        self.rfile = io.BufferedReader(io.BytesIO(question))
-        self.connection.settimeout(_ANSWER_LIMIT_S)  # for all of it, not for each piece
+            request += chunk
+        self.rfile = io.BufferedReader(io.BytesIO(request))
+        self.connection.settimeout(_RESPONSE_TIMEOUT_S)  # for the whole response
 
     def do_GET(self) -> None:  # noqa: N802
-        """Answer with the figures."""
+        """Send the metrics."""
         if urlsplit(self.path).path != _PATH:
-            self.send_error(404, explain=f"the figures are at {_PATH}")
+            self.send_error(404, explain=f"the metrics are at {_PATH}")
         else:
             super().do_GET()
 
 
 class Textfile:
-    """A file that is replaced as a whole after each batch, and now and then while there is none."""
+    """A file that is replaced atomically after each batch, and at intervals without batches."""
 
     def __init__(self, board: Board, path: Path, mode: int) -> None:
         _check_folder("metrics.textfile", path)
-        self._registry = _registry(board)
+        self._registry = _create_registry(board)
         self._path = path
         self._mode = mode
 
     def write(self) -> None:
-        """Write the figures; readers see the old file or the new one."""
+        """Write the metrics; readers see either the old file or the new one."""
         descriptor, name = tempfile.mkstemp(prefix=f"{self._path.name}.", dir=self._path.parent)
-        new = Path(name)
+        new_path = Path(name)
         try:
-            with _made(descriptor, self._mode) as file:
+            with _open_with_mode(descriptor, self._mode) as file:
                 file.write(generate_latest(self._registry))
-            new.replace(self._path)
+            new_path.replace(self._path)
         finally:
-            new.unlink(missing_ok=True)
+            new_path.unlink(missing_ok=True)
 
 
 class Log:
-    """Lines of JSON, on stderr or in a file."""
+    """A log of JSON lines, on stderr or in a file."""
 
     def __init__(self, path: Path | None, mode: int) -> None:
         self._file: _LogFile | None = None
@@ -187,7 +186,7 @@ class Log:
                 ) from error
 
     def write(self, line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
-        """Write a line at once; a file gets the whole progress with it, stderr does not."""
+        """Write and flush a line; `progress` is added to it in a file, but not on stderr."""
         if self._file is not None:
             self._file.write(dump(line, progress))
         else:
@@ -195,35 +194,35 @@ class Log:
             sys.stderr.flush()
 
     def close(self) -> None:
-        """Close the file; what could not be written was told then."""
+        """Close the file; errors of writing were already reported by `write`."""
         if self._file is not None:
             self._file.close()
 
 
 class _LogFile:
-    """A file that is appended to; others may move it away at any time, as logrotate does."""
+    """A file opened for append that other programs, such as logrotate, may rename at any time."""
 
     def __init__(self, path: Path, mode: int) -> None:
-        #: Devices (`/dev/stderr`) are written to and nothing else.
+        #: Devices such as `/dev/stderr` are never rotated.
         self._is_plain = not _is_device(path)
-        self._given = path
+        self._raw_path = path
         self._mode = mode
-        self._file = _append_to(self._path, mode)
+        self._file = _open_to_append(self._path, mode)
 
     @property
     def _path(self) -> Path:
-        """Where it is now: a link may be pointed elsewhere."""
-        return Path(os.path.realpath(self._given)) if self._is_plain else self._given
+        """The current path of the file, because a link may have a new target."""
+        return Path(os.path.realpath(self._raw_path)) if self._is_plain else self._raw_path
 
     def write(self, lines: bytes) -> None:
-        """Write lines at once; one that is too long by now is FILE.1 before."""
+        """Rotate the file if it is too long, then write and flush the lines."""
         if self._is_plain:
-            with contextlib.suppress(OSError):  # rather too long than not written
-                self._move_if_long()
+            with contextlib.suppress(OSError):  # a file that is too long is better than none
+                self._rotate_if_long()
             if self._is_moved():
-                new = _append_to(self._path, self._mode)
+                new_file = _open_to_append(self._path, self._mode)
                 self.close()
-                self._file = new
+                self._file = new_file
         self._file.write(lines)
         self._file.flush()
 
@@ -232,9 +231,9 @@ class _LogFile:
         with contextlib.suppress(OSError):
             self._file.close()
 
-    def _move_if_long(self) -> None:
-        if os.fstat(self._file.fileno()).st_size > _MOST_LOG_BYTES:
-            fcntl.flock(self._file, fcntl.LOCK_EX)  # another job may write it, too
+    def _rotate_if_long(self) -> None:
+        if os.fstat(self._file.fileno()).st_size > _MAX_LOG_BYTES:
+            fcntl.flock(self._file, fcntl.LOCK_EX)  # another job may write to the same file
             try:
                 if not self._is_moved():
                     path = self._path
@@ -250,18 +249,18 @@ class _LogFile:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path, or a link on the way to its file, is a device's or a process's."""
-    place = path.absolute()
-    for _ in range(_MOST_LINKS):
-        if place.parts[:2] in _DEVICES and place.parts[:3] != _MEMORY:
+    """Whether a path is below `/dev` or `/proc`, or is a link to such a path."""
+    target = path.absolute()
+    for _ in range(_MAX_LINKS):
+        if target.parts[:2] in _DEVICES and target.parts[:3] != _SHARED_MEMORY:
             return True
-        if not place.is_symlink():
+        if not target.is_symlink():
             return False
-        place = Path(os.path.normpath(place.parent / place.readlink()))
-    return False  # links in a ring: opening it says so
+        target = Path(os.path.normpath(target.parent / target.readlink()))
+    return False  # circular links; opening the file reports them
 
 
-def _registry(board: Board) -> CollectorRegistry:
+def _create_registry(board: Board) -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(board)
     return registry
@@ -272,17 +271,17 @@ def _check_folder(option: str, path: Path) -> None:
         raise MetricsError(f"{option} {path}: its folder does not exist; create it first")
 
 
-def _append_to(path: Path, mode: int) -> IO[bytes]:
-    """Open a file to append to; one that is there keeps its mode."""
+def _open_to_append(path: Path, mode: int) -> IO[bytes]:
+    """Open a file for append; an existing file keeps its mode."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
-        return _made(os.open(path, flags | os.O_EXCL, 0o600), mode)
+        return _open_with_mode(os.open(path, flags | os.O_EXCL, 0o600), mode)
     except FileExistsError:
         return os.fdopen(os.open(path, flags, 0o600), "ab")
 
 
-def _made(descriptor: int, mode: int) -> IO[bytes]:
-    """Give a new file, until then its owner's alone, its mode, whatever the umask."""
+def _open_with_mode(descriptor: int, mode: int) -> IO[bytes]:
+    """Open a new file and set its mode explicitly, because the umask would narrow it."""
     file = os.fdopen(descriptor, "ab")
     os.fchmod(file.fileno(), mode)
     return file

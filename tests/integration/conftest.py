@@ -1,4 +1,4 @@
-"""A broker behind a proxy, once a session; and no test passes by Spark's own mapping unawares."""
+"""Fixtures: a broker behind a proxy, and checks that no batch fell back to Spark's default."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ start_jvms_quickly()
 @pytest.fixture(scope="session")
 def proxied() -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
     """Run a broker behind a proxy."""
-    from tests.support.chaos_proxy import proxied_broker
+    from tests.support.chaos_proxy import run_proxied_broker
 
-    with proxied_broker() as both:
-        yield both
+    with run_proxied_broker() as broker_and_proxy:
+        yield broker_and_proxy
 
 
 @pytest.fixture(autouse=True)
-def no_batch_falls_back_unawares(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A batch that Spark's own mapping read fails the test, unless it is marked `falls_back`.
+def fail_on_fallbacks(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail the test if a batch used Spark's default assignment, unless it is marked `falls_back`.
 
-    Spark's own suite once passed with the bridge never loaded.
+    Spark's own suite once passed although the bridge was not loaded.
     """
     if "spark" not in request.fixturenames or request.node.get_closest_marker("falls_back"):
         yield
@@ -46,20 +46,20 @@ def no_batch_falls_back_unawares(request: pytest.FixtureRequest) -> Iterator[Non
 
 @pytest.fixture(autouse=True)
 def finish_delta_writers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """End the thread of each writer that a test starts without a job around it.
+    """End the thread of each writer that a test starts without a job.
 
-    Otherwise a later test that counts Spark jobs, or the driver's threads, finds it at work.
+    Otherwise a later test that counts Spark jobs or the driver's threads would count its work.
     """
     from streaming.pipeline.delta.writer import DeltaWriter
 
     writers: list[DeltaWriter] = []
     start = DeltaWriter.set_query
 
-    def start_and_note(writer: DeltaWriter, *arguments: Any) -> None:
+    def start_and_record(writer: DeltaWriter, *arguments: Any) -> None:
         writers.append(writer)
         start(writer, *arguments)
 
-    monkeypatch.setattr(DeltaWriter, "set_query", start_and_note)
+    monkeypatch.setattr(DeltaWriter, "set_query", start_and_record)
     yield
     for writer in writers:
         writer.finish()

@@ -22,10 +22,10 @@ from tests.support.secured_broker import LOGIN, PASSWORD, allow
 from tests.support.spark_tools import (
     assert_each_row_once,
     assert_planned,
-    finished,
     read_topic,
     run_in_batches,
     run_to_delta,
+    wait_for_end,
     wait_until,
 )
 
@@ -96,7 +96,7 @@ def test_without_the_options_the_logs_are_sparks_byte_by_byte(
     of_spark = logs(tmp_path / "none")
     assert logs(tmp_path / "lag-aware-sticky") == of_spark
     assert len(of_spark) == 2 * batches
-    asked = [e["request"] for e in planner_proxy.entries(record) if "request" in e]
+    asked = [e["request"] for e in planner_proxy.read_entries(record) if "request" in e]
     assert {request["type"] for request in asked} == {"validate", "plan"}
     assert not any("subscribe" in request.get("options", {}) for request in asked)
 
@@ -219,7 +219,7 @@ def test_a_partition_that_is_new_begins_at_its_first_record(
         query.processAllAvailable()
     finally:
         query.stop()
-    progresses = finished(query)
+    progresses = wait_for_end(query)
     assert_planned(progresses)
     assert sum(p["numInputRows"] for p in progresses) == 850
 
@@ -234,7 +234,7 @@ def test_a_batch_that_runs_again_asks_nobody_how_far_it_goes(
         options = {**EVEN, "maxOffsetsPerTrigger": "40"}
         stream = read_topic(spark, topic, options).writeStream.format("noop")
         stream = stream.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-        return finished(stream.start())
+        return wait_for_end(stream.start())
 
     first = run()
     logged = offsets(checkpoint)
@@ -247,7 +247,7 @@ def test_a_batch_that_runs_again_asks_nobody_how_far_it_goes(
     assert offsets(checkpoint) == logged
     rows = [[p["numInputRows"] for p in run if p["numInputRows"]] for run in (first, again)]
     assert rows[1] == rows[0][-1:]
-    asked = [e["request"]["type"] for e in planner_proxy.entries(record) if "request" in e]
+    asked = [e["request"]["type"] for e in planner_proxy.read_entries(record) if "request" in e]
     assert "plan" in asked
     assert "admit" not in asked
 
@@ -371,9 +371,9 @@ def test_the_plan_log_says_how_far_each_batch_was_limited(
 
     assert_planned(progresses)
     admissions = [json.loads(line)["admission"] for line in log.read_text().splitlines()]
-    answers = [e["answer"] for e in planner_proxy.entries(record) if "answer" in e]
+    answers = [e["answer"] for e in planner_proxy.read_entries(record) if "answer" in e]
     assert [a["answer"] for a in admissions] == [a for a in answers if a["type"] == "admitted"]
-    for logged, asked in zip(admissions, planner_proxy.requests(record, "admit"), strict=True):
+    for logged, asked in zip(admissions, planner_proxy.read_requests(record, "admit"), strict=True):
         assert logged["request"]["ranges"] == asked["ranges"]
         assert logged["request"]["mostRecords"] == 40
         assert not {"state", "observed", "executors"} & logged["request"].keys()
@@ -391,7 +391,7 @@ def test_trigger_once_reads_everything_and_spark_names_what_it_ignores(
     stream = read_topic(spark, topic, options).writeStream.format("noop")
     query = stream.option("checkpointLocation", checkpoint).trigger(once=True).start()
 
-    progresses = finished(query)
+    progresses = wait_for_end(query)
 
     assert_planned(progresses)
     assert [p["numInputRows"] for p in progresses if p["numInputRows"]] == [9010]
@@ -456,7 +456,7 @@ def test_what_retention_deletes_soon_is_read_before_a_backlog_with_time_left(
 
     assert rows == 4005
     assert_planned(progresses)
-    asked = planner_proxy.requests(record, "admit")
+    asked = planner_proxy.read_requests(record, "admit")
     known = next(i for i, request in enumerate(asked) if request.get("retentionMs"))
     week = 7 * 24 * 3_600_000
     assert asked[known]["retentionMs"] == {topic.name: week, old.name: 3_600_000}

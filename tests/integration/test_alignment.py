@@ -12,13 +12,13 @@ from pyspark.errors import StreamingQueryException
 from tests.integration.test_admission import ends, metrics_of
 from tests.support import planner_proxy
 from tests.support.spark_tools import (
-    as_dict,
     assert_each_row_once,
     assert_planned,
-    finished,
     read_topic,
     run_in_batches,
     run_to_delta,
+    to_dict,
+    wait_for_end,
     wait_until,
 )
 
@@ -104,9 +104,9 @@ class WindowedCount:
             .start()
         )
         try:
-            finished(query)
+            wait_for_end(query)
         finally:
-            self.batches += map(as_dict, query.recentProgress)
+            self.batches += map(to_dict, query.recentProgress)
 
     @property
     def records(self) -> int:
@@ -275,7 +275,7 @@ def test_nothing_is_asked_when_nothing_lags(
 
     assert rows == 180
     assert_planned(progresses)
-    asked = planner_proxy.requests(record, "admit")
+    asked = planner_proxy.read_requests(record, "admit")
     assert len(asked) == len(progresses)
     assert {request["times"]["lookUps"] for request in asked} == {0}
     assert {m["assignor.heldBackBy"] for m in metrics_of(progresses)} == {"records", "nothing"}
@@ -298,7 +298,7 @@ def test_kafka_is_asked_once_a_batch(
 
     assert rows == sum(map(len, stamps))
     assert_planned(progresses)
-    look_ups = [r["times"]["lookUps"] for r in planner_proxy.requests(record, "admit")]
+    look_ups = [r["times"]["lookUps"] for r in planner_proxy.read_requests(record, "admit")]
     assert look_ups == [0, 1] * len(progresses)
 
 
@@ -327,7 +327,7 @@ def test_after_pauses_of_many_lengths_a_burst_is_read_at_once(
 def batches_of(query: StreamingQuery) -> list[dict[str, Any]]:
     """Give the progresses with records; a failure of the query is raised."""
     assert query.exception() is None, str(query.exception())
-    return [as_dict(p) for p in query.recentProgress if p.numInputRows]
+    return [to_dict(p) for p in query.recentProgress if p.numInputRows]
 
 
 def rows_of(query: StreamingQuery) -> int:

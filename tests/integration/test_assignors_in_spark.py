@@ -55,7 +55,7 @@ def test_each_assignor_reads_every_row_once_and_stays_where_it_was(
     metrics = [p["sources"][0]["metrics"] for p in progresses]
     assert {m["assignor.strategy"] for m in metrics} == {LastTakesAll.name if name == OWN else name}
     assert {m["assignor.fallbacks"] for m in metrics} == {"0"}
-    first, second, *_ = planner_proxy.plans(record)
+    first, second, *_ = planner_proxy.read_plans(record)
     if name not in {"lag-aware", "lag-aware-sticky", "failover"}:  # these follow the lag and cut
         stayed = executor_of(second)
         before = executor_of(first)
@@ -66,7 +66,7 @@ def test_each_assignor_reads_every_row_once_and_stays_where_it_was(
         assert by_executor[0] == by_executor[1] != by_executor[2] == by_executor[3]
     if name == OWN:
         assert len(first["tasks"]) == 1
-        executors = planner_proxy.snapshots(record)[0]["executors"]
+        executors = planner_proxy.read_snapshots(record)[0]["executors"]
         assert first["tasks"][0]["executor"] == min(e["id"] for e in executors)
 
 
@@ -105,7 +105,7 @@ def test_streams_with_a_standby_names_a_second_location(
     # Tasks ran on whichever of the two was free first: Spark does not rank executors.
     metrics = [p["sources"][0]["metrics"] for p in progresses]
     assert {each["assignor.localityHitRate"] for each in metrics} == {"1.0000"}
-    plan = planner_proxy.plans(record)[0]
+    plan = planner_proxy.read_plans(record)[0]
     for task in plan["tasks"]:
         assert len(task["standbys"]) == 1
         assert task["standbys"] != [task["executor"]]
@@ -129,7 +129,7 @@ def test_failover_gives_all_to_the_best_class_of_hosts(
     )
     assert rows == sum(COUNTS)
     assert progresses[0]["sources"][0]["metrics"]["assignor.strategy"] == "failover"
-    assert any("priority 10" in reason for reason in planner_proxy.plans(record)[0]["reasons"])
+    assert any("priority 10" in reason for reason in planner_proxy.read_plans(record)[0]["reasons"])
 
 
 @pytest.mark.falls_back

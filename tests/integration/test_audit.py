@@ -18,7 +18,7 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from streaming import run_job
 from streaming.audit.audit import audit
-from streaming.audit.checksum import range_checksum
+from streaming.audit.checksum import compute_range_checksum
 from streaming.audit.evidence import read_evidence
 from streaming.audit.findings import KINDS
 from streaming.audit.row_sources import Columns, audit_rows
@@ -26,7 +26,7 @@ from streaming.cli.main import run
 from streaming.kafka.brokers import Brokers
 from streaming.pipeline.delta.audit_trail import USER_METADATA
 from tests.support.audit_faults import FAULTS, Copy, file_lost
-from tests.support.delta_log import files_written
+from tests.support.delta_log import list_written_files
 from tests.support.kafka_topics import Topic
 from tests.support.pipeline_tools import forget_last_commit, job, send
 
@@ -92,8 +92,12 @@ def test_a_table_of_a_job_is_proved(made: Copy):
     assert query.partitions == PARTITIONS
     assert len(query.batches) == 6
     assert all(batch.metadata and batch.metadata.ranges for batch in query.batches)
-    assert (query.counted, query.without_record, query.recounted) == (6, 0, 0)
-    assert (result.rows, result.last) == (RECORDS + 30, 6)
+    assert (query.batches_counted, query.offsets_without_record, query.batches_recounted) == (
+        6,
+        0,
+        0,
+    )
+    assert (result.rows, result.last_version) == (RECORDS + 30, 6)
 
 
 def test_the_command_says_what_it_proves_and_what_to_do(made: Copy, tmp_path: Path, capsys):
@@ -151,7 +155,7 @@ def test_the_generator_of_logs_adds_the_files_that_delta_adds(
             [info] = [a["commitInfo"] for a in actions if "commitInfo" in a]
             metrics = info["operationMetrics"]
             adds = [a["add"] for a in actions if "add" in a]
-            number, rows = files_written(tasks, has_statistics=has_statistics)
+            number, rows = list_written_files(tasks, has_statistics=has_statistics)
             assert (int(metrics["numFiles"]), len(adds)) == (number, len(rows))
             assert int(metrics["numOutputRows"]) == sum(tasks)
             if has_statistics:
@@ -193,7 +197,7 @@ def test_a_table_that_is_looked_after_is_proved(spark: SparkSession, made: Copy,
     name = "a topic's name that is longer than one block of the hash, by far ü"
     hashed = f.bit_xor(f.xxhash64(f.lit(name), f.lit(7), "id"))
     [row] = spark.range(5, 50).select(hashed).collect()
-    assert range_checksum(name, 7, 5, 50) == row[0] % 2**64
+    assert compute_range_checksum(name, 7, 5, 50) == row[0] % 2**64
 
 
 @pytest.mark.long
@@ -212,7 +216,7 @@ def test_an_upsert_is_proved_and_the_users_own_metadata_stay(
     result = audited(copy)
     assert result.findings == []
     [query] = result.queries
-    assert query.counted == len(query.batches) >= 3
+    assert query.batches_counted == len(query.batches) >= 3
     for version in range(1, copy.last):
         info = copy.read(version)[0]["commitInfo"]
         assert json.loads(info["userMetadata"])["team"] == "shop"
@@ -228,7 +232,7 @@ def test_rows_are_compared_with_the_topic(spark: SparkSession, fed: Topic, tmp_p
     brokers = Brokers({"bootstrap.servers": fed.bootstrap_servers}, 10)
     found = audited(Copy(tmp_path / "table", tmp_path / "checkpoint" / "sink"))
     assert found.findings == []
-    assert found.queries[0].counted == 0, "records that are not parsed are not counted"
+    assert found.queries[0].batches_counted == 0, "records that are not parsed are not counted"
     spans = found.spans
     for sample, compared in ((None, found.queries[0].offsets), (100, 100)):
         rows, findings = audit_rows(spark, table, RAW, spans, brokers, sample)
@@ -251,7 +255,7 @@ def test_rows_are_compared_with_the_topic(spark: SparkSession, fed: Topic, tmp_p
         "rows-differ": f"1 offsets: {Partition(fed.name, 2)} offset 7",
         "rows-invented": f"1 offsets: {Partition(fed.name, 2)} offset 1000000",
     }
-    with pytest.raises(OptionError, match="the table has key, value"):
+    with pytest.raises(OptionError, match="the table's columns are key, value"):
         audit_rows(spark, table, Columns("topic", "partition", "nothing"), spans)
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from streaming.demo.job import linked_spark_home
 from streaming.kafka.embedded_setup import find_free_ports
-from tests.support.canaries import found_in
+from tests.support.canaries import find_secrets
 from tests.support.kafka_topics import Topic
 from tests.support.secured_broker import LOGIN, PASSWORD
 from tests.support.spark_tools import wait_until
@@ -335,7 +335,7 @@ def check_files(folder: Path) -> list[Path]:
 
 
 def secrets_in(text: bytes) -> list[str]:
-    return found_in(text, SECRETS)
+    return find_secrets(text, SECRETS)
 
 
 def assignor(*words: str) -> subprocess.CompletedProcess[str]:

@@ -9,8 +9,8 @@ import pytest
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import connector_coordinate, find_built_jar
-from tests.support.class_files import FINAL, PUBLIC, with_flags
-from tests.support.class_path_driver import told_by
+from tests.support.class_files import FINAL, PUBLIC, change_flags
+from tests.support.class_path_driver import run_driver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +60,7 @@ def test_our_jar_on_the_class_path_and_the_connector_by_packages(
     """The loader of our jar does not see the connector then; nor does it where there is none."""
     topic.create(len(COUNTS)).fill(COUNTS)
 
-    told, warnings = told_by(topic, tmp_path, [find_built_jar()], connector())
+    told, warnings = run_driver(topic, tmp_path, [find_built_jar()], connector())
 
     assert told["rate"]["rows"]
     assert told["without"] == told["with"] == {"rows": sum(COUNTS), "metrics": [{}]}
@@ -125,13 +125,13 @@ def test_a_spark_where_what_we_use_has_another_shape_reads_the_topic_by_itself(
 ) -> None:
     """All of it is there, and the first query would have ended with a LinkageError."""
     [jar] = [jar for jar in connector() if "sql-kafka" in jar.name]
-    code = with_flags(code_of(jar, name), member, remove=remove, add=add)
+    code = change_flags(code_of(jar, name), member, remove=remove, add=add)
     topic.create(len(COUNTS)).fill(COUNTS)
     assert_spark_reads_alone(topic, tmp_path, on_class_path(code, name, tmp_path), named)
 
 
 def assert_spark_reads_alone(topic: Topic, folder: Path, classes: Path, named: str) -> None:
-    told, warnings = told_by(topic, folder, [classes, find_built_jar(), *connector()])
+    told, warnings = run_driver(topic, folder, [classes, find_built_jar(), *connector()])
 
     assert told["without"] == told["with"] == {"rows": sum(COUNTS), "metrics": [{}]}
     [warning] = warnings

@@ -22,7 +22,7 @@ from assignor_bridge.assignors import ASSIGNORS, Group, Member
 from assignor_bridge.testing.groups import random_group
 from streaming.kafka.embedded import EmbeddedBroker
 from tests.support.kafka_topics import Topic
-from tests.support.real_group import RealGroup, class_path, fewest_moves, moved
+from tests.support.real_group import RealGroup, compile_program, count_fewest_moves, count_moved
 from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def groups_broker() -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture(scope="module")
 def java(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return class_path(tmp_path_factory.mktemp("member"), "GroupMember")
+    return compile_program(tmp_path_factory.mktemp("member"), "GroupMember")
 
 
 def lags_of(count: int) -> list[int]:
@@ -64,7 +64,7 @@ def check(strategy: str, group: RealGroup, before: Owners | None, after: Owners)
         counts = sorted(map(len, after.values()))
         assert counts[-1] - counts[0] <= 1, after
         if before:
-            assert moved(before, after) == fewest_moves(before, after), (before, after)
+            assert count_moved(before, after) == count_fewest_moves(before, after), (before, after)
         return
     ids = {member_id: name for name, member_id in group.ids().items()}
     topics = frozenset(group.topics)
@@ -109,24 +109,24 @@ def play(broker: EmbeddedBroker, java: str, strategy: str, *, we_lead: bool) -> 
     reads = strategy == "cooperative-sticky"
     with RealGroup(broker.bootstrap_servers, name, {name: PARTITIONS}, java, reads=reads) as group:
         group.add("a", leader)
-        first = group.settled()
+        first = group.wait_until_stable()
         group.add("b", other)
-        two = group.settled()
+        two = group.wait_until_stable()
         check(strategy, group, first, two)
         group.add("c", leader)
-        three = group.settled()
+        three = group.wait_until_stable()
         check(strategy, group, two, three)
         group.add("d", other)
-        four = group.settled()
+        four = group.wait_until_stable()
         check(strategy, group, three, four)
         group.leave("c")
-        left = group.settled()
+        left = group.wait_until_stable()
         check(strategy, group, four, left)
         group.kill("d")
-        killed = group.settled()
+        killed = group.wait_until_stable()
         check(strategy, group, left, killed)
         group.leave("a")
-        check(strategy, group, killed, group.settled())
+        check(strategy, group, killed, group.wait_until_stable())
         if reads:
             check_handovers(group, {"d"})
 
@@ -174,17 +174,19 @@ def test_a_zombie_moves_nothing_but_its_share(
         groups_broker.bootstrap_servers, name, {name: PARTITIONS}, no_generation=no_generation
     ) as group:
         group.add("a", "sticky")
-        group.settled()
+        group.wait_until_stable()
         group.add("b", "sticky")
-        group.settled()
+        group.wait_until_stable()
         group.signal("a", signal.SIGSTOP)
-        group.settled(without="a")
+        group.wait_until_stable(without="a")
         group.add("c", "sticky")
-        before = group.settled(without="a")
+        before = group.wait_until_stable(without="a")
         group.signal("a", signal.SIGCONT)
-        after = group.settled()
+        after = group.wait_until_stable()
         assert sorted(map(len, after.values())) == [4, 4, 4]
-        assert (moved(before, after) == fewest_moves(before, after)) is not no_generation
+        assert (
+            count_moved(before, after) == count_fewest_moves(before, after)
+        ) is not no_generation
 
 
 @pytest.mark.long
@@ -196,9 +198,9 @@ def test_the_proposals_example_comes_out_in_a_real_group(
     topic.fill([100_000, 60_000, 50_000])
     with RealGroup(groups_broker.bootstrap_servers, "kip", {"kip": 3}, java) as group:
         group.add("a", "lag-aware")
-        group.settled()
+        group.wait_until_stable()
         group.add("b", JAVA["lag-aware"])
-        owners = group.settled()
+        owners = group.wait_until_stable()
         assert sorted(owners.values(), key=len) == [{"kip-0"}, {"kip-1", "kip-2"}]
 
 
@@ -225,16 +227,16 @@ def test_a_topic_that_grows_is_assigned(groups_broker: EmbeddedBroker, java: str
     with RealGroup(groups_broker.bootstrap_servers, "grows", {"grows": 4}, java) as group:
         group.add("a", "sticky")
         group.add("b", JAVA["sticky"])
-        before = group.settled()
+        before = group.wait_until_stable()
         admin = groups_broker.admin()  # which must live until it has answered
         admin.create_partitions([NewPartitions("grows", 7)])["grows"].result(20)
         group.topics["grows"] = 7
-        after = group.settled()
+        after = group.wait_until_stable()
         assert sorted(map(len, after.values())) == [3, 4]
-        assert moved(before, after) == 0
+        assert count_moved(before, after) == 0
         group.topics["other"] = 4
         group.add("c", "sticky", topics=["other"])
-        assert group.settled()["c"] == {f"other-{p}" for p in range(4)}
+        assert group.wait_until_stable()["c"] == {f"other-{p}" for p in range(4)}
 
 
 @pytest.mark.long
@@ -245,12 +247,12 @@ def test_a_static_member_restarts_without_a_move(groups_broker: EmbeddedBroker) 
     ) as group:
         for name in ("a", "b"):
             group.add(name, "sticky", instance=name)
-            before = group.settled()
+            before = group.wait_until_stable()
         for name in ("b", "a"):  # the second one leads
             group.kill(name)
             group.add(name, "sticky", instance=name)
             wait_until(lambda name=name: group.members[name].events, f"{name} is back")
-            assert group.settled() == before
+            assert group.wait_until_stable() == before
 
 
 @pytest.mark.long
@@ -263,12 +265,12 @@ def test_a_group_becomes_cooperative_in_two_rolls(groups_broker: EmbeddedBroker)
                 if name in group.members:
                     group.leave(name)
                 group.add(name, *strategies)
-                group.settled()
-        assert sorted(map(len, group.settled().values())) == [3, 3]
-        before = group.settled()
+                group.wait_until_stable()
+        assert sorted(map(len, group.wait_until_stable().values())) == [3, 3]
+        before = group.wait_until_stable()
         group.add("c", "cooperative-sticky")
-        after = group.settled()
-        assert moved(before, after) == fewest_moves(before, after) == 2
+        after = group.wait_until_stable()
+        assert count_moved(before, after) == count_fewest_moves(before, after) == 2
 
 
 @pytest.mark.long
@@ -286,7 +288,7 @@ def test_an_assignor_that_raises_ends_its_member_with_one_line(
         group.leave("a")
         wait_until(lambda: not group.ids(), "the end of the member's session")
         group.add("b", "tests.support.own_assignor:LastTakesAll")
-        assert group.settled() == {"b": {"raises-0", "raises-1"}}
+        assert group.wait_until_stable() == {"b": {"raises-0", "raises-1"}}
 
 
 def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -294,7 +296,7 @@ def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) 
     rng = random.Random(5337)
     groups = [_with_lags(rng, random_group(rng, same=rng.random() < 0.4)) for _ in range(4000)]
     lines = "".join(json.dumps(_described(group)) + "\n" for group in groups)
-    path = class_path(tmp_path_factory.mktemp("groups"), "LagAwareGroups")
+    path = compile_program(tmp_path_factory.mktemp("groups"), "LagAwareGroups")
     done = subprocess.run(
         [ivy.find_tool("java"), "-cp", path, "LagAwareGroups"],
         input=lines, capture_output=True, text=True, check=True,

@@ -10,7 +10,7 @@ import pytest
 from streaming import ConfigError, delta_sink
 from streaming.cli import main
 from tests.support.pipeline_tools import forget_last_commit, rows, send
-from tests.support.spark_tools import as_dict, assert_planned, finished, read_topic
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,8 +39,8 @@ def run(orders: DataFrame, folder: Path, name: str = "c", **options: Any) -> lis
     sink = delta_sink(orders, path=str(folder / "table"), **options)
     writer = orders.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / name))
     query = writer.trigger(availableNow=True).start()
-    finished(query)
-    return [as_dict(progress) for progress in query.recentProgress]
+    wait_for_end(query)
+    return [to_dict(progress) for progress in query.recentProgress]
 
 
 def assert_proved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,10 +120,10 @@ def test_a_sink_serves_only_one_query(topic: Topic, orders: DataFrame, tmp_path:
         writer = orders.writeStream.foreachBatch(sink).trigger(availableNow=True)
         query = writer.option("checkpointLocation", str(tmp_path / name)).start()
         if name == "one":
-            finished(query)
+            wait_for_end(query)
             continue
         with pytest.raises(Exception, match="a second query uses the sink"):
-            finished(query)
+            wait_for_end(query)
 
 
 @pytest.mark.long
@@ -136,7 +136,7 @@ def test_a_restarted_query_may_keep_its_sink(
     for records in ([("a", "1"), ("b", "2"), ("c", "3")], [("d", "4")]):
         send(topic, records)
         writer = orders.writeStream.foreachBatch(sink).trigger(availableNow=True)
-        finished(writer.option("checkpointLocation", str(tmp_path / "c")).start())
+        wait_for_end(writer.option("checkpointLocation", str(tmp_path / "c")).start())
         if len(records) > 1:
             forget_last_commit(tmp_path / "c")
     assert rows(spark, tmp_path / "table", "value") == [("1",), ("2",), ("3",), ("4",)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from assignor_bridge import ivy
-from tests.support.built_packages import built_wheel, installed
+from tests.support.built_packages import build_wheel, install_package
 
 pytestmark = [
     pytest.mark.integration,
@@ -44,8 +44,8 @@ def work_folders() -> set[str]:
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of an environment with a wheel that was built from the sdist."""
-    wheel = built_wheel(tmp_path_factory.mktemp("built"))
-    return installed(wheel, tmp_path_factory.mktemp("wheel") / "environment")
+    wheel = build_wheel(tmp_path_factory.mktemp("built"))
+    return install_package(wheel, tmp_path_factory.mktemp("wheel") / "environment")
 
 
 def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(

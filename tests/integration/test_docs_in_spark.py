@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.spark_tools import as_dict, assert_planned, finished, read_topic
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_for_end
 from tests.unit.test_docs import ROOT, text_of
 from tests.unit.test_docs_programs import blocks
 
@@ -47,7 +47,7 @@ def put(block: str, **places: str) -> str:
 def once(frame: Any, checkpoint: str) -> list[dict[str, Any]]:
     """Read what is there."""
     writer = frame.writeStream.format("noop").option("checkpointLocation", checkpoint)
-    return finished(writer.trigger(availableNow=True).start())
+    return wait_for_end(writer.trigger(availableNow=True).start())
 
 
 def test_the_readme_and_the_checkpoint_of_its_query(
@@ -63,7 +63,7 @@ def test_the_readme_and_the_checkpoint_of_its_query(
         query.processAllAvailable()  # which has begun at the end of an empty topic
         topic.fill([30, 20, 10])
         query.processAllAvailable()
-        assert_planned([as_dict(p) for p in query.recentProgress])
+        assert_planned([to_dict(p) for p in query.recentProgress])
     finally:
         query.stop()
     block = put(

@@ -14,16 +14,16 @@ from pyspark.errors import IllegalArgumentException, StreamingQueryException
 
 from tests.support.spark_tools import (
     DriverLog,
-    as_dict,
     assert_each_row_once,
     assert_planned,
-    finished,
-    last_stage,
+    get_last_stage,
+    list_tasks_since,
     read_topic,
     run_in_batches,
     run_to_delta,
-    tasks_since,
+    to_dict,
     to_list,
+    wait_for_end,
     wait_until,
 )
 
@@ -40,7 +40,7 @@ SKEWED = [100_000, 60_000, 50_000, 5_000, 3_000, 2_000, 1_000, 0]
 
 def records_by_executor(spark: SparkSession, stage: int) -> Counter[str]:
     """Records that each executor read from Kafka in the jobs of a query (the largest stage)."""
-    runs = tasks_since(spark, stage)
+    runs = list_tasks_since(spark, stage)
     by_stage = Counter({r.stage: 0 for r in runs})
     for run in runs:
         by_stage[run.stage] += run.records
@@ -57,7 +57,7 @@ def test_a_skewed_topic_is_read_evenly_by_both_executors(
 ) -> None:
     topic.create(8).fill(SKEWED)
     table = str(tmp_path / "table")
-    before = last_stage(spark)
+    before = get_last_stage(spark)
 
     [progress] = run_to_delta(spark, topic, checkpoint, table, assignor="lag-aware-sticky")
 
@@ -82,12 +82,12 @@ def test_without_the_option_plan_tasks_and_metrics_are_sparks_own(
 ) -> None:
     topic.create(8).fill([n // 100 for n in SKEWED])
     table = str(tmp_path / "table")
-    before = last_stage(spark)
+    before = get_last_stage(spark)
 
     [progress] = run_to_delta(spark, topic, checkpoint, table)
 
     assert not [name for name in progress["sources"][0]["metrics"] if "assignor" in name]
-    per_task = sorted(r.records for r in tasks_since(spark, before) if r.stage == before + 1)
+    per_task = sorted(r.records for r in list_tasks_since(spark, before) if r.stage == before + 1)
     assert per_task == [10, 20, 30, 50, 500, 600, 1000], "one task a partition that has records"
     explained = read_topic(spark, topic, {})._jdf.queryExecution().toString()
     with_option = read_topic(spark, topic, {"assignor": "range"})._jdf.queryExecution().toString()
@@ -122,7 +122,7 @@ def test_tasks_run_where_they_were_planned_over_ten_micro_batches(
 ) -> None:
     counts = [2000, 1500, 1200, 900, 700, 500, 300, 100]
     topic.create(8).fill(counts)
-    before = last_stage(spark)
+    before = get_last_stage(spark)
 
     progresses = run_to_delta(
         spark,
@@ -140,7 +140,7 @@ def test_tasks_run_where_they_were_planned_over_ten_micro_batches(
     # The status store is an independent witness: a task with a preferred executor that ran there
     # is PROCESS_LOCAL, elsewhere it is not.
     planned_tasks = sum(int(p["sources"][0]["metrics"]["assignor.tasks"]) for p in batches)
-    scans = [r for r in tasks_since(spark, before) if r.records >= 100]
+    scans = [r for r in list_tasks_since(spark, before) if r.records >= 100]
     hits = [r for r in scans if r.locality == "PROCESS_LOCAL"]
     assert len(scans) >= planned_tasks * 0.9
     assert len(hits) / len(scans) >= 0.95
@@ -193,7 +193,7 @@ def test_min_partitions_stays_a_floor(spark: SparkSession, topic: Topic, checkpo
         .trigger(availableNow=True)
         .start()
     )
-    [progress] = finished(query)
+    [progress] = wait_for_end(query)
     assert int(progress["sources"][0]["metrics"]["assignor.tasks"]) >= 6
 
 
@@ -213,7 +213,7 @@ def test_a_self_join_reads_each_row_once_on_both_sides(
         .trigger(availableNow=True)
         .start()
     )
-    finished(query)
+    wait_for_end(query)
     assert spark.table("self_join").count() == 60
 
 
@@ -239,7 +239,7 @@ def test_each_action_and_each_physical_plan_of_a_batch_gets_the_same_tasks(
         .trigger(availableNow=True)
         .start()
     )
-    assert len(finished(query)) == len(batches) == 2
+    assert len(wait_for_end(query)) == len(batches) == 2
     first = dict(reversed(read))
     assert sum(map(len, first.values())) == sum(counts)
     for number, rows in read:
@@ -269,7 +269,7 @@ def test_two_sources_in_one_query_are_planned_apart(
         .trigger(availableNow=True)
         .start()
     )
-    [progress] = finished(query)
+    [progress] = wait_for_end(query)
     assert spark.table("two_sources").count() == 200
     assert "assignor.strategy" in progress["sources"][0]["metrics"]
     assert "assignor.strategy" not in progress["sources"][1]["metrics"]
@@ -290,7 +290,7 @@ def test_the_session_can_name_the_strategy_for_all_streams_but_those_that_say_no
             .trigger(availableNow=True)
             .start()
         )
-        [progress] = finished(query)
+        [progress] = wait_for_end(query)
     finally:
         spark.conf.unset("spark.assignor.strategy")
         spark.conf.unset("spark.assignor.maxImbalance")
@@ -374,7 +374,7 @@ def test_a_file_system_without_its_libraries_cannot_end_a_query_by_the_switch(
         spark.conf.set(killed, "sftp://ann@127.0.0.1/off")
         topic.fill([5], first=5)
         query.processAllAvailable()
-        assert_planned([as_dict(p) for p in query.recentProgress if p.numInputRows])
+        assert_planned([to_dict(p) for p in query.recentProgress if p.numInputRows])
         query.stop()
         [warning] = driver_log.lines("stays switched on")
         assert f"{killed} could not be checked: java.lang.NoClassDefFoundError" in warning
@@ -405,7 +405,7 @@ def test_a_server_that_takes_too_long_cannot_end_a_query_by_the_switch(
             spark.conf.set(killed, f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/off")
             topic.fill([5], first=5)
             query.processAllAvailable()
-            assert_planned([as_dict(p) for p in query.recentProgress if p.numInputRows])
+            assert_planned([to_dict(p) for p in query.recentProgress if p.numInputRows])
             query.stop()
         finally:
             query.stop()
@@ -488,7 +488,7 @@ def test_a_stream_that_spark_reads_the_old_way_says_that_the_option_has_no_effec
             .trigger(availableNow=True)
             .start()
         )
-        [progress] = finished(query)
+        [progress] = wait_for_end(query)
         with pytest.raises(IllegalArgumentException, match=key):
             read_topic(spark, topic, option | {"assignor.onError": " fail"})
     finally:
@@ -536,7 +536,7 @@ def test_a_strategy_that_is_set_after_load_says_that_it_has_no_effect(
     spark.conf.set(strategy, "lag-aware-sticky")
     try:
         for number, frame in enumerate(frames[:3]):
-            finished(to_nowhere(frame, f"{checkpoint}-{number}"))
+            wait_for_end(to_nowhere(frame, f"{checkpoint}-{number}"))
         with pytest.raises(IllegalArgumentException, match="set after load"):
             to_nowhere(frames[3], checkpoint)
     finally:
@@ -560,7 +560,7 @@ def test_a_session_that_leaves_streams_to_spark_after_load_does_so(
             else:
                 spark.conf.unset(strategy)
             query = to_nowhere(frame, f"{checkpoint}-{number}")
-            [progress] = [p for p in finished(query) if p["numInputRows"]]
+            [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
         finally:
             spark.conf.unset(strategy)
         assert "assignor.strategy" not in progress["sources"][0]["metrics"]
@@ -576,14 +576,14 @@ def test_an_option_that_is_none_is_as_if_it_were_not_there(
     )
     options: dict[str, Any] = {"assignor": "sticky", **absent}
     query = to_nowhere(read_topic(spark, topic, options), f"{checkpoint}-0")
-    [progress] = [p for p in finished(query) if p["numInputRows"]]
+    [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
     metrics = progress["sources"][0]["metrics"]
     assert (metrics["assignor.strategy"], metrics["assignor.fallbacks"]) == ("sticky", "0")
     spark.conf.set("spark.assignor.strategy", "sticky")
     try:
         frame = read_topic(spark, topic, {"assignor": None})  # type: ignore[dict-item]
         query = to_nowhere(frame, f"{checkpoint}-1")
-        [progress] = [p for p in finished(query) if p["numInputRows"]]
+        [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
     finally:
         spark.conf.unset("spark.assignor.strategy")
     assert progress["sources"][0]["metrics"]["assignor.fallbacks"] == "0"

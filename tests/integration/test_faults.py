@@ -26,7 +26,7 @@ from tests.lab.faults.kinds import KINDS, named, nothing_as_in
 from tests.lab.faults.run import raised_in, run_fault
 from tests.support import tiered_storage
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
-from tests.support.chaos_proxy import proxied_broker
+from tests.support.chaos_proxy import run_proxied_broker
 from tests.support.small_disk import NotPossibleError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def tiered(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
     """A broker with a remote tier."""
-    with proxied_broker(more=tiered_storage.settings(tmp_path_factory.mktemp("tier"))) as both:
+    with run_proxied_broker(more=tiered_storage.settings(tmp_path_factory.mktemp("tier"))) as both:
         yield both
 
 

@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 
 from tests.support.shared_reader_tools import CONTINUALLY, start
 from tests.support.spark_tools import (
-    as_dict,
     assert_planned,
     read_topic,
     run_in_batches,
+    to_dict,
     wait_until,
 )
 
@@ -107,13 +107,13 @@ def test_an_idle_query_tells_no_age(spark: SparkSession, topic: Topic, checkpoin
         query.processAllAvailable()
 
         def told_twice() -> list[dict[str, Any]]:
-            found = [as_dict(progress) for progress in query.recentProgress]
+            found = [to_dict(progress) for progress in query.recentProgress]
             return found if sum(not p["numInputRows"] for p in found) >= 2 else []
 
         progresses = wait_until(told_twice, "two idle progresses")
         write(topic, {0: [time.time() - 5] * 10})
         query.processAllAvailable()
-        progresses = [as_dict(progress) for progress in query.recentProgress]
+        progresses = [to_dict(progress) for progress in query.recentProgress]
     finally:
         query.stop()
         spark.conf.set(interval, before)

@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import ResourceType
 
 from streaming.kafka.embedded import EmbeddedBroker
-from tests.support.java_program import compiled, java_command
-from tests.support.kafka_topics import committed
+from tests.support.java_program import compile_programs, java_command
+from tests.support.kafka_topics import fetch_committed
 from tests.support.secured_broker import BOB, LOGIN, PASSWORD, STORE_PASSWORD, allow
 from tests.support.spark_tools import DriverLog, wait_until
 
@@ -34,7 +34,7 @@ class Driver:
     """A JVM that commits as Spark's driver does: queries in, their metrics out."""
 
     def __init__(self, folder: Path) -> None:
-        class_path = compiled(folder, "Commits", connector=True)
+        class_path = compile_programs(folder, "Commits", connector=True)
         self.log = folder / "driver.log"
         self.log.touch()
         logging = (TESTS / "support" / "log4j2.properties").as_uri()
@@ -100,7 +100,10 @@ def test_the_newest_batch_is_committed(topic: Topic, driver: Driver, log: Driver
     )
     assert 1 <= taken <= 19  # those that another overtook are left out
     assert failed == 0
-    assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 19, (topic.name, 1): 20}
+    assert fetch_committed(topic.bootstrap_servers, group) == {
+        (topic.name, 0): 19,
+        (topic.name, 1): 20,
+    }
     same = {topic.name: {"0": 19, "1": 20}}
     assert driver.run(group, kafka, same, same) == (1, 0)  # within 5 s an idle query is silent
     assert not log.lines("could not commit")
@@ -123,7 +126,7 @@ def test_a_group_with_a_live_member_is_not_taken_from_it(
         assert driver.run(group, kafka, {topic.name: {"0": 5}}) == (0, 1)
         [warning] = log.lines(f"could not commit to group '{group}' (the query continues)")
         assert "the group has live members" in warning
-        assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 2}
+        assert fetch_committed(topic.bootstrap_servers, group) == {(topic.name, 0): 2}
     finally:
         member.close()
     assert driver.run(group, kafka, {topic.name: {"0": 5}}) == (1, 0)  # the member has left
@@ -145,7 +148,7 @@ def test_a_topic_that_is_gone_fails_alone(topic: Topic, driver: Driver, log: Dri
     [warning] = log.lines("could not commit")
     assert f"for the following partitions: [{gone}-0]" in warning
     assert "the topic or the partition does not exist" in warning
-    assert committed(topic.bootstrap_servers, group) == {(topic.name, 0): 0}
+    assert fetch_committed(topic.bootstrap_servers, group) == {(topic.name, 0): 0}
 
 
 @pytest.mark.long
@@ -194,7 +197,7 @@ def test_a_commit_over_tls_with_stores_of_java(
     assert log.lines("ssl.keystore.password = [hidden]")  # Kafka logs its settings
     if reason is None:
         assert outcome == (1, 0)
-        assert committed(secured.broker.bootstrap_servers, group) == {(topic, 0): 0}
+        assert fetch_committed(secured.broker.bootstrap_servers, group) == {(topic, 0): 0}
     else:
         assert outcome == (0, 1)
         [warning] = log.lines("could not commit")
@@ -222,7 +225,7 @@ def test_a_login_by_the_streams_own_settings_and_rights_that_are_missing(
     wait_until(lambda: logged_after_another("needs Read on this topic"), "the right to the group")
     allow(broker, ResourceType.TOPIC, "orders", "READ")
     wait_until(lambda: driver.run("team", kafka, end) == (1, 0), "the right to the topic")
-    assert committed(broker.bootstrap_servers, "team") == {("orders", 0): 0}
+    assert fetch_committed(broker.bootstrap_servers, "team") == {("orders", 0): 0}
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.java_program import compiled, run_java
+from tests.support.java_program import compile_programs, run_java
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,6 @@ CASES = [
 
 
 def test_parts_of_a_login_are_hidden_as_kafka_reads_them(tmp_path: Path) -> None:
-    class_path = compiled(tmp_path, "Redacted", connector=True)
+    class_path = compile_programs(tmp_path, "Redacted", connector=True)
     done = run_java(class_path, "kafka.Redacted", *(word for case in CASES for word in case))
     assert done.stdout.splitlines() == ["login with *** failed"] * len(CASES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streaming import run_job
-from tests.support.java_program import compiled, run_java
+from tests.support.java_program import compile_programs, run_java
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def test_they_are_hadoops_but_for_the_processes(tmp_path: Path) -> None:
     for folder in (classes, by_hadoop, by_us):
         folder.mkdir()
         folder.chmod(0o2775)  # of a group: what is made below shall be the group's, too
-    class_path = compiled(classes, "LocalFilesChecks")
+    class_path = compile_programs(classes, "LocalFilesChecks")
     done = run_java(class_path, "state.LocalFilesChecks", str(by_hadoop), str(by_us))
     hadoops, ours, left_alone = (
         line.partition(": ")[2].strip("[]").split(", ") for line in done.stdout.splitlines()

@@ -12,9 +12,9 @@ import pytest
 from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
 from tests.support import planner_proxy
-from tests.support.java_program import compiled, java_command
-from tests.support.packed import numbers, rows_of, tasks_of
-from tests.support.planner_process import ask
+from tests.support.java_program import compile_programs, java_command
+from tests.support.packed import decode_column, unpack_rows, unpack_tasks
+from tests.support.planner_process import send_request
 from tests.support.spark_tools import run_in_batches
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_a_batch_of_many_partitions(
     )
 
     assert rows == 2 * PARTITIONS
-    first, second = planner_proxy.snapshots(record)
+    first, second = planner_proxy.read_snapshots(record)
     assert sum(r["end"] - r["start"] for r in first["ranges"]) == PARTITIONS
     assert sum(o["records"] for o in second["observed"]) == PARTITIONS
     assert {p["sources"][0]["metrics"]["assignor.strategy"] for p in progresses} == {
@@ -95,7 +95,7 @@ def snapshots() -> list[dict]:
 
 
 def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
-    command = java_command(compiled(tmp_path, "Exchanges"), "worker.Exchanges")
+    command = java_command(compile_programs(tmp_path, "Exchanges"), "worker.Exchanges")
 
     def java(lines: list[bytes]) -> list[bytes]:
         done = subprocess.run(
@@ -108,18 +108,20 @@ def test_both_sides_read_what_the_other_wrote(tmp_path: Path) -> None:
     asked = snapshots()
     requests = java([orjson.dumps(snapshot) for snapshot in asked])
     worker = Worker()
-    ask({"type": "validate", "options": {"assignor": "lag-aware-sticky"}}, worker)
+    send_request({"type": "validate", "options": {"assignor": "lag-aware-sticky"}}, worker)
     planned = [orjson.loads(write_answer(worker.answer(request))) for request in requests]
     planned[-1]["tasks"]["standbys"] = {"0": ["7", "8"], "3": ["9"]}
     answers = [orjson.dumps(answer) for answer in planned]
     for snapshot, request in zip(asked, map(orjson.loads, requests), strict=True):
         assert request.pop("type") == "plan"
         for part in ("ranges", "observed"):
-            request[part] = rows_of(request[part])
+            request[part] = unpack_rows(request[part])
         if racks := request.pop("racks", None):
             sets = [*racks["sets"], []]
-            for row, place in zip(request["ranges"], numbers(racks["range"], "<i4"), strict=True):
+            for row, place in zip(
+                request["ranges"], decode_column(racks["range"], "<i4"), strict=True
+            ):
                 row["racks"] = sets[place]
         assert {"state": None, **request} == snapshot
     for answer, tasks in zip(planned, map(orjson.loads, java(answers)), strict=True):
-        assert tasks == [{"standbys": [], **task} for task in tasks_of(answer["tasks"])]
+        assert tasks == [{"standbys": [], **task} for task in unpack_tasks(answer["tasks"])]

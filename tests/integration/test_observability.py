@@ -16,9 +16,9 @@ from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
 from streaming.replay.log import read_log
-from tests.support.alert_rules import Series, firing
-from tests.support.metric_queries import RULES, check, queries, selectors
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_until
+from tests.support.alert_rules import Series, find_firing_alerts
+from tests.support.metric_queries import RULES, check_query, list_queries, list_selectors
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +118,7 @@ def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Each of its batches reads all that was there when it was planned: lag was always 0."""
-    monkeypatch.setattr("streaming.metrics.attach._MEASURE_EACH_S", 0.2)
+    monkeypatch.setattr("streaming.metrics.attach._MEASURE_INTERVAL_S", 0.2)
     topic.create(4).fill([60, 20, 10, 0])
     may_end = threading.Semaphore(1)
     history: dict[tuple[str, frozenset[tuple[str, str]]], list[tuple[float, float]]] = {}
@@ -165,7 +165,7 @@ def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
             by_command = json.loads(capsys.readouterr().out)["partitions"]
             may_end.release()
             wait_until(lambda: len(query.recentProgress) > 1, "the end of the batch")
-            [slow] = as_dict(query.recentProgress[1])["sources"]
+            [slow] = to_dict(query.recentProgress[1])["sources"]
             ends = slow["endOffset"][topic.name]
             left = [n + 35 - ends[str(p)] for p, n in enumerate([60, 20, 10, 0])]
             wait_until(lambda: has_lag(*left), "lag after the batch")
@@ -184,7 +184,7 @@ def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
     quick = {"expr": rule["expr"].replace("30m", "4s").replace("> 300", "> 2"), "for": "1s"}
     series = [Series(name, labels, points) for (name, labels), points in history.items()]
     ends_s = int(time.monotonic() - begun_s)
-    fired = [firing(rule | quick, at_s, 0.5, series) for at_s in range(ends_s)]
+    fired = [find_firing_alerts(rule | quick, at_s, 0.5, series) for at_s in range(ends_s)]
     assert [labels["group"] for [(labels, _)] in filter(None, fired)][:1] == [topic.name]
 
 
@@ -208,7 +208,7 @@ def test_what_rules_and_board_ask_for_is_exported(
         "assignor": "lag-aware-sticky", "assignor.onError": "fail", "maxOffsetsPerTrigger": "30",
         "assignor.fairness": "deadline", "assignor.commitGroup": topic.name,
     }  # fmt: skip
-    needed = {s.name for _, query in queries() for s in selectors(query)} - OF_ZONES
+    needed = {s.name for _, query in list_queries() for s in list_selectors(query)} - OF_ZONES
     written, found = 40, dict[str, set[str]]()
     with attach(spark, MetricsConfig(port=0, address="127.0.0.1")) as exporter:
         assert exporter is not None
@@ -235,9 +235,9 @@ def test_what_rules_and_board_ask_for_is_exported(
         )
         try:
             wait_until(all_there, f"in the endpoint: {sorted(needed)}")
-            assert_planned(map(as_dict, query.recentProgress))
+            assert_planned(map(to_dict, query.recentProgress))
         finally:
             query.stop()
-    for _, text in queries():
-        if found.keys() >= {selector.name for selector in selectors(text)}:
-            check(text, found)
+    for _, text in list_queries():
+        if found.keys() >= {selector.name for selector in list_selectors(text)}:
+            check_query(text, found)

@@ -23,7 +23,7 @@ from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.errors import ConfigError, JobError, summarize
 from streaming.pipeline.spark.records import Upsert, parse
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send
-from tests.support.spark_tools import last_stage, tasks_since
+from tests.support.spark_tools import get_last_stage, list_tasks_since
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,10 +117,10 @@ def test_a_small_merge_takes_few_tasks_and_with_few_partitions_half_the_jobs(spa
             )
             if number == 0:
                 writer.prepare(session, batch)
-            jobs_before, last = count_jobs(spark), last_stage(spark)
+            jobs_before, last = count_jobs(spark), get_last_stage(spark)
             writer(batch, number)
             jobs[partitions] = count_jobs(spark) - jobs_before
-            tasks[partitions] = len(tasks_since(spark, last))
+            tasks[partitions] = len(list_tasks_since(spark, last))
     assert tasks[64] < 64
     assert 2 * jobs[2] < jobs[64] + 4
 

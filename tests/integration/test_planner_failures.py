@@ -15,13 +15,13 @@ from pyspark.errors import StreamingQueryException
 
 from streaming.cli.main import run
 from tests.support import own_assignor, planner_proxy
-from tests.support.packed import tasks_of
+from tests.support.packed import unpack_tasks
 from tests.support.spark_tools import (
     assert_each_row_once,
-    finished,
     read_topic,
     run_in_batches,
     run_to_delta,
+    wait_for_end,
     wait_until,
 )
 
@@ -181,7 +181,9 @@ def test_the_plan_log_holds_what_was_asked_and_answered(
     assert len(planned) == len(progresses) - 1
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line.pop("batchId") for line in lines] == planned
-    honest = list(zip(planner_proxy.requests(record), planner_proxy.answers(record), strict=True))
+    honest = list(
+        zip(planner_proxy.read_requests(record), planner_proxy.read_answers(record), strict=True)
+    )
     options = {"assignor": "lag-aware-sticky", "assignor.planLog": str(log)}
     assert [line["plan"] for line in lines] == [p for _, p in (honest[0], *honest[2:])]
     for line, (asked, _) in zip(lines, (honest[0], *honest[2:]), strict=True):
@@ -192,7 +194,7 @@ def test_the_plan_log_holds_what_was_asked_and_answered(
     assert run(["plan", "--json", str(log)]) == 0
     answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert [answer["tasks"] for answer in answers] == [
-        tasks_of(line["plan"]["tasks"]) for line in lines
+        unpack_tasks(line["plan"]["tasks"]) for line in lines
     ]
     assert log.stat().st_mode & 0o777 == 0o600
     assert log.with_name("plans.jsonl.1").stat().st_size == 64 * 1024 * 1024
@@ -312,12 +314,12 @@ def test_one_request_a_batch_without_secrets_and_no_process_afterwards(
         kafka_client_id="named-by-the-user",
     )
 
-    assert len(planner_proxy.snapshots(record)) == len(progresses)
+    assert len(planner_proxy.read_snapshots(record)) == len(progresses)
     text = record.read_text()
     assert hidden not in text
     assert "kafka." not in text
     assert "named-by-the-user" not in text
-    pids = {e["pid"] for e in planner_proxy.entries(record)}
+    pids = {e["pid"] for e in planner_proxy.read_entries(record)}
     assert len(pids) == 1
     wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), f"{pids} to end")
 
@@ -329,7 +331,7 @@ def test_what_readers_observed_reaches_the_next_request(
     planner("record")
     run_in_batches(spark, topic, checkpoint)
 
-    snapshots = planner_proxy.snapshots(record)
+    snapshots = planner_proxy.read_snapshots(record)
     assert snapshots[0]["observed"] == []
     for earlier, later in pairwise(snapshots):
         owed = sum(r["end"] - r["start"] for r in earlier["ranges"])
@@ -368,7 +370,7 @@ def test_a_wrong_option_fails_the_query_at_its_start_whatever_on_error_says(
         .start()
     )
     with pytest.raises(StreamingQueryException, match=f"(?s){said}") as caught:
-        finished(query)
+        wait_for_end(query)
     assert "Traceback" not in str(caught.value)
 
 
@@ -395,7 +397,7 @@ def test_a_broker_that_does_not_answer_is_sparks_own_error(
         .start()
     )
     with pytest.raises(StreamingQueryException, match=r"(?i)time"):
-        finished(query)
+        wait_for_end(query)
 
 
 def test_a_topic_that_is_not_there_is_sparks_own_error(
@@ -409,4 +411,4 @@ def test_a_topic_that_is_not_there_is_sparks_own_error(
         .start()
     )
     with pytest.raises(StreamingQueryException, match="UnknownTopicOrPartition"):
-        finished(query)
+        wait_for_end(query)

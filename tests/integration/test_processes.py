@@ -17,9 +17,9 @@ from assignor_bridge import jars
 from assignor_bridge.ivy import pyspark_home
 from assignor_bridge.session import _TOO_LATE
 from streaming.cli import main
-from tests.support.kafka_topics import committed
+from tests.support.kafka_topics import fetch_committed
 from tests.support.pipeline_tools import job, send
-from tests.support.processes import command_line, is_planner, planners_below
+from tests.support.processes import find_planners, is_planner, read_command_line
 from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_spark_submit_with_the_flags_that_the_jars_name(
     metrics = progress["sources"][0]["metrics"]
     assert metrics["assignor.strategy"] == "lag-aware-sticky"
     assert metrics["assignor.fallbacks"] == "0"
-    assert committed(topic.bootstrap_servers, topic.name) == {
+    assert fetch_committed(topic.bootstrap_servers, topic.name) == {
         (topic.name, partition): count for partition, count in enumerate([30, 20, 10])
     }
     assert not (tmp_path / "sprung").exists()
@@ -217,7 +217,7 @@ def test_no_planner_outlives_a_driver_that_was_killed(
         lines = iter(driver.stdout.readline, "")
         said = next((line for line in lines if line.startswith("RUNNING")), "")
         assert said, (tmp_path / "stderr").read_text()[-3000:]
-        planners = planners_below(driver.pid)
+        planners = find_planners(driver.pid)
         assert len(planners) == 1
         assert not (tmp_path / "sprung").exists()
     finally:
@@ -293,7 +293,7 @@ def test_ctrl_c_while_spark_starts_is_130_and_leaves_no_process(
 
     def is_time() -> bool:
         lines = log.read_text(errors="replace") if log.exists() else ""
-        jvms = [command_line(pid) for pid in jvms_of(run.pid)]
+        jvms = [read_command_line(pid) for pid in jvms_of(run.pid)]
         return moment in lines or any(moment in c and "launcher.Main" not in c for c in jvms)
 
     with said.open("w") as out:
@@ -324,6 +324,6 @@ def jvms_of(driver: int) -> list[int]:
             same_group = os.getpgid(pid) == driver
         except OSError:
             continue
-        if same_group and "java" in command_line(pid).split("\0")[0]:
+        if same_group and "java" in read_command_line(pid).split("\0")[0]:
             found.append(pid)
     return found

@@ -13,7 +13,7 @@ from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address
-from tests.support.spark_tools import as_dict, read_topic, wait_until
+from tests.support.spark_tools import read_topic, to_dict, wait_until
 from tests.unit.metrics.samples import flush
 from tests.unit.streaming.test_query_report import write_report
 
@@ -63,7 +63,7 @@ def test_report_and_live_frame_of_a_running_query(
     # What the UI says of each batch is what the progress said.
     ui = SparkUi(Address.parse(url))
     run = ui.run(choose_query(ui.batches(), str(query.id), url))
-    told = {p["batchId"]: p["numInputRows"] for p in map(as_dict, query.recentProgress)}
+    told = {p["batchId"]: p["numInputRows"] for p in map(to_dict, query.recentProgress)}
     assert {f.batch: f.records for f in run.batches} == {0: 45, 1: 45}
     assert {batch: told[batch] for batch in (0, 1)} == {0: 45, 1: 45}
     assert {task.slot for f in run.batches for task in f.tasks} == set(run.slots)
@@ -79,4 +79,4 @@ def test_report_and_live_frame_of_a_running_query(
 
 
 def _rows(query: StreamingQuery) -> int:
-    return sum(p["numInputRows"] for p in map(as_dict, query.recentProgress))
+    return sum(p["numInputRows"] for p in map(to_dict, query.recentProgress))

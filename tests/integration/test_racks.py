@@ -20,11 +20,11 @@ from streaming.cli.main import run
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.replay.racks import read_racks
 from tests.support import planner_proxy
-from tests.support.java_program import JAVA, compiled, run_java
+from tests.support.java_program import JAVA, compile_programs, run_java
 from tests.support.kafka_topics import Topic
-from tests.support.packed import numbers, rows_of
+from tests.support.packed import decode_column, unpack_rows
 from tests.support.secured_broker import LOGIN, PASSWORD, allow
-from tests.support.spark_tools import assert_planned, finished, read_topic, run_in_batches
+from tests.support.spark_tools import assert_planned, read_topic, run_in_batches, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -90,12 +90,14 @@ def attributes(spark: SparkSession, *racks: str | None) -> Iterator[list[str]]:
 def racks_asked_with(record: Path) -> list[tuple[dict[str, str | None], list[list[str]]]]:
     """Of each plan: the racks of executors, and those of the ranges in their order by name."""
     asked = []
-    for request in planner_proxy.requests(record):
+    for request in planner_proxy.read_requests(record):
         executors = {e["id"]: e.get("rack") for e in request["executors"]}
         racks = request.get("racks") or {"sets": [], "range": ""}
         sets = [*racks["sets"], []]
-        names = [(row["topic"], row["partition"]) for row in rows_of(request["ranges"])]
-        held = dict(zip(names, map(sets.__getitem__, numbers(racks["range"], "<i4")), strict=False))
+        names = [(row["topic"], row["partition"]) for row in unpack_rows(request["ranges"])]
+        held = dict(
+            zip(names, map(sets.__getitem__, decode_column(racks["range"], "<i4")), strict=False)
+        )
         asked.append((executors, [racks for _, racks in sorted(held.items())]))
     return asked
 
@@ -152,7 +154,7 @@ def test_without_a_rack_of_an_executor_nothing_is_asked_and_nothing_sent(
     topic.fill([20] * 4)
     planner("record")
     [*progresses], _ = run_in_batches(spark, topic, checkpoint)
-    for request in planner_proxy.requests(record):
+    for request in planner_proxy.read_requests(record):
         assert list(request) == [
             "type", "parallelism", "executors", "ranges", "observed",
             *(["state"] if "state" in request else []), "stream", "partitions",
@@ -272,7 +274,7 @@ def test_what_cannot_be_used_fails_the_query_at_its_start_in_one_line(
     frame = read_topic(spark, topic, {"assignor": "lag-aware-sticky", **options})
     writer = frame.writeStream.format("noop").trigger(availableNow=True)
     with pytest.raises(StreamingQueryException) as raised:
-        finished(writer.option("checkpointLocation", f"{folder}/checkpoint").start())
+        wait_for_end(writer.option("checkpointLocation", f"{folder}/checkpoint").start())
     [line] = [t for t in str(raised.value).splitlines() if "'assignor.rack" in t]
     assert said.replace("FOLDER", folder) in line
 
@@ -346,7 +348,7 @@ def test_racks_stand_beside_limited_batches(
     assert rows == 120
     assert_planned(progresses)
     assert {held for _, racks in racks_asked_with(record) for [held] in racks} == {"a"}
-    for request in planner_proxy.requests(record, "admit"):
+    for request in planner_proxy.read_requests(record, "admit"):
         assert {e["rack"] for e in request["executors"]} == {"a", "b"}
 
 
@@ -365,7 +367,7 @@ def rack_checks(folder: Path, *words: str) -> list[str]:
         f"-Dlog4j2.configurationFile={(JAVA.parent / 'support/log4j2.properties').as_uri()}",
         f"-Dassignor.test.log={folder}/log",
     ]
-    class_path = compiled(folder, "RackChecks")
+    class_path = compile_programs(folder, "RackChecks")
     return run_java(class_path, "cluster.RackChecks", *words, options=options).stdout.splitlines()
 
 

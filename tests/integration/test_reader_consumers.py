@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.java_program import JAVA, compiled, run_java
+from tests.support.java_program import JAVA, compile_programs, run_java
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Run all checks in one JVM; what each says."""
     classes: Path = tmp_path_factory.mktemp("classes")
     programs = ("ReaderChecks", "RowChecks", "FakeKafka", "IdentityChecks", "CrossZoneChecks")
-    class_path = compiled(classes, *programs, connector=True)
+    class_path = compile_programs(classes, *programs, connector=True)
     done = run_java(class_path, "reader.ReaderChecks", *CHECKS)
     lines = [line.partition(" ") for line in done.stdout.splitlines()]
     found = {name: outcome for name, _, outcome in lines if name in CHECKS}

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.support.kafka_topics import Topic
-from tests.support.packed import tasks_of
+from tests.support.packed import unpack_tasks
 from tests.support.shared_reader_tools import OURS, delete_before, fill_in_batches
-from tests.support.spark_tools import assert_planned, finished, read_topic
+from tests.support.spark_tools import assert_planned, read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -117,12 +117,12 @@ def check_order(
         .trigger(availableNow=True)
         .start()
     )
-    assert_planned(finished(query))
+    assert_planned(wait_for_end(query))
     planned = [json.loads(line)["plan"] for line in plans.read_text().splitlines()]
     for plan, actions in zip(planned, batches, strict=True):
         expected = [
             [(r["partition"], offset) for r in ranges for offset in range(r["start"], r["end"])]
-            for ranges in (task["ranges"] for task in tasks_of(plan["tasks"]))
+            for ranges in (task["ranges"] for task in unpack_tasks(plan["tasks"]))
         ]
         for found in actions:
             for task, in_order in enumerate(expected):

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from pyspark.sql.functions import udf
 
 from tests.support.shared_reader_tools import AVAILABLE_NOW, OURS, SPARKS
-from tests.support.spark_tools import as_dict, assert_planned, finished, read_topic
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -81,9 +81,9 @@ def read(
         .trigger(**AVAILABLE_NOW)
         .start()
     )
-    finished(query)
+    wait_for_end(query)
     if "assignor" in options:
-        assert_planned([as_dict(progress) for progress in query.recentProgress])
+        assert_planned([to_dict(progress) for progress in query.recentProgress])
     [one] = found
     return one
 

@@ -19,10 +19,10 @@ from streaming import run_job
 from streaming.audit.row_sources import Columns, audit_rows
 from streaming.cli import main
 from streaming.kafka.brokers import Brokers
-from tests.support.kafka_topics import Topic, committed
+from tests.support.kafka_topics import Topic, fetch_committed
 from tests.support.rights import AUDIT, COMMITS, INTO_DELTA, JOB, NEEDS, STREAM, Needs, Right
-from tests.support.secured_broker import LOGIN, PASSWORD, grant, right, start_secured
-from tests.support.shared_reader_tools import root_cause
+from tests.support.secured_broker import LOGIN, PASSWORD, create_rule, grant, start_secured
+from tests.support.shared_reader_tools import find_root_cause
 from tests.support.spark_tools import assert_planned, run_to_delta
 from tests.unit.lag.checkpoint_files import write_query
 
@@ -90,7 +90,7 @@ def place() -> Iterator[Place]:
         topic.commit("team", {0: 30, 1: 20, 2: 5})  # what is unread has a time
         Topic(secured.broker.bootstrap_servers, "written").create(1)
         rules = [
-            right(
+            create_rule(
                 case.user, ResourceType[_RESOURCES[wanted.kind]], _of(case, wanted),
                 _OPERATIONS[wanted.operation],
             )
@@ -136,13 +136,13 @@ def test_these_rights_are_enough_and_each_is_needed(
     if case.lacks is None:
         assert outcome == (0, [])
         if needs.what == COMMITS:
-            group = committed(place.topic.bootstrap_servers, f"of-{case.user}")
+            group = fetch_committed(place.topic.bootstrap_servers, f"of-{case.user}")
             assert group == {(place.topic.name, p): count for p, count in enumerate(COUNTS)}
         return
     assert any(_REFUSED.search(line) for line in outcome.lines), outcome
     if case.lacks == needs.rights[-1]:
         assert (outcome.code, len(outcome.lines)) == (needs.code, 1), outcome
-        assert re.search(needs.says, outcome.lines[0]), outcome
+        assert re.search(needs.message, outcome.lines[0]), outcome
     if needs.what == STREAM:
         assert outcome == stream(spark, place, case, tmp_path / "sparks", "none")
 
@@ -159,7 +159,7 @@ def stream(
     try:
         progresses = run_to_delta(spark, topic, f"{run}/checkpoint", f"{run}/table", **options)
     except StreamingQueryException as error:
-        return Outcome(1, [root_cause(error)])
+        return Outcome(1, [find_root_cause(error)])
     assert_planned(progresses)
     return Outcome(0, [])
 

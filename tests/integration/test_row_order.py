@@ -39,7 +39,7 @@ def lines(broker: EmbeddedBroker, tmp_path_factory: pytest.TempPathFactory) -> L
     name, folder = f"row-order-{uuid.uuid4().hex[:6]}", tmp_path_factory.mktemp("row-order")
     done = drivers.run(row_order_driver, broker.bootstrap_servers, name, folder, limit_s=1100)
     found: Lines = {}
-    for line in drivers.json_lines(done):
+    for line in drivers.parse_json_lines(done):
         found.setdefault((line["reader"], line.get("done", "metrics")), []).append(line)
     return found
 
@@ -88,7 +88,7 @@ def test_no_row_of_a_delta_table_is_lost_or_doubled(topic: Topic, tmp_path: Path
 
     done = drivers.run(salted_driver, *place, kills, seed, limit_s=90 * (kills + 5))
 
-    [run] = drivers.json_lines(done)
+    [run] = drivers.parse_json_lines(done)
     planned = {(m["assignor.strategy"], m["assignor.fallbacks"]) for m in run["metrics"]}
     assert planned == {("lag-aware-sticky", "0")}
     assert len(run["killed_at"]) == kills
@@ -96,7 +96,7 @@ def test_no_row_of_a_delta_table_is_lost_or_doubled(topic: Topic, tmp_path: Path
     assert run["repeated"] >= kills // 2
     table = {
         row["partition"]: row
-        for row in drivers.json_lines(drivers.run(delta_positions_driver, tmp_path / "table"))
+        for row in drivers.parse_json_lines(drivers.run(delta_positions_driver, tmp_path / "table"))
     }
     expected = end_offsets(topic, salted_driver.PARTITIONS)
     found = {

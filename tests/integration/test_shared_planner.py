@@ -14,15 +14,15 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tests.support import own_assignor, planner_proxy
-from tests.support.java_program import compiled, run_java
+from tests.support.java_program import compile_programs, run_java
 from tests.support.kafka_topics import Topic
-from tests.support.packed import tasks_of
-from tests.support.processes import has_ended, planners_below
+from tests.support.packed import unpack_tasks
+from tests.support.processes import find_planners, has_ended
 from tests.support.spark_tools import (
-    as_dict,
     assert_planned,
     read_topic,
     run_in_batches,
+    to_dict,
     wait_until,
 )
 
@@ -64,7 +64,7 @@ class Streams:
 
     def progresses(self, number: int) -> list[dict[str, Any]]:
         """Give those of a query that read something."""
-        return [p for p in map(as_dict, self.queries[number].recentProgress) if p["numInputRows"]]
+        return [p for p in map(to_dict, self.queries[number].recentProgress) if p["numInputRows"]]
 
     def fallbacks(self) -> list[str]:
         """Give the number of batches that fell back, of each query."""
@@ -88,7 +88,7 @@ def running(
 def served(record: Path) -> dict[int, set[str]]:
     """Give the numbers of the streams that each process has planned for."""
     found: dict[int, set[str]] = {}
-    for entry in planner_proxy.entries(record):
+    for entry in planner_proxy.read_entries(record):
         if entry.get("request", {}).get("type") == "plan":
             found.setdefault(entry["pid"], set()).add(entry["stream"])
     return found
@@ -112,11 +112,11 @@ def test_one_process_serves_all_and_its_end_costs_no_plan(
             assert_planned(streams.progresses(number))
 
         streams.queries[0].stop()
-        assert not planner_proxy.requests(record, "end")
+        assert not planner_proxy.read_requests(record, "end")
         streams.read(streams.queries[1:])
         [end] = [
             entry["stream"]
-            for entry in planner_proxy.entries(record)
+            for entry in planner_proxy.read_entries(record)
             if entry.get("request", {}).get("type") == "end"
         ]
         assert end in numbers
@@ -177,7 +177,7 @@ def test_streams_that_are_stopped_hang_and_wait(tmp_path: Path) -> None:
     planner = tmp_path / "planner"
     planner.write_text(PLANNER.format(python=sys.executable, root=str(root)))
     planner.chmod(0o755)
-    class_path = compiled(tmp_path, "SharedPlannerChecks")
+    class_path = compile_programs(tmp_path, "SharedPlannerChecks")
     done = run_java(class_path, "worker.SharedPlannerChecks", str(planner))
     checks = done.stdout.splitlines()
     assert len(checks) == 10
@@ -198,9 +198,9 @@ def test_queries_that_share_the_slots_begin_at_different_executors(
                 metrics = progress["sources"][0]["metrics"]
                 assert (metrics["assignor.slots"], metrics["assignor.tasks"]) == ("1", "1")
     used: dict[int, set[str]] = {}
-    for asked, answered in pairwise(planner_proxy.entries(record)):
+    for asked, answered in pairwise(planner_proxy.read_entries(record)):
         if asked.get("request", {}).get("type") == "plan":
-            [task] = tasks_of(answered["answer"]["tasks"])
+            [task] = unpack_tasks(answered["answer"]["tasks"])
             used.setdefault(int(asked["stream"]), set()).add(task["executor"])
     first, second, third = (used[stream] for stream in sorted(used))
     assert first == third != second
@@ -215,7 +215,7 @@ def test_a_query_that_fails_before_it_has_all_its_sources_leaves_no_planner_for_
     own = {"assignor": f"{own_assignor.__name__}:LastTakesAll,sticky"}
     wrong = {"assignor": "sticky", "assignor.maxImbalance": "x"}
     topic.create(1).fill([5])
-    before = set(planners_below(os.getpid()))
+    before = set(find_planners(os.getpid()))
     for number in range(3):
         query = (
             read_topic(spark, topic, own)
@@ -226,6 +226,6 @@ def test_a_query_that_fails_before_it_has_all_its_sources_leaves_no_planner_for_
         )
         with pytest.raises(StreamingQueryException, match="maxImbalance"):
             query.awaitTermination()
-        assert len(set(planners_below(os.getpid())) - before) <= 2, "of the last one and this one"
+        assert len(set(find_planners(os.getpid())) - before) <= 2, "of the last one and this one"
     run_in_batches(spark, topic, checkpoint, assignor=own["assignor"])
-    wait_until(lambda: not set(planners_below(os.getpid())) - before, "the end of all planners")
+    wait_until(lambda: not set(find_planners(os.getpid())) - before, "the end of all planners")

@@ -13,13 +13,13 @@ from tests.support.shared_reader_tools import (
     COLUMNS,
     OURS,
     SPARKS,
-    available_rows,
     compact,
-    counters,
+    create_transactional_producer,
+    read_available_rows,
+    read_counters,
     send,
-    transactional,
 )
-from tests.support.spark_tools import finished, read_topic
+from tests.support.spark_tools import read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +38,8 @@ def assert_same_rows(
     spark: SparkSession, topic: Topic, columns: tuple[str, ...] = COLUMNS, **options: str
 ) -> list[tuple[Any, ...]]:
     named = {name.replace("_", "."): value for name, value in options.items()}
-    ours = available_rows(spark, topic, {**OURS, **named}, columns=columns)
-    sparks = available_rows(spark, topic, {**SPARKS, **named}, columns=columns)
+    ours = read_available_rows(spark, topic, {**OURS, **named}, columns=columns)
+    sparks = read_available_rows(spark, topic, {**SPARKS, **named}, columns=columns)
     assert ours == sparks
     return ours
 
@@ -71,7 +71,7 @@ def with_transactions(topic: Topic) -> Topic:
     plain = Producer({"bootstrap.servers": topic.bootstrap_servers})
     for partition in (0, 1):
         send(plain, topic, partition, [f"plain{i}" for i in range(3)])
-        committed = transactional(topic)
+        committed = create_transactional_producer(topic)
         committed.begin_transaction()
         send(committed, topic, partition, [f"committed{i}" for i in range(4)])
         committed.commit_transaction(30)
@@ -87,14 +87,14 @@ def test_transactions_read_committed(
     spark: SparkSession, with_transactions: Topic, limit: str
 ) -> None:
     ours = {**OURS, **READ_COMMITTED, "maxOffsetsPerTrigger": limit}
-    rows = available_rows(spark, with_transactions, ours)
+    rows = read_available_rows(spark, with_transactions, ours)
     assert [row[3] for row in rows if row[0] == 0] == [
         "plain0", "plain1", "plain2",
         "committed0", "committed1", "committed2", "committed3",
         "last",
     ]  # fmt: skip
     assert [row[3] for row in rows if row[0] == 1][-1] == "committed3"
-    assert rows == available_rows(spark, with_transactions, {**SPARKS, **READ_COMMITTED})
+    assert rows == read_available_rows(spark, with_transactions, {**SPARKS, **READ_COMMITTED})
 
 
 def test_transactions_read_uncommitted(spark: SparkSession, with_transactions: Topic) -> None:
@@ -104,7 +104,7 @@ def test_transactions_read_uncommitted(spark: SparkSession, with_transactions: T
 
 def test_an_open_transaction_ends_the_range(spark: SparkSession, topic: Topic) -> None:
     topic.create(1)
-    producer = transactional(topic)
+    producer = create_transactional_producer(topic)
     producer.begin_transaction()
     send(producer, topic, 0, ["done"])
     producer.commit_transaction(30)
@@ -120,21 +120,21 @@ def test_an_open_transaction_ends_the_range(spark: SparkSession, topic: Topic) -
 @pytest.mark.parametrize("limit", ["100000", pytest.param("61", marks=pytest.mark.long)])
 def test_a_compacted_topic(spark: SparkSession, topic: Topic, limit: str) -> None:
     compact(topic, partitions=2, keys=20, rounds=40)
-    rows = available_rows(spark, topic, {**OURS, "maxOffsetsPerTrigger": limit})
-    assert rows == available_rows(spark, topic, SPARKS)
+    rows = read_available_rows(spark, topic, {**OURS, "maxOffsetsPerTrigger": limit})
+    assert rows == read_available_rows(spark, topic, SPARKS)
     offsets = [row[1] for row in rows if row[0] == 0]
     assert offsets[-1] + 1 > len(offsets), "a log without gaps tests nothing"
 
 
 def test_one_task_reads_pieces_of_one_partition(spark: SparkSession, topic: Topic) -> None:
     topic.create(1).fill([5_000])
-    rows = available_rows(spark, topic, {**OURS, "assignor.maxRecordsPerTask": "700"})
+    rows = read_available_rows(spark, topic, {**OURS, "assignor.maxRecordsPerTask": "700"})
     assert [row[1] for row in rows] == list(range(5_000))
 
 
 def test_small_batches_deliver_what_was_polled_ahead(spark: SparkSession, topic: Topic) -> None:
     topic.create(4).fill([400, 300, 200, 100])
-    rows = available_rows(spark, topic, {**OURS, "maxOffsetsPerTrigger": "97"})
+    rows = read_available_rows(spark, topic, {**OURS, "maxOffsetsPerTrigger": "97"})
     assert [(row[0], row[1]) for row in rows] == [
         (partition, offset) for partition in range(4) for offset in range(400 - 100 * partition)
     ]
@@ -151,14 +151,14 @@ def test_a_limit_ends_the_reader_early(
         if not batch.isEmpty():
             batch.limit(10).write.mode("append").parquet(folder)
 
-    before = counters(spark)
+    before = read_counters(spark)
     writer = rows.writeStream.foreachBatch(write_ten).option("checkpointLocation", checkpoint)
-    finished(writer.trigger(availableNow=True).start())
-    after = counters(spark)
+    wait_for_end(writer.trigger(availableNow=True).start())
+    after = read_counters(spark)
     assert spark.read.parquet(folder).count() == 100
     slots = spark.sparkContext.defaultParallelism
     assert after["created"] - before["created"] <= slots, "a limit costs a consumer"
-    assert len(available_rows(spark, topic, OURS)) == 4_000
+    assert len(read_available_rows(spark, topic, OURS)) == 4_000
 
 
 def test_each_offset_comes_once_when_the_client_is_replaced_within_a_task(
@@ -166,7 +166,7 @@ def test_each_offset_comes_once_when_the_client_is_replaced_within_a_task(
 ) -> None:
     partitions, records = 20, 14
     topic.create(partitions, {"max.message.bytes": "4000000"})
-    producer = transactional(topic, LARGE_BATCHES)
+    producer = create_transactional_producer(topic, LARGE_BATCHES)
     values = [random.Random(n).randbytes(100_000) for n in range(records)]
     for number in range(3):  # 1.4 MB each to a partition, more than the 1 MiB that is asked for
         producer.begin_transaction()
@@ -178,11 +178,11 @@ def test_each_offset_comes_once_when_the_client_is_replaced_within_a_task(
             producer.abort_transaction(60)
         else:
             producer.commit_transaction(60)
-    before = counters(spark)
+    before = read_counters(spark)
     # Batches end within a producer's batch, so that records are kept for the next one.
     named = {**OURS, **READ_COMMITTED, "maxOffsetsPerTrigger": str(partitions * 20)}
-    rows = available_rows(spark, topic, named, columns=("partition", "offset"))
-    after = counters(spark)
+    rows = read_available_rows(spark, topic, named, columns=("partition", "offset"))
+    after = read_counters(spark)
     visible = [*range(records), *range(2 * records + 2, 3 * records + 2)]
     assert rows == [(p, offset) for p in range(partitions) for offset in visible]
     assert after["replaced"] > before["replaced"]

@@ -16,11 +16,11 @@ from tests.support.kafka_topics import Topic
 from tests.support.shared_reader_tools import (
     AVAILABLE_NOW,
     OURS,
-    counters,
     fill_in_batches,
+    read_counters,
     start,
 )
-from tests.support.spark_tools import finished, read_topic, wait_until
+from tests.support.spark_tools import read_topic, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,14 +56,14 @@ def test_a_task_that_fails_once_gets_a_fresh_consumer(
             raise ValueError("first attempt")
         return offset
 
-    before = counters(spark)
+    before = read_counters(spark)
     frame = read_topic(spark, topic, OURS).select("partition", fail_once("offset").alias("offset"))
-    finished(start(frame, checkpoint, rows, AVAILABLE_NOW))
+    wait_for_end(start(frame, checkpoint, rows, AVAILABLE_NOW))
     assert offsets_read(spark, rows) == all_offsets([500] * 4)
-    after = counters(spark)
+    after = read_counters(spark)
     assert after["created"] - before["created"] == 4  # two slots, and again for second attempts
     # Idle ones of earlier tests may be closed in the meantime as well.
-    wait_until(lambda: counters(spark)["closed"] - before["closed"] >= 2, "broken ones closed")
+    wait_until(lambda: read_counters(spark)["closed"] - before["closed"] >= 2, "broken ones closed")
 
 
 @pytest.mark.long
@@ -91,28 +91,28 @@ def test_an_executor_killed_while_it_reads(
     frame = read_topic(spark, topic, OURS).select(
         "partition", die_once("partition", "offset").alias("offset")
     )
-    finished(start(frame, checkpoint, rows, AVAILABLE_NOW))
+    wait_for_end(start(frame, checkpoint, rows, AVAILABLE_NOW))
     assert offsets_read(spark, rows) == all_offsets([500] * 4)
-    counters(spark)  # waits until there are two executors again
+    read_counters(spark)  # waits until there are two executors again
 
 
 def test_a_cancelled_task_leaves_no_broken_consumer(
     spark: SparkSession, topic: Topic, tmp_path: Path, rows: str
 ) -> None:
     fill_in_batches(topic.create(2), [2_000] * 2, batches=100)
-    before = counters(spark)
+    before = read_counters(spark)
     query = _slow(spark, topic, str(tmp_path / "1"), str(tmp_path / "cancelled"), 5)
     _wait_for_tasks(spark)
     query.stop()  # interrupts the tasks
     wait_until(
         lambda: (
-            (now := counters(spark))["created"] - before["created"]
+            (now := read_counters(spark))["created"] - before["created"]
             == now["closed"] - before["closed"] + now["idle"] - before["idle"]
         ),
         "consumers closed",
     )
     query = start(read_topic(spark, topic, OURS), str(tmp_path / "2"), rows, AVAILABLE_NOW)
-    finished(query)
+    wait_for_end(query)
     assert offsets_read(spark, rows) == all_offsets([2_000] * 2)
 
 
@@ -126,7 +126,7 @@ def test_a_broker_restarted_while_it_is_read(
         query = _slow(spark, topic, checkpoint, rows, 6)
         _wait_for_tasks(spark)
         broker.restart()
-        finished(query)
+        wait_for_end(query)
     assert offsets_read(spark, rows) == all_offsets([1_500] * 2)
 
 

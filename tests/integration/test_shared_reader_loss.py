@@ -12,16 +12,16 @@ from tests.support.shared_reader_tools import (
     CONTINUALLY,
     OURS,
     SPARKS,
-    available_rows,
     delete_before,
-    failure_in,
-    failure_of,
     fill_in_batches,
     plan_without_reading,
+    read_available_rows,
+    read_until_failure,
     recreate,
     start,
+    wait_for_failure,
 )
-from tests.support.spark_tools import as_dict, finished, read_topic, wait_until
+from tests.support.spark_tools import read_topic, to_dict, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +55,8 @@ def test_retention_with_fail_on_data_loss(
     spark: SparkSession, topic: Topic, planned: tuple[str, str]
 ) -> None:
     delete_before(topic, {1: 120})
-    ours = failure_of(spark, topic, OURS, planned[0])
-    assert ours == failure_of(spark, topic, SPARKS, planned[1])
+    ours = read_until_failure(spark, topic, OURS, planned[0])
+    assert ours == read_until_failure(spark, topic, SPARKS, planned[1])
     assert "KafkaIllegalStateException" in ours
     assert "Could not read records in offset [0, 300)" in ours
 
@@ -66,12 +66,12 @@ def test_retention_without_fail_on_data_loss(
 ) -> None:
     delete_before(topic, {1: 120, 2: 300})
     lossy = {"failOnDataLoss": "false"}
-    ours = available_rows(spark, topic, {**OURS, **lossy}, planned[0])
+    ours = read_available_rows(spark, topic, {**OURS, **lossy}, planned[0])
     assert [(row[0], row[1]) for row in ours] == [
         *((0, offset) for offset in range(300)),
         *((1, offset) for offset in range(120, 300)),
     ]
-    assert ours == available_rows(spark, topic, {**SPARKS, **lossy}, planned[1])
+    assert ours == read_available_rows(spark, topic, {**SPARKS, **lossy}, planned[1])
 
 
 @pytest.mark.parametrize("reader", ["shared", "spark"])
@@ -81,7 +81,7 @@ def test_offsets_that_were_deleted_unread_are_counted(
     delete_before(topic, {1: 120, 2: 300})
     options = OURS | {"failOnDataLoss": "false", "assignor.reader": reader}
     query = start(read_topic(spark, topic, options), planned[0], None, AVAILABLE_NOW)
-    lost = [p["sources"][0]["metrics"]["assignor.offsetsLost"] for p in finished(query)]
+    lost = [p["sources"][0]["metrics"]["assignor.offsetsLost"] for p in wait_for_end(query)]
     assert lost[-1] == "420"
 
 
@@ -93,12 +93,12 @@ def test_topic_recreated(
     recreate(topic, 3)
     topic.fill([refilled, 300, 300])
     by = {"trigger": CONTINUALLY}  # AvailableNow has a check of its own, in the driver
-    ours = failure_of(spark, topic, {**OURS, **PATIENCE}, planned[0], **by)
-    assert ours == failure_of(spark, topic, {**SPARKS, **PATIENCE}, planned[1], **by)
+    ours = read_until_failure(spark, topic, {**OURS, **PATIENCE}, planned[0], **by)
+    assert ours == read_until_failure(spark, topic, {**SPARKS, **PATIENCE}, planned[1], **by)
     assert f"Could not read records in offset [{refilled}, 300)" in ours
     lossy = {**PATIENCE, "failOnDataLoss": "false"}
-    rows = available_rows(spark, topic, {**OURS, **lossy}, planned[0], **by)
-    assert rows == available_rows(spark, topic, {**SPARKS, **lossy}, planned[1], **by)
+    rows = read_available_rows(spark, topic, {**OURS, **lossy}, planned[0], **by)
+    assert rows == read_available_rows(spark, topic, {**SPARKS, **lossy}, planned[1], **by)
     assert len(rows) == refilled + 600
 
 
@@ -133,9 +133,9 @@ def test_retention_while_it_reads(
     )
     delete_before(topic, {0: 1_800})
     if fail == "true":
-        assert "Could not read records in offset [" in failure_in(query)
+        assert "Could not read records in offset [" in wait_for_failure(query)
     else:
-        finished(query)
+        wait_for_end(query)
         offsets = sorted(row.offset for row in spark.read.parquet(folder).collect())
         read_before = len(offsets) - 200
         assert offsets == [*range(read_before), *range(1_800, 2_000)]
@@ -183,7 +183,7 @@ def test_offsets_that_go_back_in_a_batch_of_sparks_mapping_end_what_consumers_ke
         assert query.exception() is None
         strategies = [
             p["sources"][0]["metrics"].get("assignor.strategy")
-            for p in map(as_dict, query.recentProgress)
+            for p in map(to_dict, query.recentProgress)
             if p["numInputRows"]
         ]
     finally:

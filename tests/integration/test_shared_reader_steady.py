@@ -9,11 +9,11 @@ import pytest
 from tests.support.shared_reader_tools import (
     AVAILABLE_NOW,
     OURS,
-    counters,
     fill_in_batches,
+    read_counters,
     start,
 )
-from tests.support.spark_tools import as_dict, finished, read_topic, wait_until
+from tests.support.spark_tools import read_topic, to_dict, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,12 +41,12 @@ def test_steady_batches_create_nothing_and_fetch_once(
     query = start(frame, checkpoint, None, {"processingTime": "0 seconds"})
     try:
         query.processAllAvailable()
-        before = counters(spark)
+        before = read_counters(spark)
         for _ in range(10):
             fill_in_batches(topic, counts, batches=1, padding=300)
             query.processAllAvailable()
-        used = difference(counters(spark), before)
-        batches = [as_dict(p) for p in query.recentProgress if p.numInputRows]
+        used = difference(read_counters(spark), before)
+        batches = [to_dict(p) for p in query.recentProgress if p.numInputRows]
     finally:
         query.stop()
     metrics = [batch["sources"][0]["metrics"] for batch in batches]
@@ -66,10 +66,10 @@ def test_a_backlog_read_in_small_batches_is_fetched_once(
 ) -> None:
     # Small batches of the producer: a fetch that ends inside one brings the cut part again.
     fill_in_batches(topic.create(8), [2_000] * 8, batches=100, padding=1_000)
-    before = counters(spark)
+    before = read_counters(spark)
     frame = read_topic(spark, topic, {**BY_COUNT, "maxOffsetsPerTrigger": "1600"})
-    progress = finished(start(frame, checkpoint, None, AVAILABLE_NOW))
-    used = difference(counters(spark), before)
+    progress = wait_for_end(start(frame, checkpoint, None, AVAILABLE_NOW))
+    used = difference(read_counters(spark), before)
     assert len([p for p in progress if p["numInputRows"]]) == 10
     assert used["records"] == 16_000
     assert used["created"] == 2
@@ -85,7 +85,7 @@ def test_runs_one_after_the_other_leave_no_consumers_of_ended_ones(
         topic.fill([100] * 4, first=100 * run)
         [batch] = [
             progress
-            for progress in finished(
+            for progress in wait_for_end(
                 start(read_topic(spark, topic, BY_COUNT), checkpoint, None, AVAILABLE_NOW)
             )
             if progress["numInputRows"]
@@ -93,5 +93,5 @@ def test_runs_one_after_the_other_leave_no_consumers_of_ended_ones(
         assert batch["numInputRows"] == 400
         assert batch["sources"][0]["metrics"]["assignor.strategy"] == "sticky"
     wait_until(
-        lambda: counters(spark)["idle"] <= 2, "one idle consumer an executor, of the last run"
+        lambda: read_counters(spark)["idle"] <= 2, "one idle consumer an executor, of the last run"
     )

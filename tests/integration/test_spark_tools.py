@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import SparkRuntimeException
 
-from tests.support.spark_tools import last_stage, tasks_since
+from tests.support.spark_tools import get_last_stage, list_tasks_since
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +21,8 @@ def test_the_last_stage_may_have_failed(spark: SparkSession) -> None:
         spark.range(10).selectExpr("raise_error('on purpose')").write.format("noop").mode(
             "append"
         ).save()
-    before = last_stage(spark)
+    before = get_last_stage(spark)
 
     spark.range(10).write.format("noop").mode("append").save()
 
-    assert {run.stage for run in tasks_since(spark, before)} == {before + 1}
+    assert {run.stage for run in list_tasks_since(spark, before)} == {before + 1}

@@ -14,7 +14,7 @@ from pyspark.errors import StreamingQueryException
 from tests.support import kafka_topics
 from tests.support.kafka_topics import Topic as AnyTopic
 from tests.support.secured_broker import BOB, STORE_PASSWORD, allow
-from tests.support.spark_tools import as_dict, assert_planned, finished, read_topic, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ def new_group() -> str:
 
 def committed(topic: Topic, group: str) -> dict[int, int]:
     """Committed offsets by partition of this topic; other topics must not be in the group."""
-    found = kafka_topics.committed(topic.bootstrap_servers, group)
+    found = kafka_topics.fetch_committed(topic.bootstrap_servers, group)
     assert {name for name, _ in found} <= {topic.name}
     return {partition: offset for (_, partition), offset in found.items()}
 
@@ -62,7 +62,7 @@ def test_two_sources_with_two_groups_each_end_at_their_own_end_offsets(
     batched = {"maxOffsetsPerTrigger": "20"}
 
     both = opened(spark, topic, mine, **batched).union(opened(spark, other, theirs, **batched))
-    progresses = finished(run(both, checkpoint))
+    progresses = wait_for_end(run(both, checkpoint))
 
     assert committed(topic, mine) == {0: 30, 1: 20, 2: 0}
     assert committed(other, theirs) == {0: 7, 1: 9}
@@ -82,11 +82,11 @@ def test_a_restart_without_new_data_catches_up_what_was_not_committed(
 ) -> None:
     topic.create(2).fill([5, 6])
     before, after = new_group(), new_group()
-    finished(run(opened(spark, topic, before), checkpoint))
+    wait_for_end(run(opened(spark, topic, before), checkpoint))
 
     planner("record")  # another group: as if the commit of the last batch had been lost
     secret = {"kafka.sasl.jaas.config": f'a.B required password="{HIDDEN}";'}
-    finished(run(opened(spark, topic, after, **secret), checkpoint))
+    wait_for_end(run(opened(spark, topic, after, **secret), checkpoint))
 
     assert committed(topic, after) == {0: 5, 1: 6}
     assert not driver_log.lines(HIDDEN)
@@ -107,7 +107,7 @@ def test_a_query_over_tls_with_stores_of_java_commits_over_tls(
     allow(secured.broker, ResourceType.GROUP, group, "READ", user=BOB)
     tls = {f"kafka.{name}": value for name, value in secured.tls.items()}
 
-    progresses = finished(run(opened(spark, mine, group, **tls), checkpoint))
+    progresses = wait_for_end(run(opened(spark, mine, group, **tls), checkpoint))
 
     assert_planned(progresses)
     assert sum(p["numInputRows"] for p in progresses) == 11
@@ -131,7 +131,7 @@ def test_a_batch_that_failed_is_not_committed(
     writer = frame.writeStream.foreachBatch(fail_on_the_third)
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
     with pytest.raises(StreamingQueryException, match="the sink is broken"):
-        finished(query)
+        wait_for_end(query)
 
     assert committed(topic, group) == {0: 20}
 
@@ -152,7 +152,7 @@ def test_a_fault_after_a_batch_was_written_does_not_end_the_query(
     frame = opened(spark, topic, new_group(), maxOffsetsPerTrigger="10")
     writer = frame.writeStream.foreachBatch(break_the_bridge)
     query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    progresses = [p for p in finished(query) if p["numInputRows"]]
+    progresses = [p for p in wait_for_end(query) if p["numInputRows"]]
 
     metrics = [p["sources"][0]["metrics"] for p in progresses]
     assert [m["assignor.strategy"] for m in metrics] == ["lag-aware-sticky"] * 2
@@ -222,7 +222,7 @@ def test_a_refusal_is_one_warning_and_the_stream_goes_on(
 
 
 def failures(query: StreamingQuery) -> int:
-    metrics = as_dict(query.lastProgress)["sources"][0]["metrics"]
+    metrics = to_dict(query.lastProgress)["sources"][0]["metrics"]
     return int(metrics["assignor.commitFailures"])
 
 
@@ -245,6 +245,6 @@ def test_an_idle_query_commits_again_at_a_steady_pace(
             query.stop()
     finally:
         spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
-    told = [as_dict(p) for p in query.recentProgress]
+    told = [to_dict(p) for p in query.recentProgress]
     commits = [int(p["sources"][0]["metrics"]["assignor.commits"]) for p in told]
     assert commits[-1] < len(told) / 3  # not one for each idle trigger

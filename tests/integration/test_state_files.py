@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support import planner_proxy
-from tests.support.java_program import compiled, run_java
-from tests.support.small_disk import NotPossibleError, fill_up, remount, small_disk
+from tests.support.java_program import compile_programs, run_java
+from tests.support.small_disk import NotPossibleError, fill_up, mount_small_disk, remount
 from tests.support.spark_tools import assert_each_row_once, run_in_batches, run_to_delta
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def damage(how: str, path: Path) -> None:
 def state_disk(checkpoint: str) -> Iterator[Path]:
     """The folder of state files on a file system of its own, of 64 KiB."""
     try:
-        with small_disk(folder_of(checkpoint), "64k") as folder:
+        with mount_small_disk(folder_of(checkpoint), "64k") as folder:
             yield folder
     except NotPossibleError as error:
         pytest.skip(str(error))
@@ -79,8 +79,8 @@ def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
     table = str(tmp_path / "table")
     planner("record")
     run_to_delta(spark, topic, checkpoint, table, **BATCHED)
-    last = planner_proxy.plans(record)[-1]["state"]
-    assert len(planner_proxy.plans(record)) == 5
+    last = planner_proxy.read_plans(record)[-1]["state"]
+    assert len(planner_proxy.read_plans(record)) == 5
     assert len(files(checkpoint)) == 3
     newest = files(checkpoint)[-1]
     assert newest.read_text() == last
@@ -93,7 +93,7 @@ def test_a_restart_goes_on_with_the_state_of_the_last_completed_batch(
     topic.fill(COUNTS, first=60)
     run_to_delta(spark, topic, checkpoint, table, **BATCHED)
 
-    assert planner_proxy.snapshots(record)[0]["state"] == last
+    assert planner_proxy.read_snapshots(record)[0]["state"] == last
     [warning] = driver_log.lines("cannot use its stored state")
     assert f"{FUTURE}: the state has version 9, newer" in warning
     assert f"with the older {newest.name}" in warning
@@ -138,7 +138,7 @@ def test_bad_state_files_are_passed_over_with_one_warning(
     topic.fill(COUNTS, first=60)
     run_to_delta(spark, topic, checkpoint, table, **in_three)
 
-    assert planner_proxy.snapshots(record)[0]["state"] == kept
+    assert planner_proxy.read_snapshots(record)[0]["state"] == kept
     [warning] = driver_log.lines("cannot use its stored state")
     assert f"with the older {good.name}" in warning
     assert all(f"assignments/{path.name}: " in warning for path in bad)
@@ -169,7 +169,7 @@ def test_a_state_of_other_topics_is_told_and_left_aside(
     _, rows = run_in_batches(spark, other, second)
 
     assert rows == 20
-    assert planner_proxy.snapshots(record)[0]["state"] is None
+    assert planner_proxy.read_snapshots(record)[0]["state"] is None
     [warning] = driver_log.lines("cannot use its stored state")
     assert "plans without" in warning
     assert f"of other topics ({topic.name})" in warning
@@ -220,7 +220,7 @@ def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
 
 def _checked(tmp_path: Path, what: str, kept: Path) -> tuple[str, set[str]]:
     """Write ten states where something fails: what was told, and the files that are there then."""
-    classes = compiled(tmp_path / "classes", "StateChecks")
+    classes = compile_programs(tmp_path / "classes", "StateChecks")
     done = run_java(classes, "state.StateChecks", what, str(kept))
     return done.stdout + done.stderr, {p.name for p in (kept / "assignments").glob("[0-9]*")}
 

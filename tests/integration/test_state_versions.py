@@ -77,6 +77,6 @@ def test_a_checkpoint_goes_up_to_the_next_version_down_and_up_again(
     [warning] = driver_log.lines(UNUSED)
     assert f"{newest[1].name}: the state has version {VERSION + 1}, newer than" in warning
     assert f"with the older {newest[0].name}" in warning
-    version, header = other_version.header_of(newest[-1].read_text())
+    version, header = other_version.decode_header(newest[-1].read_text())
     assert (version, header[other_version.FROM_THE_FUTURE]) == (VERSION + 1, [1, 2])
     assert not driver_log.lines("could not save its state")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from assignor_bridge.admission.admit import admit
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
-from tests.support.lags import lag_of
-from tests.support.retention import Broker, lost
+from tests.support.lags import make_lag
+from tests.support.retention import Broker, count_lost
 from tests.support.trials import trials
 
 sizes = st.integers(1, 5) | st.integers(1, 10**6) | st.just(2**62)
@@ -44,7 +44,7 @@ def lags(draw):
     count = sum(map(len, given_lag.values()))
     costs = st.lists(positive, min_size=count, max_size=count)
     left = st.lists(seconds, min_size=count, max_size=count)
-    return lag_of(
+    return make_lag(
         given_lag,
         work=draw(costs), fixed=draw(st.floats(0, 10)),
         size=draw(costs | st.just(np.nan)), slots=draw(st.floats(0.1, 100)),
@@ -93,7 +93,7 @@ def test_no_partition_starves(given_lag, limit, data):
     for _ in range(3 * bound if bound < 20 else bound + 2):
         now = {t: [data.draw(sizes) for _ in rows] for t, rows in given_lag.items()}
         left = data.draw(st.lists(seconds, min_size=count, max_size=count))
-        lag = lag_of(now, left=left, retention=1e5)
+        lag = make_lag(now, left=left, retention=1e5)
         admitted = admit(lag, only, memory)
         memory = admitted.memory
         counts = (admitted.end - lag.start).tolist()
@@ -105,14 +105,14 @@ def test_no_partition_starves(given_lag, limit, data):
 @given(waiting, st.integers(1, 10**6))
 def test_even_is_max_min_fair(given_lag, records):
     """No partition gets two records more than another that could take more."""
-    lag = lag_of(given_lag)
+    lag = make_lag(given_lag)
     counts = admit(lag, Limits(records, fairness="even"), Memory()).end - lag.start
     hungry = counts[counts < lag.size]
     assert not len(hungry) or counts.max() <= hungry.min() + 1
 
 
 def test_many_partitions_are_admitted_quickly():
-    lag = lag_of({"t": list(range(1, 100_001))})
+    lag = make_lag({"t": list(range(1, 100_001))})
     admitted = admit(lag, Limits(1_000_000, fairness="even"), Memory())
     assert int((admitted.end - lag.start).sum()) == 1_000_000
 
@@ -135,4 +135,4 @@ def brokers_that_can_be_read_in_time(draw):
 @trials(35)
 @given(brokers_that_can_be_read_in_time())
 def test_no_record_is_lost_if_reading_in_time_is_possible(broker):
-    assert lost(broker, Limits(100, fairness="deadline"), batches=130) == 0
+    assert count_lost(broker, Limits(100, fairness="deadline"), batches=130) == 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from assignor_bridge.admission.align import Alignment, admit_aligned, align
 from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
-from tests.support.lags import lag_of
+from tests.support.lags import make_lag
 from tests.support.trials import trials
 
 NOW, AHEAD = 1000, 50
@@ -70,7 +70,7 @@ class Reading:
         start = np.array([self.position[p] for p in rows])
         latest = np.array([len(self.stamps[p]) for p in rows])
         lag = replace(
-            lag_of({"t": [1] * len(rows)}), partition=np.array(rows), start=start, latest=latest
+            make_lag({"t": [1] * len(rows)}), partition=np.array(rows), start=start, latest=latest
         )
         self.look_ups = 0
         aligned = align(lag, self.times(), alignment, self.memory.steps)
@@ -138,7 +138,9 @@ def test_the_order_of_partitions_does_not_matter(stamps, span, random):
         times = reading.times()
         horizon = times.stamp_ms.min()
         found = reading.look_up(int(horizon) + span)
-        lag = replace(lag_of({"t": list(map(len, stamps))}), start=np.zeros(len(stamps), np.int64))
+        lag = replace(
+            make_lag({"t": list(map(len, stamps))}), start=np.zeros(len(stamps), np.int64)
+        )
         lag = replace(lag, latest=lag.start + [len(s) for s in stamps]).only(np.array(order))
         found = found._replace(stamp=found.stamp[order], at=found.at[order])
         aligned = align(lag, found, Alignment(span, AHEAD), {})

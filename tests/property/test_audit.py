@@ -27,7 +27,7 @@ steps = st.one_of(
     st.tuples(st.just("merge"), st.integers(0, 3), st.integers(0, 2), offsets),
     st.sampled_from([("optimize",), ("backfill",), ("restore",)]),
     st.tuples(
-        st.just("look_after"),
+        st.just("commit_maintenance"),
         st.sampled_from([
             "VACUUM START", "VACUUM END", "SET TBLPROPERTIES", "UPGRADE PROTOCOL", "CLUSTER BY",
         ]),

@@ -16,13 +16,13 @@ from assignor_bridge.model import OffsetRange
 from assignor_bridge.planner.batch import argsort_rows
 from checkpoints.sorting import stable_order
 from tests.support.planning import Observation, Snapshot, plan
-from tests.support.strategies_snapshots import executors, offsets_read, ranges, snapshots
+from tests.support.strategies_snapshots import executors, list_offsets_read, ranges, snapshots
 from tests.support.trials import trials
 
 
 def assert_exact(snapshot: Snapshot, made) -> None:
     asked = {(r.topic, r.partition): [(r.start, r.end)] for r in snapshot.ranges if r.size}
-    read = offsets_read(made)
+    read = list_offsets_read(made)
     assert read.keys() == asked.keys()
     for tp, pieces in read.items():
         for (_, end), (start, _) in itertools.pairwise(pieces):

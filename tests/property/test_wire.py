@@ -14,8 +14,8 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from streaming.human_json.snapshots import read_snapshot, write_plan
-from tests.support.packed import packed, packed_tasks, tasks_of
-from tests.support.planning import as_plan, batch_of
+from tests.support.packed import pack_snapshot, pack_task_rows, unpack_tasks
+from tests.support.planning import to_batch, to_plan
 from tests.support.strategies_snapshots import snapshots
 from tests.support.trials import trials
 
@@ -56,7 +56,7 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
         rows["executors"] = [
             e | {"rack": data.draw(st.sampled_from(["a", "b", None]))} for e in rows["executors"]
         ]
-    columns = packed(rows)
+    columns = pack_snapshot(rows)
     for part, listed in (("ranges", "topics"), ("observed", "topics"), ("observed", "executors")):
         columns[part][listed] += names
     assert planned(columns) == planned(rows)
@@ -69,7 +69,7 @@ def test_rows_and_packed_columns_give_the_same_plan(snapshot, names, data):
 @given(snapshots(), st.data())
 def test_packed_tasks_equal_the_tasks(snapshot, data):
     """With offsets of all lengths, names that JSON escapes, and standbys of some tasks."""
-    outcome = plan_batch(batch_of(snapshot), None)
+    outcome = plan_batch(to_batch(snapshot), None)
     names = st.lists(st.sampled_from(["1", "\u65e5", 'qu"ote']), min_size=1, max_size=3).map(tuple)
     numbers = st.integers(0, max(0, len(outcome.tasks) - 1))
     standbys = data.draw(st.dictionaries(numbers, names, max_size=3)) if len(outcome.tasks) else {}
@@ -81,10 +81,10 @@ def test_packed_tasks_equal_the_tasks(snapshot, data):
             "ranges": [dataclasses.asdict(r) for r in task.ranges],
             **({"standbys": task.standbys} if task.standbys else {}),
         }
-        for task in as_plan(outcome).tasks
+        for task in to_plan(outcome).tasks
     ]
     expected = orjson.loads(orjson.dumps(expected))
     columns = msgspec.json.decode(msgspec.json.encode(pack_tasks(outcome)))
-    assert tasks_of(columns) == expected
-    assert tasks_of(packed_tasks(expected)) == expected
+    assert unpack_tasks(columns) == expected
+    assert unpack_tasks(pack_task_rows(expected)) == expected
     assert orjson.loads(orjson.dumps(write_plan(outcome)["tasks"])) == expected

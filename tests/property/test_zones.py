@@ -18,7 +18,12 @@ from streaming.simulator.play import SimulatedQuery
 from streaming.simulator.scenario import Scenario, generate_batches
 from tests.property.test_planner import assert_exact
 from tests.support.planning import Plan, Snapshot, plan
-from tests.support.strategies_snapshots import head_and_tail, lags, loads, snapshots
+from tests.support.strategies_snapshots import (
+    find_head_and_tail,
+    generate_lags,
+    snapshots,
+    sum_loads,
+)
 from tests.support.trials import trials
 
 ZONES = ("a", "b", "c")
@@ -80,7 +85,7 @@ def least_crossing(snapshot: Snapshot, max_imbalance: float = 0.05) -> float:
 
 def imbalance(made: Plan, snapshot: Snapshot) -> float:
     slots = sum(e.slots for e in snapshot.executors)
-    return max(loads(made).values()) * slots / sum(r.size for r in snapshot.ranges) - 1
+    return max(sum_loads(made).values()) * slots / sum(r.size for r in snapshot.ranges) - 1
 
 
 EVEN = members((2, 2), (4,), (1, 1, 2))
@@ -94,7 +99,7 @@ UNEVEN = members((2, 2), (2,), (1, 1, 1))
 def test_cross_zone_reads_are_near_the_flow_bound(replication, executors, shape, partitions):
     """Within 10% of the flow bound and 1% of all offsets, in a first batch and as loads change."""
     held, state = replicas(partitions, replication, partitions), None
-    sizes = np.array(lags(shape, partitions, 200_000)) + 1
+    sizes = np.array(generate_lags(shape, partitions, 200_000)) + 1
     rng = np.random.default_rng(5)
     for step in range(6):
         noisy = np.maximum(1, sizes * np.exp(rng.normal(0, 0.1, partitions)))
@@ -114,7 +119,7 @@ def test_cross_zone_reads_are_near_the_flow_bound(replication, executors, shape,
 @pytest.mark.parametrize("replication", [1, 2, 3])
 def test_zones_recover_when_an_executor_is_lost_and_returns(replication):
     held, state = replicas(120, replication, 3), None
-    sizes = np.array(lags("zipf-0.8", 120, 240_000)) + 1
+    sizes = np.array(generate_lags("zipf-0.8", 120, 240_000)) + 1
     rng = np.random.default_rng(5)
     for step in range(12):
         present = EVEN[1:] if 4 <= step < 8 else EVEN
@@ -132,13 +137,13 @@ def test_zones_recover_when_an_executor_is_lost_and_returns(replication):
 def test_a_steady_stream_moves_nothing(replication, executors):
     """With equal loads nothing moves after two batches; with little noise, hardly anything."""
     held, state, before = replicas(200, replication, 9), None, None
-    sizes = np.array(lags("lognormal", 200, 400_000)) + 1
+    sizes = np.array(generate_lags("lognormal", 200, 400_000)) + 1
     rng = np.random.default_rng(8)
     moved = []
     for step in range(14):
         noise = rng.normal(0, 0.02, 200) if step >= 7 else np.zeros(200)
         made = plan(batch(np.maximum(1, sizes * np.exp(noise)), held, executors, state))
-        now = head_and_tail(made)
+        now = find_head_and_tail(made)
         if before is not None:
             moved.append(sum(head != before[tp][1] for tp, (head, _) in now.items()))
         state, before = made.state, now
@@ -276,7 +281,10 @@ def test_plans_with_too_many_racks_equal_plans_without_racks() -> None:
     many = members((2, 2), (1, 1, 1, 1), (1, 1, 1))
     assert len(many) > zones_module.MAX_ZONES
     executors = [replace(e, rack=str(i)) for i, e in enumerate(many)]
-    sizes, held = lags("zipf-0.8", 60, 60_000), [frozenset({str(i % len(many))}) for i in range(60)]
+    sizes, held = (
+        generate_lags("zipf-0.8", 60, 60_000),
+        [frozenset({str(i % len(many))}) for i in range(60)],
+    )
     made = plan(batch(sizes, held, executors))
     plain = plan(replace(batch(sizes, held, executors), racks=None))
     assert (made.tasks, made.state) == (plain.tasks, plain.state)
@@ -287,7 +295,7 @@ def test_without_racks_zones_are_not_computed(monkeypatch: pytest.MonkeyPatch) -
         raise AssertionError
 
     monkeypatch.setattr(zones_module, "assign_groups_to_zones", place_in_zones)
-    sizes, held = lags("zipf-0.8", 60, 60_000), replicas(60, 1, 1)
+    sizes, held = generate_lags("zipf-0.8", 60, 60_000), replicas(60, 1, 1)
     anywhere = [replace(e, rack=None) for e in EVEN]
     one_zone = [replace(e, rack="a") for e in EVEN]
     plain = plan(replace(batch(sizes, held, EVEN), racks=None))

@@ -1,4 +1,4 @@
-"""Copies of a table and its checkpoint with one thing wrong, and what an audit must call it."""
+"""Functions that each put one fault into a table or checkpoint, with the expected findings."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ OTHER = "00000000-0000-4000-8000-00000000000b"
 
 @dataclass(frozen=True)
 class Copy:
-    """A table whose version N + 1 is batch N of one query, and the query's checkpoint."""
+    """A copy of a table and its query's checkpoint; version N + 1 of the table is batch N."""
 
     table: Path
     checkpoint: Path
 
     def to(self, folder: Path) -> Copy:
-        """Copy both."""
-        made = Copy(folder / "table", folder / "checkpoint")
-        shutil.copytree(self.table, made.table)
-        shutil.copytree(self.checkpoint, made.checkpoint)
-        return made
+        copy = Copy(folder / "table", folder / "checkpoint")
+        shutil.copytree(self.table, copy.table)
+        shutil.copytree(self.checkpoint, copy.checkpoint)
+        return copy
 
     @property
     def log(self) -> Path:
@@ -50,30 +49,27 @@ class Copy:
         self.write(self.last + 1, list(actions))
 
     def add(self, version: int) -> Action:
-        """Return the first file that a version adds."""
         return next(a["add"] for a in self.read(version) if "add" in a)
 
-    def copied_file(self, version: int) -> Action:
-        """Copy that file, and return how it would be added."""
+    def copy_file(self, version: int) -> Action:
+        """Copy the first file that a version adds, and return the action to add the copy."""
         add = self.add(version)
         name = add["path"].replace("part-00000", "part-00099")
         shutil.copy(self.table / add["path"], self.table / name)
         return {**add, "path": name}
 
     def edit_metadata(self, version: int, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change what our sink wrote into a commit."""
+        """Change the metadata that our sink wrote to a commit."""
         actions = self.read(version)
         info = actions[0]["commitInfo"]
-        ours = json.loads(info["userMetadata"])
-        change(ours["assignor"])
-        info["userMetadata"] = json.dumps(ours)
+        metadata = json.loads(info["userMetadata"])
+        change(metadata["assignor"])
+        info["userMetadata"] = json.dumps(metadata)
         self.write(version, actions)
 
     def edit_ranges(self, version: int, begin: int = 0, end: int = 0) -> None:
-        """Move the begin or end of a partition's range."""
-
-        def change(ours: dict[str, Any]) -> None:
-            [topics] = ours["ranges"].values()
+        def change(metadata: dict[str, Any]) -> None:
+            [topics] = metadata["ranges"].values()
             [partitions] = topics.values()
             number = sorted(partitions)[0]
             low, high = partitions[number]
@@ -82,26 +78,26 @@ class Copy:
         self.edit_metadata(version, change)
 
     def forget_offsets(self) -> None:
-        """Spark keeps 100 batches."""
+        """Delete all but the last batches from the checkpoint, as Spark does after 100 batches."""
         for name in ("offsets", "commits"):
             for path in (self.checkpoint / name).iterdir():
                 if path.name.isdigit() and int(path.name) < self.last - 1:
                     path.unlink()
 
     def set_back(self, batch: int) -> None:
-        """Make the checkpoint one of an earlier time."""
+        """Delete all batches after this one from the checkpoint."""
         for name in ("offsets", "commits"):
             for path in (self.checkpoint / name).iterdir():
                 if path.name.isdigit() and int(path.name) > batch:
                     path.unlink()
 
     def forget_checksums(self) -> None:
-        """Not all engines write them."""
+        """Delete the `.crc` files, which not all engines write."""
         for path in self.log.glob("*.crc"):
             path.unlink()
 
     def drop(self, version: int) -> None:
-        """Take a version out as if it had never been."""
+        """Remove a version, and renumber the later ones."""
         self.forget_checksums()
         last = self.last
         self.path(version).unlink()
@@ -132,7 +128,7 @@ def first_offsets_missing(copy: Copy) -> None:
     copy.edit_ranges(1, begin=2)
 
 
-def topic_made_again(copy: Copy) -> None:
+def topic_recreated(copy: Copy) -> None:
     copy.forget_offsets()
     copy.edit_ranges(copy.last, end=-1000)
 
@@ -147,7 +143,7 @@ def first_batch_missing(copy: Copy) -> None:
 
 def batch_twice(copy: Copy) -> None:
     actions = [action for action in copy.read(3) if "add" not in action]
-    copy.commit(*actions, {"add": copy.copied_file(3)})
+    copy.commit(*actions, {"add": copy.copy_file(3)})
 
 
 def batches_out_of_order(copy: Copy) -> None:
@@ -158,11 +154,11 @@ def batches_out_of_order(copy: Copy) -> None:
 
 
 def ranges_of_another_batch(copy: Copy) -> None:
-    copy.edit_metadata(3, lambda ours: ours.update(batch=0))
+    copy.edit_metadata(3, lambda metadata: metadata.update(batch=0))
 
 
 def ranges_of_another_query(copy: Copy) -> None:
-    copy.edit_metadata(3, lambda ours: ours.update(query=OTHER))
+    copy.edit_metadata(3, lambda metadata: metadata.update(query=OTHER))
 
 
 def no_ranges(copy: Copy) -> None:
@@ -176,21 +172,21 @@ def another_querys_batch(copy: Copy) -> None:
     actions = [action for action in copy.read(3) if "add" not in action]
     [txn] = [action["txn"] for action in actions if "txn" in action]
     txn |= {"appId": f"assignor-{OTHER}", "version": 0}
-    copy.commit(*actions, {"add": copy.copied_file(3)})
-    copy.edit_metadata(copy.last, lambda ours: ours.update(query=OTHER, batch=0))
+    copy.commit(*actions, {"add": copy.copy_file(3)})
+    copy.edit_metadata(copy.last, lambda metadata: metadata.update(query=OTHER, batch=0))
 
 
-def checkpoint_set_back(copy: Copy) -> None:
+def older_checkpoint(copy: Copy) -> None:
     copy.set_back(1)
 
 
-def table_put_back(copy: Copy) -> None:
+def older_table(copy: Copy) -> None:
     for _ in range(2):
         (copy.log / f"{copy.last:020}.crc").unlink(missing_ok=True)
         copy.path(copy.last).unlink()
 
 
-def table_made_again(copy: Copy) -> None:
+def table_recreated(copy: Copy) -> None:
     for version in range(copy.last, 0, -1):
         (copy.log / f"{version:020}.crc").unlink(missing_ok=True)
         copy.path(version).unlink()
@@ -222,16 +218,16 @@ def restored_from_before_the_log(copy: Copy) -> None:
 
 
 def another_writers_append(copy: Copy) -> None:
-    copy.commit(info("WRITE", operationParameters={"mode": "Append"}), {"add": copy.copied_file(2)})
+    copy.commit(info("WRITE", operationParameters={"mode": "Append"}), {"add": copy.copy_file(2)})
 
 
 def another_writers_append_under_our_ranges(copy: Copy) -> None:
-    copy.commit(copy.read(2)[0], {"add": copy.copied_file(2)})
+    copy.commit(copy.read(2)[0], {"add": copy.copy_file(2)})
 
 
 def another_writers_transaction(copy: Copy) -> None:
     txn = {"txn": {"appId": "nightly", "version": 1}}
-    copy.commit(info("WRITE"), txn, {"add": copy.copied_file(2)})
+    copy.commit(info("WRITE"), txn, {"add": copy.copy_file(2)})
 
 
 def rows_deleted(copy: Copy) -> None:
@@ -241,7 +237,7 @@ def rows_deleted(copy: Copy) -> None:
 
 def rows_changed(copy: Copy) -> None:
     remove = {"remove": {"path": copy.add(2)["path"], "dataChange": True}}
-    copy.commit(info("UPDATE"), remove, {"add": {**copy.copied_file(2), "stats": None}})
+    copy.commit(info("UPDATE"), remove, {"add": {**copy.copy_file(2), "stats": None}})
 
 
 def rows_deleted_by_a_vector(copy: Copy) -> None:
@@ -265,7 +261,7 @@ def file_in_two_commits(copy: Copy) -> None:
 
 
 def file_copied_into_a_batch(copy: Copy) -> None:
-    copy.write(4, [*copy.read(4), {"add": copy.copied_file(4)}])
+    copy.write(4, [*copy.read(4), {"add": copy.copy_file(4)}])
 
 
 def file_left_out_of_a_batch(copy: Copy) -> None:
@@ -282,10 +278,10 @@ def rows_added_to_a_batch(copy: Copy) -> None:
 
 
 def offsets_of_another_batch(copy: Copy) -> None:
-    """As where the rows carry Kafka's columns; by a file's statistics."""
+    """Change the statistics of a file whose rows have Kafka's columns."""
     actions = copy.read(4)
-    ours = json.loads(actions[0]["commitInfo"]["userMetadata"])["assignor"]
-    [[topic, partitions]] = ours["ranges"]["0"].items()
+    metadata = json.loads(actions[0]["commitInfo"]["userMetadata"])["assignor"]
+    [[topic, partitions]] = metadata["ranges"]["0"].items()
     number, [begin, end] = next(iter(partitions.items()))
     for action in actions:
         if "add" in action:
@@ -300,15 +296,15 @@ def compaction_that_lost_rows(copy: Copy) -> None:
     removes = [
         {"remove": {"path": copy.add(version)["path"], "dataChange": False}} for version in (2, 3)
     ]
-    copy.commit(info("OPTIMIZE"), *removes, {"add": {**copy.copied_file(2), "dataChange": False}})
+    copy.commit(info("OPTIMIZE"), *removes, {"add": {**copy.copy_file(2), "dataChange": False}})
 
 
 def other_records(copy: Copy) -> None:
-    def change(ours: dict[str, Any]) -> None:
-        [topics] = ours["ranges"].values()
+    def change(metadata: dict[str, Any]) -> None:
+        [topics] = metadata["ranges"].values()
         [partitions] = topics.values()
         records = sum(end - begin for begin, end in partitions.values())
-        ours["counted"] = {"records": records, "checksum": "0123456789abcdef"}
+        metadata["counted"] = {"records": records, "checksum": "0123456789abcdef"}
 
     copy.edit_metadata(3, change)
 
@@ -331,13 +327,13 @@ def commit_emptied(copy: Copy) -> None:
     copy.path(3).write_text("")
 
 
-#: Each with all kinds of findings that it makes.
+#: The kinds of findings that each fault causes.
 FAULTS: dict[Callable[[Copy], None], set[str]] = {
     gap: {"gap"},
     gap_against_the_offset_log: {"gap", "ranges-mismatch"},
     overlap: {"overlap"},
     first_offsets_missing: {"gap"},
-    topic_made_again: {"range-reversed"},
+    topic_recreated: {"range-reversed"},
     batch_missing: {"batch-missing"},
     first_batch_missing: {"batch-missing"},
     batch_twice: {"batch-twice"},
@@ -346,9 +342,9 @@ FAULTS: dict[Callable[[Copy], None], set[str]] = {
     ranges_of_another_query: {"batch-mismatch"},
     no_ranges: {"no-ranges"},
     another_querys_batch: {"query-overlap"},
-    checkpoint_set_back: {"checkpoint-behind"},
-    table_put_back: {"table-behind"},
-    table_made_again: {"table-behind"},
+    older_checkpoint: {"checkpoint-behind"},
+    older_table: {"table-behind"},
+    table_recreated: {"table-behind"},
     checkpoint_of_another_query: {"other-query"},
     restored: {"restored"},
     restored_to_a_time: {"restored"},

@@ -11,8 +11,7 @@ from streaming.audit.findings import KINDS
 _ROWS = re.compile(r"(?<=\|---\|---\|---\|---\|\n)(?:.*\n)*?(?=\n)")
 
 
-def rows() -> str:
-    """One row a kind."""
+def format_rows() -> str:
     return "".join(
         f"| `{name}` | {kind.verdict} | {kind.meaning} | {kind.cure} |\n"
         for name, kind in KINDS.items()
@@ -21,4 +20,4 @@ def rows() -> str:
 
 if __name__ == "__main__":
     page = Path(sys.argv[1])
-    page.write_text(_ROWS.sub(lambda _: rows(), page.read_text("utf-8"), count=1), "utf-8")
+    page.write_text(_ROWS.sub(lambda _: format_rows(), page.read_text("utf-8"), count=1), "utf-8")

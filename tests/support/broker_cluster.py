@@ -1,7 +1,7 @@
-"""Several real brokers that form one Kafka cluster, each a child process with its own rack.
+"""Run a Kafka cluster of several real brokers, each a child process with its own rack.
 
-Each is broker and controller (KRaft), so most of them must run. They have loopback addresses of
-their own, 127.0.0.11 and on.
+Each process is broker and controller (KRaft), so a majority must run. Each has its own loopback
+address from 127.0.0.11 on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka.admin import PartitionMetadata
 
-#: The brokers' setting with which followers may be read (KIP-392).
+#: Setting of the brokers that allows reading from followers (KIP-392).
 NEAREST_REPLICA = {
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 }
@@ -36,16 +36,16 @@ _STOP_LIMIT_S = 30
 
 
 class BrokerCluster:
-    """Brokers with the ids 1 and on, as a context manager; their data lives as long as it.
+    """A context manager of brokers with ids from 1 on; their data is deleted at its end.
 
     Parameters
     ----------
     racks
-        A broker's `broker.rack` each, None for none.
+        `broker.rack` of each broker, None for none.
     properties
-        Further settings of all brokers, as `NEAREST_REPLICA`.
+        Further settings of all brokers, such as `NEAREST_REPLICA`.
     heap
-        Of each broker, as for `-Xmx`.
+        Heap of each broker, in the format of `-Xmx`.
     """
 
     def __init__(
@@ -65,7 +65,6 @@ class BrokerCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Address of all brokers."""
         return ",".join(map(self._address, self.ids))
 
     def __enter__(self) -> BrokerCluster:
@@ -73,7 +72,7 @@ class BrokerCluster:
         try:
             taken: set[int] = set()
             for i in self.ids:
-                self._ports[i] = free_ports(taken)
+                self._ports[i] = find_free_ports(taken)
                 taken.update(self._ports[i])
             self.start()
         except BaseException:
@@ -87,42 +86,38 @@ class BrokerCluster:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self, *ids: int) -> None:
-        """Start these brokers, all without any; return when they answer."""
+        """Start these brokers, or all, and wait until they answer."""
         jars = setup.fetch_jars(None)
-        wanted = set(ids or self.ids)
-        for i in wanted:
+        started = set(ids or self.ids)
+        for i in started:
             if self.pid(i) is None:
                 if i in self._processes:
-                    self._ended(i)  # maybe by itself
-                self._processes[i] = self._started(i, jars)
-        wait_until(lambda: all(map(self._answers, wanted)), f"brokers {wanted}", _READY_LIMIT_S)
+                    self._wait_for_end(i)  # it may have crashed
+                self._processes[i] = self._start_process(i, jars)
+        wait_until(lambda: all(map(self._answers, started)), f"brokers {started}", _READY_LIMIT_S)
 
     def stop(self, i: int) -> None:
-        """Stop a broker in an orderly way: it hands its leaderships over."""
+        """Stop a broker in an orderly way, so that it hands over its leaderships."""
         self.resume(i)
         self._processes[i].terminate()
-        self._ended(i)
+        self._wait_for_end(i)
 
     def kill(self, i: int) -> None:
-        """Stop a broker as kill -9 does."""
         self._processes[i].kill()
-        self._ended(i)
+        self._wait_for_end(i)
 
     def pause(self, i: int) -> None:
-        """Let a broker hang: connections stay open, nothing is answered."""
+        """Pause a broker: its connections stay open, but it does not answer."""
         self._processes[i].send_signal(signal.SIGSTOP)
 
     def resume(self, i: int) -> None:
-        """End a pause."""
         self._processes[i].send_signal(signal.SIGCONT)
 
     def pid(self, i: int) -> int | None:
-        """Return the process id of a broker, None when it does not run."""
         process = self._processes.get(i)
         return process.pid if process and process.poll() is None else None
 
     def admin(self) -> AdminClient:
-        """Return an admin client of the cluster."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0})
 
     def create_topic(
@@ -133,11 +128,13 @@ class BrokerCluster:
         config: Mapping[str, str] | None = None,
         replicas: Sequence[int] = (),
     ) -> None:
-        """Create a topic, and return when all brokers that run know a leader of each partition."""
+        """Create a topic, and wait until all running brokers know a leader of each partition."""
         if replicas:
-            each = [list(replicas)] * partitions
-            topic = NewTopic(name, partitions, replica_assignment=each, config=dict(config or {}))
-            admin = self.admin()  # held: without it there is no answer
+            assignment = [list(replicas)] * partitions
+            topic = NewTopic(
+                name, partitions, replica_assignment=assignment, config=dict(config or {})
+            )
+            admin = self.admin()  # a reference is needed until the answer arrives
             admin.create_topics([topic])[name].result(60)
         else:
             create_topic(self.bootstrap_servers, name, partitions, config, replication)
@@ -145,22 +142,20 @@ class BrokerCluster:
             wait_until(partial(self._knows, i, name, partitions), f"the leaders at broker {i}")
 
     def log_folder(self, i: int) -> Path:
-        """Where a broker keeps its data."""
         return self._folder / str(i) / "log"
 
     def log(self, i: int) -> str:
-        """Return the end of what a broker logged, warnings and worse."""
+        """Return the last warnings and errors that a broker logged."""
         text = (self._folder / str(i) / "broker.log").read_text(errors="replace")
         return " | ".join(text.strip().splitlines()[-20:])
 
     def partitions(self, topic: str) -> Collection[PartitionMetadata]:
-        """Return the partitions of a topic with their leaders and replicas in sync."""
-        found: dict[int, PartitionMetadata]
-        found = self.admin().list_topics(topic, timeout=10).topics[topic].partitions
-        return found.values()
+        partitions: dict[int, PartitionMetadata]
+        partitions = self.admin().list_topics(topic, timeout=10).topics[topic].partitions
+        return partitions.values()
 
     def _answers(self, i: int) -> bool:
-        """Whether it serves requests and is one of the cluster."""
+        """Whether a broker serves requests and has joined the cluster."""
         if self.pid(i) is None:
             raise AssertionError(f"broker {i} ended: {self.log(i)}")
         admin = AdminClient({"bootstrap.servers": self._address(i), "log_level": 0})
@@ -169,23 +164,23 @@ class BrokerCluster:
         return False
 
     def _knows(self, i: int, topic: str, partitions: int) -> bool:
-        """Whether it tells a leader of each partition: it may know of some of them first."""
+        """Whether a broker reports a leader of each partition; it may learn them one by one."""
         admin = AdminClient({"bootstrap.servers": self._address(i), "log_level": 0})
         with suppress(KafkaException):
-            found = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
-            return sum(p.leader in self.ids for p in found) == partitions
+            metadata = admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+            return sum(p.leader in self.ids for p in metadata) == partitions
         return False
 
-    def _ended(self, i: int) -> None:
+    def _wait_for_end(self, i: int) -> None:
         process = self._processes[i]
         process.wait(_STOP_LIMIT_S)
         assert process.stdin
-        process.stdin.close()  # not before: its end alone ends the broker and removes its data
+        process.stdin.close()  # closed last, because that ends the broker and removes its data
 
     def _address(self, i: int) -> str:
-        return f"{_host(i)}:{self._ports[i][0]}"
+        return f"{_get_host(i)}:{self._ports[i][0]}"
 
-    def _started(self, i: int, jars: list[Path]) -> subprocess.Popen[bytes]:
+    def _start_process(self, i: int, jars: list[Path]) -> subprocess.Popen[bytes]:
         folder = self._folder / str(i)
         folder.mkdir(exist_ok=True)
         settings = folder / "broker.properties"
@@ -207,9 +202,9 @@ class BrokerCluster:
         return {
             "node.id": str(i),
             "controller.quorum.voters": ",".join(
-                f"{n}@{_host(n)}:{self._ports[n][1]}" for n in self.ids
+                f"{n}@{_get_host(n)}:{self._ports[n][1]}" for n in self.ids
             ),
-            "listeners": f"{listener},CONTROLLER://{_host(i)}:{controller}",
+            "listeners": f"{listener},CONTROLLER://{_get_host(i)}:{controller}",
             "advertised.listeners": listener,
             "offsets.topic.replication.factor": copies,
             "transaction.state.log.replication.factor": copies,
@@ -218,12 +213,11 @@ class BrokerCluster:
         }
 
 
-def _host(i: int) -> str:
+def _get_host(i: int) -> str:
     return f"127.0.0.{10 + i}"
 
 
-def free_ports(taken: set[int]) -> tuple[int, int]:
-    """Find two more: each question alone may be answered with ports of another one."""
+def find_free_ports(taken: set[int]) -> tuple[int, int]:
     while taken & set(ports := setup.find_free_ports(None)):
         continue
     return ports

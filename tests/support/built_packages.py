@@ -1,4 +1,4 @@
-"""Wheel and sdist, built from a copy of the project, and installed without the checkout."""
+"""Build a wheel and an sdist from a copy of the project, and install them elsewhere."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-#: What a wheel and an sdist are made of, but for the tests and the docs.
+#: Sources of a wheel and an sdist, without the tests and the docs.
 PACKED = (
     "pyproject.toml", "README.md", "LICENSE", ".gitignore",
     "assignor_bridge", "checkpoints", "streaming",
 )  # fmt: skip
 
 
-def copy_of_the_project(folder: Path) -> Path:
-    """Copy what packages are made of, with the jar."""
+def copy_project(folder: Path) -> Path:
     for name in PACKED:
         source = ROOT / name
         if source.is_dir():
@@ -29,7 +28,7 @@ def copy_of_the_project(folder: Path) -> Path:
 
 
 def build(tree: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Build into `out/` of the tree; without flags an sdist, and a wheel from that."""
+    """Build into `out/` of the tree; without flags, build an sdist and then a wheel from it."""
     return subprocess.run(
         [sys.executable, "-m", "build", *flags, "--no-isolation", "-o", "out", "."],
         cwd=tree,
@@ -39,32 +38,31 @@ def build(tree: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def built_wheel(folder: Path, *flags: str) -> Path:
-    """Build the wheel of a copy of the project in this folder; flags as for `build`."""
-    tree = copy_of_the_project(folder / "tree")
-    done = build(tree, *flags)
-    assert done.returncode == 0, done.stderr
+def build_wheel(folder: Path, *flags: str) -> Path:
+    """Copy the project into a folder and build its wheel; the flags are those of `build`."""
+    tree = copy_project(folder / "tree")
+    completed = build(tree, *flags)
+    assert completed.returncode == 0, completed.stderr
     [wheel] = (tree / "out").glob("*.whl")
     return wheel
 
 
-def uv(*words: str) -> None:
-    """Run uv, which is among our tools; a failure is one of the test."""
+def run_uv(*words: str) -> None:
     tool = shutil.which("uv", path=str(Path(sys.executable).parent)) or "uv"
-    done = subprocess.run([tool, *words], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    completed = subprocess.run([tool, *words], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr[-3000:]
 
 
-def installed(package: Path, folder: Path) -> Path:
-    """Install a wheel into a new environment; give its folder of commands.
+def install_package(package: Path, folder: Path) -> Path:
+    """Install a wheel into a new environment, and return its `bin` folder.
 
-    What the package depends on is taken from the environment of the tests, where it is pinned; the
-    project itself is not to be seen from there.
+    Dependencies come from the tests' environment, in which they are pinned; the project itself is
+    not visible from there.
     """
-    uv("venv", "--no-project", "--python", sys.executable, str(folder))
+    run_uv("venv", "--no-project", "--python", sys.executable, str(folder))
     python = folder / "bin" / "python"
-    uv("pip", "install", "--no-deps", "--offline", "--python", str(python), str(package))
+    run_uv("pip", "install", "--no-deps", "--offline", "--python", str(python), str(package))
     [site] = (folder / "lib").glob("python*/site-packages")
-    # Unlike that folder itself, one that is named in a .pth has its own .pth files ignored.
+    # The .pth files of a folder that is named in a .pth file are ignored.
     (site / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     return folder / "bin"

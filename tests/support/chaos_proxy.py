@@ -1,4 +1,4 @@
-"""A TCP proxy before a broker, which delays, limits, cuts and half-closes what passes when told."""
+"""A TCP proxy for a broker that can delay, throttle, cut, and half-close connections."""
 
 from __future__ import annotations
 
@@ -13,75 +13,72 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
-from tests.support.broker_cluster import free_ports
+from tests.support.broker_cluster import find_free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-_CHUNK = 256 * 1024
+_CHUNK_BYTES = 256 * 1024
 _LOOK_S = 0.02
 _SOON_S = 0.05
-#: Closing then sends a reset: what is under way is lost, as when a firewall forgets a connection.
+#: Makes closing send a reset, which loses data in flight, as if a firewall dropped a connection.
 _NO_LINGER = struct.pack("ii", 1, 0)
 
 
-class _Piece(NamedTuple):
-    """What came at once, when, and when it may be passed on."""
+class _Chunk(NamedTuple):
+    """A chunk of bytes, when it arrived, and when to forward it."""
 
-    came: float
-    due: float
+    arrived_s: float
+    due_s: float
     chunk: bytes
 
 
 class _Link(NamedTuple):
-    """One connection of a client, and ours to the broker."""
-
     client: asyncio.StreamWriter
     broker: asyncio.StreamWriter
 
 
 @dataclass
 class ChaosProxy:
-    """Passes on what comes to `at`; its fields may be changed while it runs, and hold from then on.
+    """Forward connections from `at` to `to`; its fields may be changed while it runs.
 
-    As a context manager, it listens in a thread of its own.
+    As a context manager, it listens in its own thread.
     """
 
     at: tuple[str, int]
     to: tuple[str, int]
     seed: int = 0
-    #: How late each piece is passed on, at random between the two; their order stays.
+    #: Minimum and maximum of the random delay of each chunk; the order of chunks is kept.
     delay_s: tuple[float, float] = (0.0, 0.0)
-    #: Of each connection and direction.
+    #: Throughput of each connection and direction.
     bytes_per_s: float = float("inf")
-    #: Nothing is passed on, and nobody is told.
+    #: Whether to forward nothing, without closing connections.
     is_silent: bool = False
-    #: Connections that were made so far.
+    #: Number of connections so far.
     connections: int = 0
-    #: Bytes that were passed on later than `_SOON_S` after they came.
+    #: Bytes that were forwarded more than `_SOON_S` after their arrival.
     late_bytes: int = 0
 
     def __post_init__(self) -> None:
         self._rng = random.Random(self.seed)
         self._loop = asyncio.new_event_loop()
         self._links: set[_Link] = set()
-        #: What still comes for these is thrown away.
+        #: Data for these is dropped.
         self._half_closed: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
         return f"{self.at[0]}:{self.at[1]}"
 
     def __enter__(self) -> ChaosProxy:
-        listening = asyncio.start_server(self._accepted, *self.at, limit=_CHUNK)
+        listening = asyncio.start_server(self._accept, *self.at, limit=_CHUNK_BYTES)
         self._server = self._loop.run_until_complete(listening)
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._in_loop(self._server.close)
+        self._run_in_loop(self._server.close)
         self.cut()
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -89,37 +86,37 @@ class ChaosProxy:
         self._loop.close()
 
     def reset(self) -> None:
-        """Pass all on as it comes again."""
+        """Forward everything without delay again."""
         self.delay_s, self.bytes_per_s, self.is_silent = (0.0, 0.0), float("inf"), False
 
     def cut(self) -> int:
-        """Reset all connections at once; how many there were."""
-        return self._each(_reset)
+        """Reset all connections, and return their number."""
+        return self._change_all(_reset)
 
     def half_close(self) -> int:
-        """End one direction of each connection, at random; the other one stays open."""
+        """Close a random direction of each connection, and return the number of connections."""
 
-        def end_one(link: _Link) -> None:
-            end = self._rng.choice(link)
-            self._half_closed.add(end)
-            _ended(end)
+        def close_one(link: _Link) -> None:
+            writer = self._rng.choice(link)
+            self._half_closed.add(writer)
+            _send_eof(writer)
 
-        return self._each(end_one)
+        return self._change_all(close_one)
 
-    def _each(self, change: Callable[[_Link], None]) -> int:
-        def all_of_them() -> int:
+    def _change_all(self, change: Callable[[_Link], None]) -> int:
+        def change_links() -> int:
             links = list(self._links)
             for link in links:
                 change(link)
             return len(links)
 
-        return int(self._in_loop(all_of_them))
+        return int(self._run_in_loop(change_links))
 
-    def _in_loop(self, call: Callable[[], Any]) -> Any:
-        async def called() -> Any:
+    def _run_in_loop(self, call: Callable[[], Any]) -> Any:
+        async def run() -> Any:
             return call()
 
-        return asyncio.run_coroutine_threadsafe(called(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
 
     async def _end(self) -> None:
         others = asyncio.all_tasks() - {asyncio.current_task()}
@@ -127,77 +124,78 @@ class ChaosProxy:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
-            there, back = await asyncio.open_connection(*self.to, limit=_CHUNK)
-        except OSError:  # the broker is not there
+            broker_reader, broker_writer = await asyncio.open_connection(
+                *self.to, limit=_CHUNK_BYTES
+            )
+        except OSError:  # the broker does not run
             writer.transport.abort()
             return
-        link = _Link(writer, back)
+        link = _Link(writer, broker_writer)
         self._links.add(link)
-        ways = [
-            self._loop.create_task(self._pass(reader, back)),
-            self._loop.create_task(self._pass(there, writer)),
+        directions = [
+            self._loop.create_task(self._forward(reader, broker_writer)),
+            self._loop.create_task(self._forward(broker_reader, writer)),
         ]
         try:
-            done, _ = await asyncio.wait(ways, return_when=asyncio.FIRST_EXCEPTION)
-            for way in done:
-                way.exception()  # is looked at: a connection that broke is what this is about
+            done, _ = await asyncio.wait(directions, return_when=asyncio.FIRST_EXCEPTION)
+            for direction in done:
+                direction.exception()  # retrieved, so that asyncio logs nothing
         finally:
-            for way in ways:
-                way.cancel()
+            for direction in directions:
+                direction.cancel()
             self._links.discard(link)
             self._half_closed.difference_update(link)
             for end in link:
                 end.transport.abort()
 
-    async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-        """Pass bytes on in order; many may be on their way."""
-        under_way: asyncio.Queue[_Piece] = asyncio.Queue()
+    async def _forward(self, source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        """Forward bytes in order; many chunks may be delayed at a time."""
+        delayed: asyncio.Queue[_Chunk] = asyncio.Queue()
 
-        async def arrive() -> None:
+        async def receive() -> None:
             chunk = b"first"
             while chunk:
-                chunk = await source.read(_CHUNK)
-                came = self._loop.time()
-                under_way.put_nowait(_Piece(came, came + self._rng.uniform(*self.delay_s), chunk))
+                chunk = await source.read(_CHUNK_BYTES)
+                now_s = self._loop.time()
+                delayed.put_nowait(_Chunk(now_s, now_s + self._rng.uniform(*self.delay_s), chunk))
 
-        arriving = self._loop.create_task(arrive())
+        receiving = self._loop.create_task(receive())
         try:
             while True:
-                came, due, chunk = await self._next(under_way, arriving)
-                await asyncio.sleep(max(0.0, due - self._loop.time()))
+                arrived_s, due_s, chunk = await self._next(delayed, receiving)
+                await asyncio.sleep(max(0.0, due_s - self._loop.time()))
                 while self.is_silent:
                     await asyncio.sleep(_LOOK_S)
                 if not chunk:
-                    _ended(target)
+                    _send_eof(target)
                     return
                 if target in self._half_closed:
                     continue
                 await asyncio.sleep(len(chunk) / self.bytes_per_s)
-                if self._loop.time() - came > _SOON_S:
+                if self._loop.time() - arrived_s > _SOON_S:
                     self.late_bytes += len(chunk)
                 target.write(chunk)
                 await target.drain()
         finally:
-            if not arriving.cancel() and not arriving.cancelled():
-                arriving.exception()  # is looked at: it broke
+            if not receiving.cancel() and not receiving.cancelled():
+                receiving.exception()  # retrieved, so that asyncio logs nothing
 
     @staticmethod
-    async def _next(under_way: asyncio.Queue[_Piece], arriving: asyncio.Task[None]) -> _Piece:
-        """Wait for a piece; raises what ended their arrival."""
-        getting = asyncio.ensure_future(under_way.get())
-        await asyncio.wait({getting, arriving}, return_when=asyncio.FIRST_COMPLETED)
-        if not getting.done() and under_way.empty():
+    async def _next(delayed: asyncio.Queue[_Chunk], receiving: asyncio.Task[None]) -> _Chunk:
+        """Wait for a chunk; raise the error that ended `receiving`."""
+        getting = asyncio.ensure_future(delayed.get())
+        await asyncio.wait({getting, receiving}, return_when=asyncio.FIRST_COMPLETED)
+        if not getting.done() and delayed.empty():
             getting.cancel()
-            arriving.result()  # a reset
+            receiving.result()  # raises if the connection was reset
         return await getting
 
 
-def _ended(writer: asyncio.StreamWriter) -> None:
-    """Tell that no more bytes will come this way."""
-    with contextlib.suppress(OSError, RuntimeError):  # it is over already
+def _send_eof(writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, RuntimeError):  # it is already closed
         writer.write_eof()
 
 
@@ -211,16 +209,16 @@ def _reset(link: _Link) -> None:
 
 
 @contextlib.contextmanager
-def proxied_broker(
+def run_proxied_broker(
     seed: int = 0, more: Mapping[str, str] | None = None
 ) -> Iterator[tuple[EmbeddedBroker, ChaosProxy]]:
-    """Run a broker that tells those who come through the proxy to go on doing so.
+    """Run a broker that advertises the proxy's address to clients of the proxy.
 
-    The broker's own address leads to it directly. `more` are further settings of the broker.
+    The broker's own address bypasses the proxy. `more` are further settings of the broker.
     """
     host = embedded_setup.HOST
-    port, controller = free_ports(set())
-    far, outside = free_ports({port, controller})
+    port, controller = find_free_ports(set())
+    far, outside = find_free_ports({port, controller})
     properties = {
         "listeners": f"PLAINTEXT://{host}:{port},FAR://{host}:{far},"
         f"CONTROLLER://{host}:{controller}",

@@ -1,8 +1,8 @@
-"""A driver with a class path of its own: run by test_class_paths.py and the compat tests.
+"""Run Spark with a given class path; used by test_class_paths.py and the compat tests.
 
-It takes JSON on its command line, reads a topic once with the options of each run (without ours,
-with it, and with it and `onError=fail`, if none are given), and prints what became of each as JSON.
-Where the connector comes by `spark.jars`, it reads Spark's rate source, too.
+The driver takes JSON on its command line, reads a topic once with the options of each run, and
+prints the results as JSON. By default, the runs are without the option, with it, and with
+`onError=fail`. If the connector comes by `spark.jars`, it reads Spark's rate source, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import SparkSession
 
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import finished, read_topic
+from tests.support.spark_tools import read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,14 +28,14 @@ OPTION = {"assignor": "lag-aware-sticky"}
 RUNS = {"without": {}, "with": OPTION, "fail": OPTION | {"assignor.onError": "fail"}}
 
 
-def told_by(
+def run_driver(
     topic: Topic,
     folder: Path,
     class_path: Iterable[Path],
     jars: Iterable[Path] = (),
     **task: object,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Run a driver; give what it told of its queries, and the bridge's warnings."""
+    """Run the driver; return the results of its queries, and the bridge's warnings."""
     task |= {
         "servers": topic.bootstrap_servers,
         "topic": topic.name,
@@ -43,7 +43,7 @@ def told_by(
         "class path": [str(path) for path in class_path],
         "jars": [str(jar) for jar in jars],
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, __file__, json.dumps(task)],
         env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
@@ -52,33 +52,32 @@ def told_by(
         check=False,
     )
     log = (folder / "driver.log").read_text() if (folder / "driver.log").exists() else ""
-    assert done.returncode == 0, done.stderr[-3000:] + log[-3000:]
-    [line] = [line for line in done.stdout.splitlines() if line.startswith("TOLD ")]
+    assert completed.returncode == 0, completed.stderr[-3000:] + log[-3000:]
+    [line] = [line for line in completed.stdout.splitlines() if line.startswith("RESULTS ")]
     warnings = [line for line in log.splitlines() if " WARN " in line and "assignor" in line]
-    return json.loads(line.removeprefix("TOLD ")), warnings
+    return json.loads(line.removeprefix("RESULTS ")), warnings
 
 
 def main() -> None:
-    """Do as the module says."""
     task = json.loads(sys.argv[1])
     folder = Path(task["folder"])
     spark = start(folder, task)
-    told: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, options in task.get("runs", RUNS).items():
         topic = Topic(task["servers"], task["topic"])
         try:
-            told[name] = run(read_topic(spark, topic, options), folder / name)
+            results[name] = run(read_topic(spark, topic, options), folder / name)
         except Exception as error:  # noqa: BLE001  (Spark's exceptions have no common parent)
-            told[name] = {"error": str(error)[:3000]}
+            results[name] = {"error": str(error)[:3000]}
     if task["jars"]:
         rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "7").load()
-        told["rate"] = run(rate, folder / "rate")
-    print("TOLD " + json.dumps(told), flush=True)
+        results["rate"] = run(rate, folder / "rate")
+    print("RESULTS " + json.dumps(results), flush=True)
     spark.stop()
 
 
 def start(folder: Path, task: dict[str, Any]) -> SparkSession:
-    """Start Spark: one loader has the class path, its child those that `spark.jars` names."""
+    """Start Spark; a child class loader has the jars of `spark.jars`."""
     logging = Path(__file__).parent / "log4j2.properties"
     return (
         SparkSession.builder.master(task.get("master", "local[2]"))
@@ -100,14 +99,14 @@ def start(folder: Path, task: dict[str, Any]) -> SparkSession:
 
 
 def run(frame: DataFrame, checkpoint: Path) -> dict[str, Any]:
-    """Read what is there; tell rows and our metrics."""
+    """Read all records; return the number of rows and the assignor's metrics."""
     query = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )
-    read = [p for p in finished(query) if p["numInputRows"]]
+    read = [p for p in wait_for_end(query) if p["numInputRows"]]
     metrics = [p["sources"][0].get("metrics") or {} for p in read]
     return {
         "rows": sum(p["numInputRows"] for p in read),

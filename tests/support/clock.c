@@ -1,7 +1,7 @@
 /*
- * The time of day, moved by as many seconds as the file says that CLOCK_OFFSET_FILE names: for
- * LD_PRELOAD. The monotonic clock and all waits stay as they are. The file is read again after
- * 100 ms at the latest.
+ * A library for LD_PRELOAD that shifts the time of day by the seconds in the file named by
+ * CLOCK_OFFSET_FILE. The monotonic clock and all waits are unchanged. The file is read again after
+ * at most 100 ms.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -14,18 +14,18 @@
 typedef int (*clock_fn)(clockid_t, struct timespec *);
 
 static clock_fn real_clock(void) {
-  static clock_fn found;
-  if (!found) found = (clock_fn)dlsym(RTLD_NEXT, "clock_gettime");
-  return found;
+  static clock_fn function;
+  if (!function) function = (clock_fn)dlsym(RTLD_NEXT, "clock_gettime");
+  return function;
 }
 
 static long offset_s(void) {
-  static long offset, looked_ms = -1000;
+  static long offset, read_ms = -1000;
   struct timespec now;
   real_clock()(CLOCK_MONOTONIC, &now);
   long now_ms = now.tv_sec * 1000 + now.tv_nsec / 1000000;
-  if (now_ms - looked_ms < 100) return offset;
-  looked_ms = now_ms;
+  if (now_ms - read_ms < 100) return offset;
+  read_ms = now_ms;
   const char *path = getenv("CLOCK_OFFSET_FILE");
   int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
   char text[32] = {0};

@@ -1,4 +1,4 @@
-"""Batches in a closed loop: the planner plans, reading takes its time, and that is reported."""
+"""Simulate batches in a closed loop: the planner plans, and the times of reading are reported."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from checkpoints.sticky_state import StickyState
 
 @dataclass
 class Loop:
-    """One topic whose partitions are read, batch by batch."""
+    """A topic that is read batch by batch."""
 
     executors: tuple[Executor, ...]
-    #: True seconds of a range beside its records, and of a record.
+    #: True seconds per range and per record.
     fixed: float = 0.0
     cost: float = 5e-5
-    #: How many times as costly as usual each partition's records are, by number.
+    #: Factor of the cost of each partition's records, by partition number.
     costly: Mapping[int, float] = field(default_factory=dict)
-    #: How many times as slow as usual executors are, by id.
+    #: Factor of the slowness of executors, by id.
     slow: Mapping[str, float] = field(default_factory=dict)
-    #: Relative noise of reports; what is said of slots below is without it.
+    #: Relative noise of the reports; the results in `Step` have no noise.
     noise: float = 0.2
     seed: int = 1
     state: StickyState = field(default_factory=StickyState.empty)
@@ -39,7 +39,7 @@ class Loop:
         self.ends: dict[int, int] = {}
 
     def step(self, records: Sequence[int] | NDArray[np.int64]) -> Step:
-        """Plan and read as many records of each partition."""
+        """Plan and read a batch with this number of records per partition."""
         numbers = np.flatnonzero(records)
         count = np.asarray(records, np.int64)[numbers]
         start = np.array([self.ends.get(p, 0) for p in numbers.tolist()], np.int64)
@@ -49,15 +49,15 @@ class Loop:
             topic, numbers, start, start + count, self.executors, parse_options(options),
             self.observed, 1,
         )  # fmt: skip
-        made = plan_step(batch, decode(encode(self.state)))
-        self.state, pieces = made.state, made.tasks.pieces
+        outcome = plan_step(batch, decode(encode(self.state)))
+        self.state, pieces = outcome.state, outcome.tasks.pieces
         self.ends.update(zip(numbers.tolist(), (start + count).tolist(), strict=True))
         names = tuple(e.id for e in batch.executors)
         number, size = batch.partition[pieces.row], pieces.end - pieces.start
         executor = batch.slot_executor[pieces.slot]
-        each = self.cost * np.array([self.costly.get(p, 1.0) for p in number.tolist()])
+        cost = self.cost * np.array([self.costly.get(p, 1.0) for p in number.tolist()])
         slowness = np.array([self.slow.get(name, 1.0) for name in names])
-        seconds = (self.fixed + size * each) * slowness[executor]
+        seconds = (self.fixed + size * cost) * slowness[executor]
         reported = seconds * np.exp(self.dice.normal(0, self.noise, len(seconds)))
         self.observed = ReadReports.of(
             (("t",), np.zeros(len(number), np.int64)), number, (names, executor),
@@ -70,29 +70,28 @@ class Loop:
         )
         first = pieces.start == batch.start[pieces.row]
         readers = {p: names[e] for p, e in zip(number[first], executor[first], strict=True)}
-        return Step(made, len(pieces), float(busy.max() / busy.mean()), busy.max() / ideal, readers)
+        return Step(
+            outcome, len(pieces), float(busy.max() / busy.mean()), busy.max() / ideal, readers
+        )
 
 
 @dataclass(frozen=True)
 class Step:
-    """What became of a batch."""
-
     made: PlannedBatch
     pieces: int
-    #: True seconds of the busiest slot over the mean of all, and over the best that is possible.
+    #: True seconds of the busiest slot over the mean of all slots, and over the ideal.
     over_mean: float
     over_ideal: float
     #: Executor that read the first record of each partition.
     readers: Mapping[int, str]
 
 
-def slots(count: int) -> tuple[Executor, ...]:
-    """Executors with a slot each."""
+def make_executors(count: int) -> tuple[Executor, ...]:
     return tuple(Executor(str(i), f"h{i}", 1) for i in range(count))
 
 
-def zipf(partitions: int, total: int, dice: np.random.Generator) -> NDArray[np.int64]:
-    """Zipf's volumes, a little different in each batch."""
+def draw_zipf_counts(partitions: int, total: int, dice: np.random.Generator) -> NDArray[np.int64]:
+    """Return record counts of a Zipf distribution with some noise."""
     share = 1 / np.arange(1, partitions + 1) ** 1.2
     noise = np.exp(dice.normal(0, 0.1, partitions))
     return np.maximum(1, share / share.sum() * total * noise).astype(np.int64)

@@ -1,6 +1,6 @@
-"""A consumer group in memory: joins, leaves, crashes, returns and rounds until nothing moves.
+"""Simulate a consumer group in memory: joins, leaves, crashes, returns, and rebalances.
 
-It plays the coordinator of a group, without clock or network, with `assignors.testing`.
+It acts as the group's coordinator, without clock or network, with `assignors.testing`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class InMemoryGroup:
-    """A consumer group whose members join, leave, crash and come back."""
+    """A consumer group whose members join, leave, crash, and come back."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class InMemoryGroup:
         self.generation = 0
         #: The strategy of the last rebalance.
         self.strategy = ""
-        #: Everything that happened: printed when a test fails.
+        #: All events, printed if a test fails.
         self.history: list[str] = []
         self._group = Group((), topics, **facts)
         self._strategies = tuple(strategies)
@@ -45,11 +45,9 @@ class InMemoryGroup:
 
     @property
     def group(self) -> Group:
-        """The present members with their claims."""
         return replace(self._group, members=tuple(self._present.values()))
 
     def join(self, member: Member, strategies: Sequence[str] | None = None) -> None:
-        """Let a member in, with whatever it claims to own."""
         if member.id in self._present:
             raise OptionError(f"member {member.id!r} is in the group already: let it leave first")
         self._present[member.id] = member
@@ -58,47 +56,45 @@ class InMemoryGroup:
         self.history.append(f"{member.id} joins")
 
     def leave(self, member_id: str) -> None:
-        """Let a member go for good."""
-        del self._present[self._checked(member_id)]
+        del self._present[self._check_present(member_id)]
         self.history.append(f"{member_id} leaves")
 
     def crash(self, member_id: str) -> None:
-        """Lose a member that does not know it: it keeps its claim for when it comes back."""
-        self._away[member_id] = self._present.pop(self._checked(member_id))
+        """Remove a member that keeps its claim, and may come back with it."""
+        self._away[member_id] = self._present.pop(self._check_present(member_id))
         self.history.append(f"{member_id} crashes")
 
     def come_back(self, member_id: str) -> None:
-        """Let a crashed member in again, with the claim that it had."""
+        """Add a crashed member again, with its old claim."""
         if member_id not in self._away:
             raise OptionError(f"member {member_id!r} did not crash: only such can come back")
         self._present[member_id] = self._away.pop(member_id)
         self.history.append(f"{member_id} comes back")
 
     def upgrade(self, member_id: str, strategies: Sequence[str]) -> None:
-        """Change which strategies a member supports, as a rolling restart does."""
-        self._supported[self._checked(member_id)] = tuple(strategies)
+        """Change a member's supported strategies, as a rolling restart does."""
+        self._supported[self._check_present(member_id)] = tuple(strategies)
         self.history.append(f"{member_id} supports {', '.join(strategies)}")
 
     def resize(self, topics: Mapping[str, int]) -> None:
-        """Change the partition counts of some topics, or add topics."""
         self._group = replace(self._group, topics={**self._group.topics, **topics})
         self.history.append(f"topics are {dict(self._group.topics)}")
 
     def rebalance(self) -> list[Round]:
-        """Play rounds until nothing is withheld."""
+        """Rebalance in rounds until no partition is withheld."""
         self.strategy = elect({m: self._supported[m] for m in self._present})
         rounds = rebalance(self._assignor(self.strategy), self.group, self.generation)
-        for each in rounds:
+        for result in rounds:
             self.history.append(
-                f"generation {each.generation}: {self.strategy}, {each.moved} moved, "
-                f"{each.assignment!r}"
+                f"generation {result.generation}: {self.strategy}, {result.moved} moved, "
+                f"{result.assignment!r}"
             )
         self.generation = rounds[-1].generation
         self._present = {member.id: member for member in rounds[-1].after.members}
         return rounds
 
     def _assignor(self, name: str) -> Assignor:
-        """Return the group's assignor of a name: one object for all its rebalances."""
+        """Return the assignor of a name; all rebalances use the same object."""
         if name not in self._assignors:
             assignor = self._find(name)
             if isinstance(assignor, CustomAssignor) and not assignor.is_configured:
@@ -106,18 +102,17 @@ class InMemoryGroup:
             self._assignors[name] = assignor
         return self._assignors[name]
 
-    def _checked(self, member_id: str) -> str:
+    def _check_present(self, member_id: str) -> str:
         if member_id not in self._present:
             raise OptionError(f"member {member_id!r} is not in the group: let it join first")
         return member_id
 
 
 def settle(assignor: Assignor, group: Group) -> Assignment:
-    """Play an assignor's rounds to the end and return the last answer."""
+    """Rebalance until no partition is withheld, and return the last assignment."""
     return rebalance(assignor, group)[-1].assignment
 
 
-def members_of(ids: Iterable[str], topics: Iterable[str]) -> list[Member]:
-    """Make members with one and the same subscription."""
+def make_members(ids: Iterable[str], topics: Iterable[str]) -> list[Member]:
     subscription = frozenset(topics)
     return [Member(name, subscription) for name in ids]

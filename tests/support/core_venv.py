@@ -1,4 +1,4 @@
-"""A virtual environment in which only what the option needs can be imported."""
+"""Create a virtual environment with only the packages that the option needs."""
 
 from __future__ import annotations
 
@@ -17,35 +17,34 @@ ROOT = Path(__file__).parents[2]
 _OURS = ("assignor_bridge", "checkpoints", "streaming")
 
 
-def requirements(package: str, *extras: str) -> Iterator[str]:
-    """Yield the packages that pip installs together with this one, without extras of their own."""
+def list_requirements(package: str, *extras: str) -> Iterator[str]:
+    """Yield the direct requirements of a package with extras."""
     for need in map(Requirement, importlib.metadata.requires(package) or ()):
         if need.marker is None or any(need.marker.evaluate({"extra": e}) for e in ("", *extras)):
             yield need.name
 
 
 def make_environment(folder: Path, *extras: str) -> Path:
-    """Make an environment with this checkout and what it needs with these extras.
+    """Create an environment with this checkout and its requirements; return its Python.
 
-    The packages are links to those of the tests' environment. Return its Python.
+    The packages are links to those of the tests' environment.
     """
     command = [sys.executable, "-m", "venv", "--without-pip", str(folder)]
     subprocess.run(command, check=True)
     [site] = (folder / "lib").glob("python*/site-packages")
     for name in _OURS:
         (site / name).symlink_to(ROOT / name)
-    wanted, linked = list(requirements("assignor-bridge", *extras)), set[str]()
-    while wanted:
-        package = wanted.pop()
+    pending, linked = list(list_requirements("assignor-bridge", *extras)), set[str]()
+    while pending:
+        package = pending.pop()
         if package not in linked:
             linked.add(package)
             _link(package, site)
-            wanted += requirements(package)
+            pending += list_requirements(package)
     return folder / "bin" / "python"
 
 
 def _link(package: str, site: Path) -> None:
-    """Link the files and folders at the top of an installed package into `site`."""
     distribution = importlib.metadata.distribution(package)
     for name in {file.parts[0] for file in distribution.files or ()}:
         target = Path(str(distribution.locate_file(name)))

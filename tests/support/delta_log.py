@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 Action = dict[str, Any]
 
 
-def files_written(
+def list_written_files(
     rows_of_tasks: Sequence[int], *, has_statistics: bool = True, is_partitioned: bool = False
 ) -> tuple[int, list[int]]:
     """Return `numFiles` of a write, and the rows of each file that its commit adds.
 
-    Spark's first task writes a file even without a row, unless the table has partitions. Delta
-    counts it, and leaves it out of the commit if it knows that it has no row.
+    Spark's first task writes a file even without rows, unless the table has partitions. Delta
+    counts that file, but omits it from the commit if statistics show that it is empty.
     """
     files = [
         rows
@@ -36,7 +36,7 @@ def files_written(
 
 @dataclass
 class DeltaLog:
-    """A table in `folder` that one query writes; partition `t-0` is read from offset 0."""
+    """A table written by one query that reads partition `t-0` from offset 0."""
 
     folder: Path
     query: str
@@ -48,7 +48,7 @@ class DeltaLog:
     offset: int = 0
     #: End of the partition after each batch.
     ends: list[int] = field(default_factory=list)
-    #: What the table holds, by path.
+    #: The table's files, by path.
     files: dict[str, Action] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -59,7 +59,7 @@ class DeltaLog:
         )
 
     def commit(self, operation: str, *actions: Action, **info: Any) -> None:
-        """Append a commit and its checksum; the actions change the table's files."""
+        """Append a commit and its checksum, and apply its actions to `files`."""
         self.version += 1
         for action in actions:
             if "remove" in action:
@@ -85,16 +85,16 @@ class DeltaLog:
         return {"add": add}
 
     def append(self, rows_of_tasks: Sequence[int], offsets: int = 5) -> None:
-        """Append a batch of the query by `assignor run`."""
-        written, rows = files_written(
+        """Append a batch as `assignor run` does."""
+        written, rows = list_written_files(
             rows_of_tasks, has_statistics=self.has_statistics, is_partitioned=self.is_partitioned
         )
         metrics = {"numFiles": str(written), "numOutputRows": str(sum(rows_of_tasks))}
         self._batch("WRITE", "assignor-", map(self.add, rows), metrics, offsets)
 
     def stream(self, rows_of_tasks: Sequence[int], offsets: int = 5) -> None:
-        """Append a batch of the query by Delta's own sink, which counts the files it adds."""
-        _, rows = files_written(
+        """Append a batch as Delta's own sink does, which counts only the files it adds."""
+        _, rows = list_written_files(
             rows_of_tasks, has_statistics=self.has_statistics, is_partitioned=self.is_partitioned
         )
         metrics = {
@@ -105,14 +105,13 @@ class DeltaLog:
         self._batch("STREAMING UPDATE", "", map(self.add, rows), metrics, offsets)
 
     def merge(self, rows: int, *, rewritten: int, offsets: int = 5) -> None:
-        """Merge a batch; `rewritten` files of the table are written again with its rows."""
+        """Merge a batch, and rewrite this number of the table's files."""
         removes = self._removes(rewritten, data_change=True)
         adds = [self.add(rows)] if rows else []
         metrics = {"numTargetFilesAdded": str(len(adds)), "numOutputRows": str(rows)}
         self._batch("MERGE", "assignor-", [*removes, *adds], metrics, offsets)
 
     def optimize(self) -> None:
-        """Compact all files into one."""
         rows = sum(json.loads(add.get("stats", "{}")).get("numRecords", 0)
                    for add in self.files.values())  # fmt: skip
         if self.files:
@@ -120,14 +119,13 @@ class DeltaLog:
             self.commit("OPTIMIZE", *removes, self.add(rows, is_new=False))
 
     def backfill(self) -> None:
-        """Add each file again with an id of its rows, as row tracking does."""
-        again = [
+        """Add each file again with a row id, as row tracking does."""
+        adds = [
             {"add": {**add, "dataChange": False, "baseRowId": 0}} for add in self.files.values()
         ]
-        self.commit("ROW TRACKING BACKFILL", *again)
+        self.commit("ROW TRACKING BACKFILL", *adds)
 
-    def look_after(self, operation: str) -> None:
-        """Commit what changes no file."""
+    def commit_maintenance(self, operation: str) -> None:
         actions = {
             "SET TBLPROPERTIES": {
                 "metaData": {"schemaString": "{}", "configuration": {"assignor.mode": self.mode}}
@@ -137,7 +135,6 @@ class DeltaLog:
         self.commit(operation, *([actions[operation]] if operation in actions else []))
 
     def restore(self) -> None:
-        """Restore the table to the version that it has."""
         self.commit("RESTORE", operationParameters={"version": self.version, "timestamp": None})
 
     def _batch(

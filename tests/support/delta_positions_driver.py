@@ -1,7 +1,7 @@
-"""Count the Kafka positions in a Delta table without Delta: run by test_row_order.py.
+"""Count the Kafka positions in a Delta table; test_row_order.py runs this driver.
 
-A Spark without Delta and without the bridge reads the Parquet files that the table's log has. The
-output is a line of JSON for each Kafka partition: rows, distinct offsets, the first and the last.
+Spark reads the Parquet files that the table's log names, without Delta and without the bridge. It
+prints a line of JSON per Kafka partition: rows, distinct offsets, and first and last offset.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from pyspark.sql import functions as f
 
 
 def main() -> None:
-    """Do as the module says."""
     table = Path(sys.argv[1])
     spark = (
         SparkSession.builder.master("local[1]")
@@ -24,7 +23,7 @@ def main() -> None:
         .getOrCreate()
     )
     counts = (
-        spark.read.parquet(*(str(table / name) for name in data_files(table)))
+        spark.read.parquet(*(str(table / name) for name in list_data_files(table)))
         .groupBy("partition")
         .agg(
             f.count("*").alias("rows"),
@@ -38,8 +37,8 @@ def main() -> None:
     spark.stop()
 
 
-def data_files(table: Path) -> set[str]:
-    """Return the files that the table's log has added and not removed."""
+def list_data_files(table: Path) -> set[str]:
+    """Return the files of the table's newest version."""
     files = set()
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for line in commit.read_text().splitlines():

@@ -1,4 +1,4 @@
-"""Programs of the tests that start a Spark driver, each run in a process of its own."""
+"""Run programs of the tests that start a Spark driver, each in its own process."""
 
 from __future__ import annotations
 
@@ -19,12 +19,9 @@ _ROOT = Path(__file__).parents[2]
 def run(
     driver: ModuleType, *arguments: object, limit_s: float = 420, root: Path = _ROOT
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; if it fails, the test fails with the end of its output.
-
-    `root` may be a copy of the project.
-    """
+    """Run a program, and fail the test if it fails; `root` may be a copy of the project."""
     program = root / Path(str(driver.__file__)).relative_to(_ROOT)
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, str(program), *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": str(root)},
         capture_output=True,
@@ -32,21 +29,22 @@ def run(
         timeout=limit_s,
         check=False,
     )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done
+    assert completed.returncode == 0, completed.stdout[-3000:] + completed.stderr[-3000:]
+    return completed
 
 
 def run_pasted(program: str, folder: Path) -> str:
-    """Run a program of the docs in a process of its own, as pasted; what it prints."""
-    here = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(_ROOT)}
-    done = subprocess.run(
+    """Run a program pasted from the docs in its own process, and return its output."""
+    variables = {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(_ROOT)}
+    completed = subprocess.run(
         [sys.executable, "-c", program],
-        cwd=folder, env=os.environ | here, capture_output=True, text=True, check=False, timeout=400,
+        cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False,
+        timeout=400,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    assert completed.returncode == 0, completed.stderr[-3000:]
+    return completed.stdout
 
 
-def json_lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
-    """Give the objects that a program has printed, a line each, among whatever else."""
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+def parse_json_lines(completed: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    """Return the JSON objects that a program has printed, one per line; ignore other lines."""
+    return [json.loads(line) for line in completed.stdout.splitlines() if line.startswith("{")]

@@ -1,4 +1,4 @@
-"""Executors of this driver: who is there, and the death of one behind a half-read shuffle."""
+"""List the executors of this driver, and kill one after a partly read shuffle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.support.processes import command_line, has_ended
+from tests.support.processes import has_ended, read_command_line
 from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _LIMIT_S = 300
 
 
 class Executors:
-    """The executors of a session, of which there are `count` unless one has just died."""
+    """The executors of a session; there are `count` unless one has just died."""
 
     def __init__(self, spark: SparkSession, count: int) -> None:
         self._count = count
@@ -30,14 +30,13 @@ class Executors:
         self._driver_port = spark.sparkContext.getConf().get("spark.driver.port")
 
     def wait_for_all(self) -> None:
-        """Wait until all executors are there."""
         wait_until(lambda: len(self.processes()) == self._count, "all executors", _LIMIT_S)
 
     def processes(self) -> dict[str, int]:
         """Return the process of each executor that the scheduler uses, by id."""
         processes = {}
         for entry in Path("/proc").glob("[0-9]*"):
-            words = command_line(int(entry.name)).split("\0")
+            words = read_command_line(int(entry.name)).split("\0")
             if "--executor-id" in words and any(w.endswith(f":{self._driver_port}") for w in words):
                 processes[words[words.index("--executor-id") + 1]] = int(entry.name)
         return {executor: processes[executor] for executor in self._in_use() & set(processes)}
@@ -50,12 +49,12 @@ class Executors:
         wait_until(lambda: executor not in self._in_use(), "its removal", _LIMIT_S)
 
     @contextlib.contextmanager
-    def one_dies(
+    def kill_one(
         self, choose: Callable[[dict[str, int]], str], tasks: int, completed: int, killed: Path
     ) -> Iterator[None]:
         """Kill an executor once this number of tasks of a stage of `tasks` tasks are completed.
 
-        Then the file `killed` appears, for which the others have to wait: see `held_until`.
+        Then the file `killed` is created; `hold_until` makes the other tasks wait for it.
         """
 
         def kill() -> None:
@@ -78,12 +77,12 @@ class Executors:
         return {str(executors.apply(i)) for i in range(executors.size())}
 
 
-def held_until(killed: Path, first: int) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
-    """Return what holds the tasks from this one on, for `RDD.mapPartitionsWithIndex`."""
+def hold_until(killed: Path, first: int) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
+    """Return a function for `RDD.mapPartitionsWithIndex` that delays tasks from `first` on."""
 
-    def held(task: int, rows: Iterable[Any]) -> Iterator[Any]:
+    def hold(task: int, rows: Iterable[Any]) -> Iterator[Any]:
         if task >= first:
             wait_until(killed.exists, "the end of an executor", _LIMIT_S)
         return iter(rows)
 
-    return held
+    return hold

@@ -1,6 +1,6 @@
-"""A consumer of kafka-python in a process of its own: `python -m tests.support.group_member JSON`.
+"""Run a consumer of kafka-python: `python -m tests.support.group_member JSON`.
 
-Prints one line of JSON for each event; ends when its standard input ends.
+It prints one line of JSON per event, and ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from assignor_bridge.consumer_groups import assignor
 
 
-class TellingNoGeneration:
-    """Hides the generation from an assignor: the negative control of the zombie's test."""
+class HiddenGeneration:
+    """Hide the generation from an assignor, as the negative control of the test of zombies."""
 
-    def __init__(self, listed: Any) -> None:
-        on_assignment = listed.on_assignment
-        listed.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
+    def __init__(self, strategy: Any) -> None:
+        on_assignment = strategy.on_assignment
+        strategy.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
 
 
 class Listener(AsyncConsumerRebalanceListener):
@@ -54,8 +54,8 @@ class GroupMember:
             for name in settings["strategies"]
         ]
         if settings.get("no_generation"):
-            for each in listed:
-                TellingNoGeneration(each)
+            for strategy in listed:
+                HiddenGeneration(strategy)
         self.consumer = KafkaConsumer(
             bootstrap_servers=settings["bootstrap"], group_id=settings["group"],
             client_id=settings["name"], group_instance_id=settings.get("instance"),
@@ -78,7 +78,7 @@ class GroupMember:
             if batch:
                 try:
                     self.consumer.commit()
-                except Exception as error:  # noqa: BLE001  (in a rebalance: the listener commits)
+                except Exception as error:  # noqa: BLE001  (the listener commits in a rebalance)
                     self.report("uncommitted", error=repr(error))
                 time.sleep(0.02)
         self.consumer.close()

@@ -1,4 +1,4 @@
-"""Java programs of `tests/java`, compiled and run against the built jar and Spark's own jars."""
+"""Compile and run the Java programs of `tests/java` with the built jar and Spark's jars."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ JAVA = Path(__file__).parents[1] / "java"
 _LIMIT_S = 120
 
 
-def compiled(folder: Path, *names: str, connector: bool = False) -> str:
-    """Compile programs into a folder; the class path that they run with.
+def compile_programs(folder: Path, *names: str, connector: bool = False) -> str:
+    """Compile programs into a folder, and return the class path to run them.
 
-    With `connector` Spark's Kafka connector and its client are on it, too.
+    With `connector`, it also has Spark's Kafka connector and its client.
     """
     connector_jars = ivy.fetch(connector_coordinate()) if connector else []
     jars = [find_built_jar(), *connector_jars, ivy.pyspark_home() / "jars" / "*"]
@@ -34,7 +34,7 @@ def compiled(folder: Path, *names: str, connector: bool = False) -> str:
 def java_command(
     class_path: str, name: str, *arguments: str, options: Sequence[str] = ()
 ) -> list[str]:
-    """Return the command of a compiled program; the name is within our package."""
+    """Return the command to run a compiled program of the package io.assignorbridge."""
     program = f"io.assignorbridge.{name}"
     return [ivy.find_tool("java"), "-Xmx512m", *options, "-cp", class_path, program, *arguments]
 
@@ -42,7 +42,7 @@ def java_command(
 def run_java(
     class_path: str, name: str, *arguments: str, options: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
-    """Run a compiled program, which must end with 0."""
+    """Run a compiled program; fail the test if it fails."""
     done = subprocess.run(
         java_command(class_path, name, *arguments, options=options),
         check=False, capture_output=True, text=True, timeout=_LIMIT_S,

@@ -1,4 +1,4 @@
-"""The tables of a job's keys in docs/job-file.md: `python -m tests.support.job_reference FILE`."""
+"""Update the tables in docs/job-file.md: `python -m tests.support.job_reference FILE`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assignor_bridge.options import PER_TOPIC
 from streaming.pipeline.config.job import Job, Metrics, Seed, Transform
 from streaming.pipeline.config.sinks import ConsoleSink, DeadLetter, DeltaSink, KafkaSink
 from streaming.pipeline.config.sources import Records, Source, Watermark
-from tests.support.option_reference import default_of
+from tests.support.option_reference import format_default
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -36,12 +36,11 @@ _SECTIONS: tuple[tuple[str, type[Section]], ...] = (
 )
 
 
-def with_tables(text: str) -> str:
-    """Put the tables into a document, between its two marks."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
+def insert_tables(text: str) -> str:
+    before, _, from_begin = text.partition(_BEGIN)
+    _, _, end = from_begin.partition(_END)
     tables = "\n".join(_table(title, model) for title, model in _SECTIONS)
-    return f"{before}{_BEGIN}\n\n{tables}\n{_END}{after}"
+    return f"{before}{_BEGIN}\n\n{tables}\n{_END}{end}"
 
 
 def _table(title: str, model: type[Section]) -> str:
@@ -51,7 +50,7 @@ def _table(title: str, model: type[Section]) -> str:
         for name, field in model.model_fields.items()
     ]
     rows += [
-        f"| `{name}` | {default_of(name)} | {_cell(words)} |".replace("|  |", "| |")
+        f"| `{name}` | {format_default(name)} | {_cell(words)} |".replace("|  |", "| |")
         for name, words in model.OPTIONS.items()
     ]
     if model is Source:
@@ -64,7 +63,7 @@ def _table(title: str, model: type[Section]) -> str:
 
 
 def _with_values(words: str, annotation: Any) -> str:
-    """Add the values that a key takes, unless its description has them all."""
+    """Append the allowed values of a key, unless its description has them all."""
     kinds = [annotation, *get_args(annotation)]
     values = next((get_args(kind) for kind in kinds if get_origin(kind) is Literal), ())
     if not values or all(f"`{value}`" in words for value in values):
@@ -89,4 +88,4 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     document = Path(sys.argv[1])
-    document.write_text(with_tables(document.read_text(encoding="utf-8")), encoding="utf-8")
+    document.write_text(insert_tables(document.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Topics of the embedded broker for tests: create, fill with known records, commit to a group."""
+"""Create topics on the embedded broker, fill them with known records, and commit offsets."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Topic:
-    """One topic; its records are numbered text values, `<partition>/<number>`."""
+    """A topic whose records are numbered texts, `<partition>/<number>`."""
 
     bootstrap_servers: str
     name: str
 
     def create(self, partitions: int, config: dict[str, str] | None = None) -> Topic:
-        """Make the topic and wait until each partition has a leader."""
+        """Create the topic, and wait until each partition has a leader."""
         create_topic(self.bootstrap_servers, self.name, partitions, config)
         return self
 
@@ -41,7 +41,7 @@ class Topic:
                 "bootstrap.servers": self.bootstrap_servers,
                 "linger.ms": 50,
                 "queue.buffering.max.messages": 2_000_000,
-                # A batch that is sent again keeps its place: offsets are the numbers of the values.
+                # Retries keep the order, so that offsets are equal to the numbers in the values.
                 "enable.idempotence": True,
             }
         )
@@ -50,27 +50,26 @@ class Topic:
                 producer.produce(self.name, f"{partition}/{number}".encode(), partition=partition)
                 if number % 10_000 == 0:
                     producer.poll(0)
-        left = producer.flush(60)
-        assert left == 0, f"{left} records were not delivered"
+        undelivered = producer.flush(60)
+        assert undelivered == 0, f"{undelivered} records were not delivered"
 
     def commit(self, group: str, offsets: Mapping[int, int]) -> None:
-        """Commit the offsets of partitions to a group that nobody is in."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
-        wanted = [TopicPartition(self.name, number, offset) for number, offset in offsets.items()]
-        request = [ConsumerGroupTopicPartitions(group, wanted)]
+        positions = [TopicPartition(self.name, number, at) for number, at in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, positions)]
 
-        def done() -> bool:  # a new broker's group coordinator takes a moment to be there
+        def try_to_commit() -> bool:  # a new broker may not have a group coordinator yet
             [answer] = admin.alter_consumer_group_offsets(request, request_timeout=10).values()
             try:
                 return not any(p.error for p in answer.result(20).topic_partitions)
             except KafkaException:
                 return False
 
-        wait_until(done, "a commit", timeout_s=120)
+        wait_until(try_to_commit, "a commit", timeout_s=120)
 
 
-def committed(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
-    """Give what was committed to a group; an admin client's request for it may crash the tests."""
+def fetch_committed(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
+    """Return a group's committed offsets; the request of an admin client may crash the tests."""
     return groups.fetch_committed_offsets(
         Brokers({"bootstrap.servers": bootstrap_servers}, 30.0), group
     )

@@ -1,4 +1,4 @@
-"""Lags as tests write them: records that wait by topic and partition, and what they cost."""
+"""Create lags for tests from numbers of unread records and their costs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def lag_of(
+def make_lag(
     waiting: dict[str, Sequence[int]],
     *,
     work: float | Sequence[float] = 1e-5,
@@ -22,7 +22,7 @@ def lag_of(
     left: float | Sequence[float] = np.inf,
     retention: float | Sequence[float] = np.inf,
 ) -> Lag:
-    """Partitions of each topic, numbered from 0, that all begin at offset 10."""
+    """Return the lag of each topic's partitions, numbered from 0, which begin at offset 10."""
     topics = tuple(sorted(waiting))
     rows = [(t, p, n) for t, name in enumerate(topics) for p, n in enumerate(waiting[name])]
     topic, partition, count = np.array(rows, np.int64).reshape(-1, 3).T

@@ -1,4 +1,4 @@
-"""What the alerting rules and the Grafana board ask Prometheus for."""
+"""List and check the Prometheus queries of the alerting rules and the Grafana dashboard."""
 
 from __future__ import annotations
 
@@ -19,44 +19,43 @@ RULES: list[dict[str, Any]] = [
     for group in yaml.safe_load((DOCS / "prometheus" / "alerts.yaml").read_text())["groups"]
     for rule in group["rules"]
 ]
-#: Grafana's variables, by what stands for them in a query that Prometheus gets.
+#: Values for Grafana's variables in queries.
 _VARIABLES = {"$__rate_interval": "5m", "$__interval": "1m", "$__range": "1h"}
 
 
-def queries() -> list[tuple[str, str]]:
-    """Titles and texts of all."""
-    found = [(rule["alert"], rule["expr"]) for rule in RULES]
-    board = json.loads((DOCS / "grafana" / "assignor-bridge.json").read_text())
-    for panel in board["panels"]:
+def list_queries() -> list[tuple[str, str]]:
+    queries = [(rule["alert"], rule["expr"]) for rule in RULES]
+    dashboard = json.loads((DOCS / "grafana" / "assignor-bridge.json").read_text())
+    for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):
             text = target["expr"]
             for variable, value in _VARIABLES.items():
                 text = text.replace(variable, value)
-            found.append((f"{panel['title']} {target.get('refId', '')}", text))
-    return found
+            queries.append((f"{panel['title']} {target.get('refId', '')}", text))
+    return queries
 
 
-def selectors(query: str) -> list[Any]:
-    """All places of a query that name a metric."""
-    found: list[Any] = []
+def list_selectors(query: str) -> list[Any]:
+    """Return the selectors of a query; each names a metric."""
+    selectors: list[Any] = []
 
     def visit(node: Any) -> bool:
         if isinstance(node, promql.VectorSelector):
-            found.append(node)
+            selectors.append(node)
         return True
 
     promql.walk(promql.parse(query), visit)
-    assert found, query
-    return found
+    assert selectors, query
+    return selectors
 
 
-def check(query: str, exported: Mapping[str, Set[str]]) -> None:
-    """Look for each metric of a query, and each label it is chosen or grouped by, in an export."""
-    names = selectors(query)
-    for selector in names:
+def check_query(query: str, exported: Mapping[str, Set[str]]) -> None:
+    """Check that each metric of a query is exported, with all labels that the query uses."""
+    selectors = list_selectors(query)
+    for selector in selectors:
         assert selector.name in exported, selector.name
         assert exported[selector.name] == set(METRICS[selector.name].labels), selector.name
         assert {m.name for m in selector.matchers.matchers} <= exported[selector.name]
     for group in re.findall(r"\b(?:by|on) \(([^)]*)\)", query):
         labels = {name.strip() for name in group.split(",")}
-        assert all(labels <= exported[selector.name] for selector in names)
+        assert all(labels <= exported[selector.name] for selector in selectors)

@@ -1,12 +1,11 @@
-"""The table of metrics in docs/metrics.md: `python -m tests.support.metric_reference`."""
+"""Print the table of metrics in docs/metrics.md: `python -m tests.support.metric_reference`."""
 
 from __future__ import annotations
 
 from streaming.metrics.names import METRICS
 
 
-def markdown() -> str:
-    """Write the table for the docs."""
+def format_table() -> str:
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
     rows += [
         f"| `{m.name}` | {m.kind} | {', '.join(m.labels)} | {m.help} |" for m in METRICS.values()
@@ -15,4 +14,4 @@ def markdown() -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(), end="")
+    print(format_table(), end="")

@@ -1,4 +1,4 @@
-"""The table of options in docs/options.md: `python -m tests.support.option_reference FILE`."""
+"""Update the table in docs/options.md: `python -m tests.support.option_reference FILE`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ _DEFAULTS = {
 }
 
 
-def default_of(name: str) -> str:
-    """Return the default of an option as it is written; empty where there is none."""
+def format_default(name: str) -> str:
+    """Return the default of an option in Markdown; empty if there is none."""
     default = _DEFAULTS.get(name)
     if default in (None, ()):
         return ""
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
-def with_table(text: str) -> str:
-    """Put the table into a document, between its two marks."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
+def insert_table(text: str) -> str:
+    before, _, from_begin = text.partition(_BEGIN)
+    _, _, after = from_begin.partition(_END)
     rows = [
-        f"| `{each.name}` | {default_of(each.name)} | {each.kind.allowed} | {each.meaning} |"
+        f"| `{each.name}` | {format_default(each.name)} | {each.kind.allowed} | {each.meaning} |"
         for each in (*OPTIONS, *PER_TOPIC)
     ]
     head = ["| option | default | allowed | effect |", "|---|---|---|---|"]
@@ -40,4 +39,4 @@ def with_table(text: str) -> str:
 
 if __name__ == "__main__":
     document = Path(sys.argv[1])
-    document.write_text(with_table(document.read_text(encoding="utf-8")), encoding="utf-8")
+    document.write_text(insert_table(document.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""An assignor as a user would write one: everything goes to one member, the last by default."""
+"""Assignors as a user would write them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ if TYPE_CHECKING:
 
 
 class LastTakesAll:
-    """Knows nothing of the project but the group that it is given."""
+    """Assign everything to one member, by default the last; depend only on `Group`."""
 
     name = "last-takes-all"
     place = -1
 
     def configure(self, options: dict[str, str]) -> None:
-        """Let the option `takerPlace` name another member than the last."""
+        """Read the option `takerPlace`, the index of the member."""
         self.place = int(options.get("takerPlace", -1))
 
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
-        """Give all partitions to one member."""
         return {group.ids[self.place]: {topic: list(range(n)) for topic, n in group.topics.items()}}
 
 
 class Forgetful(LastTakesAll):
-    """Leaves a partition out, which nobody may act on."""
+    """Omit a partition, which makes the assignment invalid."""
 
     name = "forgetful"
 

@@ -1,4 +1,4 @@
-"""Packed columns, as they travel between Java and the planner: from rows and to rows."""
+"""Convert between rows and the packed columns of messages between Java and the planner."""
 
 from __future__ import annotations
 
@@ -13,81 +13,78 @@ if TYPE_CHECKING:
 MEASURES = ("records", "bytes", "seconds", "offsets")
 
 
-def column(numbers: Iterable[float], dtype: str) -> str:
-    """Base64 of numbers."""
+def encode_column(numbers: Iterable[float], dtype: str) -> str:
     return base64.b64encode(np.array(list(numbers), dtype).tobytes()).decode()
 
 
-def numbers(text: str, dtype: str) -> list[int]:
-    """The numbers of a column."""
+def decode_column(text: str, dtype: str) -> list[int]:
     return np.frombuffer(base64.b64decode(text), dtype).tolist()
 
 
-def packed(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """The same snapshot with `ranges` and `observed` as columns."""
+def pack_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return a snapshot with `ranges` and `observed` as columns."""
     ranges, reports = snapshot["ranges"], snapshot.get("observed") or []
-    observed = ranges_of(reports, offsets=False)
-    executors, executor = _places([o["executor"] or "" for o in reports])
+    observed = pack_ranges(reports, offsets=False)
+    executors, executor = _pack_names([o["executor"] or "" for o in reports])
     observed |= {"executors": executors, "executor": executor}
     for name in MEASURES:
         values = (np.nan if o.get(name) is None else o[name] for o in reports)
-        observed[name] = column(values, "<f8")
-    racks = {"racks": racks_of(ranges)} if any("racks" in row for row in ranges) else {}
-    return {**snapshot, "ranges": ranges_of(ranges), "observed": observed, **racks}
+        observed[name] = encode_column(values, "<f8")
+    racks = {"racks": pack_racks(ranges)} if any("racks" in row for row in ranges) else {}
+    return {**snapshot, "ranges": pack_ranges(ranges), "observed": observed, **racks}
 
 
-def racks_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The racks of ranges as a column."""
-    held = [tuple(row.get("racks") or ()) for row in rows]
-    sets = list(dict.fromkeys(filter(None, held)))
+def pack_racks(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    racks_by_range = [tuple(row.get("racks") or ()) for row in rows]
+    sets = list(dict.fromkeys(filter(None, racks_by_range)))
     return {
         "sets": [list(racks) for racks in sets],
-        "range": column((sets.index(racks) if racks else -1 for racks in held), "<i4"),
+        "range": encode_column(
+            (sets.index(racks) if racks else -1 for racks in racks_by_range), "<i4"
+        ),
     }
 
 
-def ranges_of(rows: Sequence[dict[str, Any]], offsets: bool = True) -> dict[str, Any]:
-    """Columns of what rows say about ranges."""
-    topics, topic = _places([row["topic"] for row in rows])
+def pack_ranges(rows: Sequence[dict[str, Any]], offsets: bool = True) -> dict[str, Any]:
+    topics, topic = _pack_names([row["topic"] for row in rows])
     columns = {
         "topics": topics,
         "topic": topic,
-        "partition": column((row["partition"] for row in rows), "<i4"),
+        "partition": encode_column((row["partition"] for row in rows), "<i4"),
     }
     for name in ("start", "end") if offsets else ():
-        columns[name] = column((row[name] for row in rows), "<i8")
+        columns[name] = encode_column((row[name] for row in rows), "<i8")
     return columns
 
 
-def rows_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of packed `ranges` or `observed`."""
+def unpack_rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
     kinds = {"partition": "<i4", "start": "<i8", "end": "<i8", **dict.fromkeys(MEASURES, "<f8")}
-    fields = {name: numbers(columns[name], kind) for name, kind in kinds.items() if name in columns}
+    fields = {
+        name: decode_column(columns[name], kind) for name, kind in kinds.items() if name in columns
+    }
     for name in ("topic", "executor"):
         if name in columns:
             listed = columns[f"{name}s"]
-            fields[name] = [listed[place] for place in numbers(columns[name], "<i4")]
+            fields[name] = [listed[place] for place in decode_column(columns[name], "<i4")]
     return [dict(zip(fields, row, strict=True)) for row in zip(*fields.values(), strict=True)]
 
 
-def packed_tasks(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Columns of a plan's tasks."""
+def pack_task_rows(tasks: Sequence[dict[str, Any]]) -> dict[str, Any]:
     executors = list(dict.fromkeys(t["executor"] for t in tasks if t["executor"] is not None))
     place = {name: i for i, name in enumerate(executors)} | {None: -1}
     return {
         "executors": executors,
-        "executor": column((place[t["executor"]] for t in tasks), "<i4"),
-        "slot": column((t["slot"] for t in tasks), "<i4"),
-        "ranges": column((len(t["ranges"]) for t in tasks), "<i4"),
-        **ranges_of([r for t in tasks for r in t["ranges"]]),
+        "executor": encode_column((place[t["executor"]] for t in tasks), "<i4"),
+        "slot": encode_column((t["slot"] for t in tasks), "<i4"),
+        "ranges": encode_column((len(t["ranges"]) for t in tasks), "<i4"),
+        **pack_ranges([r for t in tasks for r in t["ranges"]]),
         "standbys": {str(i): t["standbys"] for i, t in enumerate(tasks) if t.get("standbys")},
     }
 
 
-def tasks_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """The tasks of a plan as rows."""
+def unpack_tasks(columns: dict[str, Any]) -> list[dict[str, Any]]:
     ranges = iter(
-        rows_of({k: columns[k] for k in ("topics", "topic", "partition", "start", "end")})
+        unpack_rows({k: columns[k] for k in ("topics", "topic", "partition", "start", "end")})
     )
     names = [*columns["executors"], None]
     return [
@@ -95,13 +92,13 @@ def tasks_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
         | ({"standbys": columns["standbys"][str(i)]} if str(i) in columns["standbys"] else {})
         for i, (executor, slot, count) in enumerate(
             zip(
-                *(numbers(columns[name], "<i4") for name in ("executor", "slot", "ranges")),
+                *(decode_column(columns[name], "<i4") for name in ("executor", "slot", "ranges")),
                 strict=True,
             )
         )
     ]
 
 
-def _places(names: Sequence[str]) -> tuple[list[str], str]:
+def _pack_names(names: Sequence[str]) -> tuple[list[str], str]:
     place = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return list(place), column((place[name] for name in names), "<i4")
+    return list(place), encode_column((place[name] for name in names), "<i4")

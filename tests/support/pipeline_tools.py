@@ -1,4 +1,4 @@
-"""What tests of pipelines share: records to a topic, a job's config, rows of its table."""
+"""Write records to a topic, create a job's config, and read its table, for pipeline tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = "id BIGINT, seq BIGINT, name STRING"
 
 
 def send(topic: Topic, records: Iterable[tuple[str | None, str | None]]) -> None:
-    """Write keys and values."""
+    """Write records with these keys and values, and wait for their delivery."""
     producer = Producer({"bootstrap.servers": topic.bootstrap_servers})
     for key, value in records:
         producer.produce(
@@ -41,7 +41,7 @@ def send_at(topic: Topic, records: Iterable[tuple[str, str | None, int, int]]) -
 
 
 def job(topic: Topic, folder: Path, **sink: Any) -> dict[str, Any]:
-    """Config of a job from one JSON topic to one Delta table in `folder`."""
+    """Return the config of a job from a JSON topic to a Delta table in `folder`."""
     if "table" not in sink:
         sink = {"path": str(folder / "table"), **sink}
     return {
@@ -57,13 +57,12 @@ def job(topic: Topic, folder: Path, **sink: Any) -> dict[str, Any]:
 
 
 def rows(spark: SparkSession, folder: Path, *columns: str) -> list[tuple[Any, ...]]:
-    """Give the sorted rows of the Delta table in a folder."""
     table = spark.read.format("delta").load(str(folder))
     return sorted(tuple(row) for row in table.select(*columns).collect())
 
 
 def forget_last_commit(checkpoint: Path) -> None:
-    """Make a checkpoint look as after a crash between the write of a batch and its commit."""
+    """Delete the last commit, as if the query had crashed before it committed the last batch."""
     last = max(int(f.name) for f in (checkpoint / "commits").iterdir() if f.name.isdigit())
     (checkpoint / "commits" / str(last)).unlink()
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)

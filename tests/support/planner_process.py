@@ -1,4 +1,4 @@
-"""The planner as Java asks it, without a process: rows go in packed, plans come out as rows."""
+"""Call the planner with Java's messages, without a process, and return plans as rows."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from assignor_bridge.protocol.messages import write_answer
 from assignor_bridge.worker import Worker
-from tests.support.packed import packed, tasks_of
+from tests.support.packed import pack_snapshot, unpack_tasks
 
 
-def line_of(snapshot: dict[str, Any]) -> bytes:
-    """The request for a plan; rows are packed on the way."""
+def encode_request(snapshot: dict[str, Any]) -> bytes:
+    """Return the request for a plan, with rows packed as columns."""
     request = {name: value for name, value in snapshot.items() if name != "options"}
     if isinstance(request["ranges"], list):
-        request = packed(request)
+        request = pack_snapshot(request)
     return json.dumps({"type": "plan", **request}).encode()
 
 
-def ask(request: Any, worker: Worker | None = None) -> dict[str, Any]:
-    """The answer to a request, on its line."""
+def send_request(request: Any, worker: Worker | None = None) -> dict[str, Any]:
+    """Return the answer to a request; check that it is one line."""
     line = request if isinstance(request, bytes) else json.dumps(request).encode()
     answer = write_answer((worker or Worker()).answer(line))
     assert answer.endswith(b"\n")
@@ -28,13 +28,13 @@ def ask(request: Any, worker: Worker | None = None) -> dict[str, Any]:
 
 
 def plan(snapshot: dict[str, Any], worker: Worker | None = None) -> dict[str, Any]:
-    """The answer to a snapshot with its options: first these are validated, then it is planned."""
+    """Validate the options of a snapshot, plan it, and return the answer."""
     worker = worker or Worker()
     options = {name: str(value) for name, value in (snapshot.get("options") or {}).items()}
-    valid = ask({"type": "validate", "options": options}, worker)
+    valid = send_request({"type": "validate", "options": options}, worker)
     if valid["type"] == "failed":
         return valid
-    answer = ask(line_of(snapshot), worker)
+    answer = send_request(encode_request(snapshot), worker)
     if "tasks" in answer:
-        answer["tasks"] = tasks_of(answer["tasks"])
+        answer["tasks"] = unpack_tasks(answer["tasks"])
     return answer

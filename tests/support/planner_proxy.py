@@ -1,9 +1,9 @@
-"""A planner process for tests: the real worker behind a relay that misbehaves once, as told.
+"""Run the real planner behind a relay that changes one answer.
 
-Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. Requests and answers are
-appended to the record file; the second snapshot that the file sees is answered wrongly, the others
-honestly. With a mode that begins with `admit-`, it is the second question how far a batch goes;
-with `both-`, the second of either kind.
+Usage: planner_proxy.py MODE RECORD_FILE [arguments of Spark, ignored]. The relay appends requests
+and original answers to the record file. It changes the answer to the second snapshot in the file.
+With a mode that begins with `admit-`, it changes the second answer about a batch's limits; with
+`both-`, the second answer of either kind.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.packed import packed_tasks, rows_of, tasks_of
+from tests.support.packed import pack_task_rows, unpack_rows, unpack_tasks
 
 
-def spoilt(mode: str, plan: dict[str, Any]) -> str:
-    """Give the wrong answer that the mode asks for."""
+def spoil_answer(mode: str, plan: dict[str, Any]) -> str:
     if mode == "garbage":
         return "this is not JSON"
     if mode == "raises":
@@ -37,18 +36,17 @@ def spoilt(mode: str, plan: dict[str, Any]) -> str:
     elif mode == "short":
         plan["tasks"]["end"] = ""
     else:
-        tasks = tasks_of(plan["tasks"])
+        tasks = unpack_tasks(plan["tasks"])
         spoil(mode, tasks)
-        plan["tasks"] = packed_tasks(tasks)
+        plan["tasks"] = pack_task_rows(tasks)
     return json.dumps(plan)
 
 
 def spoil(mode: str, tasks: list[dict[str, Any]]) -> None:
-    """Change tasks as the mode says."""
     if mode == "drops":
-        every = [offsets for task in tasks for offsets in task["ranges"]]
-        longest = max(every, key=lambda offsets: offsets["end"] - offsets["start"])
-        longest["end"] -= 1  # and is not empty then, which would be another mistake
+        offset_ranges = [offsets for task in tasks for offsets in task["ranges"]]
+        longest = max(offset_ranges, key=lambda offsets: offsets["end"] - offsets["start"])
+        longest["end"] -= 1  # the longest, because an empty range would be another fault
     elif mode == "doubles":
         tasks.append(tasks[0])
     elif mode == "invents":
@@ -60,7 +58,7 @@ def spoil(mode: str, tasks: list[dict[str, Any]]) -> None:
 
 
 def spoil_ends(mode: str, ranges: dict[str, Any]) -> None:
-    """Change how far a batch goes as the mode says."""
+    """Change a batch's end offsets according to the mode."""
     start, end = (np.frombuffer(b64decode(ranges[name]), "<i8").copy() for name in ("start", "end"))
     if mode == "beyond":
         end += 1000
@@ -74,7 +72,6 @@ def spoil_ends(mode: str, ranges: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Relay until standard input ends."""
     mode, record = sys.argv[1], Path(sys.argv[2])
     kinds = {"admit": ("admit",), "both": ("admit", "plan")}.get(mode.partition("-")[0], ("plan",))
     mode = mode.removeprefix("admit-").removeprefix("both-")
@@ -91,10 +88,10 @@ def main() -> None:
     assert worker.stdout
     for line in sys.stdin:
         number, stream, request = line.split(" ", 2)
-        asked = json.loads(request)
-        note(record, {"pid": os.getpid(), "stream": stream, "request": asked})
-        kind = asked["type"]
-        wrong = kind in kinds and len(requests(record, kind)) == 2
+        message = json.loads(request)
+        append_entry(record, {"pid": os.getpid(), "stream": stream, "request": message})
+        kind = message["type"]
+        wrong = kind in kinds and len(read_requests(record, kind)) == 2
         if wrong and mode == "die":
             sys.exit("the planner fell over")
         if wrong and mode == "late":
@@ -102,48 +99,51 @@ def main() -> None:
         worker.stdin.write(line)
         worker.stdin.flush()
         answer = json.loads(worker.stdout.readline().removeprefix(f"{number} "))
-        note(record, {"pid": os.getpid(), "answer": answer})
+        append_entry(record, {"pid": os.getpid(), "answer": answer})
         if wrong and mode == "stale":
             number = "0"
-        print(number, spoilt(mode, answer) if wrong else json.dumps(answer), flush=True)
+        print(number, spoil_answer(mode, answer) if wrong else json.dumps(answer), flush=True)
     worker.stdin.close()
     worker.wait()
 
 
-def note(record: Path, entry: dict[str, Any]) -> None:
-    """Append a line to the record."""
+def append_entry(record: Path, entry: dict[str, Any]) -> None:
     with record.open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
 
 
-def entries(record: Path) -> list[dict[str, Any]]:
-    """Read back what was recorded: process ids with requests and honest answers, in order."""
+def read_entries(record: Path) -> list[dict[str, Any]]:
+    """Return the recorded process ids with requests and original answers, in order."""
     return [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
 
-def requests(record: Path, kind: str = "plan") -> list[dict[str, Any]]:
-    """Give the requests for plans, or of another kind, as they were sent."""
-    every = [e["request"] for e in entries(record) if "request" in e]
-    return [request for request in every if request["type"] == kind]
+def read_requests(record: Path, kind: str = "plan") -> list[dict[str, Any]]:
+    """Return the requests for plans, or those of another kind."""
+    all_requests = [e["request"] for e in read_entries(record) if "request" in e]
+    return [request for request in all_requests if request["type"] == kind]
 
 
-def answers(record: Path) -> list[dict[str, Any]]:
-    """Give the honest answers that are plans, as they were sent."""
-    every = [e["answer"] for e in entries(record) if "answer" in e]
-    return [answer for answer in every if answer["type"] == "planned"]
+def read_answers(record: Path) -> list[dict[str, Any]]:
+    all_answers = [e["answer"] for e in read_entries(record) if "answer" in e]
+    return [answer for answer in all_answers if answer["type"] == "planned"]
 
 
-def snapshots(record: Path) -> list[dict[str, Any]]:
-    """Give the requests for plans, with rows."""
+def read_snapshots(record: Path) -> list[dict[str, Any]]:
+    """Return the requests for plans, with rows instead of columns."""
     return [
-        {"state": None, **r, "ranges": rows_of(r["ranges"]), "observed": rows_of(r["observed"])}
-        for r in requests(record)
+        {
+            "state": None,
+            **r,
+            "ranges": unpack_rows(r["ranges"]),
+            "observed": unpack_rows(r["observed"]),
+        }
+        for r in read_requests(record)
     ]
 
 
-def plans(record: Path) -> list[dict[str, Any]]:
-    """Give the honest answers that are plans, with rows."""
-    return [{**answer, "tasks": tasks_of(answer["tasks"])} for answer in answers(record)]
+def read_plans(record: Path) -> list[dict[str, Any]]:
+    """Return the original answers that are plans, with rows instead of columns."""
+    return [{**answer, "tasks": unpack_tasks(answer["tasks"])} for answer in read_answers(record)]
 
 
 if __name__ == "__main__":

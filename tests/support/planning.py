@@ -1,4 +1,4 @@
-"""Snapshots and plans as objects, for tests: what `assignor plan` reads and prints as JSON."""
+"""Snapshots and plans as objects for tests; `assignor plan` reads and prints them as JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Observation:
-    """What reading one range cost; None for offsets that the reader did not tell."""
+    """The cost of reading one range; `offsets` is None if the reader did not report it."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that is known when a micro-batch is planned."""
+    """The input of planning a micro-batch."""
 
     executors: tuple[Executor, ...]
     ranges: tuple[OffsetRange, ...]
@@ -53,7 +53,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The ranges that one Spark task reads; no executor stands for anywhere."""
+    """The ranges of one Spark task; without an executor, it may run anywhere."""
 
     executor: str | None
     slot: int
@@ -62,13 +62,12 @@ class Task:
 
     @property
     def size(self) -> int:
-        """Number of offsets over all ranges."""
         return sum(r.size for r in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Who reads what in one micro-batch, the state to hand back next time, and why."""
+    """The tasks of a micro-batch, the state for the next one, and the reasons."""
 
     assignor: str
     tasks: tuple[Task, ...]
@@ -77,8 +76,7 @@ class Plan:
     reasons: tuple[str, ...] = ()
 
 
-def batch_of(snapshot: Snapshot) -> MicroBatch:
-    """Lay a snapshot out as arrays."""
+def to_batch(snapshot: Snapshot) -> MicroBatch:
     ranges, reports = snapshot.ranges, snapshot.observed
     measures = (
         np.array([getattr(report, name) for report in reports], np.float64)
@@ -108,13 +106,11 @@ def batch_of(snapshot: Snapshot) -> MicroBatch:
 def plan(
     snapshot: Snapshot, find: Callable[[str], Assignor] = lookup, backlog: float = 1.0
 ) -> Plan:
-    """Plan one micro-batch: which executor slot reads which offsets."""
-    batch = replace(batch_of(snapshot), backlog=backlog)
-    return as_plan(plan_batch(batch, snapshot.state, find))
+    batch = replace(to_batch(snapshot), backlog=backlog)
+    return to_plan(plan_batch(batch, snapshot.state, find))
 
 
-def as_plan(outcome: PlannedBatch) -> Plan:
-    """Return a plan's columns as objects."""
+def to_plan(outcome: PlannedBatch) -> Plan:
     answer = write_plan(outcome)
     tasks = tuple(
         Task(

@@ -1,4 +1,4 @@
-"""Processes by what the kernel tells of each: those below another one, and what they are."""
+"""Find processes in /proc: the descendants of a process, and the planners among them."""
 
 from __future__ import annotations
 
@@ -12,47 +12,45 @@ if TYPE_CHECKING:
 _PLANNER = "assignor_bridge.worker"
 
 
-def stat_of(pid: int) -> list[str]:
-    """Fields of /proc/PID/stat after the name: 0 is the state, 1 the parent."""
+def read_stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the name; 0 is the state, 1 is the parent."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is gone, but for its parent's asking."""
+    """Whether a process has ended; its parent may not have waited for it yet."""
     try:
-        return stat_of(pid)[0] == "Z"
+        return read_stat(pid)[0] == "Z"
     except OSError:
         return True
 
 
-def below(parent: int) -> list[int]:
-    """Process ids of a living process and its descendants, zombies left out."""
+def list_descendants(parent: int) -> list[int]:
+    """Return the ids of a running process and its descendants, without zombies."""
     parents = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended
-            fields = stat_of(int(entry.name))
+            fields = read_stat(int(entry.name))
             if fields[0] not in "ZX":
                 parents[int(entry.name)] = int(fields[1])
     return sorted(pid for pid in parents if _is_below(pid, parent, parents))
 
 
-def processes_below(parent: int, words: str) -> list[int]:
-    """Process ids whose command line has these words."""
-    return [pid for pid in below(parent) if words in command_line(pid)]
+def find_processes(parent: int, words: str) -> list[int]:
+    """Return the ids of descendants with these words in their command line."""
+    return [pid for pid in list_descendants(parent) if words in read_command_line(pid)]
 
 
-def planners_below(parent: int) -> list[int]:
-    """Process ids of the planner processes."""
-    return processes_below(parent, _PLANNER)
+def find_planners(parent: int) -> list[int]:
+    return find_processes(parent, _PLANNER)
 
 
 def is_planner(pid: int) -> bool:
-    """Whether it is one, and lives."""
-    return _PLANNER in command_line(pid)
+    return _PLANNER in read_command_line(pid)
 
 
-def command_line(pid: int) -> str:
-    """Return a process's command line with NUL between its words, empty when it is gone."""
+def read_command_line(pid: int) -> str:
+    """Return a process's command line with NUL between words; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:

@@ -1,7 +1,4 @@
-"""How JVMs of tests start: starting each well matters, compiling it well does not.
-
-Benchmarks must not use it.
-"""
+"""Make JVMs of tests start fast, at the cost of slower code; do not use it in benchmarks."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ _OPTIONS = (
 
 
 def start_jvms_quickly() -> None:
-    """Have every JVM that this process and its children start take the options."""
-    told = os.environ.get("JAVA_TOOL_OPTIONS", "")
-    if _OPTIONS not in told:
-        os.environ["JAVA_TOOL_OPTIONS"] = f"{told} {_OPTIONS}".strip()
+    """Set the options for every JVM that this process and its children start."""
+    options = os.environ.get("JAVA_TOOL_OPTIONS", "")
+    if _OPTIONS not in options:
+        os.environ["JAVA_TOOL_OPTIONS"] = f"{options} {_OPTIONS}".strip()

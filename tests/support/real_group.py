@@ -1,4 +1,4 @@
-"""A consumer group of real processes on the embedded broker, as the broker describes it."""
+"""Run a consumer group of real processes on the embedded broker."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JAVA = Path(__file__).parents[1] / "java"
-#: What the broker answers while the coordinator of a group is not ready, as after its start.
+#: Errors while the coordinator of a group is not ready, such as after the broker's start.
 _PASSING = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.NOT_COORDINATOR,
 }
-#: Member by name, with the names of the partitions that it owns, such as `t-0`.
+#: Names of the partitions that each member owns, such as `t-0`, by the member's name.
 Owners = dict[str, frozenset[str]]
 
 
-def class_path(folder: Path, program: str) -> str:
-    """Compile a program of tests/java against Kafka's client and our jar alone, without Spark."""
+def compile_program(folder: Path, program: str) -> str:
+    """Compile a program of tests/java without Spark; return its class path."""
     jars = os.pathsep.join(map(str, [find_built_jar(), *embedded_setup.fetch_jars()]))
     javac = [ivy.find_tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder)]
     subprocess.run([*javac, str(JAVA / f"{program}.java")], check=True)
@@ -46,7 +46,7 @@ def class_path(folder: Path, program: str) -> str:
 
 
 class Process:
-    """One member; its events are read as it prints them."""
+    """One member; a thread reads the events that it prints."""
 
     def __init__(self, command: list[str]) -> None:
         self.events: list[dict[str, Any]] = []
@@ -63,7 +63,7 @@ class Process:
         return self._errors.read().decode(errors="replace")
 
     def state(self) -> str:
-        """Return what is known of it when something went wrong; a JVM prints its threads."""
+        """Return details for an error message; a JVM prints its threads."""
         if "GroupMember" in self.process.args:
             self.process.send_signal(signal.SIGQUIT)
             time.sleep(1)
@@ -96,7 +96,7 @@ class Process:
 
 
 class RealGroup:
-    """A group whose members join, leave, stop and are killed; ends them with the `with` block."""
+    """A group whose members join, leave, stop, or are killed; they end with the `with` block."""
 
     def __init__(
         self, bootstrap: str, name: str, topics: Mapping[str, int], java: str = "", **settings: Any
@@ -121,15 +121,17 @@ class RealGroup:
             process.end(kill=True)
 
     def add(self, name: str, *strategies: str, **settings: Any) -> None:
-        """Start a member: of the JVM if its strategies are names of Java classes."""
-        about = json.dumps({**self._settings, "name": name, "strategies": strategies, **settings})
+        """Start a member, in a JVM if its strategies are names of Java classes."""
+        arguments = json.dumps(
+            {**self._settings, "name": name, "strategies": strategies, **settings}
+        )
         if strategies[0].startswith(("org.", "io.")):
-            quick = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-            quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-            command = [ivy.find_tool("java"), *quick, quiet, "-cp", self._java, "GroupMember"]
+            flags = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+            log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+            command = [ivy.find_tool("java"), *flags, log_level, "-cp", self._java, "GroupMember"]
         else:
             command = [sys.executable, "-m", "tests.support.group_member"]
-        self.members[name] = Process([*command, about])
+        self.members[name] = Process([*command, arguments])
 
     def leave(self, name: str) -> None:
         self._end(name)
@@ -141,13 +143,12 @@ class RealGroup:
         self.members[name].process.send_signal(number)
 
     def ids(self) -> dict[str, str]:
-        """Member id, as the broker gave it, by name."""
         return {m.client_id: m.member_id for m in self._describe().members}
 
-    def settled(self, *, without: str = "", timeout_s: float = 90) -> Owners:
-        """Wait until the broker's description has exactly the members, with all partitions.
+    def wait_until_stable(self, *, without: str = "", timeout_s: float = 90) -> Owners:
+        """Wait until the broker reports exactly the members, and one owner per partition.
 
-        Each partition has to have one owner, and the description has to stay for half a second.
+        The report must stay the same for half a second.
         """
         expected = self.members.keys() - {without}
         deadline, since, before = time.monotonic() + timeout_s, 0.0, None
@@ -181,7 +182,7 @@ class RealGroup:
         process.end(kill=kill)
 
     def _describe(self) -> Any:
-        def answer() -> Any:
+        def request_description() -> Any:
             [described] = self._admin.describe_consumer_groups([self.name]).values()
             try:
                 return described.result(20)
@@ -190,16 +191,16 @@ class RealGroup:
                     raise
                 return None
 
-        return wait_until(answer, f"a coordinator of {self.name}")
+        return wait_until(request_description, f"a coordinator of {self.name}")
 
 
-def moved(before: Owners, after: Owners) -> int:
-    """Count the partitions that left a member which is still there."""
+def count_moved(before: Owners, after: Owners) -> int:
+    """Count the partitions that left a member that is still in the group."""
     return sum(len(owned - after[name]) for name, owned in before.items() if name in after)
 
 
-def fewest_moves(before: Owners, after: Owners) -> int:
-    """Count how many partitions must leave the members that stay, so that counts are even."""
+def count_fewest_moves(before: Owners, after: Owners) -> int:
+    """Count the partitions that must leave the remaining members to make counts even."""
     total = sum(map(len, after.values()))
     floor, extra = divmod(total, len(after))
     counts = sorted((len(owned) for name, owned in before.items() if name in after), reverse=True)

@@ -1,8 +1,8 @@
-"""`python -m tests.support.report_picture`: makes the picture of docs/diagnose.md.
+"""Draw the picture of docs/diagnose.md: `python -m tests.support.report_picture`.
 
-It is of a real query, whose answers of Spark's UI are recorded for tests (`served.RECORDED`): three
-executors of two slots; batch 4 was read by Spark's own mapping, 12 and 13 by ours, and an executor
-was killed in batch 12. `assignor report` makes the page, the picture lays some of its pictures out.
+It shows a real query whose Spark UI is recorded for tests (`served.RECORDED`): three executors of
+two slots. Spark's default assignment read batch 4, ours read 12 and 13, and an executor was killed
+in batch 12. `assignor report` makes the page; the picture arranges four of its charts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streaming.report.svg import standalone_picture
 from tests.unit.streaming.served import RECORDED, serve
 
 PICTURE = Path(__file__).parents[2] / "docs" / "images" / "report.svg"
-#: Pictures of the page, by their headings.
+#: Headings of the charts.
 PANELS = (
     "When each slot worked, batch 12",
     "When each slot worked, batch 13",
@@ -25,18 +25,18 @@ PANELS = (
 )
 
 
-def drawn() -> str:
-    """Report the recorded query, and lay the pictures of its page out."""
+def draw() -> str:
+    """Run the report on the recorded query, and arrange its charts in one picture."""
     with tempfile.TemporaryDirectory() as folder, serve(RECORDED) as served:
         page = Path(folder) / "report.html"
         assert command.run(["report", served.url, "--output", str(page)]) == 0
         text = page.read_text(encoding="utf-8")
-    framed = dict(
+    charts = dict(
         re.findall(r"<figure><h3>(?:<span[^>]*></span>)?(.*?)</h3>(<svg.*?</svg>)", text, re.S)
     )
-    panels = [(title, framed[title]) for title in PANELS]
+    panels = [(title, charts[title]) for title in PANELS]
     return standalone_picture("A report of a real query", panels)
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(drawn(), encoding="utf-8")
+    PICTURE.write_text(draw(), encoding="utf-8")

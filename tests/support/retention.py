@@ -1,4 +1,4 @@
-"""A log that deletes: one batch a second is admitted, read at once, and time goes by."""
+"""Simulate retention: one batch per second is admitted and read at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from assignor_bridge.admission.admit import admit, remember_batch_time
 from assignor_bridge.admission.deadline import compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Memory
-from tests.support.lags import lag_of
+from tests.support.lags import make_lag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class Broker:
-    """Partitions, each with its records a second, and those that wait at first.
+    """Partitions, each with its records per second and its unread records at the start.
 
-    What waits is how many seconds it still has, and how many records.
+    Unread records are pairs: seconds until their deletion, and their number.
     """
 
     def __init__(
@@ -32,25 +32,23 @@ class Broker:
         self.lost = 0
         self._rates = [rate for rate, _ in partitions]
         self._owed = [0.0] * len(partitions)
-        #: By partition: second and count, the oldest first.
+        #: Pairs of second and count for each partition, oldest first.
         self.logs = [
             deque([left - retention, count] for left, count in sorted(waiting) if count)
             for _, waiting in partitions
         ]
 
     def read(self, counts: Sequence[int]) -> None:
-        """Read so many records of each partition, the oldest ones."""
         for log, count in zip(self.logs, counts, strict=True):
-            left = count
-            while left:
-                taken = min(left, log[0][1])
+            unread = count
+            while unread:
+                taken = min(unread, log[0][1])
                 log[0][1] -= taken
-                left -= taken
+                unread -= taken
                 if not log[0][1]:
                     log.popleft()
 
     def pass_a_second(self) -> None:
-        """Write what comes in, and delete what is too old."""
         for i, (log, rate) in enumerate(zip(self.logs, self._rates, strict=True)):
             self._owed[i] += rate
             count = int(self._owed[i])
@@ -63,18 +61,18 @@ class Broker:
                 self.lost += log.popleft()[1]
 
 
-def lost(broker: Broker, limits: Limits, *, batches: int) -> int:
-    """Read batches of a second each; how many records were deleted before they were read."""
+def count_lost(broker: Broker, limits: Limits, *, batches: int) -> int:
+    """Read batches of one second; return the number of records deleted unread."""
     memory = Memory()
     for _ in range(batches):
         waiting = [sum(count for _, count in log) for log in broker.logs]
         rows = [i for i, count in enumerate(waiting) if count]
         if rows:
             stamps = np.array([1000 * broker.logs[i][0][0] + 10**9 for i in rows])
-            kept = np.full(len(rows), broker.retention)
-            lag = lag_of(
+            limit = np.full(len(rows), broker.retention)
+            lag = make_lag(
                 {f"t{i:03}": [waiting[i]] for i in rows},
-                left=compute_seconds_left(stamps, kept, 1000 * broker.now + 10**9), retention=kept,
+                left=compute_seconds_left(stamps, limit, 1000 * broker.now + 10**9), retention=limit,
             )  # fmt: skip
             admitted = admit(lag, limits, memory)
             memory = remember_batch_time(admitted.memory, BatchTime(100, 0.5, 1.0))

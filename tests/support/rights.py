@@ -1,7 +1,7 @@
-"""The least rights (Kafka's ACLs) for each command: `python -m tests.support.rights FILE`.
+"""Write the minimal rights (Kafka's ACLs) of each command: `python -m tests.support.rights FILE`.
 
-docs/security.md shows them; tests/integration/test_rights.py derives them: with these rights all
-goes well, and without any one of them it does not, for want of a right.
+docs/security.md shows them. tests/integration/test_rights.py proves that each command works with
+these rights and fails without any one of them.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ _END = "<!-- End of the table. -->"
 
 
 class Right(NamedTuple):
-    """An operation on the topics that are read, on the group that is named, or on the cluster."""
+    """An operation on the topics read, on the named group, or on the cluster."""
 
     operation: str
     kind: str
-    #: Of another one than that: whose it is.
+    #: Owner of another topic, such as "sink's "; empty by default.
     whose: str = ""
 
     def __str__(self) -> str:
@@ -27,15 +27,15 @@ class Right(NamedTuple):
 
 
 class Needs(NamedTuple):
-    """What is done, and all that it needs."""
+    """A command and the rights that it needs."""
 
     what: str
     rights: tuple[Right, ...]
-    #: What happens without the last of them, in a few words.
+    #: Consequence if the last right is missing.
     without: str
-    #: The exit code then (1 for a query that fails), and what the one line says (a pattern).
+    #: Exit code without it (1 for a query that fails), and a pattern of the line printed.
     code: int = 1
-    says: str = ""
+    message: str = ""
 
 
 _READ, _DESCRIBE = Right("Read", "Topic"), Right("Describe", "Topic")
@@ -49,39 +49,38 @@ INTO_DELTA = "a job of `assignor run` into a Delta table"
 JOB, AUDIT = "… with a topic as its sink", "`assignor audit --columns`"
 NEEDS = (
     Needs(STREAM, (_READ,), "the query fails, as Spark's own does",
-          says="[Aa]uthoriz"),
-    Needs(COMMITS, (_READ, _COMMIT), "it goes on; a warning, and `assignor.commitFailures` counts",
+          message="[Aa]uthoriz"),
+    Needs(COMMITS, (_READ, _COMMIT), "it continues with a warning; `assignor.commitFailures` rises",
           0, "could not commit to group .* needs Read on this group"),
     Needs(INTO_DELTA, (_READ,), "the run ends in one line, exit code 1",
-          says="the user lacks Describe on it"),
+          message="the user lacks Describe on it"),
     Needs(JOB, (_READ, _WRITE), "the run ends in one line, exit code 1",
-          says="the user lacks Describe on it"),
+          message="the user lacks Describe on it"),
     Needs("`assignor lag CHECKPOINT`", (_READ, _CONFIGS),
-          "the column is `-`, a line says which right is missing",
+          "the column is `-`, and a line names the missing right",
           0, "retention .* the user lacks DescribeConfigs on Topic"),
     Needs("`assignor lag --group`", (_READ, _CONFIGS, _SEE_GROUP), "one line, exit code 1",
-          says=_NO_GROUP),
+          message=_NO_GROUP),
     Needs("`assignor lag --group --as starting-offsets`", (_DESCRIBE, _SEE_GROUP),
-          "one line, exit code 1", says=_NO_GROUP),
+          "one line, exit code 1", message=_NO_GROUP),
     Needs("`assignor lag CHECKPOINT --as starting-offsets`", (_DESCRIBE,),
-          "one line, exit code 1", says="the user lacks Describe on Topic"),
+          "one line, exit code 1", message="the user lacks Describe on Topic"),
     Needs("`assignor doctor --checkpoint`", (_READ,),
-          "the check fails, exit code 1; a line says which right is missing",
-          says="the user lacks Describe on Topic"),
+          "the check fails, exit code 1; a line names the missing right",
+          message="the user lacks Describe on Topic"),
     Needs("`assignor estimate CHECKPOINT --racks`", (_DESCRIBE, _BROKERS),
-          "a line says so: whether consumers may read from followers is unknown",
+          "a line reports that it is unknown whether followers may be read",
           0, "the user lacks DescribeConfigs on"),
     Needs(AUDIT, (_READ, _CONFIGS),
-          "a line says so; in a compacted topic, rows without a record count as invented",
+          "a line reports it; in a compacted topic, rows without a record count as invented",
           0, "the user lacks DescribeConfigs on Topic"),
-    Needs("`assignor doctor`", (), "nothing is asked of a topic or group"),
+    Needs("`assignor doctor`", (), "no topic or group is read"),
 )  # fmt: skip
 
 
-def with_table(text: str) -> str:
-    """Put the table into a document, between its two marks."""
-    before, _, rest = text.partition(_BEGIN)
-    _, _, after = rest.partition(_END)
+def insert_table(text: str) -> str:
+    before, _, from_begin = text.partition(_BEGIN)
+    _, _, after = from_begin.partition(_END)
     lines = ["| what | rights | if the last right is missing |", "|---|---|---|"]
     for needs in NEEDS:
         rights = ", ".join(map(str, needs.rights))
@@ -91,4 +90,4 @@ def with_table(text: str) -> str:
 
 if __name__ == "__main__":
     file = Path(sys.argv[1])
-    file.write_text(with_table(file.read_text(encoding="utf-8")), encoding="utf-8")
+    file.write_text(insert_table(file.read_text(encoding="utf-8")), encoding="utf-8")

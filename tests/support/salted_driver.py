@@ -1,9 +1,9 @@
-"""A driver that appends salted rows to Delta while executors die: run by test_row_order.py.
+"""Append salted rows to Delta while executors die; test_row_order.py runs this driver.
 
 A query reads a topic in batches, distributes each by `rand(7)`, and appends it to a Delta table
-once (`txnAppId`, `txnVersion`). Behind the shuffle of each batch but the first, an executor is
-killed when a random number of tasks are completed. The last line is JSON: what was killed when, how
-many stages were repeated, and the metrics of the source.
+once (`txnAppId`, `txnVersion`). After the shuffle of each batch except the first, an executor is
+killed when a random number of tasks are completed. The last line is JSON: the numbers of completed
+tasks at each kill, the number of repeated stages, and the source's metrics.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as f
 
 from tests.lab.kills.driver import start_spark
-from tests.support.executor_kills import Executors, held_until
+from tests.support.executor_kills import Executors, hold_until
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import all_stages, finished, read_topic
+from tests.support.spark_tools import list_stages, read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,9 +29,8 @@ TASKS = 12
 
 
 def main() -> None:
-    """Do as the module says."""
-    servers, name, where, kills, seed = sys.argv[1:]
-    folder, rng = Path(where), random.Random(int(seed))
+    servers, name, folder_name, kills, seed = sys.argv[1:]
+    folder, rng = Path(folder_name), random.Random(int(seed))
     topic = Topic(servers, name).create(PARTITIONS)
     topic.fill([(int(kills) + 1) * RECORDS] * PARTITIONS)
     spark = start_spark(
@@ -48,10 +47,10 @@ def main() -> None:
             return
         completed, killed = rng.randrange(TASKS), folder / f"killed-{number}"
         killed_at.append(completed)
-        held = salted.rdd.mapPartitionsWithIndex(held_until(killed, completed))
-        with executors.one_dies(lambda ids: rng.choice(sorted(ids)), TASKS, completed, killed):
-            write(spark.createDataFrame(held, salted.schema), number)
-        executors.wait_for_all()  # the next batch is planned for both
+        delayed = salted.rdd.mapPartitionsWithIndex(hold_until(killed, completed))
+        with executors.kill_one(lambda ids: rng.choice(sorted(ids)), TASKS, completed, killed):
+            write(spark.createDataFrame(delayed, salted.schema), number)
+        executors.wait_for_all()  # so that the next batch is planned for both
 
     def write(rows: DataFrame, number: int) -> None:
         writer = rows.write.format("delta").mode("append")
@@ -72,8 +71,8 @@ def main() -> None:
         .trigger(availableNow=True)
         .start()
     )  # fmt: skip
-    progresses = [p for p in finished(query, 60.0 * (int(kills) + 4)) if p["numInputRows"]]
-    repeated = sum(stage.attemptId() > 0 for stage in all_stages(spark))
+    progresses = [p for p in wait_for_end(query, 60.0 * (int(kills) + 4)) if p["numInputRows"]]
+    repeated = sum(stage.attemptId() > 0 for stage in list_stages(spark))
     metrics = [p["sources"][0]["metrics"] for p in progresses]
     print(
         json.dumps({"killed_at": killed_at, "repeated": repeated, "metrics": metrics}), flush=True

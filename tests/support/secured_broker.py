@@ -1,4 +1,4 @@
-"""A broker with an open port for the tests, one that asks for a login and one that speaks TLS."""
+"""Start a broker with an open port, a port with SASL authentication, and ports with TLS."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from confluent_kafka.admin import (
 from assignor_bridge import ivy
 from streaming.kafka import embedded_setup
 from streaming.kafka.embedded import EmbeddedBroker
-from tests.support.broker_cluster import free_ports
+from tests.support.broker_cluster import find_free_ports
 from tests.support.java_program import JAVA
 from tests.support.spark_tools import wait_until
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-#: Who has the certificate, and who comes by TLS without one.
+#: Names of the user with the certificate and of TLS users without one.
 BOB, ENCRYPTED = "CN=bob", "encrypted"
 PASSWORD = "s3cret-of-ann"  # noqa: S105  (of the embedded broker)
 STORE_PASSWORD = "s3cret-of-the-store"  # noqa: S105  (the same)
@@ -42,13 +42,13 @@ LOGIN = (
 
 
 class Secured(NamedTuple):
-    """The broker, the address that wants ann's login (SASL/PLAIN), and how TLS clients reach it."""
+    """A broker, its address for SASL/PLAIN (user ann), and the settings of TLS clients."""
 
     broker: EmbeddedBroker
     address: str
-    #: Settings of a Java client whose stores are JKS files; the broker asks for its certificate.
+    #: Settings of a Java client with JKS stores; the broker requires its certificate.
     tls: dict[str, str]
-    #: The address that speaks TLS and asks for no certificate.
+    #: Address for TLS without client certificates.
     encrypted: str = ""
 
 
@@ -56,16 +56,16 @@ class Secured(NamedTuple):
 def start_secured(
     mechanisms: Sequence[str] = ("PLAIN",), users: Iterable[str] = ()
 ) -> Iterator[Secured]:
-    """Start a broker that heeds access control lists; only who comes by the open port may do all.
+    """Start a broker with access control lists; only clients of the open port have all rights.
 
-    `users` have ann's password. SCRAM users are to be made once it runs; OAUTHBEARER takes
-    unsecured tokens of anybody.
+    `users` have ann's password. Create SCRAM users when the broker runs; OAUTHBEARER accepts
+    unsecured tokens of all users.
     """
-    port, controller = free_ports(set())
-    login, encrypted = free_ports({port, controller})
-    tls, _ = free_ports({port, controller, login, encrypted})
+    port, controller = find_free_ports(set())
+    login, encrypted = find_free_ports({port, controller})
+    tls, _ = find_free_ports({port, controller, login, encrypted})
     host = embedded_setup.HOST
-    known = " ".join(f'user_{user}="{PASSWORD}"' for user in ("ann", *users))
+    credentials = " ".join(f'user_{user}="{PASSWORD}"' for user in ("ann", *users))
     listeners = (
         f"PLAINTEXT://{host}:{port},SASL_PLAINTEXT://{host}:{login},SSL://{host}:{encrypted},"
         f"TLS://{host}:{tls}"
@@ -82,7 +82,7 @@ def start_secured(
             "sasl.enabled.mechanisms": ",".join(mechanisms),
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": LOGIN.format(
                 **{"user": "admin", "password": "x"}
-            ).replace(";", f" {known};"),
+            ).replace(";", f" {credentials};"),
             **{
                 f"listener.name.sasl_plaintext.{name}.sasl.jaas.config": f"{of} required;"
                 for name, of in modules.items()
@@ -97,12 +97,16 @@ def start_secured(
             "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
         }
         with _Broker(Path(folder), port=port, properties=properties) as broker:
-            own = {"bootstrap.servers": f"{host}:{encrypted}", "security.protocol": "SSL", **stores}
-            yield Secured(broker, f"{host}:{login}", own, f"{host}:{tls}")
+            client = {
+                "bootstrap.servers": f"{host}:{encrypted}",
+                "security.protocol": "SSL",
+                **stores,
+            }
+            yield Secured(broker, f"{host}:{login}", client, f"{host}:{tls}")
 
 
 class _Broker(EmbeddedBroker):
-    """With a class of the tests that tells apart who comes without a login."""
+    """A broker with a class of the tests that names unauthenticated users by their listener."""
 
     def __init__(self, folder: Path, *, port: int, properties: dict[str, str]) -> None:
         super().__init__(port=port, properties=properties)
@@ -118,12 +122,11 @@ class _Broker(EmbeddedBroker):
 def allow(
     broker: EmbeddedBroker, kind: ResourceType, name: str, *operations: str, user: str = "ann"
 ) -> None:
-    """Give a user rights; they are in force when this returns."""
-    grant(broker, [right(user, kind, name, operation) for operation in operations])
+    """Grant a user operations on a resource, and wait until the broker applies them."""
+    grant(broker, [create_rule(user, kind, name, operation) for operation in operations])
 
 
-def right(user: str, kind: ResourceType, name: str, operation: str) -> AclBinding:
-    """Return the rule that lets a user do one thing."""
+def create_rule(user: str, kind: ResourceType, name: str, operation: str) -> AclBinding:
     return AclBinding(
         kind, name, ResourcePatternType.LITERAL, f"User:{user}", "*",
         AclOperation[operation], AclPermissionType.ALLOW,
@@ -131,32 +134,32 @@ def right(user: str, kind: ResourceType, name: str, operation: str) -> AclBindin
 
 
 def grant(broker: EmbeddedBroker, rules: Sequence[AclBinding]) -> None:
-    """Make rules, and wait until the broker goes by them: it answers with those that it heeds."""
+    """Create rules, and wait until the broker lists them, which means that it applies them."""
     admin = broker.admin()
-    for done in admin.create_acls(list(rules)).values():
-        done.result(30)
-    every = AclBindingFilter(
+    for future in admin.create_acls(list(rules)).values():
+        future.result(30)
+    all_rules = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, None, None,
         AclOperation.ANY, AclPermissionType.ANY,
     )  # fmt: skip
-    wait_until(lambda: set(rules) <= set(admin.describe_acls(every).result(30)), "the rules")
+    wait_until(lambda: set(rules) <= set(admin.describe_acls(all_rules).result(30)), "the rules")
 
 
 def make_stores(folder: Path) -> dict[str, str]:
-    """Make a key store and a trust store in Java's own format; one identity serves both sides."""
+    """Create a JKS key store and trust store; broker and client share one identity."""
     keytool, certificate = ivy.find_tool("keytool"), str(folder / "certificate")
-    own, trusted = str(folder / "own.jks"), str(folder / "trusted.jks")
-    word = ["-storetype", "JKS", "-storepass", STORE_PASSWORD, "-noprompt"]
+    keys, trusted = str(folder / "own.jks"), str(folder / "trusted.jks")
+    flags = ["-storetype", "JKS", "-storepass", STORE_PASSWORD, "-noprompt"]
     for arguments in (
         ["-genkeypair", "-alias", "bob", "-keyalg", "RSA", "-dname", BOB, "-ext",
-         f"SAN=ip:{embedded_setup.HOST}", "-keypass", STORE_PASSWORD, "-keystore", own],
-        ["-exportcert", "-alias", "bob", "-file", certificate, "-keystore", own],
+         f"SAN=ip:{embedded_setup.HOST}", "-keypass", STORE_PASSWORD, "-keystore", keys],
+        ["-exportcert", "-alias", "bob", "-file", certificate, "-keystore", keys],
         ["-importcert", "-alias", "bob", "-file", certificate, "-keystore", trusted],
     ):  # fmt: skip
-        subprocess.run([keytool, *arguments, *word], check=True, capture_output=True)
+        subprocess.run([keytool, *arguments, *flags], check=True, capture_output=True)
     return {
         "ssl.keystore.type": "JKS",
-        "ssl.keystore.location": own,
+        "ssl.keystore.location": keys,
         "ssl.keystore.password": STORE_PASSWORD,
         "ssl.key.password": STORE_PASSWORD,
         "ssl.truststore.type": "JKS",

@@ -1,4 +1,4 @@
-"""A topic read by the shared reader and by Spark's own source, and what the readers counted."""
+"""Read a topic with the shared reader or Spark's own source, and read the readers' counters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.errors import StreamingQueryException
 
-from tests.support.spark_tools import finished, read_topic, wait_until
+from tests.support.spark_tools import read_topic, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.support.kafka_topics import Topic
 
 OURS = {"assignor": "lag-aware-sticky", "assignor.reader": "shared", "assignor.onError": "fail"}
-SPARKS = {"kafka.fetch.max.wait.ms": "10"}  # else half a second a partition read
+SPARKS = {"kafka.fetch.max.wait.ms": "10"}  # the default adds 0.5 s per partition
 
 AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
 CONTINUALLY: Mapping[str, Any] = {"processingTime": "0 seconds"}
@@ -34,7 +34,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def available_rows(
+def read_available_rows(
     spark: SparkSession,
     topic: Topic,
     source: Mapping[str, str],
@@ -43,31 +43,31 @@ def available_rows(
     *,
     trigger: Mapping[str, Any] = AVAILABLE_NOW,
 ) -> list[tuple[Any, ...]]:
-    """Read all that is there with one query; the rows by partition and offset."""
+    """Read all records with one query; return the rows, sorted by partition and offset."""
     with tempfile.TemporaryDirectory() as scratch:
         frame = read_topic(spark, topic, source).selectExpr(*columns)
         written = f"{scratch}/rows"
         query = start(frame, checkpoint or f"{scratch}/checkpoint", written, trigger)
         if trigger == AVAILABLE_NOW:
-            finished(query)
+            wait_for_end(query)
         else:
             try:
                 query.processAllAvailable()
             finally:
                 query.stop()
         rows = spark.read.parquet(written).collect()
-    return sorted(map(_plain, rows), key=lambda row: row[:2])
+    return sorted(map(_to_plain, rows), key=lambda row: row[:2])
 
 
 def start(
     frame: DataFrame, checkpoint: str, folder: str | None, trigger: Mapping[str, Any]
 ) -> StreamingQuery:
-    """Start a query into Parquet files, or into nothing."""
+    """Start a query that writes Parquet files, or nothing if `folder` is None."""
     writer = frame.writeStream.option("checkpointLocation", checkpoint).trigger(**trigger)
     return writer.format("parquet").start(folder) if folder else writer.format("noop").start()
 
 
-def failure_of(
+def read_until_failure(
     spark: SparkSession,
     topic: Topic,
     source: Mapping[str, str],
@@ -75,25 +75,24 @@ def failure_of(
     *,
     trigger: Mapping[str, Any] = AVAILABLE_NOW,
 ) -> str:
-    """Read all that is there, which must fail; the error without what differs by run."""
+    """Read all records, which must fail; return the error without the parts that differ per run."""
     try:
-        rows = available_rows(spark, topic, source, checkpoint, trigger=trigger)
+        rows = read_available_rows(spark, topic, source, checkpoint, trigger=trigger)
     except StreamingQueryException as error:
-        return root_cause(error)
+        return find_root_cause(error)
     raise AssertionError(f"no failure, but {len(rows)} rows")
 
 
-def failure_in(query: StreamingQuery) -> str:
-    """Give the error that a running query ends with."""
+def wait_for_failure(query: StreamingQuery) -> str:
     try:
-        finished(query)
+        wait_for_end(query)
     except StreamingQueryException as error:
-        return root_cause(error)
+        return find_root_cause(error)
     raise AssertionError("the query did not fail")
 
 
-def root_cause(error: Any) -> str:
-    """Class and text of the first Kafka error (or else the last) in the chain, without ids."""
+def find_root_cause(error: Any) -> str:
+    """Return class and text of the first Kafka error in the chain, or of the last error."""
     chain = []
     cause = error._origin
     while cause is not None and not (chain and "kafka010" in chain[-1]):
@@ -105,43 +104,42 @@ def root_cause(error: Any) -> str:
 def plan_without_reading(
     spark: SparkSession, topic: Topic, source: Mapping[str, str], checkpoint: str
 ) -> None:
-    """Leave a checkpoint whose first batch was planned and logged, but failed before its end."""
+    """Create a checkpoint whose first batch was planned and logged, but failed."""
     frame = read_topic(spark, topic, source).selectExpr("raise_error('planned only') AS x")
     try:
-        finished(start(frame, checkpoint, None, AVAILABLE_NOW))
+        wait_for_end(start(frame, checkpoint, None, AVAILABLE_NOW))
     except StreamingQueryException as error:
         assert "planned only" in str(error)  # noqa: PT017
         return
     raise AssertionError("the query did not fail")
 
 
-def counters(spark: SparkSession) -> dict[str, int]:
-    """Sums of the executors' ReaderCounters; asks until each of the two executors has answered."""
-    seen: dict[str, dict[str, int]] = {}
+def read_counters(spark: SparkSession) -> dict[str, int]:
+    """Return the sums of both executors' ReaderCounters."""
+    counters: dict[str, dict[str, int]] = {}
 
-    def both() -> bool:
+    def read_both() -> bool:
         frame = spark.range(0, 4, 1, 4).selectExpr(
             "java_method('io.assignorbridge.reader.ReaderCounters', 'json') AS figures",
             "java_method('java.lang.ProcessHandle', 'current') AS process",
         )
-        seen.update({row.process: json.loads(row.figures) for row in frame.collect()})
-        return len(seen) >= 2
+        counters.update({row.process: json.loads(row.figures) for row in frame.collect()})
+        return len(counters) >= 2
 
-    wait_until(both, "counters of two executors")
-    names = next(iter(seen.values())).keys()
-    return {name: sum(one[name] for one in seen.values()) for name in names}
+    wait_until(read_both, "counters of two executors")
+    names = next(iter(counters.values())).keys()
+    return {name: sum(c[name] for c in counters.values()) for name in names}
 
 
 def delete_before(topic: Topic, offsets: Mapping[int, int]) -> None:
     """Delete the records of partitions below offsets, as retention does."""
     admin = AdminClient({"bootstrap.servers": topic.bootstrap_servers})
-    asked = [TopicPartition(topic.name, p, offset) for p, offset in offsets.items()]
-    for future in admin.delete_records(asked).values():
+    begins = [TopicPartition(topic.name, p, offset) for p, offset in offsets.items()]
+    for future in admin.delete_records(begins).values():
         future.result(30)
 
 
 def recreate(topic: Topic, partitions: int) -> None:
-    """Delete the topic and make it anew, empty."""
     admin = AdminClient({"bootstrap.servers": topic.bootstrap_servers})
     admin.delete_topics([topic.name])[topic.name].result(30)
     wait_until(
@@ -151,7 +149,7 @@ def recreate(topic: Topic, partitions: int) -> None:
 
 
 def compact(topic: Topic, partitions: int, keys: int, rounds: int) -> None:
-    """Make a compacted topic, write each key in each round, wait until old rounds are gone."""
+    """Create a compacted topic, write each key in each round, and wait for compaction."""
     admin = AdminClient({"bootstrap.servers": topic.bootstrap_servers})
     sooner = ConfigEntry(
         "log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET
@@ -173,19 +171,25 @@ def compact(topic: Topic, partitions: int, keys: int, rounds: int) -> None:
             write(number, b"k%d" % (key if number % 3 else key // 2))
     assert producer.flush(30) == 0
 
-    def compacted() -> bool:
-        write(0, b"filler")  # closes the segment when segment.ms is over: others are not cleaned
+    def is_compacted() -> bool:
+        write(
+            0, b"filler"
+        )  # closes the segment after segment.ms; only closed segments are compacted
         assert producer.flush(30) == 0
-        return all(_first_of(topic, p, "k1") > 0.5 * keys * rounds for p in range(partitions))
+        return all(
+            _find_first_offset(topic, p, "k1") > 0.5 * keys * rounds for p in range(partitions)
+        )
 
-    wait_until(compacted, "compaction", 120)
+    wait_until(is_compacted, "compaction", 120)
     from_now = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
-    kept = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[from_now])
-    admin.incremental_alter_configs([kept])[kept].result(30)  # all readers see the same log
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[from_now])
+    admin.incremental_alter_configs([resource])[resource].result(
+        30
+    )  # so that all readers see the same log
 
 
-def _first_of(topic: Topic, partition: int, key: str) -> int:
-    """Offset of the first record that still has the key."""
+def _find_first_offset(topic: Topic, partition: int, key: str) -> int:
+    """Return the offset of the first remaining record with the key."""
     consumer = Consumer({"bootstrap.servers": topic.bootstrap_servers, "group.id": "tests"})
     try:
         consumer.assign([TopicPartition(topic.name, partition, OFFSET_BEGINNING)])
@@ -198,7 +202,7 @@ def _first_of(topic: Topic, partition: int, key: str) -> int:
 
 
 def fill_in_batches(topic: Topic, counts: Sequence[int], batches: int, padding: int = 0) -> None:
-    """As `Topic.fill`, in so many batches of the producer, so that fetches can be small."""
+    """Fill the topic like `Topic.fill`, but in small producer batches, to allow small fetches."""
     producer = Producer({"bootstrap.servers": topic.bootstrap_servers, "linger.ms": 500})
     pad = b" " * padding
     for batch in range(batches):
@@ -209,8 +213,9 @@ def fill_in_batches(topic: Topic, counts: Sequence[int], batches: int, padding: 
         assert producer.flush(60) == 0
 
 
-def transactional(topic: Topic, settings: Mapping[str, Any] | None = None) -> Producer:
-    """A producer of transactions, fenced from any other."""
+def create_transactional_producer(
+    topic: Topic, settings: Mapping[str, Any] | None = None
+) -> Producer:
     own = {"bootstrap.servers": topic.bootstrap_servers, "transactional.id": uuid.uuid4().hex}
     producer = Producer(own | dict(settings or {}))
     producer.init_transactions(30)
@@ -218,11 +223,11 @@ def transactional(topic: Topic, settings: Mapping[str, Any] | None = None) -> Pr
 
 
 def send(producer: Producer, topic: Topic, partition: int, values: Sequence[str]) -> None:
-    """Write values in this order and wait until the broker has them."""
+    """Write values in this order, and wait for their delivery."""
     for value in values:
         producer.produce(topic.name, value.encode(), key=b"k" + value.encode(), partition=partition)
     assert producer.flush(30) == 0
 
 
-def _plain(row: Any) -> tuple[Any, ...]:
+def _to_plain(row: Any) -> tuple[Any, ...]:
     return tuple(tuple(map(tuple, v)) if isinstance(v, list) else v for v in row)

@@ -1,4 +1,4 @@
-"""A small file system of its own, which can be filled up or made read-only; mounted by root."""
+"""Mount a small file system that can be filled up or made read-only; needs root."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _BLOCK = bytes(4096)
 
 
 class NotPossibleError(Exception):
-    """This machine does not allow what a test needs; the text says what it would take."""
+    """This machine does not support a test; the message says what is required."""
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a file system in memory at a folder, within."""
+def mount_small_disk(folder: Path, size: str) -> Iterator[Path]:
+    """Mount a file system in memory at a folder for the `with` block."""
     folder.mkdir(parents=True, exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
@@ -33,7 +33,6 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 def fill_up(disk: Path) -> Path:
-    """Leave no block free; removing the file that is returned frees them."""
     filler = disk / "filler"
     with filler.open("wb", 0) as file, contextlib.suppress(OSError):
         while True:
@@ -42,6 +41,6 @@ def fill_up(disk: Path) -> Path:
 
 
 def remount(disk: Path, how: str) -> bool:
-    """Make it read-only (`ro`) or not (`rw`); False while a file is being written."""
+    """Remount as read-only (`ro`) or writable (`rw`); return False if a file is being written."""
     command = ["mount", "-o", f"remount,{how}", str(disk)]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0

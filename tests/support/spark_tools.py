@@ -1,4 +1,4 @@
-"""What tests ask of a running Spark: tasks with their executors, rows of a Delta table."""
+"""Start Spark for tests, run queries, and read stages, tasks, logs, and Delta tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskRun:
-    """One finished task as Spark's status store tells it."""
+    """A completed task, from Spark's status store."""
 
     stage: int
     index: int
@@ -33,14 +33,13 @@ class TaskRun:
 
 
 class DriverLog:
-    """The lines that the driver logs after this object was made."""
+    """The lines that the driver logs after this object is created."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._from = path.stat().st_size
 
     def lines(self, containing: str) -> list[str]:
-        """Give the new lines with this text in them."""
         with self._path.open("rb") as log:
             log.seek(self._from)
             text = log.read().decode("utf-8", "replace")
@@ -48,23 +47,23 @@ class DriverLog:
 
 
 def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
-    """Start Spark with Delta, Avro and the bridge; the driver logs into a file in this folder.
+    """Start Spark with Delta, Avro, and the bridge; the driver logs to a file in this folder.
 
-    Further settings are given with `_` for `.`.
+    Further settings have `_` for `.` in their names.
     """
     from delta.pip_utils import configure_spark_with_delta_pip
 
     from assignor_bridge import configure_spark
 
-    builder = spark_builder(master, folder, **settings)
-    with_delta = configure_spark_with_delta_pip(builder, avro())
+    builder = create_spark_builder(master, folder, **settings)
+    with_delta = configure_spark_with_delta_pip(builder, find_avro_packages())
     session = configure_spark(with_delta).getOrCreate()
     session.conf.set("assignor.test.log", f"{folder}/driver.log")
     return session
 
 
-def avro() -> list[str]:
-    """Name Spark's Avro functions, where Maven's repository has them for this Spark."""
+def find_avro_packages() -> list[str]:
+    """Return the coordinate of Spark's Avro package, if there is one for this Spark."""
     from assignor_bridge import ivy
     from streaming.pipeline.spark.session import avro_coordinate
 
@@ -74,8 +73,8 @@ def avro() -> list[str]:
     return []
 
 
-def spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Builder:
-    """All of `start_spark` but the jars."""
+def create_spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Builder:
+    """Return the builder of `start_spark` without the jars."""
     from pyspark.sql import SparkSession
 
     from streaming.demo.job import linked_spark_home
@@ -110,15 +109,14 @@ def spark_builder(master: str, folder: Path, **settings: str) -> SparkSession.Bu
 
 
 def write_interpreter(script: Path, program: str, *arguments: object) -> None:
-    """Write what `spark.assignor.python` can name: it runs a program, whatever Java asks for."""
-    words = shlex.join([sys.executable, program, *map(str, arguments)])
+    """Write a script for `spark.assignor.python` that runs a program; ignore Java's arguments."""
+    command = shlex.join([sys.executable, program, *map(str, arguments)])
     root = Path(__file__).parents[2]
-    script.write_text(f"#!/bin/sh\nexport PYTHONPATH={root}\nexec {words}\n")
+    script.write_text(f"#!/bin/sh\nexport PYTHONPATH={root}\nexec {command}\n")
     script.chmod(0o755)
 
 
 def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) -> DataFrame:
-    """Open the stream that users write, with further options."""
     reader = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", topic.bootstrap_servers)
@@ -133,7 +131,7 @@ def read_topic(spark: SparkSession, topic: Topic, options: Mapping[str, str]) ->
 def run_to_delta(
     spark: SparkSession, topic: Topic, checkpoint: str, table: str, **options: str
 ) -> list[dict[str, Any]]:
-    """Run AvailableNow into a Delta table; option names with `_` for `.`. Gives the progresses."""
+    """Run AvailableNow into a Delta table; return the progresses. Options have `_` for `.`."""
     named = {name.replace("_", "."): value for name, value in options.items()}
     query = (
         read_topic(spark, topic, named)
@@ -143,15 +141,15 @@ def run_to_delta(
         .trigger(availableNow=True)
         .start(table)
     )
-    return finished(query)
+    return wait_for_end(query)
 
 
 def run_in_batches(
     spark: SparkSession, topic: Topic, checkpoint: str, **options: str
 ) -> tuple[list[dict[str, Any]], int]:
-    """Run in batches of 40 records into memory; the progresses with records and the row count.
+    """Run in batches of 40 records; return the progresses that have records, and the row count.
 
-    Option names are given with `_` for `.`; the assignor is lag-aware-sticky unless one is named.
+    Option names have `_` for `.`; the default assignor is lag-aware-sticky.
     """
     name = f"t{uuid.uuid4().hex}"
     named = {"assignor": "lag-aware-sticky", "maxOffsetsPerTrigger": "40"}
@@ -165,25 +163,25 @@ def run_in_batches(
         .trigger(availableNow=True)
         .start()
     )
-    progresses = [p for p in finished(query) if p["numInputRows"]]
+    progresses = [p for p in wait_for_end(query) if p["numInputRows"]]
     rows = spark.table(name)
     assert rows.distinct().count() == rows.count()
     return progresses, rows.count()
 
 
-def finished(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str, Any]]:
-    """Wait for the end of a query and give its progresses; its failure is raised."""
+def wait_for_end(query: StreamingQuery, timeout_s: float = 280) -> list[dict[str, Any]]:
+    """Wait for the end of a query, and return its progresses; raise its failure."""
     try:
         assert query.awaitTermination(timeout_s), f"still running: {query.status}"
     finally:
         query.stop()
-    return [as_dict(p) for p in query.recentProgress]
+    return [to_dict(p) for p in query.recentProgress]
 
 
 def assert_planned(
     progresses: Iterable[dict[str, Any]], strategy: str = "lag-aware-sticky"
 ) -> None:
-    """Each batch with records has a plan of ours: else what was seen is not about the option."""
+    """Check that this strategy planned each batch with records, without fallbacks."""
     batches = [p for p in progresses if p["numInputRows"]]
     assert batches, "no batch with records"
     for batch in batches:
@@ -193,8 +191,7 @@ def assert_planned(
             assert planned == (strategy, "0"), (batch["batchId"], metrics)
 
 
-def as_dict(progress: Any) -> dict[str, Any]:
-    """Give a progress as plain JSON data."""
+def to_dict(progress: Any) -> dict[str, Any]:
     import json
 
     loaded: dict[str, Any] = json.loads(progress.json)
@@ -202,9 +199,9 @@ def as_dict(progress: Any) -> dict[str, Any]:
 
 
 def assert_each_row_once(spark: SparkSession, table: str, counts: list[int]) -> None:
-    """Each offset of each partition is in the table exactly once, with the value written for it."""
+    """Check that each offset is in the table exactly once, with the value written for it."""
     rows = spark.read.format("delta").load(table)
-    found = {
+    actual = {
         r["partition"]: (r["n"], r["d"], r["lo"], r["hi"], r["wrong"])
         for r in rows.groupBy("partition")
         .agg(
@@ -213,7 +210,7 @@ def assert_each_row_once(spark: SparkSession, table: str, counts: list[int]) -> 
         .collect()
     }
     expected = {p: (n, n, 0, n - 1, 0) for p, n in enumerate(counts) if n}
-    assert found == expected, found  # rows, offsets, first, last, with another value
+    assert actual == expected, actual  # rows, offsets, first, last, wrong values
 
 
 def _aggregates() -> list[Any]:
@@ -228,11 +225,11 @@ def _aggregates() -> list[Any]:
     ]
 
 
-def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
-    """Return the tasks of all stages after this one, as far as the status store has them."""
+def list_tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
+    """Return the tasks of all stages after this one that are in the status store."""
     store = spark.sparkContext._jsc.sc().statusStore()
     runs = []
-    for data in all_stages(spark):
+    for data in list_stages(spark):
         if data.stageId() > stage and str(data.status()) == "COMPLETE":
             for task in to_list(store.taskList(data.stageId(), data.attemptId(), 100_000)):
                 if task.status() != "SUCCESS":
@@ -253,24 +250,23 @@ def tasks_since(spark: SparkSession, stage: int) -> list[TaskRun]:
 
 @dataclass(frozen=True)
 class StageRun:
-    """When a stage ran, in milliseconds since 1970, and how long its tasks took."""
+    """The times of a stage, in milliseconds since 1970, and the durations of its tasks."""
 
     stage: int
     submitted_ms: int
     launched_ms: int
     completed_ms: int
     records: int
-    #: Milliseconds of each task by part.
+    #: Milliseconds of each task's phases.
     tasks: list[dict[str, float]]
-    #: Seconds of the processors that its tasks took.
+    #: CPU seconds of its tasks.
     cpu_s: float
 
 
-def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
-    """Return the times of all stages after this one that are complete."""
+def list_stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
     store = spark.sparkContext._jsc.sc().statusStore()
     runs = []
-    for data in all_stages(spark):
+    for data in list_stages(spark):
         if data.stageId() <= stage or str(data.status()) != "COMPLETE":
             continue
         tasks = [
@@ -292,13 +288,12 @@ def stages_since(spark: SparkSession, stage: int) -> list[StageRun]:
     return runs
 
 
-def last_stage(spark: SparkSession) -> int:
-    """Return the number of the newest stage, failed and skipped ones too; -1 before the first."""
-    return max((int(data.stageId()) for data in all_stages(spark)), default=-1)
+def get_last_stage(spark: SparkSession) -> int:
+    """Return the number of the newest stage, including failed and skipped ones; -1 if none."""
+    return max((int(data.stageId()) for data in list_stages(spark)), default=-1)
 
 
-def all_stages(spark: SparkSession) -> list[Any]:
-    """Return what the status store has of each stage."""
+def list_stages(spark: SparkSession) -> list[Any]:
     gateway: Any = spark.sparkContext._gateway
     context = spark.sparkContext._jsc.sc()
     context.listenerBus().waitUntilEmpty()
@@ -309,12 +304,11 @@ def all_stages(spark: SparkSession) -> list[Any]:
 
 
 def to_list(scala_seq: Any) -> list[Any]:
-    """Return the elements of a Scala sequence."""
     return [scala_seq.apply(i) for i in range(scala_seq.size())]
 
 
 def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60) -> Any:
-    """Poll a condition until it holds; a failure names what was waited for and the last state."""
+    """Poll a condition until it holds; a timeout reports `what` and the last state."""
     deadline = time.monotonic() + timeout_s
     while not (state := condition()):
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, last {state!r}"
@@ -323,8 +317,8 @@ def wait_until(condition: Callable[[], Any], what: str, timeout_s: float = 60) -
 
 
 def wait_until_none(find: Callable[[], Sequence[Any]], what: str, timeout_s: float = 60) -> None:
-    """Poll until nothing is found; a failure names what was waited for and the last finds."""
+    """Poll until `find` returns nothing; a timeout reports `what` and the last result."""
     deadline = time.monotonic() + timeout_s
-    while found := find():
-        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, still {found}"
+    while matches := find():
+        assert time.monotonic() < deadline, f"{what}: not within {timeout_s} s, still {matches}"
         time.sleep(0.05)

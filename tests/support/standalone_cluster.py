@@ -1,11 +1,11 @@
-"""A real Spark standalone cluster on this machine: a master and workers as child processes.
+"""Run a real Spark standalone cluster on this machine, with child processes.
 
-Each worker has a loopback address of its own, 127.0.0.2 and on: different hosts to Spark. Workers
-can be stopped, killed and started again, and their executors with them. docker-compose.yml has the
-same processes, one a container.
+Each worker has its own loopback address from 127.0.0.2 on, which is a separate host for Spark.
+Workers can be stopped, killed, and started again, together with their executors.
+docker-compose.yml has the same processes, one per container.
 
-`python -m tests.support.standalone_cluster 2 1 1` runs one until it is interrupted: a worker for
-each number, with so many cores.
+`python -m tests.support.standalone_cluster 2 1 1` runs a cluster until it is interrupted. Each
+number starts a worker with that number of cores.
 """
 
 from __future__ import annotations
@@ -27,39 +27,40 @@ from tests.support.spark_tools import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-#: How docker-compose.yml starts the same.
+#: Main classes, also used by docker-compose.yml.
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
-#: In the environment of a worker that is to heed such a signal.
+#: Environment of a worker that reacts to the signal of `decommission`.
 DECOMMISSIONING = {"JDK_JAVA_OPTIONS": "-Dspark.decommission.enabled=true"}
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A host with a gigabyte for each core."""
+    """A host with one gigabyte per core."""
 
     host: str
     cores: int = 1
-    #: Of the worker; its executors inherit it, such as SPARK_EXECUTOR_ATTRIBUTE_RACK.
+    #: Environment of the worker, inherited by its executors: SPARK_EXECUTOR_ATTRIBUTE_RACK.
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def workers(*cores: int, racks: Sequence[str] = ()) -> list[Worker]:
-    """Workers with so many cores, on 127.0.0.2, 127.0.0.3 and so on; their executors know racks."""
-    places = [{"SPARK_EXECUTOR_ATTRIBUTE_RACK": rack} for rack in racks] or [{} for _ in cores]
+    """Return workers with these numbers of cores on 127.0.0.2 and up, in these racks."""
+    environments = [{"SPARK_EXECUTOR_ATTRIBUTE_RACK": rack} for rack in racks] or [
+        {} for _ in cores
+    ]
     return [
-        Worker(f"127.0.0.{number}", count, place)
-        for number, (count, place) in enumerate(zip(cores, places, strict=True), start=2)
+        Worker(f"127.0.0.{number}", count, env)
+        for number, (count, env) in enumerate(zip(cores, environments, strict=True), start=2)
     ]
 
 
 def worker_arguments(cores: int, folder: str, master: str) -> list[str]:
-    """What a worker is started with, here and in docker-compose.yml."""
     return ["--cores", str(cores), "--memory", f"{cores}g", "--work-dir", folder, master]
 
 
 class StandaloneCluster:
-    """What runs; made by `standalone_cluster`."""
+    """The running processes; created by `standalone_cluster`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -67,7 +68,7 @@ class StandaloneCluster:
         self.url = ""
 
     def start(self, *workers: Worker) -> None:
-        """Start workers beside each other, and wait until the master knows them."""
+        """Start workers at the same time, and wait until the master has registered them."""
         logs = [
             self._started(
                 WORKER, worker.host, worker.environment,
@@ -76,21 +77,23 @@ class StandaloneCluster:
             for worker in workers
         ]  # fmt: skip
         for log in logs:
-            wait_until(lambda log=log: _found(log, r"(registered with master)"), f"{log} to join")
+            wait_until(
+                lambda log=log: _find_in_log(log, r"(registered with master)"), f"{log} to join"
+            )
 
     def stop(self, *workers: Worker) -> None:
-        """End workers as an operator does; each ends its executors."""
+        """Stop workers in an orderly way; each ends its executors."""
         self._stop(*(worker.host for worker in workers))
 
     def kill(self, worker: Worker) -> None:
-        """End a worker and its executors at once, as when their host dies."""
+        """Kill a worker and its executors, as if their host had failed."""
         process = self._running.pop(worker.host)
         _kill_group(process)
         process.wait()
 
     @contextlib.contextmanager
     def paused(self, worker: Worker) -> Iterator[None]:
-        """Stop a worker and its executors as SIGSTOP does, within."""
+        """Pause a worker and its executors with SIGSTOP in the `with` block."""
         group = self._running[worker.host].pid
         os.killpg(group, signal.SIGSTOP)
         try:
@@ -99,17 +102,15 @@ class StandaloneCluster:
             os.killpg(group, signal.SIGCONT)
 
     def decommission(self, worker: Worker) -> None:
-        """Tell a worker that its host goes soon, as a cloud does; needs DECOMMISSIONING."""
+        """Announce to a worker that its host will be removed; needs DECOMMISSIONING."""
         self._running[worker.host].send_signal(signal.SIGPWR)
 
     def start_master(self) -> None:
-        """Start the master on 127.0.0.1, on a port that is free."""
         log = self._started(MASTER, "127.0.0.1", {}, "--port", "0")
         pattern = r"Starting Spark master at (spark://\S+)"
-        self.url = wait_until(lambda: _found(log, pattern), "a master")
+        self.url = wait_until(lambda: _find_in_log(log, pattern), "a master")
 
     def stop_all(self) -> None:
-        """End the workers, then the master."""
         self._stop(*(host for host in self._running if host != "127.0.0.1"))
         self._stop(*self._running)
 
@@ -118,7 +119,7 @@ class StandaloneCluster:
     ) -> Path:
         assert host not in self._running, f"{host} runs already"
         log = self._folder / f"{host}.log"
-        settings = {  # what Spark's own shell scripts export
+        settings = {  # the same as Spark's own shell scripts export
             "SPARK_LOCAL_IP": host, "SPARK_HOME": str(pyspark_home()),
             "SPARK_SCALA_VERSION": "2.13",
         }  # fmt: skip
@@ -162,22 +163,21 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
-def _found(log: Path, pattern: str) -> str | None:
+def _find_in_log(log: Path, pattern: str) -> str | None:
     text = log.read_text(encoding="utf-8", errors="replace")
     match = re.search(pattern, text)
     return match[1] if match else None
 
 
 def main() -> None:
-    """Run a cluster until it is interrupted or told to end."""
     parser = argparse.ArgumentParser(description="Run a Spark master and workers.")
     parser.add_argument("cores", nargs="*", type=int, default=[1, 1, 1], help="of each worker")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with (
         tempfile.TemporaryDirectory(prefix="assignor-cluster-") as folder,
         contextlib.suppress(KeyboardInterrupt),
-        standalone_cluster(Path(folder), workers(*given.cores)) as cluster,
+        standalone_cluster(Path(folder), workers(*arguments.cores)) as cluster,
     ):
         print(cluster.url, flush=True)
         signal.pause()

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for snapshots, and helpers that say what a plan did."""
+"""Hypothesis strategies for snapshots, and helpers that summarize plans."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ topics = st.one_of(
 
 @st.composite
 def ranges(draw: st.DrawFn, max_ranges: int = 25) -> tuple[OffsetRange, ...]:
-    """Ranges of distinct partitions: empty, of one record, huge, and up to the highest offset."""
+    """Draw ranges of distinct partitions: empty, small, huge, and up to the highest offset."""
     partitions = draw(
         st.lists(
             st.tuples(topics, st.integers(0, 2**31 - 1) | st.integers(0, 9)),
@@ -32,7 +32,7 @@ def ranges(draw: st.DrawFn, max_ranges: int = 25) -> tuple[OffsetRange, ...]:
             max_size=max_ranges,
         )
     )
-    found = []
+    drawn = []
     for topic, partition in partitions:
         size = draw(
             st.sampled_from([0, 1, 2])
@@ -41,13 +41,13 @@ def ranges(draw: st.DrawFn, max_ranges: int = 25) -> tuple[OffsetRange, ...]:
             | st.just(HIGHEST)
         )
         start = draw(st.sampled_from([0, HIGHEST - size]) | st.integers(0, HIGHEST - size))
-        found.append(OffsetRange(topic, partition, start, start + size))
-    return tuple(found)
+        drawn.append(OffsetRange(topic, partition, start, start + size))
+    return tuple(drawn)
 
 
 @st.composite
 def executors(draw: st.DrawFn, max_executors: int = 6) -> tuple[Executor, ...]:
-    """Executors with 1 to 16 slots on few hosts; perhaps none."""
+    """Draw executors with 1 to 16 slots on three hosts, or none."""
     ids = draw(st.lists(st.integers(0, 30).map(str), unique=True, max_size=max_executors))
     return tuple(
         Executor(
@@ -62,24 +62,23 @@ def executors(draw: st.DrawFn, max_executors: int = 6) -> tuple[Executor, ...]:
 
 @st.composite
 def options(draw: st.DrawFn) -> dict[str, str]:
-    """Options of lag-aware-sticky in any combination that is allowed."""
-    given: dict[str, str] = {}
+    chosen: dict[str, str] = {}
     if draw(st.booleans()):
-        given["assignor.split"] = draw(st.sampled_from(["true", "false"]))
+        chosen["assignor.split"] = draw(st.sampled_from(["true", "false"]))
     if draw(st.booleans()):
-        given["assignor.maxImbalance"] = draw(st.sampled_from(["0", "0.05", "0.5"]))
+        chosen["assignor.maxImbalance"] = draw(st.sampled_from(["0", "0.05", "0.5"]))
     if draw(st.integers(0, 3)) == 0:
-        given["assignor.minRecordsPerTask"] = str(draw(st.integers(1, 500)))
+        chosen["assignor.minRecordsPerTask"] = str(draw(st.integers(1, 500)))
     if draw(st.integers(0, 3)) == 0:
-        given["assignor.tasksPerSlot"] = str(draw(st.integers(1, 4)))
+        chosen["assignor.tasksPerSlot"] = str(draw(st.integers(1, 4)))
     if draw(st.integers(0, 3)) == 0:
-        given["minPartitions"] = str(draw(st.integers(1, 60)))
-    return given
+        chosen["minPartitions"] = str(draw(st.integers(1, 60)))
+    return chosen
 
 
 @st.composite
 def observations(draw: st.DrawFn, seen: tuple[OffsetRange, ...]) -> tuple[Observation, ...]:
-    """Reports, some of them absurd: no records, no seconds, unknown executors and partitions."""
+    """Draw reports, some of them absurd: no records, no seconds, or unknown executors."""
     return tuple(
         Observation(
             r.topic,
@@ -96,13 +95,12 @@ def observations(draw: st.DrawFn, seen: tuple[OffsetRange, ...]) -> tuple[Observ
 
 @st.composite
 def snapshots(draw: st.DrawFn) -> Snapshot:
-    """Any snapshot."""
-    asked = draw(ranges())
+    drawn_ranges = draw(ranges())
     return Snapshot(
         draw(executors()),
-        asked,
+        drawn_ranges,
         draw(options()),
-        draw(observations(asked)),
+        draw(observations(drawn_ranges)),
         parallelism=draw(st.integers(1, 9)),
         allocation=draw(st.none() | allocations()),
     )
@@ -110,18 +108,17 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
 
 @st.composite
 def allocations(draw: st.DrawFn) -> Allocation:
-    """Limits of a dynamic allocation, and how often it plans."""
-    least = draw(st.integers(0, 4))
+    """Draw the limits of a dynamic allocation and its interval of planning."""
+    min_executors = draw(st.integers(0, 4))
     return Allocation(
-        least,
-        draw(st.integers(max(1, least), 9) | st.just(2**31 - 1)),
+        min_executors,
+        draw(st.integers(max(1, min_executors), 9) | st.just(2**31 - 1)),
         draw(st.integers(1, 4)),
         draw(st.none() | st.floats(0, 100)),
     )
 
 
-def offsets_read(plan: Plan) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """The pieces of each partition, by offset."""
+def list_offsets_read(plan: Plan) -> dict[tuple[str, int], list[tuple[int, int]]]:
     read: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for task in plan.tasks:
         for r in task.ranges:
@@ -129,8 +126,10 @@ def offsets_read(plan: Plan) -> dict[tuple[str, int], list[tuple[int, int]]]:
     return {tp: sorted(pieces) for tp, pieces in read.items()}
 
 
-def loads(plan: Plan, weight: dict[tuple[str, int], float] | None = None) -> dict[object, float]:
-    """Work of each slot: offsets, or as `weight` says per offset."""
+def sum_loads(
+    plan: Plan, weight: dict[tuple[str, int], float] | None = None
+) -> dict[object, float]:
+    """Return the work of each slot: its offsets, multiplied by `weight` if given."""
     work: dict[object, float] = defaultdict(float)
     for task in plan.tasks:
         for r in task.ranges:
@@ -140,8 +139,7 @@ def loads(plan: Plan, weight: dict[tuple[str, int], float] | None = None) -> dic
     return work
 
 
-def head_and_tail(plan: Plan) -> dict[tuple[str, int], tuple[str | None, str | None]]:
-    """For each partition, the executors of its first and its last piece."""
+def find_head_and_tail(plan: Plan) -> dict[tuple[str, int], tuple[str | None, str | None]]:
     pieces: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
     for task in plan.tasks:
         for r in task.ranges:
@@ -149,8 +147,8 @@ def head_and_tail(plan: Plan) -> dict[tuple[str, int], tuple[str | None, str | N
     return {tp: (min(p)[1], max(p)[1]) for tp, p in pieces.items()}
 
 
-def lags(shape: str, partitions: int, total: int, seed: int = 1) -> list[int]:
-    """Lags of a shape of the specification: zipf-1.2, lognormal, one-hot or uniform."""
+def generate_lags(shape: str, partitions: int, total: int, seed: int = 1) -> list[int]:
+    """Return lags with a shape: zipf-1.2, lognormal, one-hot, or uniform."""
     rng = np.random.default_rng(seed)
     if shape.startswith("zipf"):
         raw = 1 / np.arange(1, partitions + 1) ** float(shape.partition("-")[2])

@@ -1,4 +1,4 @@
-"""A broker's settings for a remote tier: a folder, by the storage of Kafka's own tests."""
+"""Settings of a broker with a remote tier in a folder; the storage is from Kafka's own tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streaming.kafka.embedded_setup import KAFKA
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Settings of a topic whose records leave the broker soon.
+#: Settings of a topic with records that soon move to the remote tier.
 TOPIC = {"remote.storage.enable": "true", "segment.ms": "2000", "local.retention.ms": "1000"}
 _VERSION = KAFKA.rpartition(":")[2]
 _MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
@@ -22,7 +22,7 @@ _MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Return what a broker needs to keep records in this folder, and to do so at once."""
+    """Return a broker's settings to move records to this folder without delay."""
     return {
         "remote.log.storage.system.enable": "true",
         "remote.log.storage.manager.class.name":
@@ -39,7 +39,7 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 def _jar() -> Path:
-    """Kafka's jar of its tests, fetched the first time."""
+    """Return the jar of Kafka's tests; download it the first time."""
     target = ivy.cache_folder() / "jars" / f"kafka-storage-{_VERSION}-test"
     if not target.is_dir():
         with ivy.lock_cache("ivy"), ivy.create_folder(target) as folder:

@@ -1,4 +1,4 @@
-"""On how many examples a property is tried: `make long` tries five times as many as `make test`."""
+"""Number of examples for property tests; `make long` runs five times as many as `make test`."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _FACTOR = int(os.environ.get("TRIALS_FACTOR", "1"))
 
 
 def trials(count: int) -> settings:
-    """Return the settings of a property that `make test` tries on this many examples."""
+    """Return the settings of a property with this number of examples in `make test`."""
     return settings(max_examples=count * _FACTOR)

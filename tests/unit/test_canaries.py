@@ -13,7 +13,7 @@ import pytest
 
 from checkpoints.state_text import encode
 from checkpoints.sticky_state import StickyState
-from tests.support.canaries import found_in
+from tests.support.canaries import find_secrets
 
 SECRET = 'canary of+the"<store>/é'  # noqa: S105
 SECRETS = {"here": SECRET, "elsewhere": "another-secret"}
@@ -37,10 +37,10 @@ SECRETS = {"here": SECRET, "elsewhere": "another-secret"}
     ],
 )
 def test_a_planted_secret_is_found_in_each_form(written):
-    assert found_in(written.encode(), SECRETS) == ["here"]
-    assert found_in(gzip.compress(written.encode()), SECRETS) == ["here"]
+    assert find_secrets(written.encode(), SECRETS) == ["here"]
+    assert find_secrets(gzip.compress(written.encode()), SECRETS) == ["here"]
 
 
 def test_nothing_is_found_where_nothing_was_planted():
     state = encode(replace(StickyState.empty(), topics=("a", "canary")))
-    assert found_in(f"v1\n{state}\n canary of the store".encode(), SECRETS) == []
+    assert find_secrets(f"v1\n{state}\n canary of the store".encode(), SECRETS) == []

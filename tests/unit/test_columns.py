@@ -6,7 +6,7 @@ import pytest
 
 from assignor_bridge.planner.plan import plan_batch
 from streaming.human_json.snapshots import read_snapshot, write_plan
-from tests.support.packed import column, packed
+from tests.support.packed import encode_column, pack_snapshot
 from tests.support.planner_process import plan
 
 ROWS = {
@@ -25,15 +25,15 @@ ROWS = {
 
 
 def changed(part: str, **columns) -> dict:
-    request = packed(ROWS)
+    request = pack_snapshot(ROWS)
     return {**request, part: {**request[part], **columns}}
 
 
 def test_packed_columns_become_a_plan():
-    answer = plan(packed(ROWS))
+    answer = plan(pack_snapshot(ROWS))
     assert sum(r["end"] - r["start"] for t in answer["tasks"] for r in t["ranges"]) == 143
     rows = write_plan(plan_batch(*read_snapshot(ROWS)))
-    assert write_plan(plan_batch(*read_snapshot(packed(ROWS)))) == rows
+    assert write_plan(plan_batch(*read_snapshot(pack_snapshot(ROWS)))) == rows
     assert answer["state"] == rows["state"]
 
 
@@ -41,12 +41,12 @@ def test_packed_columns_become_a_plan():
     ("request_", "message"),
     [
         pytest.param(
-            {**packed(ROWS), "ranges": {}},
+            {**pack_snapshot(ROWS), "ranges": {}},
             "`topics` - at `$.ranges`",
             id="no columns",
         ),
         pytest.param(
-            {**packed(ROWS), "observed": {}},
+            {**pack_snapshot(ROWS), "observed": {}},
             "`topics` - at `$.observed`",
             id="of reports",
         ),
@@ -71,22 +71,22 @@ def test_packed_columns_become_a_plan():
             id="no base64",
         ),
         pytest.param(
-            changed("ranges", end=column([1, 2, 3], "<i4")),
+            changed("ranges", end=encode_column([1, 2, 3], "<i4")),
             "ranges.end ends within a number: expected 8 bytes per number",
             id="half a number",
         ),
         pytest.param(
-            changed("ranges", end=column([100], "<i8")),
+            changed("ranges", end=encode_column([100], "<i8")),
             "ranges.end has 1 numbers: expected 2, as in the other columns",
             id="too short",
         ),
         pytest.param(
-            changed("ranges", topic=column([0, 2], "<i4")),
+            changed("ranges", topic=encode_column([0, 2], "<i4")),
             "ranges.topic has 2: expected an index below 2 in 'topics'",
             id="a place beyond the list",
         ),
         pytest.param(
-            changed("observed", executor=column([-1], "<i4")),
+            changed("observed", executor=encode_column([-1], "<i4")),
             "observed.executor has -1: expected an index below 1 in 'executors'",
             id="a place before the list",
         ),
@@ -96,7 +96,7 @@ def test_packed_columns_become_a_plan():
             id="a new one",
         ),
         pytest.param(
-            changed("ranges", end=column([100, 3], "<i8")),
+            changed("ranges", end=encode_column([100, 3], "<i8")),
             "range u-1[7,3) is impossible",
             id="ends before it starts",
         ),

@@ -13,8 +13,8 @@ import pytest
 
 from assignor_bridge.installed_spark import spark_version
 from streaming.extras import EXTRAS, MissingExtraError, explain_missing_extra
-from tests.support.core_venv import ROOT, make_environment, requirements
-from tests.support.planner_process import line_of
+from tests.support.core_venv import ROOT, list_requirements, make_environment
+from tests.support.planner_process import encode_request
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,7 +64,7 @@ def test_the_core_imports_each_package_that_it_requires_and_no_other() -> None:
             elif isinstance(node, ast.ImportFrom):
                 imported.add((node.module or "").partition(".")[0])
     third_party = imported - {*sys.stdlib_module_names, "assignor_bridge", "checkpoints"}
-    assert third_party == set(requirements("assignor-bridge"))
+    assert third_party == set(list_requirements("assignor-bridge"))
     assert len(third_party) <= 7
 
 
@@ -90,7 +90,7 @@ def test_configure_spark_works_without_extras(python: Path) -> None:
 
 def test_the_planner_process_plans_without_extras(python: Path) -> None:
     valid = json.dumps({"type": "validate", "options": {}})
-    lines = f"1 1 {valid}\n2 1 {line_of(SNAPSHOT).decode()}\n"
+    lines = f"1 1 {valid}\n2 1 {encode_request(SNAPSHOT).decode()}\n"
     done = run(python, "-m", "assignor_bridge.worker", input=lines)
     answers = [json.loads(line.split(maxsplit=1)[1]) for line in done.stdout.splitlines()]
     assert [answer["type"] for answer in answers] == ["validated", "planned"], done
@@ -132,13 +132,15 @@ def test_delta_is_installed_next_to_the_spark_that_is_there() -> None:
 def test_the_packages_of_the_extras_are_those_with_a_message() -> None:
     names = {"pyyaml": "yaml", "confluent-kafka": "confluent_kafka", "delta-spark": "delta"}
     names["prometheus-client"] = "prometheus_client"
-    core = set(requirements("assignor-bridge"))
+    core = set(list_requirements("assignor-bridge"))
     for extra in ("cli", "delta"):
-        packages = {*requirements("assignor-bridge", extra)} - core
+        packages = {*list_requirements("assignor-bridge", extra)} - core
         imported = {names.get(package, package) for package in packages}
         assert imported == {package for package, its in EXTRAS.items() if its == extra}
 
 
 def test_all_has_the_packages_of_each_extra_for_users() -> None:
-    expected = {*requirements("assignor-bridge", "cli", "delta", "demo", "kafka-python", "testing")}
-    assert {*requirements("assignor-bridge", "all")} == expected
+    expected = {
+        *list_requirements("assignor-bridge", "cli", "delta", "demo", "kafka-python", "testing")
+    }
+    assert {*list_requirements("assignor-bridge", "all")} == expected

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from assignor_bridge.options import OPTIONS, PER_TOPIC
-from streaming.metrics.names import OURS
+from streaming.metrics.names import ASSIGNOR
 from tests.support import rights
-from tests.support.option_reference import with_table
+from tests.support.option_reference import insert_table
 from tests.support.planner_process import plan
 from tests.unit.test_worker import SNAPSHOT
 
@@ -79,7 +79,7 @@ def metrics_in_code() -> set[str]:
 def test_the_table_of_options_is_that_of_the_code():
     """Write it anew: `python -m tests.support.option_reference docs/options.md`."""
     page = text_of("options.md")
-    assert with_table(page) == page
+    assert insert_table(page) == page
     advised = section_of("options.md", "Reasons to change an option")
     named = re.findall(r"^- `(\S+?)`: ", advised, flags=re.MULTILINE)
     assert sorted(named) == sorted(option.name for option in (*OPTIONS, *PER_TOPIC))
@@ -93,7 +93,7 @@ def test_the_docs_have_all_metrics_of_the_progress():
         for name in re.findall(r"`assignor\.(\w+)`", row)
     }
     assert documented == metrics_in_code()
-    assert {metric.key for metric in OURS if metric.key} <= documented
+    assert {metric.key for metric in ASSIGNOR if metric.key} <= documented
 
 
 @pytest.mark.parametrize("page", pages(), ids=name_of)
@@ -195,7 +195,7 @@ def test_the_recorded_log_has_the_metrics_of_today():
     """Recorded again when it has not: a real query, `log_file`, three batches."""
     [shown] = re.findall(r"```json\n(.*?)```", text_of("metrics.md"), flags=re.DOTALL)
     documented = {key.removeprefix("assignor.") for key in json.loads(shown)["sources"][0]}
-    planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in OURS if metric.key)}
+    planned = {*plan(SNAPSHOT)["metrics"], *(metric.key for metric in ASSIGNOR if metric.key)}
     # That query has no commits, limits and racks; before the snapshot's plan nothing was predicted.
     limits = {"admittedRecords", "secondsToLoss", "eventTimeSpreadSeconds"}
     zones = {"receivedBytes", "crossZoneBytes", "crossZoneShare"}
@@ -206,4 +206,4 @@ def test_the_recorded_log_has_the_metrics_of_today():
 def test_the_table_of_rights_is_up_to_date():
     """Write it anew with `python -m tests.support.rights docs/security.md`."""
     text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
-    assert rights.with_table(text) == text
+    assert rights.insert_table(text) == text

@@ -103,7 +103,7 @@ def test_the_command_prints_flags_for_spark_home_with_a_note(
     )
     assert main.run(["jars", "--json"]) == 0
     assert "4.1.1" in orjson.loads(capsys.readouterr().out)["packages"][0]
-    check = machine._spark()
+    check = machine._check_spark()
     assert (check.holds, check.details) == (True, describe_mismatch())
 
 
@@ -128,4 +128,4 @@ def test_a_spark_home_without_spark_gives_a_one_line_error(
     assert "has no Spark (no jars/spark-core_2.13-*.jar): correct it, or unset it" in told
     with pytest.raises(JarError, match="has no Spark"):
         connector_coordinate()
-    assert "has no Spark" in machine._spark().details
+    assert "has no Spark" in machine._check_spark().details

@@ -9,7 +9,7 @@ import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
 from checkpoints.state_text import decode
-from tests.support.planner_process import ask
+from tests.support.planner_process import send_request
 from tests.support.planning import Snapshot, plan
 
 HOSTS = {"0": "h1", "1": "h2", "2": "h3"}
@@ -28,7 +28,7 @@ def stored() -> str:
 
 def restore(text: str, topics: tuple[str, ...] = ("t",)) -> str | None:
     """Return why the state is unusable, or None."""
-    return ask({"type": "restore", "state": text, "topics": list(topics)})["why"]
+    return send_request({"type": "restore", "state": text, "topics": list(topics)})["why"]
 
 
 def test_a_valid_state_is_restored_for_any_common_topic() -> None:

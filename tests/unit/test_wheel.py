@@ -15,7 +15,7 @@ from assignor_bridge.jars import find_built_jar
 from assignor_bridge.jvm import build as jar_build
 from assignor_bridge.version import read_jar_version
 from tests.lab.release.sbom import sha256
-from tests.support.built_packages import build, copy_of_the_project, installed
+from tests.support.built_packages import build, copy_project, install_package
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ VERSION = read_jar_version().rpartition("-")[0]
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the project with an sdist, and a wheel from it, in `out/`."""
-    tree = copy_of_the_project(tmp_path_factory.mktemp("built") / "tree")
+    tree = copy_project(tmp_path_factory.mktemp("built") / "tree")
     done = build(tree)
     assert done.returncode == 0, done.stderr
     return tree
@@ -69,7 +69,7 @@ def test_a_wheel_from_the_sdist_is_the_same_bytes_as_one_from_elsewhere(
     tree: Path, wheel: Path, tmp_path: Path
 ) -> None:
     """Another folder, other times and other permissions do not change the content."""
-    other = copy_of_the_project(tmp_path / "elsewhere")
+    other = copy_project(tmp_path / "elsewhere")
     for path in other.rglob("*.py"):
         os.utime(path, (1, 1))
         path.chmod(0o600)
@@ -93,7 +93,7 @@ def test_the_jar_is_the_same_bytes_when_it_is_built_again(
 
 def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: Path) -> None:
     """Run it in an environment with its dependencies and without this checkout."""
-    commands = installed(wheel, tmp_path / "environment")
+    commands = install_package(wheel, tmp_path / "environment")
     program = (
         "import assignor_bridge, streaming, checkpoints;"
         "from assignor_bridge.jars import find_built_jar;"
@@ -113,7 +113,7 @@ def test_an_installed_wheel_has_its_command_and_its_jar(wheel: Path, tmp_path: P
 
 @pytest.mark.parametrize("kind", ["--wheel", "--sdist"])
 def test_no_wheel_is_built_without_the_jar(tmp_path: Path, kind: str) -> None:
-    tree = copy_of_the_project(tmp_path)
+    tree = copy_project(tmp_path)
     shutil.rmtree(tree / "assignor_bridge" / "jars")
     done = build(tree, kind)
     assert done.returncode != 0
@@ -121,7 +121,7 @@ def test_no_wheel_is_built_without_the_jar(tmp_path: Path, kind: str) -> None:
 
 
 def test_no_wheel_is_built_with_the_jar_of_another_version(tmp_path: Path) -> None:
-    tree = copy_of_the_project(tmp_path)
+    tree = copy_project(tmp_path)
     (tree / "assignor_bridge" / "jars" / "version.txt").write_text("0.0.9-f00")
     done = build(tree, "--wheel")
     assert done.returncode != 0

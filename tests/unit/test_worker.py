@@ -17,8 +17,8 @@ from assignor_bridge.protocol.messages import Planned, Restored, write_answer
 from assignor_bridge.worker import Worker, serve
 from checkpoints import state_text
 from streaming.human_json.snapshots import read_snapshot
-from tests.support.packed import column, packed, rows_of, tasks_of
-from tests.support.planner_process import ask, line_of, plan
+from tests.support.packed import encode_column, pack_snapshot, unpack_rows, unpack_tasks
+from tests.support.planner_process import encode_request, plan, send_request
 from tests.support.processes import has_ended
 from tests.support.spark_tools import wait_until
 
@@ -90,13 +90,13 @@ def test_validation():
         "assignor": "sticky", "assignor.maximbalance": "0.1",
         "assignor.onError": " Fail\u00a0", "assignor.planTimeoutMs": "5_000",
     }  # fmt: skip
-    answer = ask({"type": "validate", "options": given})
+    answer = send_request({"type": "validate", "options": given})
     assert answer["type"] == "validated"
     assert answer["options"]["assignor.maxImbalance"] == 0.1
     assert answer["options"]["assignor.onError"] == "fail"
     assert answer["options"]["assignor.planTimeoutMs"] == 5000
     assert answer["stateVersion"] == state_text.VERSION
-    refused = ask({"type": "validate", "options": {"assignor": "stickyy"}})
+    refused = send_request({"type": "validate", "options": {"assignor": "stickyy"}})
     assert refused["misuse"] is True
     assert "unknown assignor 'stickyy'" in refused["error"]
     assert "sticky" in refused["error"]
@@ -104,12 +104,15 @@ def test_validation():
 
 def test_a_stream_is_planned_with_the_options_that_were_validated_last():
     worker = Worker()
-    assert "before the options were validated" in ask(line_of(SNAPSHOT), worker)["error"]
+    assert (
+        "before the options were validated"
+        in send_request(encode_request(SNAPSHOT), worker)["error"]
+    )
     for options, pieces in (({"assignor.split": "false"}, 2), ({}, 3)):
-        ask({"type": "validate", "options": options}, worker)
-        assert ask(line_of(SNAPSHOT), worker)["metrics"]["pieces"] == pieces
-    ask({"type": "validate", "options": {"assignor.split": "perhaps"}}, worker)
-    assert ask(line_of(SNAPSHOT), worker)["metrics"]["pieces"] == 3
+        send_request({"type": "validate", "options": options}, worker)
+        assert send_request(encode_request(SNAPSHOT), worker)["metrics"]["pieces"] == pieces
+    send_request({"type": "validate", "options": {"assignor.split": "perhaps"}}, worker)
+    assert send_request(encode_request(SNAPSHOT), worker)["metrics"]["pieces"] == 3
 
 
 @pytest.mark.parametrize(
@@ -129,7 +132,7 @@ def test_a_stream_is_planned_with_the_options_that_were_validated_last():
     ],
 )
 def test_invalid_requests_get_a_one_line_answer(request_, message):
-    answer = ask(request_)
+    answer = send_request(request_)
     assert answer["misuse"] is True
     assert message in answer["error"]
     assert "\n" not in answer["error"]
@@ -269,12 +272,12 @@ def test_the_next_state_is_read_between_batches():
     """
     worker, other = Worker(), Worker()
     for each in (worker, other):
-        ask({"type": "validate", "options": {}}, each)
-    first = worker.answer(line_of(SNAPSHOT))
+        send_request({"type": "validate", "options": {}}, each)
+    first = worker.answer(encode_request(SNAPSHOT))
     assert isinstance(first, Planned)
-    then = line_of({**SNAPSHOT, "state": first.state})
+    then = encode_request({**SNAPSHOT, "state": first.state})
     unprepared = worker.answer(then)
-    ask({"type": "validate", "options": {}}, worker)
+    send_request({"type": "validate", "options": {}}, worker)
     worker.prepare(first)
     other.prepare(msgspec.structs.replace(first, state="nonsense"))
     state_text.decode.cache_clear()
@@ -353,9 +356,9 @@ def test_the_process_answers_requests(users_assignors):
             if valid["type"] != "validated":
                 return valid
             assert valid["options"].items() >= options.items()
-            answer = exchange(line_of(SNAPSHOT))
+            answer = exchange(encode_request(SNAPSHOT))
             if "tasks" in answer:
-                answer["tasks"] = tasks_of(answer["tasks"])
+                answer["tasks"] = unpack_tasks(answer["tasks"])
             return answer
 
         assert planned("lag-aware-sticky")["assignor"] == "lag-aware-sticky"
@@ -374,10 +377,13 @@ def test_the_process_answers_requests(users_assignors):
         assert "mine.py" in raises["traceback"]
         assert planned("lag-aware-sticky")["assignor"] == "lag-aware-sticky"
         # Each stream has its own worker, which is dropped when the stream ends.
-        assert "before the options were validated" in exchange(line_of(SNAPSHOT), stream=2)["error"]
-        assert exchange(line_of(SNAPSHOT))["type"] == "planned"
+        assert (
+            "before the options were validated"
+            in exchange(encode_request(SNAPSHOT), stream=2)["error"]
+        )
+        assert exchange(encode_request(SNAPSHOT))["type"] == "planned"
         assert exchange(b'{"type": "end"}') == {"type": "ended"}
-        assert "before the options were validated" in exchange(line_of(SNAPSHOT))["error"]
+        assert "before the options were validated" in exchange(encode_request(SNAPSHOT))["error"]
         out, err = process.communicate(timeout=30)
         assert out == b""
         assert b"assigning" in err
@@ -396,30 +402,32 @@ def test_no_kafka_client_is_imported():
 
 
 def admission(worker: Worker, snapshot: dict = SNAPSHOT, **more: object) -> dict:
-    request = {"type": "admit", **packed(snapshot), **more}
-    answer = ask({key: value for key, value in request.items() if key != "options"}, worker)
+    request = {"type": "admit", **pack_snapshot(snapshot), **more}
+    answer = send_request(
+        {key: value for key, value in request.items() if key != "options"}, worker
+    )
     if answer["type"] == "admitted":
-        answer["ranges"] = rows_of(answer["ranges"])
+        answer["ranges"] = unpack_rows(answer["ranges"])
     return answer
 
 
 def test_a_batch_is_admitted_by_the_options_that_were_validated():
     worker = Worker()
     options = {"assignor.fairness": "even", "maxOffsetsPerTrigger": "60"}
-    assert ask({"type": "validate", "options": options}, worker)["admits"]
+    assert send_request({"type": "validate", "options": options}, worker)["admits"]
     answer = admission(worker, mostRecords=60)
     assert [r["end"] for r in answer["ranges"]] == [30, 30]
     assert answer["metrics"] == {
         "admittedRecords": 60, "heldBackRecords": 90, "heldBackBy": "records",
     }  # fmt: skip
     assert worker._backlog == 150 / 60
-    ask(line_of(SNAPSHOT), worker)
+    send_request(encode_request(SNAPSHOT), worker)
     assert worker._backlog == 1.0, "it is that of one batch"
 
 
 def test_batch_durations_are_kept_between_admissions():
     worker = Worker()
-    ask({"type": "validate", "options": {"assignor.targetBatchSeconds": "2"}}, worker)
+    send_request({"type": "validate", "options": {"assignor.targetBatchSeconds": "2"}}, worker)
     assert admission(worker)["metrics"]["heldBackBy"] == "nothing"
     backlog = {**SNAPSHOT, "ranges": [{**r, "end": 10**9} for r in SNAPSHOT["ranges"]]}
     slow = admission(worker, backlog, last={"records": 150, "seconds": 40.0})
@@ -433,12 +441,14 @@ def test_no_admission_before_the_options_are_validated():
 
 
 def times(now: int, stamps: list[int], **answer: object) -> dict:
-    return {"nowMs": now, "stamp": column(stamps, "<i8"), **answer}
+    return {"nowMs": now, "stamp": encode_column(stamps, "<i8"), **answer}
 
 
 def aligned_worker() -> Worker:
     worker = Worker()
-    valid = ask({"type": "validate", "options": {"assignor.alignEventTime": "1 second"}}, worker)
+    valid = send_request(
+        {"type": "validate", "options": {"assignor.alignEventTime": "1 second"}}, worker
+    )
     assert (valid["admits"], valid["needsTimes"]) == (True, True)
     return worker
 
@@ -454,7 +464,7 @@ def test_a_look_up_is_requested_before_a_batch_is_aligned(turned: bool):
     asked = admission(worker, snapshot, times=times(10_000_000, stamps), last=last)
     assert asked == {"type": "lookUp", "timeMs": 6000}
     assert worker._memory.times == ()
-    at = column([40, 7][::order], "<i8")
+    at = encode_column([40, 7][::order], "<i8")
     answered = times(10_000_000, stamps, lookUps=1, askedMs=6000, at=at)
     answer = admission(worker, snapshot, times=answered, last=last)
     assert {r["partition"]: r["end"] for r in answer["ranges"]} == {0: 40, 1: 7}
@@ -482,7 +492,7 @@ def test_deadlines_follow_their_partitions_in_any_order(turned):
     """The second partition's record is kept for 9 s, the first one's for an hour."""
     worker = Worker()
     options = {"assignor.fairness": "deadline", "maxOffsetsPerTrigger": "60"}
-    assert ask({"type": "validate", "options": options}, worker)["needsTimes"]
+    assert send_request({"type": "validate", "options": options}, worker)["needsTimes"]
     step = -1 if turned else 1
     snapshot = {**SNAPSHOT, "ranges": SNAPSHOT["ranges"][::step]}
     stamps = times(3_600_000, [3_600_000, 9_000][::step])

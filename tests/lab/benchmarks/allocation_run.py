@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.lab.long.allocation_driver import keep_filling, running, say, start_query, watch
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, read_topic, start_spark, wait_until
+from tests.support.spark_tools import read_topic, start_spark, to_dict, wait_until
 
 PARTITIONS, EACH, A_BATCH, MOST = 24, 2_666, 8_000, 4
 IDLE_S, TRICKLE_S = 20, 60
@@ -55,7 +55,7 @@ def main() -> None:
     left = executors()
     enough.set()
     trickle.join()
-    read = [p for p in map(as_dict, query.recentProgress) if p["numInputRows"]]
+    read = [p for p in map(to_dict, query.recentProgress) if p["numInputRows"]]
     batches = [p for p in read if p["numInputRows"] > A_BATCH // 2]
     say(
         reached_s=reached[0] if reached else read_s,

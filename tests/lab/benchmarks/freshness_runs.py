@@ -17,7 +17,7 @@ from streaming.pipeline.spark.records import KAFKA_ORDER
 from tests.lab.benchmarks.freshness_load import KEYS, Load, LoadProcess
 from tests.lab.benchmarks.row_ages import ages, commit_times, timestamps
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -169,7 +169,7 @@ def job_started(
 def batches_of(query: StreamingQuery) -> list[dict[str, Any]]:
     """Give the progresses of batches with records."""
     assert query.exception() is None, str(query.exception())
-    return [as_dict(p) for p in query.recentProgress if p.numInputRows]
+    return [to_dict(p) for p in query.recentProgress if p.numInputRows]
 
 
 def wait_for(query: StreamingQuery, rows: int) -> None:

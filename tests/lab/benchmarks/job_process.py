@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streaming.demo.job import linked_spark_home
-from tests.support.processes import below, command_line, stat_of
+from tests.support.processes import list_descendants, read_command_line, read_stat
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,7 +103,7 @@ class JobProcess:
 def parts_of(started: int) -> dict[str, list[int]]:
     """Process ids of each part, of a Python process and its descendants."""
     found: dict[str, list[int]] = {part: [] for part in PARTS}
-    for pid in below(started):
+    for pid in list_descendants(started):
         kind = "python" if pid == started else _kind(pid)
         if kind is not None:
             found[kind].append(pid)
@@ -113,7 +113,7 @@ def parts_of(started: int) -> dict[str, list[int]]:
 def used_by(pid: int) -> Used:
     """Memory and CPU of one process; nothing when it has ended."""
     try:
-        fields = stat_of(pid)
+        fields = read_stat(pid)
     except OSError:
         return Used()
     return Used(
@@ -133,5 +133,5 @@ def heap_after_collections(log: Path) -> list[tuple[float, int]]:
 
 
 def _kind(pid: int) -> str | None:
-    words = command_line(pid)
+    words = read_command_line(pid)
     return next((kind for kind, word in _KINDS.items() if word in words), None)

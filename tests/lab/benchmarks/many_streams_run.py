@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tests.lab.benchmarks.job_process import used_by
 from tests.support.kafka_topics import Topic
-from tests.support.processes import planners_below
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
+from tests.support.processes import find_planners
+from tests.support.spark_tools import assert_planned, read_topic, start_spark, to_dict, wait_until
 
 
 def main() -> None:
@@ -43,9 +43,9 @@ def main() -> None:
         topic.fill([100] * 4, first=100)
     for query in queries:
         query.processAllAvailable()
-    planners = planners_below(os.getpid())
+    planners = find_planners(os.getpid())
     rss_mb = sum(used_by(pid).rss_mb for pid in planners)
-    read = [[p for p in map(as_dict, q.recentProgress) if p["numInputRows"]] for q in queries]
+    read = [[p for p in map(to_dict, q.recentProgress) if p["numInputRows"]] for q in queries]
     for progresses in read:
         assert_planned(progresses)
     plan_ms = [
@@ -55,7 +55,7 @@ def main() -> None:
     for query in queries:
         query.stop()
     stop_s = time.monotonic() - stopping
-    wait_until(lambda: not planners_below(os.getpid()), "the end of the planners")
+    wait_until(lambda: not find_planners(os.getpid()), "the end of the planners")
     figures = {
         "planners": len(planners), "planners_rss_mb": round(rss_mb), "start_s": round(start_s, 1),
         "stop_s": round(stop_s, 1), "slowest_plan_ms": round(max(plan_ms)),

@@ -32,7 +32,7 @@ from tests.lab.benchmarks import test_bench_regret as of_regret
 from tests.lab.benchmarks.report import commit, machine
 from tests.lab.benchmarks.turns import NO_WAIT, OURS, Work, cluster, take_turns
 from tests.support.kafka_topics import Topic
-from tests.support.strategies_snapshots import lags
+from tests.support.strategies_snapshots import generate_lags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -147,7 +147,7 @@ def end_to_end(broker: EmbeddedBroker, folder: Path) -> Iterator[Line]:
     }
     try:
         for what, counts in (
-            ("Zipf 1.2, 4,000 records of 1 ms", lags("zipf-1.2", 16, 4_000)),
+            ("Zipf 1.2, 4,000 records of 1 ms", generate_lags("zipf-1.2", 16, 4_000)),
             ("equal, 4,000 records of 1 ms", [250] * 16),
         ):
             work = Work.of(counts, sleep)

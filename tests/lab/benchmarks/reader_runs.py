@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from assignor_bridge import configure_spark
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -137,7 +137,7 @@ class Reader:
         self.query.stop()
 
     def _batches(self) -> list[dict[str, Any]]:
-        return [as_dict(p) for p in self.query.recentProgress if p.numInputRows]
+        return [to_dict(p) for p in self.query.recentProgress if p.numInputRows]
 
 
 def started(frame: DataFrame, table: str | None = None) -> StreamingQuery:

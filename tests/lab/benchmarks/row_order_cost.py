@@ -24,7 +24,7 @@ from tests.lab.benchmarks.reader_runs import Load, Reader, session
 from tests.lab.benchmarks.report import ROOT, write_report
 from tests.support.broker_cluster import BrokerCluster
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import assert_planned, finished, read_topic
+from tests.support.spark_tools import assert_planned, read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -181,7 +181,7 @@ def _read(spark: SparkSession, topic: Topic, load: dict[str, int]) -> float:
 
     writer = read_topic(spark, topic, OURS).writeStream.format("noop").trigger(availableNow=True)
     with tempfile.TemporaryDirectory() as checkpoint:
-        batches = finished(writer.option("checkpointLocation", checkpoint).start())
+        batches = wait_for_end(writer.option("checkpointLocation", checkpoint).start())
     assert_planned(batches)
     assert sum(batch["numInputRows"] for batch in batches) == Load(**load).records
     return sum(float(batch["durationMs"]["addBatch"]) for batch in batches) / 1000

@@ -29,7 +29,7 @@ from confluent_kafka import Producer
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.tuned_spark import SHORT_WAIT
 from tests.lab.benchmarks.turns import in_turn
-from tests.support.spark_tools import assert_planned, finished, read_topic
+from tests.support.spark_tools import assert_planned, read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -131,7 +131,7 @@ def count(spark: SparkSession, topic: Topic, folder: Path, way: str) -> dict[str
         .trigger(availableNow=True)
         .start()
     )
-    batches = finished(query, 600)
+    batches = wait_for_end(query, 600)
     if way == ALIGNED:
         assert_planned(batches)
         metrics = [source["metrics"] for batch in batches for source in batch["sources"]]

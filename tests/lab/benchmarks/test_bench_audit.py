@@ -34,7 +34,13 @@ from streaming.pipeline.spark import records
 from tests.lab.benchmarks.report import write_report
 from tests.support.kafka_topics import Topic
 from tests.support.pipeline_tools import job
-from tests.support.spark_tools import as_dict, last_stage, stages_since, start_spark, wait_until
+from tests.support.spark_tools import (
+    get_last_stage,
+    list_stages_since,
+    start_spark,
+    to_dict,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,25 +158,25 @@ class Way:
 
     def run(self, batches: int) -> Turn:
         """Run so many batches; all but the first count."""
-        before = last_stage(self._spark)
+        before = get_last_stage(self._spark)
         with _with_audit(self._with_audit, self.driver_s):
             running = start_job(self._spark, self._config)
             try:
                 [query] = running.queries
                 wait_until(lambda: len(query.recentProgress) >= batches, "batches", 300)
-                progresses = [as_dict(p) for p in query.recentProgress[:batches]]
+                progresses = [to_dict(p) for p in query.recentProgress[:batches]]
             finally:
                 running.stop()
         assert {p["numInputRows"] for p in progresses} == {self._size}
         took = [p["durationMs"]["triggerExecution"] / 1000 for p in progresses[1:]]
-        read = [one for one in stages_since(self._spark, before) if one.records == self._size]
+        read = [one for one in list_stages_since(self._spark, before) if one.records == self._size]
         assert len(read) >= batches, [one.records for one in read]
         return Turn(statistics.median(took), [one.cpu_s for one in read[1:batches]])
 
     def proved(self) -> int:
         """Count the batches whose ranges and records the audit proves from the table alone."""
         [query] = audit(read_evidence(str(self._table), None)).queries
-        return query.counted
+        return query.batches_counted
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.turns import in_turn
-from tests.support.spark_tools import as_dict, start_spark, wait_until
+from tests.support.spark_tools import start_spark, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,7 +133,7 @@ class Way:
             jobs, progresses = self._job_count() - before, query.recentProgress[seen:]
         finally:
             query.stop()
-        took = [as_dict(p)["durationMs"]["triggerExecution"] / 1000 for p in progresses]
+        took = [to_dict(p)["durationMs"]["triggerExecution"] / 1000 for p in progresses]
         self._seconds += took
         self._jobs.append(jobs / len(took))
 

@@ -78,7 +78,7 @@ def measured(servers: str, options: dict[str, str], folder: Path) -> dict[str, A
         name, given = f"allocation-{uuid4().hex[:6]}", json.dumps(options)
         done = drivers.run(allocation_run, cluster.url, servers, name, folder, given, limit_s=900)
     print(done.stdout)
-    lines = drivers.json_lines(done)
+    lines = drivers.parse_json_lines(done)
     [figures] = [line for line in lines if "reached_s" in line]
     return figures | {"executors": [(x["at"], x["executors"]) for x in lines if "at" in x]}
 

@@ -21,7 +21,7 @@ import pytest
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.turns import NO_WAIT, in_turn
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, start_spark, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,7 +118,7 @@ def test_zipf_lags_on_eight_executors(
 def batches(query: Any) -> list[dict[str, Any]]:
     """Give the progresses of batches that read the records of a round."""
     assert query.exception() is None, str(query.exception())
-    found = [as_dict(p) for p in query.recentProgress]
+    found = [to_dict(p) for p in query.recentProgress]
     assert all(b["numInputRows"] in {0, RECORDS} for b in found)
     return [b for b in found if b["numInputRows"]]
 

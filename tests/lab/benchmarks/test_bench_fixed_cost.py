@@ -26,7 +26,7 @@ from tests.lab.benchmarks.reader_runs import Load, Reader, started
 from tests.lab.benchmarks.report import is_written, write_report
 from tests.lab.benchmarks.tuned_spark import SHORT_WAIT
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, stages_since, start_spark, wait_until
+from tests.support.spark_tools import list_stages_since, start_spark, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,10 +163,10 @@ def of_rate_source(spark: SparkSession, table: str | None, rounds: int) -> list[
 
     wait_until(ran, f"{count} batches", 300)
     query.stop()
-    return [as_dict(p) for p in query.recentProgress][FIRST:count]
+    return [to_dict(p) for p in query.recentProgress][FIRST:count]
 
 
 def split(spark: SparkSession, batches: list[dict[str, Any]]) -> list[dict[str, float]]:
     """Split batches that ran alone."""
-    stages = stages_since(spark, -1)
+    stages = list_stages_since(spark, -1)
     return [parts_of(batch, stages) for batch in batches]

@@ -22,8 +22,8 @@ import pytest
 
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.test_bench_planner import GRID, request, timed
-from tests.support.java_program import compiled, run_java
-from tests.support.packed import packed_tasks
+from tests.support.java_program import compile_programs, run_java
+from tests.support.packed import pack_task_rows
 from tests.support.planner_process import plan
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ PHASES = ("encode_ms", "decode_ms", "verify_and_build_ms")
 
 
 def test_the_jvm_takes_no_longer_than_the_planner_may(tmp_path: Path) -> None:
-    class_path = compiled(tmp_path / "classes", "BridgeTime", "Exchanges", connector=True)
+    class_path = compile_programs(tmp_path / "classes", "BridgeTime", "Exchanges", connector=True)
     rows = []
     for partitions, executors, allowed_ms in GRID:
         first = plan(orjson.loads(request(partitions, executors, None)))
         asked = request(partitions, executors, first)
         _, planner_ms = timed(asked, 5)
         answer = plan(orjson.loads(asked))
-        answer["tasks"] = packed_tasks(answer["tasks"])
+        answer["tasks"] = pack_task_rows(answer["tasks"])
         exchange = tmp_path / f"{partitions}.jsonl"
         exchange.write_bytes(asked + b"\n" + orjson.dumps(answer))
         states = str(tmp_path / f"states-{partitions}")

@@ -31,7 +31,7 @@ from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.test_bench_planner import SLOTS, plain_loop_ms, request
 from tests.lab.benchmarks.test_bench_planner_memory import Planner
 from tests.lab.benchmarks.turns import SCALE
-from tests.support.packed import packed, tasks_of
+from tests.support.packed import pack_snapshot, unpack_tasks
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
@@ -66,13 +66,16 @@ def measured(executors: int) -> dict[str, Any]:
         for number in range(BATCHES):
             lost = executors // 10 if number == LOSES else 0
             rows = orjson.loads(request(PARTITIONS, executors, before, lost, seed=number + 1))
-            line = {"type": "plan", **{k: v for k, v in packed(rows).items() if k != "options"}}
+            line = {
+                "type": "plan",
+                **{k: v for k, v in pack_snapshot(rows).items() if k != "options"},
+            }
             began = time.perf_counter()
             plan = planner.ask(1, line)
             took.append(1000 * (time.perf_counter() - began))
             asked_mb.append(len(orjson.dumps(line)) / MB)
             answer_mb.append(len(orjson.dumps(plan)) / MB)
-            plan["tasks"] = tasks_of(plan["tasks"])
+            plan["tasks"] = unpack_tasks(plan["tasks"])
             now = pieces(plan)
             assert_each_offset_once(rows["ranges"], now)
             over.append(busiest_over_ideal(plan, executors - lost))

@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.turns import NO_WAIT, OURS, SCALE, Work, cluster, rows_of, take_turns
-from tests.support.strategies_snapshots import lags
+from tests.support.strategies_snapshots import generate_lags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1800)]
 
-COUNTS = lags("zipf-1.2", 8, 64)
+COUNTS = generate_lags("zipf-1.2", 8, 64)
 SIZE, ROUNDS = 1_000_000, max(2, int(12 * SCALE))
 WAYS = {
     "Spark: default": {},

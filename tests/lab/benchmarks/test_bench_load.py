@@ -127,7 +127,7 @@ def measured(
         },
     }  # fmt: skip
     done = drivers.run(load_run, json.dumps(asked), limit_s=2 * LIMIT_S)
-    [told] = [line for line in drivers.json_lines(done) if "executors" in line]
+    [told] = [line for line in drivers.parse_json_lines(done) if "executors" in line]
     print(partitions, reader, told, flush=True)
     return row_of(told, partitions, len(brokers), reader, batches)
 

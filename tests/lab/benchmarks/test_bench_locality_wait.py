@@ -19,7 +19,7 @@ import pytest
 
 from tests.lab.benchmarks.report import write_report
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, start_spark, to_dict, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +94,7 @@ def one_batch(query: StreamingQuery, topic: Topic) -> dict[str, Any]:
 def batches(query: StreamingQuery) -> list[dict[str, Any]]:
     """Give the progresses with records."""
     assert query.exception() is None, str(query.exception())
-    return [p for p in map(as_dict, query.recentProgress) if p["numInputRows"]]
+    return [p for p in map(to_dict, query.recentProgress) if p["numInputRows"]]
 
 
 def busy(spark: SparkSession) -> Any:

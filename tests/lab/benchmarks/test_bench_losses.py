@@ -28,7 +28,7 @@ import pytest
 
 from tests.lab.benchmarks.report import is_written, write_report
 from tests.lab.benchmarks.turns import NO_WAIT, OURS, SCALE, Work, cluster, rows_of, take_turns
-from tests.support.strategies_snapshots import lags
+from tests.support.strategies_snapshots import generate_lags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,10 +57,10 @@ WORKLOADS: dict[str, Work] = {
     "few: 4 x 5 records": Work.of([5] * 4),
     "chance: 16 x 250 records of 0.25 to 4 ms": Work.of([250] * 16, sleeping(f"pow(2, {_DRAWN})")),
     "1:50: Zipf 1.2, 16 partitions, 4,000 records of 0.1 to 5 ms": Work.of(
-        lags("zipf-1.2", 16, 4_000), sleeping("0.1 * pow(50, partition / 15.0)")
+        generate_lags("zipf-1.2", 16, 4_000), sleeping("0.1 * pow(50, partition / 15.0)")
     ),
     "1:50, few partitions: Zipf 1.2, 3 partitions, 4,000 records of 0.1 to 5 ms": Work.of(
-        lags("zipf-1.2", 3, 4_000), sleeping("0.1 * pow(50, partition / 2.0)")
+        generate_lags("zipf-1.2", 3, 4_000), sleeping("0.1 * pow(50, partition / 2.0)")
     ),
 }
 WAIT, NO_LOCALITY = "3s", "0s"

@@ -53,5 +53,5 @@ def measured(servers: str, count: int, mode: str, folder: Path) -> dict[str, Any
     folder.mkdir()
     names = ",".join(topic.name for topic in topics)
     done = drivers.run(many_streams_run, servers, names, folder, mode, limit_s=600)
-    [figures] = [line for line in drivers.json_lines(done) if "planners" in line]
+    [figures] = [line for line in drivers.parse_json_lines(done) if "planners" in line]
     return figures

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.lab.benchmarks.report import write_report
-from tests.support.spark_tools import assert_planned, finished, read_topic
+from tests.support.spark_tools import assert_planned, read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ def test_planning_of_a_thousand_partitions(
             .trigger(availableNow=True)
             .start()
         )
-        batches = [p for p in finished(query, 600) if p["numInputRows"]][WARM_UP:]
+        batches = [p for p in wait_for_end(query, 600) if p["numInputRows"]][WARM_UP:]
         assert_planned(batches)
         rows.append(figures_of(round_number + 1, batches))
     write_report(

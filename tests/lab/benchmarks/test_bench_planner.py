@@ -47,9 +47,9 @@ from streaming.simulator.mappings import PlacedTask, java_hash
 from streaming.simulator.play import SimulatedQuery, play
 from streaming.simulator.scenario import Scenario, SimulatedBatch
 from tests.lab.benchmarks.report import write_report
-from tests.support.packed import tasks_of
-from tests.support.planner_process import ask, line_of
-from tests.support.strategies_snapshots import lags
+from tests.support.packed import unpack_tasks
+from tests.support.planner_process import encode_request, send_request
+from tests.support.strategies_snapshots import generate_lags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -72,7 +72,9 @@ def request(
 
     With `replicas` executors and partitions have racks: so many for each partition, of three.
     """
-    sizes = lags("zipf-0.8", partitions, 50 * partitions, seed or (1 if before is None else 2))
+    sizes = generate_lags(
+        "zipf-0.8", partitions, 50 * partitions, seed or (1 if before is None else 2)
+    )
     placed = np.random.default_rng(3).permuted(np.tile(RACKS, (partitions, 1)), axis=1).tolist()
     ends: dict[tuple[str, int], int] = {}
     observed = []
@@ -119,12 +121,12 @@ def timed(
     state = orjson.loads(snapshot)["state"]
     worker = Worker()
     valid = {"type": "validate", "options": orjson.loads(snapshot)["options"]}
-    line = line_of(orjson.loads(snapshot))
+    line = encode_request(orjson.loads(snapshot))
     gc.disable()
     try:
         for _ in range(runs):
             state_text.decode.cache_clear()
-            ask(valid, worker)  # which forgets what it has read
+            send_request(valid, worker)  # which forgets what it has read
             if state is not None and not restart:
                 worker._decode_state(state)
             started = time.perf_counter()
@@ -142,7 +144,7 @@ def timed(
         gc.enable()
     plan = orjson.loads(answer)
     assert "error" not in plan, plan["error"]
-    return plan if as_rows else {**plan, "tasks": tasks_of(plan["tasks"])}, took
+    return plan if as_rows else {**plan, "tasks": unpack_tasks(plan["tasks"])}, took
 
 
 def plain_loop_ms() -> float:
@@ -177,7 +179,7 @@ def measured() -> list[dict[str, Any]]:
         runs, without = max(5, min(30, 200_000 // partitions)), dict[str, bytes]()
         for name, replicas, as_rows in _cases(partitions, executors):
             case = f"{name}, racks {replicas}" if replicas else name
-            line = as_rows if name == "rows" else line_of(orjson.loads(as_rows))
+            line = as_rows if name == "rows" else encode_request(orjson.loads(as_rows))
             plan, took = timed(as_rows, runs, restart=name == "restart", as_rows=name == "rows")
             if not replicas:
                 without[name] = as_rows

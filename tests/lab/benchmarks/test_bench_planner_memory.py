@@ -27,7 +27,7 @@ import pytest
 from tests.lab.benchmarks.report import ROOT, write_report
 from tests.lab.benchmarks.test_bench_planner import request
 from tests.lab.benchmarks.turns import SCALE
-from tests.support.packed import packed, tasks_of
+from tests.support.packed import pack_snapshot, unpack_tasks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,13 +90,13 @@ class Planner:
 def batches(partitions: int, executors: int) -> Iterator[tuple[dict[str, Any], bool]]:
     """Requests of one stream's batches without their state, and whether they need one."""
     first = orjson.loads(request(partitions, executors, None))
-    yield packed(first), False
+    yield pack_snapshot(first), False
     with Planner() as planner:
         planner.ask(1, {"type": "validate", "options": first["options"]})
-        plan = planner.ask(1, message(packed(first), 1, None))
-    plan["tasks"] = tasks_of(plan["tasks"])
+        plan = planner.ask(1, message(pack_snapshot(first), 1, None))
+    plan["tasks"] = unpack_tasks(plan["tasks"])
     renamed = orjson.loads(orjson.dumps(plan).replace(b'"s1-topic-', b'"topic-'))
-    steady = packed(orjson.loads(request(partitions, executors, renamed)))
+    steady = pack_snapshot(orjson.loads(request(partitions, executors, renamed)))
     for _ in range(BATCHES - 1):
         yield steady, True
 

@@ -14,9 +14,9 @@ from tests.lab.benchmarks.reader_runs import Load, Reader, rows_of, session
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.tuned_spark import ALL_CONSUMERS, LARGE_FETCHES, SHORT_WAIT
 from tests.lab.benchmarks.turns import in_turn
-from tests.support.java_program import compiled, run_java
+from tests.support.java_program import compile_programs, run_java
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import last_stage, stages_since
+from tests.support.spark_tools import get_last_stage, list_stages_since
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -142,9 +142,9 @@ def test_one_partition(
         nanos: dict[str, list[float]] = {reader.name: [] for reader in readers}
         for number in range(REPEATS):
             for reader in in_turn(readers, number):
-                before = last_stage(spark)
+                before = get_last_stage(spark)
                 reader.round()
-                cpu_s = sum(stage.cpu_s for stage in stages_since(spark, before))
+                cpu_s = sum(stage.cpu_s for stage in list_stages_since(spark, before))
                 nanos[reader.name].append(cpu_s * 1e9 / load.records)
         for reader in readers:
             reader.stop()
@@ -179,7 +179,7 @@ def test_ten_thousand_partitions_in_one_gigabyte(
 
 def bare_rates(topic: Topic, classes: Path, fetches: Mapping[str, str]) -> list[float]:
     """Read the first partition of a topic with a bare Java consumer; records a second, by run."""
-    class_path = compiled(classes, "BareConsumer", connector=True)
+    class_path = compile_programs(classes, "BareConsumer", connector=True)
     settings = [f"{key.removeprefix('kafka.')}={value}" for key, value in fetches.items()]
     call = [topic.bootstrap_servers, topic.name, str(REPEATS), *settings]
     return [float(line) for line in run_java(class_path, "BareConsumer", *call).stdout.split()]

@@ -24,7 +24,7 @@ import pytest
 from tests.lab.benchmarks.report import write_report
 from tests.lab.benchmarks.test_bench_planner import timed
 from tests.lab.benchmarks.turns import SCALE, in_turn
-from tests.support.strategies_snapshots import lags
+from tests.support.strategies_snapshots import generate_lags
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(900)]
 
@@ -50,7 +50,7 @@ GRID: dict[str, list[float]] = {
 def request(size: Size, before: dict[str, Any] | None, seed: int) -> bytes:
     """One snapshot; with the plan before it, its state and a report for each piece."""
     shape = f"zipf-{size.skew}"
-    counts = lags(shape, size.partitions, size.records * size.partitions, seed=seed)
+    counts = generate_lags(shape, size.partitions, size.records * size.partitions, seed=seed)
     names = [(f"topic-{i % TOPICS}", i // TOPICS) for i in range(size.partitions)]
     ends: dict[tuple[str, int], int] = {}
     observed = []

@@ -25,7 +25,7 @@ import pytest
 from tests.lab.benchmarks.report import write_report
 from tests.lab.long.allocation_driver import running, start_query
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, start_spark, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -103,7 +103,7 @@ def run(
             lambda: time.monotonic() - begin > SECONDS and all(map(has_enough, queries)),
             "the end of the time", SECONDS + 120,
         )  # fmt: skip
-        batches = [[as_dict(p) for p in query.recentProgress] for query in queries]
+        batches = [[to_dict(p) for p in query.recentProgress] for query in queries]
     finally:
         for query in queries:
             query.stop()

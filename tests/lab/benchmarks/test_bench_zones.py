@@ -55,7 +55,7 @@ from tests.lab.long.test_zones import (
 from tests.lab.long.zones_driver import USUAL_BATCH, WARM_UP
 from tests.support.broker_cluster import NEAREST_REPLICA, BrokerCluster
 from tests.support.standalone_cluster import standalone_cluster, workers
-from tests.support.strategies_snapshots import lags
+from tests.support.strategies_snapshots import generate_lags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +81,9 @@ def test_zones(tmp_path: Path) -> None:
             topic, replicas = created(brokers, replication, PARTITIONS)
             everywhere = replication == len(RACKS)
             each = (
-                lags("zipf-0.8", PARTITIONS, A_BATCH) if everywhere else uneven(replicas, A_BATCH)
+                generate_lags("zipf-0.8", PARTITIONS, A_BATCH)
+                if everywhere
+                else uneven(replicas, A_BATCH)
             )
             options = dict(WAYS[way])
             if "behind" in more:

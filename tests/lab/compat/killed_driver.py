@@ -19,7 +19,7 @@ from tests.lab.compat.class_path import jars
 from tests.lab.kills.places import APPEND, Place
 from tests.lab.kills.process import task_from_the_test
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import finished, read_topic
+from tests.support.spark_tools import read_topic, wait_for_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,7 +62,7 @@ def main() -> None:
         .trigger(availableNow=True)
         .start()
     )
-    progresses = finished(started)
+    progresses = wait_for_end(started)
     metrics = {
         p["batchId"]: p["sources"][0].get("metrics", {}) for p in progresses if p["numInputRows"]
     }

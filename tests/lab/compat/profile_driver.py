@@ -17,7 +17,13 @@ from pyspark.sql import SparkSession
 from streaming.demo.job import linked_spark_home
 from tests.lab.compat.class_path import jars
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import all_stages, assert_planned, finished, read_topic, wait_until
+from tests.support.spark_tools import (
+    assert_planned,
+    list_stages,
+    read_topic,
+    wait_for_end,
+    wait_until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,14 +62,14 @@ def main() -> None:
         .trigger(availableNow=True)
         .start(str(folder / "rows"))
     )
-    progresses = finished(query)
+    progresses = wait_for_end(query)
     assert_planned(progresses)
     rows = spark.read.parquet(str(folder / "rows"))
     [batch] = [p for p in progresses if p["numInputRows"]]
     told = {
         "rows": rows.count(),
         "distinct": rows.distinct().count(),
-        "profiles": sorted({int(stage.resourceProfileId()) for stage in all_stages(spark)}),
+        "profiles": sorted({int(stage.resourceProfileId()) for stage in list_stages(spark)}),
         "slots": batch["sources"][0]["metrics"]["assignor.slots"],
     }
     print(json.dumps(told), flush=True)

@@ -13,7 +13,7 @@ from assignor_bridge.ivy import find_tool
 from assignor_bridge.jars import find_built_jar
 from streaming.pipeline.errors import add_hint
 from tests.lab.compat.class_path import alone
-from tests.support.class_path_driver import OPTION, told_by
+from tests.support.class_path_driver import OPTION, run_driver
 from tests.support.standalone_cluster import standalone_cluster, workers
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_workers_need_our_jar_of_the_same_version_and_no_python(
             ours: dict[str, Iterable[Path]] = {"class_path": alone() if class_path else []}
             ours["jars"] = [] if class_path else alone()
             executors = [str(jar) for jar in class_path]
-            told[name], _ = told_by(
+            told[name], _ = run_driver(
                 topic, folder, **ours, runs={"query": OPTION}, master=url, executors=executors
             )
 

@@ -20,9 +20,9 @@ from tests.lab.compat.class_path import jars
 from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import (
     assert_planned,
-    finished,
     read_topic,
     run_in_batches,
+    wait_for_end,
     wait_until,
 )
 
@@ -129,7 +129,7 @@ def test_rows_go_into_a_table(spark: SparkSession, topic: Topic, checkpoint: str
         .toTable("rows_of_the_topic")
     )
 
-    assert_planned(finished(query))
+    assert_planned(wait_for_end(query))
 
     assert spark.table("rows_of_the_topic").distinct().count() == sum(COUNTS)
 
@@ -156,7 +156,7 @@ def test_sources_with_names_are_planned_each(
             .trigger(availableNow=True)
             .start()
         )
-        progresses = finished(query)
+        progresses = wait_for_end(query)
     finally:
         spark.conf.unset("spark.sql.streaming.queryEvolution.enableSourceEvolution")
     assert_planned(progresses)
@@ -236,4 +236,4 @@ def run(
         .trigger(availableNow=True)
         .start()
     )
-    return finished(query)
+    return wait_for_end(query)

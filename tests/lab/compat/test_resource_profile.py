@@ -24,7 +24,7 @@ def test_a_resource_profile_leaves_rows_exact(topic: Topic, tmp_path: Path) -> N
 
     done = drivers.run(profile_driver, topic.bootstrap_servers, topic.name, tmp_path)
 
-    [told] = drivers.json_lines(done)
+    [told] = drivers.parse_json_lines(done)
     assert told["rows"] == told["distinct"] == sum(COUNTS)
     assert max(told["profiles"]) > 0, "no stage had the profile"
     assert told["slots"] == "4"  # not the two that tasks of two cores leave

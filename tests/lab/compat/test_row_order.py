@@ -50,7 +50,7 @@ def lines_of(root: Path, broker: EmbeddedBroker, folder: Path, *settings: str) -
     name = f"row-order-{uuid.uuid4().hex[:6]}"
     place = (broker.bootstrap_servers, name, folder)
     done = drivers.run(row_order_driver, *place, *settings, limit_s=900, root=root)
-    lines = [line for line in drivers.json_lines(done) if line["reader"] == "shared"]
+    lines = [line for line in drivers.parse_json_lines(done) if line["reader"] == "shared"]
     print(*(json.dumps(line) for line in lines if "done" in line), sep="\n")
     return lines
 

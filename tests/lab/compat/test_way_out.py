@@ -8,7 +8,7 @@ import pytest
 
 from assignor_bridge.jars import find_built_jar
 from tests.lab.compat.class_path import alone
-from tests.support.class_path_driver import OPTION, told_by
+from tests.support.class_path_driver import OPTION, run_driver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_a_checkpoint_goes_on_without_the_jar_and_with_it_again(
         removed = [find_built_jar()] if run == 2 else []
         class_path = [jar for jar in alone() if jar not in removed]
         runs = {"query": {} if run == 1 else OPTION}
-        told, warnings = told_by(topic, tmp_path, class_path, runs=runs)
+        told, warnings = run_driver(topic, tmp_path, class_path, runs=runs)
         assert told["query"].get("rows") == sum(COUNTS), told
         [metrics] = told["query"]["metrics"]
         assert metrics.get("assignor.fallbacks", "0") == "0"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.lab.faults.harm import CLUSTER, Kind
-from tests.support.small_disk import fill_up, remount, small_disk
+from tests.support.small_disk import fill_up, mount_small_disk, remount
 from tests.support.spark_tools import DriverLog, wait_until
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def broker_disk_full(harm: Harm) -> None:
     brokers.stop(broker)
     log.rename(aside)
     try:
-        with small_disk(log, f"{_BROKER_MB + _used_mb(aside)}m") as disk:
+        with mount_small_disk(log, f"{_BROKER_MB + _used_mb(aside)}m") as disk:
             _copy(aside, disk)
             brokers.start(broker)
             filler = fill_up(disk)

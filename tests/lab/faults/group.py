@@ -11,7 +11,7 @@ from checkpoints.folders import LocalFolder
 from checkpoints.log_files import KafkaOffsets
 from checkpoints.offset_log import read_checkpoint, read_last_batches
 from tests.lab.faults.feed import PARTITIONS
-from tests.support.kafka_topics import committed
+from tests.support.kafka_topics import fetch_committed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ class Group:
 
     def look(self) -> dict[int, int]:
         """Return what is committed, by partition; it is complete in the checkpoint."""
-        found = committed(self._topic.bootstrap_servers, self.name)
+        found = fetch_committed(self._topic.bootstrap_servers, self.name)
         return self._not_ahead({partition: offset for (_, partition), offset in found.items()})
 
     def stands(self) -> dict[int, int]:

@@ -23,7 +23,7 @@ from tests.lab.faults import clocks, disks, logs, networks, workers
 from tests.lab.faults.feed import PARTITIONS
 from tests.lab.faults.harm import CLUSTER, Kind
 from tests.support.shared_reader_tools import delete_before
-from tests.support.spark_tools import as_dict, wait_until
+from tests.support.spark_tools import to_dict, wait_until
 
 if TYPE_CHECKING:
     from tests.lab.faults.harm import Harm
@@ -164,7 +164,7 @@ def large_batches(harm: Harm) -> None:
     wait_until(lambda: (producer.poll(0.1), largest > _MB)[1], "a batch of 1 MB")
     harm.note("bytes of the largest batch", largest)
     harm.scene.wait_for_batches()
-    ends = [as_dict(p)["sources"][0]["endOffset"] for p in harm.scene.query.recentProgress]
+    ends = [to_dict(p)["sources"][0]["endOffset"] for p in harm.scene.query.recentProgress]
     within = [end[direct.name].get(str(PARTITIONS), 0) % 1_000 for end in ends if end]
     assert any(within), "no batch of the query ended within one of the producer"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.shared_reader_tools import counters
+from tests.support.shared_reader_tools import read_counters
 from tests.support.spark_tools import wait_until, wait_until_none
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def check_nothing_left(scene: Scene, before: Descriptors) -> None:
         "the end of the threads of assignor-bridge",
     )
     wait_until(
-        lambda: (now := counters(scene.spark))["created"] <= now["closed"] + now["idle"],
+        lambda: (now := read_counters(scene.spark))["created"] <= now["closed"] + now["idle"],
         "the consumers to be idle or closed",
     )
 

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from tests.lab.faults.feed import PARTITIONS
 from tests.lab.faults.harm import CLUSTER, PROXY, TIERED, Kind
 from tests.support import tiered_storage
-from tests.support.kafka_topics import committed
-from tests.support.shared_reader_tools import root_cause
+from tests.support.kafka_topics import fetch_committed
+from tests.support.shared_reader_tools import find_root_cause
 from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _follow(harm: Harm, scene: Scene, ends: Mapping[int, int]) -> None:
     if scene.is_active:
         assert scene.options.get("failOnDataLoss") == "false", "no error"
     else:
-        error = root_cause(scene.failure())
+        error = find_root_cause(scene.failure())
         assert any(one in error for one in _ERRORS), error
         harm.errors[scene.name] = re.sub(r"-?\d+", "#", error)
         scene.options["failOnDataLoss"] = "false"
@@ -230,7 +230,7 @@ def _follow(harm: Harm, scene: Scene, ends: Mapping[int, int]) -> None:
 
 
 def _group(harm: Harm) -> dict[int, int]:
-    group = committed(harm.scene.direct.bootstrap_servers, harm.scene.group.name)
+    group = fetch_committed(harm.scene.direct.bootstrap_servers, harm.scene.group.name)
     return {partition: offset for (_, partition), offset in group.items()}
 
 

@@ -18,7 +18,7 @@ from tests.lab.faults.logs import held
 from tests.lab.faults.scene import Scene
 from tests.support.kafka_topics import Topic
 from tests.support.shared_reader_tools import SPARKS
-from tests.support.small_disk import small_disk
+from tests.support.small_disk import mount_small_disk
 from tests.support.spark_tools import wait_until
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def run_fault(
             stack.enter_context(attributes(spark, *more.racks))
         disk = None
         if kind.disk:
-            disk = stack.enter_context(small_disk(folder_of(kind.disk, scene), SIZES[kind.disk]))
+            disk = stack.enter_context(
+                mount_small_disk(folder_of(kind.disk, scene), SIZES[kind.disk])
+            )
         feed = Feed(direct, kind.fed, kind.padding, kind.keys)
         stack.callback(feed.stop)
         if cluster:

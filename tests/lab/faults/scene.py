@@ -16,8 +16,8 @@ from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_last_batches
 from tests.lab.faults.group import Group
 from tests.support.kafka_topics import Topic
-from tests.support.processes import planners_below, processes_below
-from tests.support.spark_tools import as_dict, read_topic, wait_until
+from tests.support.processes import find_planners, find_processes
+from tests.support.spark_tools import read_topic, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -134,11 +134,11 @@ class Scene:
 
     def executors(self) -> list[int]:
         """Process ids of the executors."""
-        return processes_below(os.getpid(), "CoarseGrainedExecutorBackend")
+        return find_processes(os.getpid(), "CoarseGrainedExecutorBackend")
 
     def planners(self) -> list[int]:
         """Process ids of the planner processes."""
-        return planners_below(os.getpid())
+        return find_planners(os.getpid())
 
     def driver(self) -> int:
         """Process id of the driver's JVM; what it forks has its command line for a moment."""
@@ -169,7 +169,7 @@ class Scene:
         progress = self._query.lastProgress
         if progress is None:
             return {}
-        end = as_dict(progress)["sources"][0]["endOffset"] or {}
+        end = to_dict(progress)["sources"][0]["endOffset"] or {}
         return {int(p): offset for p, offset in end.get(self.topic.name, {}).items()}
 
     def stands_at(self, ends: Mapping[int, int]) -> bool:
@@ -261,7 +261,7 @@ class Scene:
 
     def _plans(self) -> list[dict[str, str]]:
         """Return the metrics of the batches with records, of this run."""
-        planned = [as_dict(p) for p in self.query.recentProgress]
+        planned = [to_dict(p) for p in self.query.recentProgress]
         with_rows = [p["sources"][0]["metrics"] for p in planned if p["numInputRows"]]
         assert with_rows, "no batch with rows"
         return with_rows
@@ -269,7 +269,7 @@ class Scene:
     def _fallbacks_of_this_run(self) -> int:
         """Batches that Spark's own mapping has read since the query was started."""
         progress = self._query.recentProgress if self._query is not None else []
-        metrics = [as_dict(p)["sources"][0].get("metrics", {}) for p in progress]
+        metrics = [to_dict(p)["sources"][0].get("metrics", {}) for p in progress]
         return max((int(each.get("assignor.fallbacks", 0)) for each in metrics), default=0)
 
     def threads(self) -> dict[int, str]:

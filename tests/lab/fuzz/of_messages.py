@@ -32,7 +32,7 @@ from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
 from streaming.report.screen import LiveFigures, draw_frame
 from tests.lab.fuzz.guard import Kind
-from tests.support.packed import packed
+from tests.support.packed import pack_snapshot
 from tests.unit.streaming.kept_query import kept_query
 from tests.unit.streaming.served import APP, RECORDED
 from tests.unit.streaming.test_top import exposition
@@ -130,7 +130,7 @@ _OPTIONS: tuple[dict[str, str], ...] = (
 
 
 def _requests(folder: Path) -> list[bytes]:
-    plan = {key: value for key, value in packed(SNAPSHOT).items() if key != "options"}
+    plan = {key: value for key, value in pack_snapshot(SNAPSHOT).items() if key != "options"}
     state = states(folder)[-1]
     seeds = []
     for options in _OPTIONS:
@@ -161,7 +161,7 @@ def _serve(data: bytes) -> None:
 
 def _snapshots(folder: Path) -> list[bytes]:
     lines = kept_query(folder, _SIZES).plan_log.read_bytes().splitlines()[:-1]
-    whole = [json.dumps(SNAPSHOT).encode(), json.dumps(packed(SNAPSHOT)).encode()]
+    whole = [json.dumps(SNAPSHOT).encode(), json.dumps(pack_snapshot(SNAPSHOT)).encode()]
     return [*whole, *(json.dumps(json.loads(line)["snapshot"]).encode() for line in lines)]
 
 

@@ -94,7 +94,8 @@ def check_audit(query: Query) -> None:
         assert not silent, f"{query.name}: without ranges of their own: {silent}"
     print(
         f"audit of {query.name}: {len(of_query.batches)} batches, {of_query.offsets} offsets, "
-        f"records of {of_query.counted} proved, of {of_query.recounted} counted again"
+        f"records of {of_query.batches_counted} proved, "
+        f"of {of_query.batches_recounted} counted again"
     )
 
 
@@ -135,5 +136,5 @@ def where_it_hit(query: Query) -> str:
 
 def committed(query: Query) -> dict[int, int]:
     """The group's offsets by partition."""
-    found = kafka_topics.committed(query.bootstrap_servers, query.group)
+    found = kafka_topics.fetch_committed(query.bootstrap_servers, query.group)
     return {partition: offset for (_, partition), offset in found.items()}

@@ -27,7 +27,7 @@ from tests.lab.kills.places import APPEND, LOCAL, UPSERT, Place, Query, in_table
 from tests.lab.kills.process import task_from_the_test
 from tests.support.kafka_topics import Topic
 from tests.support.pipeline_tools import job
-from tests.support.spark_tools import assert_each_row_once, read_topic, spark_builder
+from tests.support.spark_tools import assert_each_row_once, create_spark_builder, read_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
     # In local mode as `assignor run` has it.
     ours, hadoops = "io.assignorbridge.LocalFiles", "org.apache.hadoop.fs.local.LocalFs"
     local_files = ours if master == LOCAL else hadoops
-    return spark_builder(
+    return create_spark_builder(
         master,
         folder,
         spark_driver_extraClassPath=jars,

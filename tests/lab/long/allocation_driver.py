@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, finished, read_topic, start_spark, wait_until
+from tests.support.spark_tools import read_topic, start_spark, to_dict, wait_for_end, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def main() -> None:
     say(reached=1)
     wait_until(lambda: executors() == 0, "no executor", 60)
     say(reached=0)
-    for progress in map(as_dict, query.recentProgress):
+    for progress in map(to_dict, query.recentProgress):
         if progress["numInputRows"]:
             say(batch=progress["batchId"], metrics=progress["sources"][0]["metrics"])
     query.stop()
@@ -90,7 +90,7 @@ def local_mode(topic: Topic, folder: str) -> None:
         .trigger(availableNow=True)
         .start()
     )
-    [progress] = [p for p in finished(query) if p["numInputRows"]]
+    [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
     say(local=progress["sources"][0]["metrics"])
     spark.stop()
 

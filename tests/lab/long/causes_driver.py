@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from streaming.metrics.attach import attach
 from streaming.metrics.config import MetricsConfig
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, assert_planned, read_topic, start_spark, wait_until
+from tests.support.spark_tools import assert_planned, read_topic, start_spark, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,7 +62,7 @@ class Runs:
         )
         try:
             yield query
-            progresses = [as_dict(p) for p in query.recentProgress]
+            progresses = [to_dict(p) for p in query.recentProgress]
         finally:
             query.stop()
         assert_planned(progresses)

@@ -1,11 +1,11 @@
-"""The fixtures of the integration tests, for those that only `make long` runs."""
+"""Reuse the fixtures of the integration tests for the tests of `make long`."""
 
 from __future__ import annotations
 
 from tests.integration.conftest import (
+    fail_on_fallbacks,
     finish_delta_writers,
-    no_batch_falls_back_unawares,
     proxied,
 )
 
-__all__ = ["finish_delta_writers", "no_batch_falls_back_unawares", "proxied"]
+__all__ = ["fail_on_fallbacks", "finish_delta_writers", "proxied"]

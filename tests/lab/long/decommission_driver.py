@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, read_topic, start_spark, wait_until
+from tests.support.spark_tools import read_topic, start_spark, to_dict, wait_until
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
         before = len(query.recentProgress)
         topic.fill([20, 20, 20], first=first)
         query.processAllAvailable()
-        read = [p for p in map(as_dict, query.recentProgress[before:]) if p["numInputRows"]]
+        read = [p for p in map(to_dict, query.recentProgress[before:]) if p["numInputRows"]]
         return {p["sources"][0]["metrics"]["assignor.executors"] for p in read}
 
     all_three = planned_for(0)

@@ -16,9 +16,9 @@ from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import (
     assert_each_row_once,
     assert_planned,
-    finished,
     read_topic,
     start_spark,
+    wait_for_end,
     wait_until,
 )
 from tests.support.standalone_cluster import standalone_cluster, workers
@@ -65,7 +65,7 @@ def main() -> None:
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
         slots, tasks = {}, {}
         for pool, query in queries.items():
-            progresses = finished(query)
+            progresses = wait_for_end(query)
             assert_planned(progresses)
             [read] = [p for p in progresses if p["numInputRows"]]
             metrics = read["sources"][0]["metrics"]

@@ -12,7 +12,7 @@ from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.embedded_setup import HOST, find_free_ports
 from tests.lab.long import token_driver
 from tests.support import drivers
-from tests.support.kafka_topics import Topic, committed
+from tests.support.kafka_topics import Topic, fetch_committed
 from tests.support.secured_broker import AUTHORIZER, allow
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def test_consumers_and_commits_log_in_with_the_delegation_token_that_spark_holds
     progress = json.loads(told[0].removeprefix("PROGRESS "))
     assert progress["numInputRows"] == 60
     assert progress["sources"][0]["metrics"]["assignor.strategy"] == "lag-aware-sticky"
-    assert committed(broker.bootstrap_servers, "by-token") == {
+    assert fetch_committed(broker.bootstrap_servers, "by-token") == {
         ("orders", partition): count for partition, count in enumerate([30, 20, 10])
     }
     assert "could not commit" not in done.stderr

@@ -24,7 +24,7 @@ def test_executors_come_for_a_backlog_and_go_after_it(topic: Topic, tmp_path: Pa
             allocation_driver, cluster.url, topic.bootstrap_servers, topic.name, tmp_path
         )
 
-    told = drivers.json_lines(done)
+    told = drivers.parse_json_lines(done)
     assert [line["reached"] for line in told if "reached" in line] == [3, 1, 0]
     # In local mode the slots are the driver's cores, whatever spark.default.parallelism says.
     [local] = [line["local"] for line in told if "local" in line]

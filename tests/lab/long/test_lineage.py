@@ -10,7 +10,7 @@ import pytest
 from assignor_bridge import ivy
 from assignor_bridge.jars import find_built_jar
 from tests.integration.test_class_paths import connector
-from tests.support.class_path_driver import OPTION, told_by
+from tests.support.class_path_driver import OPTION, run_driver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +31,7 @@ def test_the_topic_is_seen_without_the_option_alone(
     topic.create(len(COUNTS)).fill(COUNTS)
     events = tmp_path / "events.jsonl"
     jars = [find_built_jar(), *connector(), *ivy.fetch(LISTENER, transitive=False)]
-    told, _ = told_by(
+    told, _ = run_driver(
         topic, tmp_path, jars, runs={"query": options},
         conf={
             "spark.extraListeners": "io.openlineage.spark.agent.OpenLineageSparkListener",

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from streaming.kafka.embedded import EmbeddedBroker
 from tests.support import tiered_storage
-from tests.support.java_program import compiled, run_java
+from tests.support.java_program import compile_programs, run_java
 from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import wait_until
 
@@ -30,7 +30,7 @@ def test_many_partitions_take_about_as_many_answers_as_fetches_of_sparks_size(
     with EmbeddedBroker(properties=tiered_storage.settings(tmp_path / "tier")) as broker:
         topic = Topic(broker.bootstrap_servers, "kept").create(PARTITIONS, tiered_storage.TOPIC)
         _fill(topic, broker.folder / "log")
-        classes = compiled(tmp_path / "classes", "TierReads", "FakeKafka", connector=True)
+        classes = compile_programs(tmp_path / "classes", "TierReads", "FakeKafka", connector=True)
         done = run_java(
             classes, "reader.TierReads", topic.bootstrap_servers, topic.name, str(PARTITIONS),
             str(RECORDS), "-", FIXED, SPARKS,

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 def test_the_first_line_names_the_cause(topic: Topic, tmp_path: Path) -> None:
     done = drivers.run(causes_driver, topic.bootstrap_servers, topic.name, tmp_path)
 
-    told = {line["query"]: line for line in drivers.json_lines(done)}
+    told = {line["query"]: line for line in drivers.parse_json_lines(done)}
     log = tmp_path / "progress.jsonl"
     pages = {
         name: write_report(tmp_path, left["checkpoint"], left["plans"], log)

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.long]
 def test_two_queries_under_rare_settings_of_the_scheduler(topic: Topic, tmp_path: Path) -> None:
     done = drivers.run(scheduling_driver, topic.bootstrap_servers, topic.name, tmp_path)
 
-    [told] = drivers.json_lines(done)
+    [told] = drivers.parse_json_lines(done)
     assert told["slots"] == scheduling_driver.SLOTS
     assert told["tasks"] == {"first": 3, "second": 2}  # of two cores each
     assert set(told["pools"]) >= {"first", "second"}

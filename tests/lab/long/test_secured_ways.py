@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 
 from assignor_bridge import ivy
 from streaming.cli import main
-from tests.support.kafka_topics import Topic, committed
+from tests.support.kafka_topics import Topic, fetch_committed
 from tests.support.secured_broker import (
     BOB,
     ENCRYPTED,
@@ -187,7 +187,9 @@ def test_streams_their_group_and_the_commands_log_in(
     metrics = progresses[-1]["sources"][0]["metrics"]
     assert metrics["assignor.commitFailures"] == "0"
     wanted = {(name, p): count for p, count in enumerate(COUNTS)}
-    wait_until(lambda: committed(topic.bootstrap_servers, name) == wanted, "the group's offsets")
+    wait_until(
+        lambda: fetch_committed(topic.bootstrap_servers, name) == wanted, "the group's offsets"
+    )
 
     for words, expected in (
         (["lag", "--checkpoint", checkpoint], r"3 partitions, 0 with lag"),

@@ -14,7 +14,7 @@ import pytest
 from assignor_bridge import ivy
 from assignor_bridge.jars import connector_coordinate, find_built_jar
 from tests.lab.long import submitted_job
-from tests.support.built_packages import built_wheel, installed
+from tests.support.built_packages import build_wheel, install_package
 from tests.support.spark_tools import assert_planned
 from tests.support.standalone_cluster import standalone_cluster, workers
 
@@ -32,13 +32,13 @@ ALONE = ("spark-sql-kafka", "spark-token-provider", "kafka-clients", "commons-po
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built_wheel(tmp_path_factory.mktemp("built"), "--wheel")
+    return build_wheel(tmp_path_factory.mktemp("built"), "--wheel")
 
 
 @pytest.fixture(scope="module")
 def commands(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands of an environment with the wheel."""
-    return installed(wheel, tmp_path_factory.mktemp("wheel") / "environment")
+    return install_package(wheel, tmp_path_factory.mktemp("wheel") / "environment")
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def installed_without_us(folder: Path) -> Path:
         )
         archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         archive.writestr(f"{about}/RECORD", "")
-    return installed(other, folder) / "python"
+    return install_package(other, folder) / "python"
 
 
 def test_in_cluster_mode(cluster: str, commands: Path, topic: Topic, tmp_path: Path) -> None:

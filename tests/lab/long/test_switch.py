@@ -26,7 +26,7 @@ def test_what_is_given_at_the_start_holds_for_all_queries(topic: Topic, tmp_path
     file = tmp_path / "off"
     done = drivers.run(switch_driver, topic.bootstrap_servers, topic.name, tmp_path, file)
 
-    [told] = drivers.json_lines(done)
+    [told] = drivers.parse_json_lines(done)
     by_setting = ["spark", "spark.assignor.enabled is false"]
     by_file = ["spark", f"spark.assignor.killSwitchFile exists: {file}"]
     assert told["batches"] == {

@@ -23,7 +23,7 @@ LOST, ADDED, DIED = "127.0.0.3", "127.0.0.5", "127.0.0.2"
 def test_partitions_stay_on_their_hosts(topic: Topic, tmp_path: Path) -> None:
     done = drivers.run(three_hosts_driver, topic.bootstrap_servers, topic.name, tmp_path)
 
-    phases = {line["phase"]: line for line in drivers.json_lines(done)}
+    phases = {line["phase"]: line for line in drivers.parse_json_lines(done)}
     assert list(phases) == [
         "first", "second", "restarted", "lost", "back", "added", "died", "after"
     ]  # fmt: skip

@@ -74,7 +74,7 @@ def run_driver(master: str, servers: str, folder: Path, runs: list[dict[str, Any
     done = drivers.run(zones_driver, master, servers, folder, json.dumps(runs), limit_s=800)
     (folder / "said.jsonl").write_text(done.stdout, encoding="utf-8")
     lines: list[Lines] = [[] for _ in runs]
-    for line in drivers.json_lines(done):
+    for line in drivers.parse_json_lines(done):
         lines[line["run"]].append(line)
     return lines
 

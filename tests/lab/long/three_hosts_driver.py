@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.kafka_topics import Topic
-from tests.support.packed import tasks_of
-from tests.support.spark_tools import finished, read_topic, start_spark, wait_until
+from tests.support.packed import unpack_tasks
+from tests.support.spark_tools import read_topic, start_spark, wait_for_end, wait_until
 from tests.support.standalone_cluster import Worker, standalone_cluster, workers
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Run:
             assert not any(p.numInputRows for p in query.recentProgress), (
                 "the batch was over before"
             )
-        [progress] = [p for p in finished(query) if p["numInputRows"]]
+        [progress] = [p for p in wait_for_end(query) if p["numInputRows"]]
         line = json.loads(self._log.read_text().splitlines()[-1])
         assert line["batchId"] == progress["batchId"]
         metrics = progress["sources"][0]["metrics"]
@@ -120,7 +120,7 @@ def placed(line: dict[str, Any]) -> dict[str, Any]:
     """Ids of the executors of a plan, and the host that reads each partition to its end."""
     hosts = {e["id"]: e["host"] for e in line["snapshot"]["executors"]}
     last: dict[int, tuple[int, str]] = {}
-    for task in tasks_of(line["plan"]["tasks"]):
+    for task in unpack_tasks(line["plan"]["tasks"]):
         for read in task["ranges"]:
             at = (read["end"], hosts[task["executor"]])
             last[read["partition"]] = max(last.get(read["partition"], at), at)

@@ -15,9 +15,9 @@ from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import (
     assert_each_row_once,
     assert_planned,
-    finished,
     read_topic,
     start_spark,
+    wait_for_end,
     wait_until,
 )
 from tests.support.standalone_cluster import DECOMMISSIONING, standalone_cluster, workers
@@ -59,10 +59,10 @@ def main() -> None:
         cluster.decommission(hosts[1])
         wait_until(lambda: len(running(spark)) == 2, "the driver to know of it")
         assert not any(p.numInputRows for p in first.recentProgress), "the batch was over before"
-        batches = [planned_for(finished(first))]
+        batches = [planned_for(wait_for_end(first))]
         assert_each_row_once(spark, f"{folder}/table", COUNTS)
         topic.fill([2] * len(COUNTS), first=COUNTS[0])
-        batches.append(planned_for(finished(query.start(f"{folder}/table"))))
+        batches.append(planned_for(wait_for_end(query.start(f"{folder}/table"))))
         assert_each_row_once(spark, f"{folder}/table", [count + 2 for count in COUNTS])
         print("EXECUTORS " + json.dumps(batches), flush=True)
         spark.stop()

@@ -19,7 +19,7 @@ from confluent_kafka import Producer
 from assignor_bridge import ivy
 from tests.lab.long.allocation_driver import start_query
 from tests.support.kafka_topics import Topic
-from tests.support.spark_tools import as_dict, read_topic, start_spark, wait_until
+from tests.support.spark_tools import read_topic, start_spark, to_dict, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def run_one(
 
         def new() -> list[dict[str, Any]]:
             assert query.exception() is None, str(query.exception())
-            return [p for p in map(as_dict, query.recentProgress) if p["numInputRows"]][told:]
+            return [p for p in map(to_dict, query.recentProgress) if p["numInputRows"]][told:]
 
         goal = told + count
         while told < goal:

@@ -25,7 +25,7 @@ from tests.lab.release import maven
 from tests.lab.release.advisories import audit
 from tests.lab.release.dependencies import ROOT, installed, jars, packages, pinned
 from tests.lab.release.sbom import bill, sha256
-from tests.support.built_packages import build, uv
+from tests.support.built_packages import build, run_uv
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -110,8 +110,8 @@ def works_where_it_is_installed(folder: Path, kind: str) -> Check:
     wanted = f"assignor-bridge[demo] @ {package.as_uri()}"
     pins = ["-c", str(ROOT / "constraints.txt")]
     try:
-        uv("venv", "--no-project", "--python", sys.executable, str(folder))
-        uv("pip", "install", *pins, "--python", str(python), wanted)
+        run_uv("venv", "--no-project", "--python", sys.executable, str(folder))
+        run_uv("pip", "install", *pins, "--python", str(python), wanted)
     except AssertionError as error:
         return Check(what, False, f"cannot be installed: {str(error)[-500:]}")
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -6,7 +6,7 @@ import pytest
 
 from assignor_bridge.admission.admit import admit, remember_batch_time
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
-from tests.support.lags import lag_of
+from tests.support.lags import make_lag
 
 
 def taken(lag, limits, memory=None):
@@ -69,27 +69,27 @@ BACKLOG = {"big": [1000], "live": [3, 2, 1]}
     ],
 )  # fmt: skip
 def test_records(waiting, limits, expected, held_by):
-    assert taken(lag_of(waiting), limits) == (expected, held_by)
+    assert taken(make_lag(waiting), limits) == (expected, held_by)
 
 
 def test_limits_of_bytes_and_records_apply_together():
-    lag = lag_of({"t": [100, 100]}, size=[10, 90])
+    lag = make_lag({"t": [100, 100]}, size=[10, 90])
     assert taken(lag, Limits(bytes=1000, fairness="even")) == ([10, 10], "bytes")
     assert taken(lag, Limits(records=8, bytes=1000, fairness="even")) == ([4, 4], "records")
     assert taken(lag, Limits(bytes=19_000, fairness="even")) == ([100, 100], None)
 
 
 def test_batches_are_small_until_bytes_are_reported():
-    lag = lag_of({"t": [10**6]}, slots=2.0)
+    lag = make_lag({"t": [10**6]}, slots=2.0)
     assert taken(lag, Limits(bytes=10**9)) == ([2000], "growth")
 
 
 def test_a_single_record_may_exceed_the_limits():
-    assert taken(lag_of({"t": [5, 5]}, size=100), Limits(bytes=7)) == ([1, 0], "bytes")
+    assert taken(make_lag({"t": [5, 5]}, size=100), Limits(bytes=7)) == ([1, 0], "bytes")
 
 
 def test_waiting_partitions_come_first_until_they_are_read():
-    lag, limits = lag_of({"t": [9, 9, 9]}), Limits(1, fairness="even")
+    lag, limits = make_lag({"t": [9, 9, 9]}), Limits(1, fairness="even")
     memory, order = Memory(), []
     for _ in range(4):
         admitted = admit(lag, limits, memory)
@@ -102,7 +102,7 @@ def test_waiting_partitions_come_first_until_they_are_read():
 def test_availablenow_uses_batches_of_equal_size():
     left, sizes = 1010, []
     while left:
-        [now], _ = taken(lag_of({"t": [left]}), Limits(300, fixed_end=True, fairness="even"))
+        [now], _ = taken(make_lag({"t": [left]}), Limits(300, fixed_end=True, fairness="even"))
         sizes.append(now)
         left -= now
     assert sizes == [252, 252, 253, 253]
@@ -113,7 +113,7 @@ def test_availablenow_uses_batches_of_equal_duration_after_growth():
     left, memory, took = 5_000_000, Memory(), []
     limits = Limits(seconds=2.0, fixed_end=True, fairness="even")
     while left:
-        lag = lag_of({"t": [left]}, work=1e-5)
+        lag = make_lag({"t": [left]}, work=1e-5)
         admitted = admit(lag, limits, memory)
         records = int((admitted.end - lag.start).sum())
         left -= records
@@ -126,7 +126,7 @@ def test_availablenow_uses_batches_of_equal_duration_after_growth():
 
 
 def test_the_first_batch_is_small_and_growth_is_limited():
-    lag, limits = lag_of({"t": [10**6]}, slots=2.0), Limits(seconds=10.0)
+    lag, limits = make_lag({"t": [10**6]}, slots=2.0), Limits(seconds=10.0)
     assert taken(lag, limits) == ([2000], "growth")
     memory = remember_batch_time(Memory(), BatchTime(2000, 0.01, 0.5))
     assert taken(lag, limits, memory) == ([8000], "growth")
@@ -135,7 +135,7 @@ def test_the_first_batch_is_small_and_growth_is_limited():
 def test_seconds_include_the_fixed_cost_of_ranges():
     """One second of reading in two slots is 2 s, of which three ranges cost 0.1 s each."""
     memory = Memory(times=(BatchTime(10**6, 1.0, 2.0), BatchTime(10**6, 2.0, 3.0)) * 8)
-    lag = lag_of({"t": [10**5] * 3}, work=1e-4, fixed=0.1, slots=2.0)
+    lag = make_lag({"t": [10**5] * 3}, work=1e-4, fixed=0.1, slots=2.0)
     counts, held_by = taken(lag, Limits(seconds=2.0, fairness="even"), memory)
     assert held_by == "seconds"
     assert sum(counts) == pytest.approx(1.7e4, rel=0.05)
@@ -143,7 +143,7 @@ def test_seconds_include_the_fixed_cost_of_ranges():
 
 def test_floors_apply_beyond_the_target_time():
     memory = Memory(times=(BatchTime(1000, 1.0, 5.0),))
-    lag = lag_of({"a": [10**6], "b": [10**6]}, work=1e-3)
+    lag = make_lag({"a": [10**6], "b": [10**6]}, work=1e-3)
     counts, _ = taken(lag, Limits(seconds=1.0, fairness="even", floors={"a": 5000}), memory)
     assert counts == [5000, 0]
 
@@ -155,7 +155,7 @@ def test_a_backlog_after_quiet_batches_is_not_read_record_by_record():
         memory = remember_batch_time(memory, BatchTime(1, 0.003, 4.0))
     records = []
     for _ in range(30):
-        lag = lag_of({"t": [10_000_000]}, work=1e-5)
+        lag = make_lag({"t": [10_000_000]}, work=1e-5)
         admitted = admit(lag, limits, memory)
         records.append(int((admitted.end - lag.start).sum()))
         reading = 0.003 + 1e-5 * records[-1]
@@ -166,7 +166,7 @@ def test_a_backlog_after_quiet_batches_is_not_read_record_by_record():
 
 def test_batches_grow_while_bytes_are_unknown():
     memory, limits = Memory(), Limits(None, bytes=10**9)
-    lag = lag_of({"t": [10_000_000]})
+    lag = make_lag({"t": [10_000_000]})
     first = admit(lag, limits, memory)
     records = int((first.end - lag.start).sum())
     second = admit(lag, limits, remember_batch_time(first.memory, BatchTime(records, 0.1, 1.0)))

@@ -7,7 +7,7 @@ import pytest
 
 from assignor_bridge.admission.align import Aligned, Alignment, admit_aligned, align, find_spread_s
 from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
-from tests.support.lags import lag_of
+from tests.support.lags import make_lag
 
 #: The clock is at 1,000, and partitions begin at offset 10.
 ALIGNMENT = Alignment(span_ms=100, ahead_ms=50)
@@ -17,7 +17,7 @@ NOW = 1000
 def asked(*stamp):
     """Return the requested time, or the end of each partition of 20 records."""
     times = RecordTimes(NOW, np.array(stamp))
-    answer = align(lag_of({"t": [20] * len(stamp)}), times, ALIGNMENT, {})
+    answer = align(make_lag({"t": [20] * len(stamp)}), times, ALIGNMENT, {})
     return answer if isinstance(answer, int) else answer.end.tolist()
 
 
@@ -40,7 +40,7 @@ def test_requested_times(stamp, answer):
 
 
 def answered(stamp, at, horizon=400, steps=None, look_ups=1):
-    lag = lag_of({"t": [20] * len(stamp)})
+    lag = make_lag({"t": [20] * len(stamp)})
     times = RecordTimes(NOW, np.array(stamp), look_ups, horizon, np.array(at))
     return align(lag, times, ALIGNMENT, steps or {})
 
@@ -86,7 +86,7 @@ def test_steps_double_while_times_are_not_usable():
 
 
 def test_a_partition_that_waits_for_others_keeps_its_place():
-    lag = lag_of({"t": [20, 20, 20]})
+    lag = make_lag({"t": [20, 20, 20]})
     waiting = {("t", 0): 2, ("t", 1): 3}
     aligned = Aligned(np.array([30, 10, 12]), {("t", 2): 2})
     memory = Memory(waiting=waiting)
@@ -108,7 +108,7 @@ def test_a_partition_that_waits_for_others_keeps_its_place():
     ],
 )
 def test_other_limits_apply_within_aligned_ends(end, limits, taken, held_by):
-    lag = lag_of({"t": [20, 20, 20]})
+    lag = make_lag({"t": [20, 20, 20]})
     admitted = admit_aligned(lag, Aligned(np.array(end), {}), limits, Memory())
     assert ((admitted.end - lag.start).tolist(), admitted.held_back_by) == (taken, held_by)
 

@@ -8,8 +8,8 @@ import pytest
 from assignor_bridge.admission.admit import admit, remember_batch_time
 from assignor_bridge.admission.deadline import compare_with_margin, compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Limits, Memory
-from tests.support.lags import lag_of
-from tests.support.retention import Broker, lost
+from tests.support.lags import make_lag
+from tests.support.retention import Broker, count_lost
 
 DAY = 86_400.0
 HURRY = Limits(100, fairness="deadline")
@@ -27,17 +27,17 @@ HURRY = Limits(100, fairness="deadline")
     ],
 )
 def test_urgent_partitions_come_first(left, expected):
-    lag = lag_of({"t": [1000, 1000, 1000]}, left=left, retention=7 * DAY)
+    lag = make_lag({"t": [1000, 1000, 1000]}, left=left, retention=7 * DAY)
     assert (admit(lag, HURRY, Memory()).end - lag.start).tolist() == expected
 
 
 def test_the_remainder_after_urgent_records_is_shared_equally():
-    lag = lag_of({"t": [30, 1000, 1000]}, left=[5.0, 5 * DAY, np.inf], retention=7 * DAY)
+    lag = make_lag({"t": [30, 1000, 1000]}, left=[5.0, 5 * DAY, np.inf], retention=7 * DAY)
     assert (admit(lag, HURRY, Memory()).end - lag.start).tolist() == [30, 35, 35]
 
 
 def test_floors_and_waiting_partitions_come_before_urgent_ones():
-    lag = lag_of({"a": [1000], "b": [1000, 1000]}, left=[5.0, np.inf, np.inf], retention=DAY)
+    lag = make_lag({"a": [1000], "b": [1000, 1000]}, left=[5.0, np.inf, np.inf], retention=DAY)
     limits = Limits(100, fairness="deadline", floors={"b": 20})
     assert (admit(lag, limits, Memory()).end - lag.start).tolist() == [80, 10, 10]
     waited = Memory(waiting={("b", 1): 3})
@@ -45,11 +45,11 @@ def test_floors_and_waiting_partitions_come_before_urgent_ones():
 
 
 def test_the_margin():
-    lag = lag_of({"t": [1, 1, 1]}, left=700.0, retention=[DAY, 1000.0, np.inf])
+    lag = make_lag({"t": [1, 1, 1]}, left=700.0, retention=[DAY, 1000.0, np.inf])
     assert compare_with_margin(lag, ()).tolist() == pytest.approx([700 / 300, 700 / 300, 700 / 300])
     slow = remember_batch_time(Memory(), BatchTime(1000, 1.0, 110.0)).times
     assert compare_with_margin(lag, slow).tolist() == pytest.approx([0.5, 1.4, 0.5], rel=1e-3)
-    long = lag_of({"t": [10_000]}, left=700.0, retention=DAY)
+    long = make_lag({"t": [10_000]}, left=700.0, retention=DAY)
     assert compare_with_margin(long, slow).tolist() == pytest.approx([700 / (300 + 1100 + 2200)])
 
 
@@ -62,11 +62,11 @@ def test_urgency_begins_early_enough_for_a_long_backlog(retention, due_in, other
     beside = (0.0, [(retention, (40 * retention - urgent) // others)])
     broker = Broker([(0.0, [(due_in, urgent)]), *[beside] * others], retention=retention)
     limits = Limits(100, fairness="deadline")
-    assert lost(broker, limits, batches=due_in + 5) == 0
+    assert count_lost(broker, limits, batches=due_in + 5) == 0
 
 
 def test_no_retention_does_not_divide_by_zero():
-    lag = lag_of({"t": [5, 5]}, left=[-3.0, np.inf], retention=[0.0, np.inf])
+    lag = make_lag({"t": [5, 5]}, left=[-3.0, np.inf], retention=[0.0, np.inf])
     limits = Limits(4, fairness="deadline")
     assert (admit(lag, limits, Memory()).end - lag.start).tolist() == [4, 0]
 
@@ -85,5 +85,5 @@ OLD_BESIDE_YOUNG = [(1.0, [(3, 70)])] * 3 + [(1.0, [(99, 1200)])] * 6
 def test_only_deadline_reads_all_records_in_time(fairness):
     """Few records are deleted in 3 s, many in 99 s, and a batch of 100 records takes a second."""
     broker = Broker(OLD_BESIDE_YOUNG, retention=100)
-    gone = lost(broker, Limits(100, fairness=fairness), batches=300)
+    gone = count_lost(broker, Limits(100, fairness=fairness), batches=300)
     assert (gone == 0) == (fairness == "deadline")

@@ -23,12 +23,12 @@ from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.loading import find
 from assignor_bridge.assignors.testing import InconsistentStrategyError, elect
 from assignor_bridge.errors import OptionError, PlanError
-from tests.support.consumer_group import InMemoryGroup, members_of, settle
+from tests.support.consumer_group import InMemoryGroup, make_members, settle
 
 T = frozenset({"t"})
 SAME = Group((Member("A", T), Member("B", T)), {"t": 12})
 MIXED = Group((Member("A", T), Member("B", T | {"u"})), {"t": 2, "u": 1})
-UNEVEN = Group(tuple(members_of("AB", "tu")), {"t": 2, "u": 1})
+UNEVEN = Group(tuple(make_members("AB", "tu")), {"t": 2, "u": 1})
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_without_a_common_strategy_the_error_has_each_list() -> None:
 
 def test_a_rolling_upgrade_from_eager_to_cooperative() -> None:
     group = InMemoryGroup({"t": 6}, ["sticky"])
-    for member in members_of("ABC", "t"):
+    for member in make_members("ABC", "t"):
         group.join(member)
     before = group.rebalance()[-1].assignment.as_dict()
     for member in "ABC":

@@ -19,7 +19,7 @@ from assignor_bridge.assignors.own import CustomAssignor, configure_assignors
 from assignor_bridge.errors import AssignorError, OptionError, PlanError
 from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import BUILT_IN
-from tests.support.consumer_group import InMemoryGroup, members_of, settle
+from tests.support.consumer_group import InMemoryGroup, make_members, settle
 from tests.support.planning import Snapshot, plan
 
 T = frozenset({"t"})
@@ -131,7 +131,7 @@ def test_wrong_results_name_the_assignor(method: str, answer: Any, words: str) -
     mine = type("Mine", (Base,), {"name": "mine", method: lambda *_: answer})
     own = CustomAssignor("theirs:Mine", mine)
     group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: own)
-    for member in members_of("AB", "t"):
+    for member in make_members("AB", "t"):
         group.join(member)
 
     def ask() -> None:
@@ -288,7 +288,7 @@ def test_on_assignment_returns_the_member_that_joins_next() -> None:
     finder = Finder()
     diary = configure_assignors(["theirs:Diary"], [("diary.mark", "1")], finder)["theirs:Diary"]
     group = InMemoryGroup({"t": 4}, ["diary"], find=lambda _: diary)
-    for member in members_of("AB", "t"):
+    for member in make_members("AB", "t"):
         group.join(member)
     group.rebalance()
     assert [told[0] for told in Diary.made[0].told] == ["A", "B"]
@@ -325,7 +325,7 @@ def test_user_data_are_in_the_members_subscription() -> None:
             return super().assign(group)
 
     group = InMemoryGroup({"t": 4}, ["mine"], find=lambda _: CustomAssignor("theirs:Mine", Mine))
-    for member in members_of("AB", "t"):
+    for member in make_members("AB", "t"):
         group.join(member)
     assert group.rebalance()[0].assignment["A"].count == 4
 

@@ -6,7 +6,7 @@ import pytest
 
 from assignor_bridge.assignors import ASSIGNORS, Group, Member, check_assignment
 from assignor_bridge.assignors.lag_aware import Offsets
-from tests.support.consumer_group import InMemoryGroup, members_of
+from tests.support.consumer_group import InMemoryGroup, make_members
 
 AB = frozenset({"A", "B"})
 
@@ -16,7 +16,7 @@ def assign(name: str, group: Group) -> dict[str, dict[str, list[int]]]:
 
 
 def group_of(*ids: str, topics: dict[str, int], **more: object) -> Group:
-    return Group(tuple(members_of(ids, topics)), topics, **more)  # type: ignore[arg-type]
+    return Group(tuple(make_members(ids, topics)), topics, **more)  # type: ignore[arg-type]
 
 
 def test_range_co_partitions_topics_and_leaves_the_third_member_idle() -> None:
@@ -43,7 +43,7 @@ def test_round_robin_uses_all_three_members_and_moves_much_on_a_leave() -> None:
 def test_sticky_moves_only_the_leavers_partitions() -> None:
     """Article: C2 leaves, and only A-1 changes, to C3."""
     group = InMemoryGroup({"A": 2, "B": 2}, ["sticky"])
-    for member in members_of(["C1", "C2", "C3"], ["A", "B"]):
+    for member in make_members(["C1", "C2", "C3"], ["A", "B"]):
         group.join(member)
     first = group.rebalance()[-1].assignment.as_dict()
     assert first == {"C1": {"A": [0], "B": [1]}, "C2": {"A": [1]}, "C3": {"B": [0]}}

@@ -65,7 +65,7 @@ def test_a_valid_checkpoint_passes(tmp_path, capsys):
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == 0
     assert lines == [
-        f"ok     query {QUERY} (Kafka sources 0): batch 4 is its last and completed"
+        f"ok     query {QUERY} (Kafka sources 0): its last batch, 4, is completed"
     ]  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_a_planned_batch_passes(tmp_path, capsys):
     ("gone", "words"),
     [
         pytest.param(["offsets/4"], "or copy offsets/5 to offsets/4 (batch 5 is", id="done"),
-        pytest.param(["offsets/4", "commits/5"], "from a copy; without one, give the query a new",
+        pytest.param(["offsets/4", "commits/5"], "without a backup, give the query a new",
                      id="planned"),
         # Asynchronous progress tracking leaves such files.
         pytest.param(["offsets/4", "commits/4"], None, id="never logged"),
@@ -96,7 +96,7 @@ def test_the_offsets_before_the_last_ones_must_exist(gone, words, tmp_path, caps
     assert code == int(words is not None)
     if words is not None:
         assert "FAILED" in lines[0]
-        assert 'offsets/4 is missing, without which Spark would stop with "batch 4' in lines[0]
+        assert 'offsets/4 is missing; Spark would stop with "batch 4' in lines[0]
         assert words in lines[0]
 
 
@@ -106,7 +106,7 @@ def test_the_offsets_before_the_last_ones_must_exist(gone, words, tmp_path, caps
         pytest.param(state(), None, id="sound"),
         pytest.param(state(position=8), None, id="from an older batch"),
         pytest.param(state(position=10), "it is ahead of the checkpoint in t-0", id="ahead"),
-        pytest.param(state("u"), "it is of u, the source reads t", id="from another topic"),
+        pytest.param(state("u"), "it is of u, but the source reads t", id="from another topic"),
         pytest.param(state()[:-8], "delete the file; partitions may change", id="cut off"),
         pytest.param("", "delete the file; partitions may change", id="emptied"),
         pytest.param(from_the_future(), "install that version, or delete the file", id="newer"),
@@ -132,13 +132,13 @@ def test_the_planner_state_is_checked(text, message, tmp_path, capsys):
         pytest.param(
             {0: 4, 1: 7},
             False,
-            "batch 1, which is planned, would read t-0 up to 4 after 9;",
+            "batch 1, which is planned, goes back: t-0 to 4 from 9;",
             id="a lower offset",
         ),
         pytest.param(
             {1: 5},
             False,
-            "would read t-0 no more after 9, t-1 up to 5 after 7;",
+            "goes back: t-0 to none from 9, t-1 to 5 from 7;",
             id="a missing partition",
         ),
         pytest.param({0: 9, 1: 8}, False, None, id="forwards"),
@@ -318,10 +318,12 @@ def test_a_usage_error_is_one_line(words, message, tmp_path, monkeypatch, capsys
 def test_partitions_without_reported_offsets_fail():
     """The broker does not report the offsets of a partition without a leader."""
     healthy, leaderless = Partition("t", 0), Partition("t", 1)
-    logs = doctor_of_checkpoints._Logs({"t": frozenset((0, 1))}, {healthy: 0}, {healthy: 9}, {})
+    logs = doctor_of_checkpoints._TopicLogs({"t": frozenset((0, 1))}, {healthy: 0}, {healthy: 9}, {})
     ends = {healthy: 9, leaderless: 5}
-    [fault] = doctor_of_checkpoints._faults("t", ends, ends, logs)
-    assert fault.startswith("the brokers do not report the offsets of t-1: has each a leader")
+    [fault] = doctor_of_checkpoints._find_faults("t", ends, ends, logs)
+    assert fault.startswith(
+        "the brokers do not report the offsets of t-1: check that each has a leader"
+    )
 
 
 def test_records_left_by_compaction_do_not_look_like_a_recreated_topic(tmp_path, monkeypatch):
@@ -338,7 +340,7 @@ def test_records_left_by_compaction_do_not_look_like_a_recreated_topic(tmp_path,
         monkeypatch.setattr("time.time", lambda: later_s + 60)
         ends = [checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources]
         starts, log_ends = {Partition("t", 0): 0}, {Partition("t", 0): 900}
-        later = doctor_of_checkpoints._written_after(
+        later = doctor_of_checkpoints._find_recreation_times(
             checkpoint, MagicMock(), ends, starts, log_ends
         )
         assert bool(later) == is_recreated

@@ -1,4 +1,4 @@
-"""Progress events in the form that Spark 4.0 writes them."""
+"""Create progress events in the format of Spark 4.0."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def progress(
     query_id: str = QUERY,
     run_id: str = RUN,
     topic: str = "t",
-    untold: tuple[str, ...] = (),
-    **ours: str,
+    null_keys: tuple[str, ...] = (),
+    **metrics: str,
 ) -> dict[str, Any]:
-    """One batch of one Kafka source; `ours` are `assignor.*` metrics, `untold` is null of it."""
+    """Return a batch with one Kafka source, its `assignor.*` metrics, and null for `null_keys`."""
     return {
         "id": query_id,
         "runId": run_id,
@@ -47,21 +47,21 @@ def progress(
                 "endOffset": {topic: end},
                 "latestOffset": {topic: latest or end},
                 "numInputRows": sum(end.values()) - sum(start.values()),
-                "metrics": {f"assignor.{key}": value for key, value in ours.items()},
-                **dict.fromkeys(untold),
+                "metrics": {f"assignor.{key}": value for key, value in metrics.items()},
+                **dict.fromkeys(null_keys),
             }
         ],
         "sink": {"description": "noop", "numOutputRows": -1},
     }
 
 
-def text(**given: Any) -> str:
-    """The same as JSON text."""
-    return json.dumps(progress(**given))
+def text(**arguments: Any) -> str:
+    """Return the JSON text of `progress`."""
+    return json.dumps(progress(**arguments))
 
 
 def flush(exporter: Exporter) -> None:
-    """Wait until the exporter has looked at all events that have come."""
-    reached = threading.Event()
-    exporter._events.put(reached.set)
-    assert reached.wait(10)
+    """Wait until the exporter has handled all queued events."""
+    is_handled = threading.Event()
+    exporter._events.put(is_handled.set)
+    assert is_handled.wait(10)

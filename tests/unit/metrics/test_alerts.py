@@ -1,4 +1,4 @@
-"""Alerting rules: each fires when it should, and all that is queried is what a real run exports."""
+"""Tests of the alerting rules, and of the metrics that the rules and the dashboard query."""
 
 from __future__ import annotations
 
@@ -17,15 +17,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.metrics.board import Board
 from streaming.observe.query_progress import read_progress
-from tests.support.alert_rules import Series, evaluate, firing, read_series, seconds
-from tests.support.metric_queries import DOCS, RULES, check, queries
+from tests.support.alert_rules import (
+    Series,
+    evaluate,
+    find_firing_alerts,
+    parse_seconds,
+    read_series,
+)
+from tests.support.metric_queries import DOCS, RULES, check_query, list_queries
 from tests.unit.metrics.samples import QUERY, progress
 
 RECORDED = Path(__file__).with_name("recorded_progress.jsonl")
-#: Debian has it in its package `prometheus`; no Python package brings it.
+#: Debian's package `prometheus` has it; no Python package does.
 PROMTOOL = shutil.which("promtool")
 CASES = yaml.safe_load((DOCS / "prometheus" / "alerts_test.yaml").read_text())
-#: What the recorded query had no occasion for; `secondsToLoss` and the others need options of ours.
+#: Metrics that the recorded query lacks, because they need options of the assignor.
 LIMITED = {
     "secondsToLoss": "1800", "admittedRecords": "30", "heldBackRecords": "70",
     "heldBackBy": "seconds", "receivedBytes": "10", "crossZoneBytes": "1",
@@ -33,10 +39,10 @@ LIMITED = {
 }  # fmt: skip
 
 
-def fires(rule: dict[str, Any], test: dict[str, Any], at: str) -> list[Any]:
-    every_s = seconds(CASES["evaluation_interval"])
-    series = [read_series(given, seconds(test["interval"])) for given in test["input_series"]]
-    return firing(rule, seconds(at), every_s, series)
+def evaluate_rule(rule: dict[str, Any], test: dict[str, Any], at: str) -> list[Any]:
+    interval_s = parse_seconds(CASES["evaluation_interval"])
+    series = [read_series(s, parse_seconds(test["interval"])) for s in test["input_series"]]
+    return find_firing_alerts(rule, parse_seconds(at), interval_s, series)
 
 
 @pytest.mark.parametrize(
@@ -47,24 +53,24 @@ def fires(rule: dict[str, Any], test: dict[str, Any], at: str) -> list[Any]:
         for case in test["alert_rule_test"]
     ],
 )
-def test_an_alert_fires_when_it_should(test: dict[str, Any], case: dict[str, Any]) -> None:
+def test_alerts_fire_as_expected(test: dict[str, Any], case: dict[str, Any]) -> None:
     [rule] = [rule for rule in RULES if rule["alert"] == case["alertname"]]
     expected = [(a["exp_labels"], a["exp_annotations"]) for a in case["exp_alerts"]]
-    assert fires(rule, test, case["eval_time"]) == expected
+    assert evaluate_rule(rule, test, case["eval_time"]) == expected
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="no promtool on PATH: only the stand-in has run")
-def test_promtool_says_so_too() -> None:
+@pytest.mark.skipif(PROMTOOL is None, reason="no promtool on PATH: only the stand-in was run")
+def test_promtool_agrees() -> None:
     assert PROMTOOL is not None
     folder = DOCS / "prometheus"
-    for words in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]):
-        done = subprocess.run(
-            [PROMTOOL, *words], cwd=folder, capture_output=True, text=True, check=False
+    for command in (["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]):
+        completed = subprocess.run(
+            [PROMTOOL, *command], cwd=folder, capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done.stdout + done.stderr
+        assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
-def test_each_alert_is_seen_to_fire_and_to_be_silent() -> None:
+def test_each_alert_has_cases_that_fire_and_that_do_not() -> None:
     cases = [case for test in CASES["tests"] for case in test["alert_rule_test"]]
     for outcome in (True, False):
         tested = {case["alertname"] for case in cases if bool(case["exp_alerts"]) is outcome}
@@ -72,9 +78,9 @@ def test_each_alert_is_seen_to_fire_and_to_be_silent() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_a_threshold_that_is_never_reached_is_found(rule: dict[str, Any]) -> None:
-    """The tests can fail: with every comparison the other way round, what fired is silent."""
-    turned = rule["expr"].translate(str.maketrans("<>", "><")).replace("unless", "and")
+def test_an_inverted_alert_fails_its_case(rule: dict[str, Any]) -> None:
+    """With every comparison inverted, an alert that fires must become silent."""
+    inverted = rule["expr"].translate(str.maketrans("<>", "><")).replace("unless", "and")
     [(test, case)] = [
         (test, case)
         for test in CASES["tests"]
@@ -82,23 +88,23 @@ def test_a_threshold_that_is_never_reached_is_found(rule: dict[str, Any]) -> Non
         if case["alertname"] == rule["alert"] and case["exp_alerts"]
     ]
     expected = [(a["exp_labels"], a["exp_annotations"]) for a in case["exp_alerts"]]
-    assert fires({**rule, "expr": turned}, test, case["eval_time"]) != expected
+    assert evaluate_rule({**rule, "expr": inverted}, test, case["eval_time"]) != expected
 
 
-def test_a_query_that_is_too_slow_fires_the_alert_on_lag() -> None:
-    """It reads all that there is when a batch is planned, in batches that take ever longer."""
+def test_a_slow_query_fires_the_alert_on_lag() -> None:
+    """Each batch reads all unread records, so each batch takes longer than the one before."""
     board, registry = Board("c"), CollectorRegistry()
     registry.register(board)
     samples: dict[tuple[str, Any], list[tuple[float, float]]] = {}
     planned_s = end = number = 0
     for minute in range(60):
         now_s = 60 * minute
-        if now_s >= 2 * planned_s:  # a batch is done when as much time again has passed
+        if now_s >= 2 * planned_s:  # each batch takes twice as long as the one before
             event = progress(number, start={"0": end}, end={"0": 10 * planned_s})
             assert event["sources"][0]["latestOffset"] == event["sources"][0]["endOffset"]
             board.update(read_progress(event))
             end, planned_s, number = 10 * planned_s, now_s, number + 1
-        board.measure({QUERY: {"0": {"t": {"0": 10 * now_s}}}}, float(now_s))
+        board.update_log_ends({QUERY: {"0": {"t": {"0": 10 * now_s}}}}, float(now_s))
         text = generate_latest(registry).decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
@@ -106,20 +112,20 @@ def test_a_query_that_is_too_slow_fires_the_alert_on_lag() -> None:
                 samples.setdefault(key, []).append((now_s, sample.value))
     series = [Series(name, labels, points) for (name, labels), points in samples.items()]
     [rule] = [rule for rule in RULES if rule["alert"] == "StreamLagGrows"]
-    assert firing(rule, 240, 60, series) == []
-    [(labels, _)] = firing(rule, 59 * 60, 60, series)
+    assert find_firing_alerts(rule, 240, 60, series) == []
+    [(labels, _)] = find_firing_alerts(rule, 59 * 60, 60, series)
     assert labels["group"] == "orders"
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_each_alert_names_a_heading_of_the_docs(rule: dict[str, Any]) -> None:
+def test_each_runbook_url_is_a_heading_of_the_docs(rule: dict[str, Any]) -> None:
     page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
     heads = re.findall(r"^#+ (.*)$", (DOCS.parent / page).read_text("utf-8"), flags=re.MULTILINE)
     assert anchor in {re.sub(r"[^\w -]", "", head).lower().replace(" ", "-") for head in heads}
 
 
-def exported() -> dict[str, set[str]]:
-    """Label names of each metric in the text that a real query's progress becomes."""
+def export_recorded_progress() -> dict[str, set[str]]:
+    """Return the label names of each metric exported for a recorded query."""
     board, registry = Board("c"), CollectorRegistry()
     lines = RECORDED.read_text(encoding="utf-8").splitlines()
     for second, event in enumerate(map(json.loads, [*lines, lines[-1]])):
@@ -130,30 +136,32 @@ def exported() -> dict[str, set[str]]:
     for time_s in (1e10, 1e10 + 10):
         [(topic, offsets)] = event["sources"][0]["endOffset"].items()
         ends = {partition: end + int(time_s - 1e10) for partition, end in offsets.items()}
-        board.measure({event["id"]: {"0": {topic: ends}}}, time_s)
+        board.update_log_ends({event["id"]: {"0": {topic: ends}}}, time_s)
     registry.register(board)
-    found: dict[str, set[str]] = {}
+    labels: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(generate_latest(registry).decode()):
         for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
-    return found
+            labels.setdefault(sample.name, set()).update(sample.labels)
+    return labels
 
 
-@pytest.mark.parametrize("query", [q for _, q in queries()], ids=[name for name, _ in queries()])
-def test_what_is_queried_is_exported_with_these_labels(query: str) -> None:
-    """Rules and the Grafana board: each metric, and each label it is chosen or grouped by."""
-    check(query, exported())
+@pytest.mark.parametrize(
+    "query", [q for _, q in list_queries()], ids=[n for n, _ in list_queries()]
+)
+def test_queried_metrics_and_labels_are_exported(query: str) -> None:
+    """The queries are those of the rules and of the Grafana dashboard."""
+    check_query(query, export_recorded_progress())
 
 
-def test_the_stand_in_reckons_as_prometheus_does() -> None:
-    """By hand: the documentation of `increase` and `deriv`, and the look-back of 5 minutes."""
-    given = [read_series({"series": 'a{b="c"}', "values": "0+2x10"}, 60)]
-    [[_, grown]] = evaluate(promql.parse("increase(a[5m])"), 600, given).items()
+def test_the_stand_in_evaluates_like_prometheus() -> None:
+    """Expected values follow the docs of `increase`, `deriv`, and the look-back of 5 minutes."""
+    series = [read_series({"series": 'a{b="c"}', "values": "0+2x10"}, 60)]
+    [[_, grown]] = evaluate(promql.parse("increase(a[5m])"), 600, series).items()
     assert grown == pytest.approx(10)  # 8 in the 4 minutes between samples, extrapolated to 5
-    [[_, slope]] = evaluate(promql.parse("deriv(a[5m])"), 600, given).items()
+    [[_, slope]] = evaluate(promql.parse("deriv(a[5m])"), 600, series).items()
     assert slope == pytest.approx(2 / 60)
-    assert evaluate(promql.parse("a"), 899, given)
-    assert not evaluate(promql.parse("a"), 901, given)
-    assert not evaluate(promql.parse('a{b!="c"}'), 600, given)
+    assert evaluate(promql.parse("a"), 899, series)
+    assert not evaluate(promql.parse("a"), 901, series)
+    assert not evaluate(promql.parse('a{b!="c"}'), 600, series)
     with pytest.raises(NotImplementedError):
-        evaluate(promql.parse("sum(a)"), 600, given)
+        evaluate(promql.parse("sum(a)"), 600, series)

@@ -1,4 +1,4 @@
-"""Endpoint, textfile and log: what they hold, one line when they cannot be opened."""
+"""Tests of the endpoint, the textfile, and the log, and of their errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from streaming.metrics.config import MetricsConfig
 from streaming.metrics.names import METRICS
 from streaming.metrics.outlets import Log, MetricsError, Textfile
 from streaming.redaction import Redactor
-from tests.support.metric_reference import markdown
+from tests.support.metric_reference import format_table
 from tests.support.spark_tools import wait_until
 from tests.unit.metrics.samples import QUERY, RUN, flush, text
 
@@ -37,23 +37,23 @@ EVENT = text(start={"0": 0}, end={"0": 10}, latest={"0": 30}, strategy="sticky")
 
 def scrape(exporter: Exporter) -> str:
     url = f"http://127.0.0.1:{exporter.port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return answer.read().decode()
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return response.read().decode()
 
 
-def test_all_outlets_tell_of_a_batch(tmp_path):
+def test_all_outlets_report_a_batch(tmp_path):
     config = MetricsConfig(
         port=0, address="127.0.0.1", textfile=tmp_path / "a.prom", log_file=tmp_path / "log.jsonl"
     )
     with Exporter(config) as exporter:
-        exporter.progressed(EVENT)
-        exporter.progressed(EVENT)  # told twice, one line in the log
+        exporter.record_progress(EVENT)
+        exporter.record_progress(EVENT)  # reported twice, logged once
         flush(exporter)
         assert "kafka_consumergroup_group_sum_lag{" in scrape(exporter)
-        exporter.ended(QUERY, RUN, "it broke\n  at some.Java")
+        exporter.record_end(QUERY, RUN, "it broke\n  at some.Java")
         flush(exporter)
         assert "kafka_" not in scrape(exporter)
-    assert "assignor_info{" in (tmp_path / "a.prom").read_text()  # the last query's figures stay
+    assert "assignor_info{" in (tmp_path / "a.prom").read_text()  # the last query's metrics stay
     assert [p.name for p in tmp_path.iterdir() if p.suffix == ".prom"] == ["a.prom"]
     batch, ended = map(json.loads, (tmp_path / "log.jsonl").read_text().splitlines())
     assert batch["progress"] == json.loads(EVENT)
@@ -68,8 +68,8 @@ def test_all_outlets_tell_of_a_batch(tmp_path):
 
 
 def test_lag_is_measured_after_a_batch_and_while_others_have_events(tmp_path, monkeypatch):
-    """A timer that each event restarts would never measure a long batch next to short ones."""
-    monkeypatch.setattr("streaming.metrics.attach._MEASURE_EACH_S", 0.05)
+    """If each event restarted the timer, lag would not be measured next to short batches."""
+    monkeypatch.setattr("streaming.metrics.attach._MEASURE_INTERVAL_S", 0.05)
     log = tmp_path / "log.jsonl"
     unread = [7]
 
@@ -78,11 +78,11 @@ def test_lag_is_measured_after_a_batch_and_while_others_have_events(tmp_path, mo
 
     def grows() -> bool:
         for _ in range(10):
-            exporter.progressed(text(start={"0": 0}, end={"0": 1}, query_id="b", name="b"))
+            exporter.record_progress(text(start={"0": 0}, end={"0": 1}, query_id="b", name="b"))
         return 'group="orders"} 9.0' in scrape(exporter)
 
     with Exporter(MetricsConfig(port=0, log_file=log), log_ends=log_ends) as exporter:
-        exporter.progressed(EVENT)
+        exporter.record_progress(EVENT)
         flush(exporter)
         unread.append(9)
         wait_until(grows, "the lag of the query without events")
@@ -91,16 +91,16 @@ def test_lag_is_measured_after_a_batch_and_while_others_have_events(tmp_path, mo
     assert line["progress"]["sources"][0]["logEndOffset"] == {"t": {"0": 17}}
 
 
-def test_the_log_goes_to_stderr_without_the_whole_progress(capsys):
+def test_the_log_on_stderr_has_no_progress(capsys):
     with Exporter(MetricsConfig(log="json")) as exporter:
-        exporter.progressed(EVENT)
+        exporter.record_progress(EVENT)
     line = json.loads(capsys.readouterr().err)
     assert (line["lag"], line["heldBack"]) == (30, 20)
     assert "progress" not in line
 
 
-def test_what_a_query_failed_with_is_told_without_secrets(tmp_path):
-    """Spark's text, and what its sink failed with; the progress has the description of a sink."""
+def test_errors_of_queries_are_logged_without_secrets(tmp_path):
+    """Secrets are in Spark's error, in the sink's error, and in the progress's description."""
     redact = Redactor()
     redact.learn_variable("SECRETX", "topsecret99")
     event = json.loads(EVENT)
@@ -114,9 +114,9 @@ def test_what_a_query_failed_with_is_told_without_secrets(tmp_path):
     for why in (None, lambda query, text: f"{query} by topsecret99"):
         log = tmp_path / f"{why is None}.jsonl"
         with Exporter(MetricsConfig(log_file=log), redact, why) as exporter:
-            exporter.progressed(json.dumps(event))
+            exporter.record_progress(json.dumps(event))
             for query, text_ in texts.items():
-                exporter.ended(query, RUN, text_)
+                exporter.record_end(query, RUN, text_)
         assert "topsecret99" not in log.read_text()
         assert "S3SECRET" not in log.read_text()
         batch, *ended = map(json.loads, log.read_text().splitlines())
@@ -129,40 +129,40 @@ def test_what_a_query_failed_with_is_told_without_secrets(tmp_path):
 
 
 @pytest.mark.parametrize(("readable_by", "mode"), [(None, 0o600), ("group", 0o640), ("all", 0o644)])
-def test_files_are_the_owners_alone_unless_asked_otherwise(readable_by, mode, tmp_path):
+def test_only_the_owner_may_read_files_by_default(readable_by, mode, tmp_path):
     files = {"textfile": tmp_path / "a.prom", "log_file": tmp_path / "log.jsonl"}
-    asked = {} if readable_by is None else {"readable_by": readable_by}
-    with Exporter(MetricsConfig(**files, **asked)) as exporter:
-        exporter.progressed(EVENT)
+    options = {} if readable_by is None else {"readable_by": readable_by}
+    with Exporter(MetricsConfig(**files, **options)) as exporter:
+        exporter.record_progress(EVENT)
     assert {path.stat().st_mode & 0o777 for path in files.values()} == {mode}
     assert sorted(tmp_path.iterdir()) == sorted(files.values())
 
 
-def test_new_files_are_at_no_time_open_to_others(tmp_path, monkeypatch):
-    """Who opens a file in the moment before its mode is set reads all that comes later."""
-    before = []
+def test_new_files_are_never_readable_by_others(tmp_path, monkeypatch):
+    """A process that opened a file before its mode is set could read all later lines."""
+    earlier_modes = []
     set_mode = os.fchmod
 
-    def recorded(descriptor: int, mode: int) -> None:
-        before.append(os.fstat(descriptor).st_mode & 0o777)
+    def record_mode(descriptor: int, mode: int) -> None:
+        earlier_modes.append(os.fstat(descriptor).st_mode & 0o777)
         set_mode(descriptor, mode)
 
-    monkeypatch.setattr(os, "fchmod", recorded)
+    monkeypatch.setattr(os, "fchmod", record_mode)
     umask = os.umask(0)
     try:
         config = MetricsConfig(
             textfile=tmp_path / "a.prom", log_file=tmp_path / "a.log", readable_by="all"
         )
         with Exporter(config) as exporter:
-            exporter.progressed(EVENT)
+            exporter.record_progress(EVENT)
     finally:
         os.umask(umask)
-    assert len(before) >= 2
-    assert set(before) == {0o600}
+    assert len(earlier_modes) >= 2
+    assert set(earlier_modes) == {0o600}
 
 
-def test_what_somebody_planted_is_not_written_to(tmp_path):
-    """The file beside the textfile had a name that can be told in advance."""
+def test_a_planted_link_is_not_followed(tmp_path):
+    """The temporary file of the textfile once had a predictable name."""
     other = tmp_path / "others"
     other.write_text("as it was")
     planted = tmp_path / f"a.prom.{os.getpid()}.{threading.get_ident()}"
@@ -173,19 +173,19 @@ def test_what_somebody_planted_is_not_written_to(tmp_path):
     assert (tmp_path / "a.prom").is_file()
 
 
-def test_a_log_that_is_there_keeps_its_mode(tmp_path):
+def test_an_existing_log_keeps_its_mode(tmp_path):
     log = tmp_path / "log.jsonl"
     log.touch()
     log.chmod(0o664)
     with Exporter(MetricsConfig(log_file=log)) as exporter:
-        exporter.progressed(EVENT)
+        exporter.record_progress(EVENT)
     assert log.stat().st_mode & 0o777 == 0o664
 
 
 @pytest.mark.parametrize("path", ["/", "/x", "/../../etc/passwd", "/metrics/x"])
-def test_the_endpoint_answers_for_its_own_path_only(path):
+def test_the_endpoint_serves_only_its_own_path(path):
     with Exporter(MetricsConfig(port=0)) as exporter:
-        exporter.progressed(EVENT)
+        exporter.record_progress(EVENT)
         flush(exporter)
         with pytest.raises(urllib.error.HTTPError) as raised:
             urllib.request.urlopen(f"http://127.0.0.1:{exporter.port}{path}", timeout=10)
@@ -194,22 +194,22 @@ def test_the_endpoint_answers_for_its_own_path_only(path):
         assert "kafka_consumergroup_group_sum_lag{" in scrape(exporter)
 
 
-def test_the_endpoint_is_this_machines_alone_unless_asked_otherwise():
+def test_the_endpoint_is_local_by_default():
     with Exporter(MetricsConfig(port=0)) as exporter:
         assert exporter._endpoint is not None
         assert exporter._endpoint._server.server_address[0] == "127.0.0.1"
 
 
-def test_clients_that_ask_slowly_or_never_are_dropped_and_hold_up_none(monkeypatch):
-    monkeypatch.setattr("streaming.metrics.outlets._ASK_LIMIT_S", 0.5)
+def test_slow_and_silent_clients_are_dropped_and_block_no_others(monkeypatch):
+    monkeypatch.setattr("streaming.metrics.outlets._REQUEST_TIMEOUT_S", 0.5)
     with contextlib.ExitStack() as open_, Exporter(MetricsConfig(port=0)) as exporter:
-        exporter.progressed(EVENT)
+        exporter.record_progress(EVENT)
         flush(exporter)
         address = ("127.0.0.1", exporter.port)
         silent = [open_.enter_context(socket.create_connection(address, 5)) for _ in range(200)]
         assert "kafka_" in scrape(exporter)
         slow = open_.enter_context(socket.create_connection(address, 10))
-        with contextlib.suppress(OSError):  # a byte again and again does not make it longer
+        with contextlib.suppress(OSError):  # sending single bytes does not extend the limit
             for _ in range(400):
                 slow.sendall(b"G")
                 slow.settimeout(0.05)
@@ -217,12 +217,12 @@ def test_clients_that_ask_slowly_or_never_are_dropped_and_hold_up_none(monkeypat
                     if not slow.recv(1):
                         break
             else:
-                pytest.fail("the slow client may go on for ever")
+                pytest.fail("the slow client was not dropped")
         for client in silent:
             assert client.recv(1) == b""
 
 
-def test_a_port_in_use_is_one_line():
+def test_a_port_in_use_is_a_metrics_error():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -231,19 +231,19 @@ def test_a_port_in_use_is_one_line():
             Exporter(MetricsConfig(port=port, address="127.0.0.1"))
 
 
-def test_an_address_of_another_machine_is_one_line():
+def test_an_address_of_another_machine_is_a_metrics_error():
     with pytest.raises(MetricsError, match=r"cannot be served on 192.0.2.1:0"):
         Exporter(MetricsConfig(port=0, address="192.0.2.1"))
 
 
 @pytest.mark.parametrize("key", ["textfile", "log_file"])
-def test_a_folder_that_is_not_there_is_one_line(key, tmp_path):
+def test_a_missing_folder_is_a_metrics_error(key, tmp_path):
     with pytest.raises(MetricsError, match=rf"metrics.{key} .* its folder does not exist"):
         Exporter(MetricsConfig(**{key: tmp_path / "no" / "m.prom"}))
 
 
-def test_a_log_goes_on_in_a_new_file_when_it_is_long_or_was_moved_away(tmp_path, monkeypatch):
-    """It filled the disk, and after `logrotate` it filled a file that nobody sees."""
+def test_a_long_or_renamed_log_continues_in_a_new_file(tmp_path, monkeypatch):
+    """Without rotation it fills the disk; after `logrotate` it would fill a deleted file."""
     path, older = tmp_path / "log", tmp_path / "log.1"
     log = Log(path, 0o640)
     log.write({"n": 1})
@@ -251,7 +251,7 @@ def test_a_log_goes_on_in_a_new_file_when_it_is_long_or_was_moved_away(tmp_path,
     log.write({"n": 2})
     assert path.read_text() == '{"n":2}\n'
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-    monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 20)
+    monkeypatch.setattr(outlets, "_MAX_LOG_BYTES", 20)
     for n in range(3, 8):
         log.write({"n": n})
     log.close()
@@ -261,10 +261,10 @@ def test_a_log_goes_on_in_a_new_file_when_it_is_long_or_was_moved_away(tmp_path,
     )
 
 
-def test_a_log_that_two_jobs_write_is_moved_once(tmp_path, monkeypatch):
+def test_a_log_of_two_jobs_is_rotated_once(tmp_path, monkeypatch):
     path = tmp_path / "log"
     logs = [Log(path, 0o600), Log(path, 0o600)]
-    monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 20)
+    monkeypatch.setattr(outlets, "_MAX_LOG_BYTES", 20)
     for n in range(3):
         logs[0].write({"n": n})
     logs[0].write({"n": 3})
@@ -275,8 +275,8 @@ def test_a_log_that_two_jobs_write_is_moved_once(tmp_path, monkeypatch):
     assert path.read_text() == '{"n":3}\n{"n":4}\n'
 
 
-def test_a_log_behind_a_link_keeps_its_mode_and_a_device_is_never_moved(tmp_path, monkeypatch):
-    monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 5)
+def test_a_linked_log_keeps_its_mode_and_a_device_is_never_rotated(tmp_path, monkeypatch):
+    monkeypatch.setattr(outlets, "_MAX_LOG_BYTES", 5)
     path, link = tmp_path / "log", tmp_path / "link"
     link.symlink_to(path)
     linked, device = Log(link, 0o644), Log(Path("/dev/stderr"), 0o600)
@@ -292,8 +292,8 @@ def test_a_log_behind_a_link_keeps_its_mode_and_a_device_is_never_moved(tmp_path
     assert not device._file._is_plain
 
 
-def test_a_log_follows_its_link_to_another_file(tmp_path):
-    """A link of the day went on into yesterday's file."""
+def test_a_log_follows_its_link_to_a_new_file(tmp_path):
+    """A link to the current day's log was once followed to the file of the day before."""
     link = tmp_path / "current"
     link.symlink_to(tmp_path / "25")
     log = Log(link, 0o600)
@@ -305,7 +305,7 @@ def test_a_log_follows_its_link_to_another_file(tmp_path):
     assert [(tmp_path / day).read_text() for day in ("25", "26")] == ['{"n":1}\n', '{"n":2}\n']
 
 
-def test_a_log_behind_a_ring_of_links_is_one_line(tmp_path):
+def test_a_log_with_circular_links_is_a_metrics_error(tmp_path):
     link = tmp_path / "log"
     link.symlink_to("log")
     with pytest.raises(MetricsError, match="cannot be written"):
@@ -315,7 +315,7 @@ def test_a_log_behind_a_ring_of_links_is_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("target", "is_device"),
     [
-        pytest.param("/dev/stdout", True, id="of a container"),
+        pytest.param("/dev/stdout", True, id="standard output"),
         pytest.param("/proc/self/fd/1", True, id="a descriptor"),
         pytest.param("/dev/shm/progress.log", False, id="memory is a file system"),  # noqa: S108
         pytest.param("next", True, id="a link to a link"),
@@ -323,29 +323,29 @@ def test_a_log_behind_a_ring_of_links_is_one_line(tmp_path):
         pytest.param("link", False, id="a ring"),
     ],
 )
-def test_a_link_to_a_device_is_one(tmp_path, target, is_device):
-    """The log's place in a container is often a link to its output; that refused the run."""
+def test_a_link_to_a_device_is_a_device(tmp_path, target, is_device):
+    """In containers the log is often a link to standard output; that once stopped the run."""
     (tmp_path / "next").symlink_to("/dev/stderr")
     link = tmp_path / "link"
     link.symlink_to(target)
     assert outlets._is_device(link) is is_device
 
 
-def test_a_log_goes_through_a_link_into_a_pipe(tmp_path):
+def test_a_log_is_written_through_a_link_to_a_pipe(tmp_path):
     link = tmp_path / "progress.log"
     link.symlink_to("/dev/stdout")
     program = (
         "import sys, pathlib; from streaming.metrics.outlets import Log; "
         "log = Log(pathlib.Path(sys.argv[1]), 0o600); log.write({'n': 1}); log.close()"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", program, str(link)], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, '{"n":1}\n', "")
+    assert (completed.returncode, completed.stdout, completed.stderr) == (0, '{"n":1}\n', "")
 
 
-def test_a_log_that_cannot_be_moved_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr(outlets, "_MOST_LOG_BYTES", 5)
+def test_a_log_that_cannot_be_rotated_continues(tmp_path, monkeypatch):
+    monkeypatch.setattr(outlets, "_MAX_LOG_BYTES", 5)
     path = tmp_path / "log"
     log = Log(path, 0o600)
     (tmp_path / "log.1" / "folder").mkdir(parents=True)
@@ -355,7 +355,7 @@ def test_a_log_that_cannot_be_moved_goes_on(tmp_path, monkeypatch):
     assert path.read_text() == '{"n":0}\n{"n":1}\n{"n":2}\n'
 
 
-def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):
+def test_later_failures_are_logged_once_and_stop_nothing(tmp_path, caplog):
     folder = tmp_path / "there"
     folder.mkdir()
     redact = Redactor()
@@ -367,9 +367,9 @@ def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):
         ) as exporter,
     ):
         folder.rmdir()
-        exporter.progressed(EVENT)
-        exporter.progressed("no JSON")
-        exporter.progressed(EVENT)
+        exporter.record_progress(EVENT)
+        exporter.record_progress("no JSON")
+        exporter.record_progress(EVENT)
         flush(exporter)
         assert "kafka_" in scrape(exporter)
     assert len(caplog.records) == 1
@@ -378,11 +378,11 @@ def test_what_goes_wrong_later_is_told_once_and_stops_nothing(tmp_path, caplog):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has it")
-def test_a_log_on_a_full_disk_fails_no_program_and_no_textfile(tmp_path, caplog):
+def test_a_full_disk_stops_neither_the_program_nor_the_textfile(tmp_path, caplog):
     config = MetricsConfig(log_file=Path("/dev/full"), textfile=tmp_path / "a.prom")
     with caplog.at_level(logging.WARNING), Exporter(config) as exporter:
-        exporter.progressed(EVENT)
-        exporter.progressed(EVENT)
+        exporter.record_progress(EVENT)
+        exporter.record_progress(EVENT)
     assert "kafka_" in (tmp_path / "a.prom").read_text()
     assert [record.getMessage() for record in caplog.records] == [
         "metrics of a batch could not be written: [Errno 28] No space left on device"
@@ -390,7 +390,7 @@ def test_a_log_on_a_full_disk_fails_no_program_and_no_textfile(tmp_path, caplog)
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         pytest.param({"textfile": "a.txt"}, "must end in .prom", id="node exporter reads .prom"),
         pytest.param({"prot": 1}, "prot", id="unknown key"),
@@ -398,14 +398,14 @@ def test_a_log_on_a_full_disk_fails_no_program_and_no_textfile(tmp_path, caplog)
         pytest.param({"log": "text"}, "json", id="json only"),
     ],
 )
-def test_a_wrong_config_is_refused(given, message):
+def test_an_invalid_config_is_rejected(options, message):
     with pytest.raises(ValidationError, match=message):
-        MetricsConfig(**given)
+        MetricsConfig(**options)
 
 
-def test_the_docs_have_the_table_of_all_metrics():
-    """Write it anew with `python -m tests.support.metric_reference`."""
-    assert markdown() in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+def test_the_docs_list_all_metrics():
+    """`python -m tests.support.metric_reference` prints the table."""
+    assert format_table() in (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 
 
 def test_each_metric_of_the_dashboard_exists():
@@ -413,7 +413,7 @@ def test_each_metric_of_the_dashboard_exists():
     board = json.loads(text_)
     panels = [panel for panel in board["panels"] if panel["type"] != "row"]
     expressions = [target["expr"] for panel in panels for target in panel["targets"]]
-    expressions += [one["expr"] for one in board["annotations"]["list"]]
+    expressions += [annotation["expr"] for annotation in board["annotations"]["list"]]
     variables = [variable["query"] for variable in board["templating"]["list"]]
     expressions += [query["query"] for query in variables if isinstance(query, dict)]
     used = set(re.findall(r"\b(?:kafka|spark_streaming|assignor)_\w+", " ".join(expressions)))
@@ -430,42 +430,44 @@ def test_each_metric_of_the_dashboard_exists():
     assert all((ROOT / "docs" / page).is_file() for page in pages)
 
 
-def test_more_clients_than_there_are_places_are_turned_away_and_make_no_thread(monkeypatch):
-    monkeypatch.setattr("streaming.metrics.outlets._MOST_CLIENTS", 3)
-    monkeypatch.setattr("streaming.metrics.outlets._ASK_LIMIT_S", 60.0)  # else all go by themselves
+def test_clients_above_the_limit_are_closed_and_start_no_thread(monkeypatch):
+    monkeypatch.setattr("streaming.metrics.outlets._MAX_CLIENTS", 3)
+    monkeypatch.setattr(
+        "streaming.metrics.outlets._REQUEST_TIMEOUT_S", 60.0
+    )  # so that none times out
     with contextlib.ExitStack() as open_, Exporter(MetricsConfig(port=0)) as exporter:
         address = ("127.0.0.1", exporter.port)
         before = threading.active_count()
         silent = [open_.enter_context(socket.create_connection(address, 10)) for _ in range(20)]
-        for client in silent[3:]:  # a place is free again only when one of the first has gone
+        for client in silent[3:]:  # the first three keep their threads
             assert client.recv(1) == b""
         assert threading.active_count() - before <= 3
-        exporter.progressed(EVENT)  # the query's events are looked at all the same
+        exporter.record_progress(EVENT)  # events are still handled
         flush(exporter)
         for client in silent:
             client.close()
-        wait_until(lambda: _scraped(exporter), "an answer once there is a place")
+        wait_until(lambda: _can_scrape(exporter), "a response once a thread is free")
 
 
-def test_a_client_that_does_not_take_its_answer_is_dropped(monkeypatch):
-    monkeypatch.setattr("streaming.metrics.outlets._ASK_LIMIT_S", 60.0)
-    monkeypatch.setattr("streaming.metrics.outlets._ANSWER_LIMIT_S", 0.5)
+def test_a_client_that_does_not_read_its_response_is_dropped(monkeypatch):
+    monkeypatch.setattr("streaming.metrics.outlets._REQUEST_TIMEOUT_S", 60.0)
+    monkeypatch.setattr("streaming.metrics.outlets._RESPONSE_TIMEOUT_S", 0.5)
 
-    def answer(handler: MetricsHandler) -> None:
+    def send_much(handler: MetricsHandler) -> None:
         handler.wfile.write(b"x" * 50_000_000)
 
-    monkeypatch.setattr("streaming.metrics.outlets._Handler.do_GET", answer)
+    monkeypatch.setattr("streaming.metrics.outlets._Handler.do_GET", send_much)
     with Exporter(MetricsConfig(port=0)) as exporter, socket.socket() as client:
         assert exporter._endpoint is not None
-        places = exporter._endpoint._server._places
+        free_threads = exporter._endpoint._server._free_threads
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", exporter.port))
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        wait_until(lambda: places._value == 255, "the client to have a place")
-        wait_until(lambda: places._value == 256, "its place to be free again", 30)
+        wait_until(lambda: free_threads._value == 255, "the client to have a thread")
+        wait_until(lambda: free_threads._value == 256, "its thread to be free again", 30)
 
 
-def _scraped(exporter: Exporter) -> bool:
+def _can_scrape(exporter: Exporter) -> bool:
     with contextlib.suppress(OSError):
         return "kafka_" in scrape(exporter)
     return False

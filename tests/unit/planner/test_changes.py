@@ -9,7 +9,7 @@ import pytest
 
 from assignor_bridge.model import Executor, OffsetRange
 from tests.support.planning import Plan, Snapshot, plan
-from tests.support.strategies_snapshots import head_and_tail, lags, loads
+from tests.support.strategies_snapshots import find_head_and_tail, generate_lags, sum_loads
 
 
 def cluster(executors: int, slots: int = 1, first: int = 0) -> tuple[Executor, ...]:
@@ -37,19 +37,19 @@ class Stream:
     def moved_by(self, sizes, members) -> tuple[float, Plan]:
         """Read a batch; of the partitions whose executor is still there, the share that moved."""
         assert self.last is not None
-        before = {tp: tail for tp, (_, tail) in head_and_tail(self.last).items()}
+        before = {tp: tail for tp, (_, tail) in find_head_and_tail(self.last).items()}
         present = {e.id for e in members}
         made = self.read(sizes, members)
         stayed = [
             head == before[tp]
-            for tp, (head, _) in head_and_tail(made).items()
+            for tp, (head, _) in find_head_and_tail(made).items()
             if before[tp] in present
         ]
         return stayed.count(False) / len(stayed), made
 
 
 def over_ideal(made: Plan, members) -> float:
-    work = loads(made)
+    work = sum_loads(made)
     return max(work.values()) / (sum(work.values()) / sum(e.slots for e in members)) - 1
 
 
@@ -69,7 +69,7 @@ def noisy(rng: np.random.Generator, base, share: float):
 )  # fmt: skip
 def test_new_executors_are_used_in_the_next_batch(before, after, slots, partitions, shape):
     """Once, slots kept 2% of their time of each owned range, and were 28% to 4,700% over."""
-    sizes = lags(shape, partitions, 20_000 * partitions)
+    sizes = generate_lags(shape, partitions, 20_000 * partitions)
     stream, many = Stream(), cluster(after, slots)
     stream.read(sizes, cluster(before, slots))
     stream.read(sizes, cluster(before, slots))
@@ -101,7 +101,7 @@ def test_reasons_count_partitions_that_mostly_moved_as_handed_over():
 )
 def test_noise_moves_nothing(shape, executors, slots, partitions):
     rng, stream, members = np.random.default_rng(5), Stream(), cluster(executors, slots)
-    base = np.array(lags(shape, partitions, 1000 * partitions))
+    base = np.array(generate_lags(shape, partitions, 1000 * partitions))
     stream.read(noisy(rng, base, 0.1), members)
     for _ in range(10):
         moved, made = stream.moved_by(noisy(rng, base, 0.1), members)
@@ -114,16 +114,16 @@ def test_noise_moves_nothing(shape, executors, slots, partitions):
 def test_joining_and_leaving_executors_move_nothing_between_the_others(shape):
     """At most 2% of the work of the remaining executors moves between them."""
     rng, stream = np.random.default_rng(5), Stream()
-    base = np.array(lags(shape, 500, 5_000_000))
+    base = np.array(generate_lags(shape, 500, 5_000_000))
     stream.read(base, cluster(20, 2))
     for count in [*range(19, 9, -1), *range(11, 21)]:
         members = cluster(count, 2)
-        before = {tp: tail for tp, (_, tail) in head_and_tail(stream.last).items()}
+        before = {tp: tail for tp, (_, tail) in find_head_and_tail(stream.last).items()}
         known = {e.id for e in members} & set(before.values())
         made = stream.read(noisy(rng, base, 0.05), members)
         moved = Counter(
             head in known and head != before[tp]
-            for tp, (head, _) in head_and_tail(made).items()
+            for tp, (head, _) in find_head_and_tail(made).items()
             if before[tp] in known
         )
         assert moved[True] <= 0.02 * moved.total()
@@ -134,7 +134,7 @@ def test_joining_and_leaving_executors_move_nothing_between_the_others(shape):
 def test_whole_partitions_stay_when_loads_are_noisy(shape):
     """Once, a slot beyond the limit discarded the whole answer, and a quarter moved per batch."""
     rng, stream, members = np.random.default_rng(5), Stream(split=False), cluster(25, 4)
-    base = np.array(lags(shape, 1000, 1_000_000))
+    base = np.array(generate_lags(shape, 1000, 1_000_000))
     stream.read(noisy(rng, base, 0.05), members)
     for _ in range(10):
         sizes = noisy(rng, base, 0.05)
@@ -148,16 +148,17 @@ def test_whole_partitions_stay_when_loads_are_noisy(shape):
 @pytest.mark.parametrize("shape", ["uniform", "zipf-0.8", "lognormal"])
 def test_whole_partitions_stay_when_another_executor_leaves_or_joins(shape):
     rng, stream = np.random.default_rng(5), Stream(split=False)
-    base, members = np.array(lags(shape, 500, 500_000)), cluster(10, 4)
+    base, members = np.array(generate_lags(shape, 500, 500_000)), cluster(10, 4)
     stream.read(base, members)
     for i in range(5):
         fewer = members[:i] + members[i + 1 :]
         moved, _ = stream.moved_by(noisy(rng, base, 0.05), fewer)
         assert moved <= 0.05
-        before = {tp: tail for tp, (_, tail) in head_and_tail(stream.last).items()}
+        before = {tp: tail for tp, (_, tail) in find_head_and_tail(stream.last).items()}
         made = stream.read(noisy(rng, base, 0.05), members)
         among = [
-            head not in (before[tp], members[i].id) for tp, (head, _) in head_and_tail(made).items()
+            head not in (before[tp], members[i].id)
+            for tp, (head, _) in find_head_and_tail(made).items()
         ]
         assert among.count(True) <= 0.05 * len(among)
 

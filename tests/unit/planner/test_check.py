@@ -9,7 +9,7 @@ from assignor_bridge.errors import PlanError
 from assignor_bridge.model import OffsetRange
 from assignor_bridge.planner.check import check_plan
 from assignor_bridge.planner.pieces import Pieces
-from tests.support.planning import Snapshot, batch_of
+from tests.support.planning import Snapshot, to_batch
 
 ASKED = Snapshot((), (OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5)), parallelism=2)
 GOOD = [(0, 10, 15, 0), (0, 15, 20, 1), (1, 0, 5, 1)]
@@ -17,7 +17,7 @@ GOOD = [(0, 10, 15, 0), (0, 15, 20, 1), (1, 0, 5, 1)]
 
 def verdict(rows, tasks=(0, 1, 1), count=2):
     columns = np.array(rows, np.int64).reshape(-1, 4).T
-    check_plan("mine", batch_of(ASKED), Pieces(*columns), np.array(tasks, np.int64), count)
+    check_plan("mine", to_batch(ASKED), Pieces(*columns), np.array(tasks, np.int64), count)
 
 
 def test_a_plan_that_tiles_the_ranges_passes_in_any_order():

@@ -10,7 +10,7 @@ from assignor_bridge.options import parse_options
 from assignor_bridge.planner.batch import build_batch
 from assignor_bridge.planner.forecast import forecast
 from checkpoints.state_text import decode
-from tests.support.closed_loop import Loop, slots, zipf
+from tests.support.closed_loop import Loop, draw_zipf_counts, make_executors
 from tests.support.planning import Observation, Snapshot, plan
 
 SEEDS = pytest.mark.parametrize("seed", range(1, 4))
@@ -19,7 +19,7 @@ SEEDS = pytest.mark.parametrize("seed", range(1, 4))
 @SEEDS
 def test_noise_is_not_learned_as_cost(seed):
     """Eight equal partitions on eight equal slots stay in place, in one piece each."""
-    loop = Loop(slots(8), noise=0.2, seed=seed)
+    loop = Loop(make_executors(8), noise=0.2, seed=seed)
     first = loop.step([20_000] * 8).readers
     for _ in range(99):
         batch = loop.step([20_000] * 8)
@@ -33,7 +33,7 @@ def test_costs_that_predict_nothing_are_not_used(seed):
 
     Once, a slot read 1.6 times as many records as the mean because of such reports.
     """
-    loop = Loop(slots(4), cost=2e-5, noise=1.3, seed=seed)
+    loop = Loop(make_executors(4), cost=2e-5, noise=1.3, seed=seed)
     volumes = [6_000, 5_000, 4_000, 3_000, 2_500, 2_000, 1_500, 1_200, 800, 500, 200, 100]
     over = [loop.step(volumes).over_mean for _ in range(40)]
     assert max(over) <= 1.06
@@ -43,7 +43,7 @@ def test_costs_that_predict_nothing_are_not_used(seed):
 @SEEDS
 def test_a_quiet_partition_is_not_learned_as_costly(seed):
     """All records cost the same, and a range 20 ms, so few records take long."""
-    loop = Loop(slots(2), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    loop = Loop(make_executors(2), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     volumes = [1_900, 1_500, 900, 400, 120, 60, 40, 25, 25, 25]
     readers = []
     for _ in range(30):
@@ -64,7 +64,7 @@ def test_a_first_batch_of_few_records_does_not_make_records_free(seed):
     Batches in a burst then took twice `assignor.targetBatchSeconds`.
     """
     dice = np.random.default_rng(seed)
-    loop = Loop(slots(2), fixed=0.003, cost=1e-4, noise=0.5, seed=seed)
+    loop = Loop(make_executors(2), fixed=0.003, cost=1e-4, noise=0.5, seed=seed)
     loop.step(dice.integers(1, 6, 8))
     for _ in range(6):
         loop.step(dice.poisson(125, 8))
@@ -82,13 +82,13 @@ def test_a_first_batch_of_few_records_does_not_make_records_free(seed):
 def test_predictions_hold_when_volumes_change_tenfold(seed):
     """20 ms per range, 20 µs per record, 10% noise; Zipf and equal volumes, larger and smaller."""
     dice = np.random.default_rng(seed)
-    loop = Loop(slots(8), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    loop = Loop(make_executors(8), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     batches = [
-        *[zipf(64, 400_000, dice) for _ in range(15)],
+        *[draw_zipf_counts(64, 400_000, dice) for _ in range(15)],
         *[np.full(64, 6_250)] * 5,
-        *[zipf(64, 400_000, dice)[::-1] for _ in range(5)],
+        *[draw_zipf_counts(64, 400_000, dice)[::-1] for _ in range(5)],
         *[np.full(64, 62_500)] * 5,
-        *[zipf(64, 400_000, dice) for _ in range(5)],
+        *[draw_zipf_counts(64, 400_000, dice) for _ in range(5)],
     ]
     over = [loop.step(records).over_mean for records in batches]
     assert max(over[2:]) <= 1.1
@@ -103,11 +103,11 @@ def test_predictions_hold_when_volumes_change_tenfold(seed):
 def test_plans_count_the_fixed_cost_of_each_piece(partitions, count, total, seed):
     """A slot has half a second of work, and each piece of a range costs 20 ms."""
     dice = np.random.default_rng(seed)
-    loop = Loop(slots(count), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
+    loop = Loop(make_executors(count), fixed=0.02, cost=2e-5, noise=0.1, seed=seed)
     batches = [
-        *[zipf(partitions, total, dice) for _ in range(15)],
+        *[draw_zipf_counts(partitions, total, dice) for _ in range(15)],
         *[np.full(partitions, total // partitions)] * 5,
-        *[zipf(partitions, total, dice)[::-1] for _ in range(5)],
+        *[draw_zipf_counts(partitions, total, dice)[::-1] for _ in range(5)],
     ]
     over = [loop.step(records).over_mean for records in batches]
     assert max(over[4:]) <= 1.06
@@ -118,7 +118,7 @@ def test_plans_count_the_fixed_cost_of_each_piece(partitions, count, total, seed
     "costly", [{5: 10.0}, dict.fromkeys(range(0, 64, 13), 10.0)], ids=["one", "five"]
 )
 def test_partitions_of_ten_times_the_cost_are_learned_within_three_batches(costly, seed):
-    loop = Loop(slots(8), costly=costly, noise=0.1, seed=seed)
+    loop = Loop(make_executors(8), costly=costly, noise=0.1, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(10)]
     assert over[0] > 1.2
     assert max(over[2:]) <= 1.2
@@ -129,7 +129,7 @@ def test_costs_of_all_sizes_are_learned_despite_noise(seed):
     """Each partition has its own cost from 1 to 10, and reports have 20% noise."""
     order = np.random.default_rng(seed).permutation(64)
     costly = {p: 10 ** (place / 63) for place, p in enumerate(order.tolist())}
-    loop = Loop(slots(8), costly=costly, noise=0.2, seed=seed)
+    loop = Loop(make_executors(8), costly=costly, noise=0.2, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(12)]
     assert max(over[3:]) <= 1.2
     assert loop.state.common.own
@@ -138,7 +138,7 @@ def test_costs_of_all_sizes_are_learned_despite_noise(seed):
 @SEEDS
 @pytest.mark.parametrize("noise", [0.02, 0.2])
 def test_an_executor_three_times_as_slow_is_learned_within_three_batches(noise, seed):
-    loop = Loop(slots(8), slow={"3": 3.0}, noise=noise, seed=seed)
+    loop = Loop(make_executors(8), slow={"3": 3.0}, noise=noise, seed=seed)
     over = [loop.step([20_000] * 64).over_ideal for _ in range(10)]
     assert over[0] > 2
     assert max(over[2:]) <= 1.2

@@ -10,7 +10,7 @@ from assignor_bridge.assignors.registry import lookup
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, OffsetRange
 from tests.support.planning import Observation, Snapshot, plan
-from tests.support.strategies_snapshots import head_and_tail, lags, loads
+from tests.support.strategies_snapshots import find_head_and_tail, generate_lags, sum_loads
 
 
 def executors(*slots: int, first: int = 0, hosts: int | None = None) -> tuple[Executor, ...]:
@@ -45,7 +45,7 @@ def batch(sizes, members, state=None, start=0, observed=(), **options) -> Snapsh
 )  # fmt: skip
 def test_a_first_batch_is_ideal(sizes, slots, expected):
     made = plan(batch(sizes, executors(*slots)))
-    assert sorted(loads(made).values(), reverse=True) == expected
+    assert sorted(sum_loads(made).values(), reverse=True) == expected
 
 
 @pytest.mark.parametrize("slots", [[1] * 8, [4] * 8, [1, 2, 4, 8, 16] * 4, [16] * 500])
@@ -55,14 +55,14 @@ def test_a_first_batch_is_ideal(sizes, slots, expected):
 @pytest.mark.parametrize("partitions", [64, 1000])
 def test_makespan_is_within_five_percent_of_the_bound(slots, shape, partitions):
     total = 1000 * sum(slots)
-    sizes = lags(shape, partitions, total)
+    sizes = generate_lags(shape, partitions, total)
     first = plan(batch(sizes, executors(*slots)))
     bound = sum(sizes) / sum(slots)
-    assert max(loads(first).values()) <= 1.05 * bound
+    assert max(sum_loads(first).values()) <= 1.05 * bound
     # The next batch has other lags; remembered owners must not cost balance.
-    other = lags(shape, partitions, total, seed=2)
+    other = generate_lags(shape, partitions, total, seed=2)
     second = plan(batch(other, executors(*slots), first.state))
-    assert max(loads(second).values()) <= 1.05 * sum(other) / sum(slots)
+    assert max(sum_loads(second).values()) <= 1.05 * sum(other) / sum(slots)
 
 
 @pytest.mark.parametrize("shape", ["zipf-0.8", "zipf-1.2", "lognormal", "uniform"])
@@ -70,25 +70,25 @@ def test_makespan_is_within_five_percent_of_the_bound(slots, shape, partitions):
 def test_whole_partitions_are_within_five_percent_of_greedy(shape, slots):
     state = None
     for seed in range(4):
-        sizes = lags(shape, 200, 8000, seed)
+        sizes = generate_lags(shape, 200, 8000, seed)
         made = plan(batch(sizes, executors(*slots), state, split="false"))
         greedy = [0] * sum(slots)
         for size in sorted(sizes, reverse=True):
             greedy[greedy.index(min(greedy))] += size
-        assert max(loads(made).values()) <= 1.05 * max(greedy)
+        assert max(sum_loads(made).values()) <= 1.05 * max(greedy)
         assert made.metrics["splitPartitions"] == 0
         state = made.state
 
 
 def test_nothing_moves_when_nothing_changed():
     members = executors(2, 2, 2)
-    sizes = lags("zipf-0.8", 60, 60_000)
+    sizes = generate_lags("zipf-0.8", 60, 60_000)
     made = plan(batch(sizes, members))
     for step in range(1, 4):
-        before = head_and_tail(made)
+        before = find_head_and_tail(made)
         again = plan(batch(sizes, members, made.state, start=step * 100_000))
         assert again.metrics["movedPartitions"] == 0
-        assert all(head_and_tail(again)[tp][0] == tail for tp, (_, tail) in before.items())
+        assert all(find_head_and_tail(again)[tp][0] == tail for tp, (_, tail) in before.items())
         made = again
 
 
@@ -97,7 +97,7 @@ def test_the_next_batch_of_a_cut_partition_starts_at_its_last_reader():
     state, last = None, None
     for step in range(5):
         made = plan(batch([9000, 100, 100], members, state, start=step * 9000))
-        ends = head_and_tail(made)["t", 0]
+        ends = find_head_and_tail(made)["t", 0]
         assert last is None or ends[0] == last
         state, last = made.state, ends[1]
 
@@ -108,18 +108,18 @@ def test_a_lost_executor_moves_only_its_partitions_and_a_returning_one_only_its_
     made = plan(batch(sizes, members))
     for step in (1, 2):
         made = plan(batch(sizes, members, made.state, start=1000 * step))
-    before = head_and_tail(made)
+    before = find_head_and_tail(made)
     without = plan(batch(sizes, members[1:], made.state, start=3000))
     gone = {tp for tp, (_, tail) in before.items() if tail == "e0"}
-    moved = {tp for tp, (head, _) in head_and_tail(without).items() if head != before[tp][1]}
+    moved = {tp for tp, (head, _) in find_head_and_tail(without).items() if head != before[tp][1]}
     assert gone <= moved
     assert len(moved - gone) <= 0.02 * len(sizes)
     steady = plan(batch(sizes, members[1:], without.state, start=4000))
-    after = head_and_tail(steady)
+    after = find_head_and_tail(steady)
     back = plan(batch(sizes, members, steady.state, start=5000))
     touched = {
         tp
-        for tp, (head, tail) in head_and_tail(back).items()
+        for tp, (head, tail) in find_head_and_tail(back).items()
         if head != after[tp][1] or tail != after[tp][1]
     }
     assert len(touched) <= (1 / 20 + 0.02) * len(sizes)
@@ -130,14 +130,14 @@ def test_replaced_executors_take_over_on_their_host():
     sizes = [100] * 80
     made = plan(batch(sizes, members))
     host = {e.id: e.host for e in members}
-    before = {tp: host[tail] for tp, (_, tail) in head_and_tail(made).items()}
+    before = {tp: host[tail] for tp, (_, tail) in find_head_and_tail(made).items()}
     restarted = tuple(
         Executor(f"e{50 + i}", host, 2) for i, host in enumerate(["h1", "h1", "h0", "h0"])
     )
     later = [100 + i % 3 for i in range(80)]
     again = plan(batch(later, restarted, made.state, start=100))
     host = {e.id: e.host for e in restarted}
-    same = [host[head] == before[tp] for tp, (head, _) in head_and_tail(again).items()]
+    same = [host[head] == before[tp] for tp, (head, _) in find_head_and_tail(again).items()]
     assert sum(same) == len(same)
     assert again.metrics["generation"] == 2
     assert again.metrics["imbalance"] <= 0.05
@@ -148,10 +148,10 @@ def test_partitions_stay_where_reports_say_they_were_read():
     made = plan(batch([100, 100], members))
     swapped = tuple(
         Observation("t", p, {"e0": "e1", "e1": "e0"}[head], 100, 100, 0.0)
-        for (_, p), (head, _) in head_and_tail(made).items()
+        for (_, p), (head, _) in find_head_and_tail(made).items()
     )
     again = plan(batch([100, 100], members, made.state, start=100, observed=swapped))
-    assert {p: head for (_, p), (head, _) in head_and_tail(again).items()} == {
+    assert {p: head for (_, p), (head, _) in find_head_and_tail(again).items()} == {
         o.partition: o.executor for o in swapped
     }
     assert again.metrics["plannedHitRate"] == 0
@@ -218,7 +218,7 @@ def test_costs_are_learned_per_partition_and_survive_in_the_state():
     for each in (made, again):
         assert each.metrics["weights"] == "seconds"
         assert each.metrics["splitPartitions"] == 1
-        assert len(head_and_tail(each)) == 3
+        assert len(find_head_and_tail(each)) == 3
     outlier = tuple(Observation("t", p, "e1", 1000, 1000, 90.0) for p in (1,))
     spike = plan(batch([1000] * 3, members, again.state, start=2000, observed=outlier))
     assert spike.metrics["imbalance"] <= 0.05
@@ -240,7 +240,7 @@ def test_offsets_without_records_weigh_less():
     sizes = [10_000, 100]
     made = plan(batch(sizes, executors(1, 1), observed=seen))
     assert made.metrics["imbalance"] <= 0.05
-    assert loads(made, {("t", 0): 0.01, ("t", 1): 1.0})
+    assert sum_loads(made, {("t", 0): 0.01, ("t", 1): 1.0})
 
 
 def test_failover_uses_only_the_executors_of_highest_priority():
@@ -253,7 +253,7 @@ def test_failover_uses_only_the_executors_of_highest_priority():
     asked = tuple(OffsetRange("t", p, 0, 100) for p in range(8))
     made = plan(Snapshot(members, asked, options))
     assert {task.executor for task in made.tasks} == {"2", "3"}
-    assert set(loads(made).values()) == {200}
+    assert set(sum_loads(made).values()) == {200}
     alone = plan(Snapshot(members[:1], asked, options, state=made.state))
     assert {task.executor for task in alone.tasks} == {"1"}
 
@@ -276,12 +276,12 @@ def test_every_assignor_keeps_the_owners_of_partitions_without_data():
     members = executors(2, 2)
     full = batch([10] * 12, members)
     made = plan(Snapshot(members, full.ranges, {"assignor": "sticky"}))
-    before = head_and_tail(made)
+    before = find_head_and_tail(made)
     half = tuple(OffsetRange("t", p, 10, 20) for p in range(0, 12, 2))
     again = plan(Snapshot(members, half, {"assignor": "sticky"}, state=made.state))
-    assert all(head == before[tp][1] for tp, (head, _) in head_and_tail(again).items())
+    assert all(head == before[tp][1] for tp, (head, _) in find_head_and_tail(again).items())
     third = plan(Snapshot(members, full.ranges, {"assignor": "sticky"}, state=again.state))
-    assert head_and_tail(third) == before
+    assert find_head_and_tail(third) == before
 
 
 def test_a_fallback_to_the_next_assignor_has_a_reason():
@@ -351,4 +351,4 @@ def test_partitions_of_a_removed_slot_move_to_another_slot():
     made = plan(batch([100] * 8, executors(4)))
     again = plan(batch([100] * 8, executors(2), made.state, start=100))
     assert again.metrics["movedPartitions"] == 0
-    assert sorted(loads(again).values()) == [400, 400]
+    assert sorted(sum_loads(again).values()) == [400, 400]

@@ -14,7 +14,7 @@ from assignor_bridge.options import parse_options
 from assignor_bridge.planner.slots import share_slots
 from checkpoints.state_text import decode
 from checkpoints.sticky_state import StickyState
-from tests.support.planning import Snapshot, batch_of, plan
+from tests.support.planning import Snapshot, plan, to_batch
 from tests.support.strategies_snapshots import executors
 
 RANGES = tuple(OffsetRange("t", partition, 0, 100) for partition in range(24))
@@ -26,7 +26,7 @@ def given_by(
     """Slots by executor."""
     snapshot = Snapshot(executors, RANGES, {"assignor.slots": wanted}, stream=stream)
     known = decode(state) if state else StickyState.empty()
-    return {e.id: e.slots for e in share_slots(batch_of(snapshot), known).executors}
+    return {e.id: e.slots for e in share_slots(to_batch(snapshot), known).executors}
 
 
 def cluster(count: int, slots: int) -> tuple[Executor, ...]:

@@ -12,10 +12,10 @@ from assignor_bridge.model import Executor, OffsetRange
 from assignor_bridge.options import parse_options
 from streaming.human_json.json_input import InputError
 from streaming.human_json.snapshots import read_snapshot
-from tests.support.packed import packed
+from tests.support.packed import pack_snapshot
 from tests.support.planner_process import plan as plan_of_worker
 from tests.support.planning import Observation, Snapshot, plan
-from tests.support.strategies_snapshots import head_and_tail, lags
+from tests.support.strategies_snapshots import find_head_and_tail, generate_lags
 
 
 def snapshot(
@@ -86,7 +86,7 @@ def test_a_move_to_a_near_zone_must_pay(bytes_a_record, price, moves):
     """Racks are known from the second batch on; before, each executor reads the far partition."""
     executors = {"1": None, "2": None}
     first = plan(snapshot(executors, {0: (100, ""), 1: (100, "")}))
-    at = {p: head for (_, p), (head, _) in head_and_tail(first).items()}
+    at = {p: head for (_, p), (head, _) in find_head_and_tail(first).items()}
     held = {0: "a" if at[0] == "2" else "b", 1: "a" if at[1] == "2" else "b"}
     second = snapshot({"1": "a", "2": "b"}, {p: (100, held[p]) for p in held}, zonePricePerGb=price)
     seen = tuple(Observation("t", p, at[p], 100, 100 * bytes_a_record, 0.0) for p in at)
@@ -167,7 +167,7 @@ def test_a_request_with_racks():
     ],
 )  # fmt: skip
 def test_inconsistent_racks_are_refused(change, error, message):
-    columns = packed(ROWS)
+    columns = pack_snapshot(ROWS)
     columns["racks"] |= change
     with pytest.raises(error, match=message):
         read_snapshot(columns)
@@ -206,7 +206,7 @@ def test_without_racks_plans_have_not_changed(name, digest):
                 Executor(str(i), f"h{i // 2}", 1 + i % 3, rack=f"r{i % 3}" if seed % 2 else None)
                 for i in range(8 - step)
             )
-            sizes = lags(shape, 90, 40_000, seed=step)
+            sizes = generate_lags(shape, 90, 40_000, seed=step)
             asked = tuple(OffsetRange(f"t{p % 2}", p // 2, 0, size) for p, size in enumerate(sizes))
             made = plan(Snapshot(executors, asked, {"assignor": name}, state=state))
             state = made.state

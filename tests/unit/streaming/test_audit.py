@@ -1,4 +1,4 @@
-"""The parts of an audit that need no table of Spark's; integration/test_audit.py has the rest."""
+"""Tests of an audit without Spark; integration/test_audit.py has those with Spark."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import BatchRangeReader
 from streaming.audit import files, row_sources
 from streaming.audit.audit import audit
-from streaming.audit.checksum import range_checksum
+from streaming.audit.checksum import compute_range_checksum
 from streaming.audit.evidence import DataFiles, read_evidence
 from streaming.audit.findings import KINDS
 from streaming.audit.history import replay
-from streaming.audit.records import checksum_of_ranges
-from streaming.audit.rows import BLOCK, RowAudit, sampled
+from streaming.audit.records import compute_checksum
+from streaming.audit.rows import BLOCK, RowAudit, sample_blocks
 from streaming.cli.audit import _print_audit as print_audit
 from streaming.cli.main import run
 from streaming.delta.log import DamagedCommitError, read_commit
@@ -30,7 +30,7 @@ from streaming.pipeline.delta import audit_trail
 from streaming.pipeline.delta.audit_trail import NO_METADATA, USER_METADATA, AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.table import Table
-from tests.support.audit_reference import rows as rows_of_findings
+from tests.support.audit_reference import format_rows
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 if TYPE_CHECKING:
@@ -44,41 +44,41 @@ T0, T1 = Partition("t", 0), Partition("t", 1)
     ("begin", "sparks"),
     [(0, 3966450064714244644), (100, 1828523610605221189), (200, -4103583799172957986)],
 )
-def test_a_checksum_is_that_of_spark(begin: int, sparks: int):
-    """`bit_xor(xxhash64('t', 0, offset))` of 100 offsets, by Spark 4.0.4."""
-    assert range_checksum("t", 0, begin, begin + 100) == sparks % 2**64
+def test_a_range_checksum_equals_sparks(begin: int, sparks: int):
+    """The expected values are Spark 4.0.4's `bit_xor(xxhash64('t', 0, offset))` of 100 offsets."""
+    assert compute_range_checksum("t", 0, begin, begin + 100) == sparks % 2**64
 
 
-def test_a_checksum_of_ranges_is_that_of_their_parts():
-    whole = checksum_of_ranges({"0": {"t": {0: (0, 100), 3: (5, 9)}}})
-    assert whole == checksum_of_ranges(
+def test_a_checksum_does_not_depend_on_how_ranges_are_split():
+    whole = compute_checksum({"0": {"t": {0: (0, 100), 3: (5, 9)}}})
+    assert whole == compute_checksum(
         {"0": {"t": {0: (0, 40)}}, "1": {"t": {0: (40, 100), 3: (5, 9)}}}
     )
-    assert whole != checksum_of_ranges({"0": {"t": {0: (0, 100), 3: (6, 10)}}})
-    assert checksum_of_ranges({}) == 0
+    assert whole != compute_checksum({"0": {"t": {0: (0, 100), 3: (6, 10)}}})
+    assert compute_checksum({}) == 0
 
 
 @pytest.mark.parametrize(
-    ("users", "kept"),
+    ("users", "users_part"),
     [
         pytest.param(None, {}, id="none"),
         pytest.param('{"team":"x"}', {"team": "x"}, id="an object is added to"),
     ],
 )
-def test_ranges_stand_beside_what_the_user_has(users: str | None, kept: dict[str, str]):
+def test_encode_keeps_the_users_json_object(users: str | None, users_part: dict[str, str]):
     ranges = {"0": {"t": {0: (5, 7)}}}
     text = encode_metadata(QUERY, 3, ranges, users)
     assert text is not None
-    found = json.loads(text)
-    assert found.pop("assignor")["query"] == QUERY
-    assert found == kept
+    encoded = json.loads(text)
+    assert encoded.pop("assignor")["query"] == QUERY
+    assert encoded == users_part
     read = decode_metadata(text)
     assert read is not None
     assert (read.batch, read.ranges, read.counted.records) == (3, ranges, None)
 
 
 @pytest.mark.parametrize("users", ["nightly", "[1]", '{"assignor": 1}'])
-def test_other_words_of_the_user_stay_as_they_are(users: str):
+def test_encode_leaves_other_user_metadata_unchanged(users: str):
     assert encode_metadata(QUERY, 3, {}, users) is None
 
 
@@ -89,11 +89,11 @@ def test_other_words_of_the_user_stay_as_they_are(users: str):
         '{"assignor": {"query": "q", "batch": 1, "ranges": {}, "format": 99}}',
     ],
 )  # fmt: skip
-def test_what_is_none_of_ours_is_not_read(text: str | None):
+def test_decode_ignores_metadata_of_other_writers(text: str | None):
     assert decode_metadata(text) is None
 
 
-def test_a_batch_reads_from_the_batch_before_or_where_the_query_began(tmp_path: Path):
+def test_ranges_begin_at_the_previous_batch_or_the_querys_start(tmp_path: Path):
     ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 5, 1: 3}}, {"t": {0: 9, 1: 3}}]
     folder = LocalFolder(write_checkpoint(tmp_path, ends, begin={"t": {0: 2}}))
     batches = BatchRangeReader(folder)
@@ -109,7 +109,7 @@ def test_a_batch_reads_from_the_batch_before_or_where_the_query_began(tmp_path: 
 
 
 def spark(users: str | None = None) -> Any:
-    """As much of a session as a trail asks."""
+    """Return a fake session with the configuration that a trail reads."""
     return SimpleNamespace(conf=SimpleNamespace(get=lambda *_: users))
 
 
@@ -120,16 +120,16 @@ def local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("local")
 @pytest.mark.parametrize("name", ["c", "a%20b", "a#b", "a?b", "a b"])
-def test_a_commit_gets_the_ranges_of_its_batch(tmp_path: Path, name: str):
-    """Not by the session's setting, which Spark copies into each task; paths are as Hadoop's."""
+def test_a_commit_records_the_ranges_of_its_batch(tmp_path: Path, name: str):
+    """The session's setting is not used, because Spark copies it into each task."""
     checkpoint = write_checkpoint(tmp_path / name, [{"t": {0: 5}}, {"t": {0: 7}}])
     origin = AuditTrail("job: sink", str(checkpoint), str).build_metadata(spark(), QUERY, 1)
     text = origin.settings[USER_METADATA]
     placeholder = '"ranges":null,"counted":{}'  # as DeltaWrites.java looks for it
     assert text.count(placeholder) == 1
-    found = decode_metadata(text.replace(placeholder, f'"ranges":{origin.ranges},"counted":{{}}'))
-    assert found is not None
-    assert (found.batch, found.ranges) == (1, {"0": {"t": {0: (5, 7)}}})
+    metadata = decode_metadata(text.replace(placeholder, f'"ranges":{origin.ranges},"counted":{{}}'))
+    assert metadata is not None
+    assert (metadata.batch, metadata.ranges) == (1, {"0": {"t": {0: (5, 7)}}})
     assert AuditTrail("job: sink", None, str).build_metadata(spark(), QUERY, 1) == NO_METADATA
 
 
@@ -141,7 +141,7 @@ def test_a_commit_gets_the_ranges_of_its_batch(tmp_path: Path, name: str):
         pytest.param(lambda c: (c / "offsets" / "1").write_text("v1"), "is truncated", id="cut"),
     ],
 )
-def test_a_trail_that_fails_costs_one_warning_and_the_ranges_of_that_batch(
+def test_a_failing_trail_logs_one_warning_and_omits_the_ranges(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: Any, why: str
 ):
     ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 7}}, {"t": {0: 8}}, {"t": {0: 9}}]
@@ -158,7 +158,7 @@ def test_a_trail_that_fails_costs_one_warning_and_the_ranges_of_that_batch(
 
 
 @pytest.mark.usefixtures("local")
-def test_nothing_in_the_trail_fails_a_batch(
+def test_a_failing_trail_does_not_fail_the_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ):
     trail = AuditTrail("job: sink", str(write_checkpoint(tmp_path, [{"t": {0: 5}}])), str)
@@ -184,7 +184,7 @@ def test_nothing_in_the_trail_fails_a_batch(
         ("Answer from Java side is empty", False),
     ],
 )  # fmt: skip
-def test_an_older_jar_in_the_session_misfits(text: str, misfits: bool):
+def test_an_older_jar_in_the_session_is_reported(text: str, misfits: bool):
     once = OnceWriter(Table("t", None), "sink")
     once._jar_writer = object()
 
@@ -198,10 +198,10 @@ def test_an_older_jar_in_the_session_misfits(text: str, misfits: bool):
             once._try_jar(None, write)
 
 
-def merged(rows: list[int], records: list[int] | None, end: int = 10) -> dict[str, Any]:
+def merge(rows: list[int], records: list[int] | None, end: int = 10) -> dict[str, Any]:
     result = RowAudit()
-    found: Iterator[Any] | None = iter([(n, ()) for n in records]) if records is not None else None
-    result.merge((T0, 0, end), [(n, ()) for n in rows], found)
+    items: Iterator[Any] | None = iter([(n, ()) for n in records]) if records is not None else None
+    result.merge((T0, 0, end), [(n, ()) for n in rows], items)
     return {f.kind: f.details for f in result.findings}
 
 
@@ -221,10 +221,10 @@ def merged(rows: list[int], records: list[int] | None, end: int = 10) -> dict[st
     ],
 )  # fmt: skip
 def test_rows_are_merged_with_records(rows, records, expected):
-    assert merged(list(rows), None if records is None else list(records)) == expected
+    assert merge(list(rows), None if records is None else list(records)) == expected
 
 
-def test_a_rows_bytes_are_those_of_its_record():
+def test_a_row_with_other_bytes_than_its_record_differs():
     result = RowAudit()
     result.merge(
         (T0, 0, 2),
@@ -235,8 +235,8 @@ def test_a_rows_bytes_are_those_of_its_record():
     assert result.compared == 2
 
 
-class Log:
-    """Records of one partition, as much of brokers as reading them asks, and what was asked."""
+class FakeBrokers:
+    """Fake brokers with the records of one partition; they note each call and consumer."""
 
     limit_s = 1.0
 
@@ -248,74 +248,74 @@ class Log:
     def make_consumer(self, _: str, **settings: Any) -> Any:
         isolation = settings["isolation_level"]
         self.consumers.append(isolation)
-        left_out = self.aborted if isolation == "read_committed" else ()
-        left = [offset for offset in self.records if offset not in left_out]
+        hidden = self.aborted if isolation == "read_committed" else ()
+        unread = [offset for offset in self.records if offset not in hidden]
 
         def assign(partitions: list[Any]) -> None:
-            left[:] = [offset for offset in left if offset >= partitions[0].offset]
+            unread[:] = [offset for offset in unread if offset >= partitions[0].offset]
 
         def consume(count: int, wait_s: float) -> list[Any]:
             self.calls.append((count, wait_s))
-            found, left[:] = left[:count], left[count:]
+            offsets, unread[:] = unread[:count], unread[count:]
             return [
                 SimpleNamespace(error=lambda: None, offset=lambda offset=offset: offset,
                                 key=lambda: None, value=lambda: b"v")
-                for offset in found
+                for offset in offsets
             ]  # fmt: skip
 
         return SimpleNamespace(assign=assign, consume=consume, close=lambda: None)
 
 
-def compared(log: Log, begin: int, end: int, rows: list[int]) -> dict[str, str]:
+def compare(brokers: FakeBrokers, begin: int, end: int, rows: list[int]) -> dict[str, str]:
     result = RowAudit()
     items = [(offset, ()) for offset in rows]
-    row_sources._merge(result, (T0, begin, end), items, log, ())  # type: ignore[arg-type]
+    row_sources._merge_span(result, (T0, begin, end), items, brokers, ())  # type: ignore[arg-type]
     return {f.kind: f.details for f in result.findings}
 
 
-def test_more_than_a_thousand_stretches_of_aborted_records_are_not_missing():
-    every, rows = list(range(3000)), list(range(1, 3000, 2))
-    log = Log(every, aborted=set(every) - set(rows))
-    assert compared(log, 0, 3000, rows) == {}
-    assert log.consumers == ["read_uncommitted", "read_committed"]
-    missing = compared(Log(every, aborted={4}), 0, 3000, rows)
+def test_many_spans_of_aborted_records_are_not_missing():
+    offsets, rows = list(range(3000)), list(range(1, 3000, 2))
+    brokers = FakeBrokers(offsets, aborted=set(offsets) - set(rows))
+    assert compare(brokers, 0, 3000, rows) == {}
+    assert brokers.consumers == ["read_uncommitted", "read_committed"]
+    missing = compare(FakeBrokers(offsets, aborted={4}), 0, 3000, rows)
     assert missing["rows-missing"].startswith("1,499 offsets: t-0 offset 0, t-0 offset 2, ")
 
 
-def test_no_call_asks_for_more_than_its_span_or_waits_for_what_is_not_there():
-    log = Log(list(range(1000)))
-    assert compared(log, 10, 13, [10, 11, 12]) == {}
-    assert log.calls == [(3, row_sources._WAIT_S)]
-    log = Log([10, 11, 900])
-    assert compared(log, 10, 13, [10, 11]) == {}
-    assert {count for count, _ in log.calls} <= {1, 2, 3}
+def test_calls_request_only_records_of_the_span():
+    brokers = FakeBrokers(list(range(1000)))
+    assert compare(brokers, 10, 13, [10, 11, 12]) == {}
+    assert brokers.calls == [(3, row_sources._WAIT_S)]
+    brokers = FakeBrokers([10, 11, 900])
+    assert compare(brokers, 10, 13, [10, 11]) == {}
+    assert {count for count, _ in brokers.calls} <= {1, 2, 3}
     assert row_sources._WAIT_S <= 1
 
 
-def test_brokers_that_stay_silent_are_an_error_after_the_limit():
-    log = Log([10])
+def test_silent_brokers_are_an_error_after_the_timeout():
+    brokers = FakeBrokers([10])
     with pytest.raises(row_sources.TopicUnreadableError, match="t-0: no answer within 1 s"):
-        compared(log, 10, 13, [10])
-    assert sum(wait_s for _, wait_s in log.calls[1:]) == pytest.approx(log.limit_s)
+        compare(brokers, 10, 13, [10])
+    assert sum(wait_s for _, wait_s in brokers.calls[1:]) == pytest.approx(brokers.limit_s)
 
 
-def test_a_sample_is_of_whole_blocks_in_order_and_always_the_same():
+def test_a_sample_has_whole_blocks_in_order_and_is_reproducible():
     spans = {T0: (50, 50 + 20 * BLOCK), T1: (7, 9)}
-    chosen = sampled(spans, 5 * BLOCK)
-    assert chosen == sampled(dict(reversed(list(spans.items()))), 5 * BLOCK)
+    chosen = sample_blocks(spans, 5 * BLOCK)
+    assert chosen == sample_blocks(dict(reversed(list(spans.items()))), 5 * BLOCK)
     assert chosen == sorted(chosen)
     assert len(chosen) == 5
     for partition, begin, end in chosen:
         low, high = spans[partition]
         assert low <= begin < end <= high
         assert begin // BLOCK == (end - 1) // BLOCK
-    everything = sampled(spans, 10**9)
+    everything = sample_blocks(spans, 10**9)
     assert sum(end - begin for _, begin, end in everything) == 20 * BLOCK + 2
 
 
-def test_the_docs_have_all_findings():
+def test_the_docs_list_all_findings():
     page = Path(__file__).parents[3] / "docs" / "audit.md"
-    assert rows_of_findings() in page.read_text(encoding="utf-8")
+    assert format_rows() in page.read_text(encoding="utf-8")
     assert {kind.verdict for kind in KINDS.values()} == {"wrong", "unproved"}
 
 
@@ -333,44 +333,44 @@ CREATED: list[dict[str, Any]] = [{"commitInfo": {"operation": "CREATE TABLE"}}]
 def test_a_table_without_batches_is_not_proved(tmp_path: Path, capsys):
     table = write_table(tmp_path, CREATED)
     assert run(["audit", "--table", str(table), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert [f["kind"] for f in found["findings"]] == ["no-batch"]
-    assert (found["proved"], found["queries"]) == (False, [])
+    report = json.loads(capsys.readouterr().out)
+    assert [f["kind"] for f in report["findings"]] == ["no-batch"]
+    assert (report["proved"], report["queries"]) == (False, [])
 
 
 def test_a_query_whose_commits_have_no_ranges_is_proved_by_its_offset_log(tmp_path: Path, capsys):
-    """As Delta's own streaming sink writes a table, under the query's id."""
+    """Delta's own streaming sink writes such commits, under the query's id."""
     batches = [[{"txn": {"appId": QUERY, "version": n}}] for n in range(2)]
     table = write_table(tmp_path / "table", CREATED, *batches)
     checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}, {"t": {0: 7, 1: 1}}])
-    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint)]
-    assert run(words) == 0
+    command = ["audit", "--table", str(table), "--checkpoint", str(checkpoint)]
+    assert run(command) == 0
     out = capsys.readouterr().out
     assert "PROVED" in out
     assert "8 offsets, each committed exactly once" in out
     assert "not which rows arrived after a shuffle; --columns compares rows" in out
     (checkpoint / "offsets" / "0").unlink()
-    assert run(words) == 1
+    assert run(command) == 1
     out = capsys.readouterr().out
     assert "UNPROVED no-ranges" in out
     assert KINDS["no-ranges"].cure in out
 
 
 def counted_batch(number: int, records: int, of: range | None = None) -> list[dict[str, Any]]:
-    """Return the commit of a batch of ten offsets; the checksum is that of the records `of`."""
+    """Return a commit of a batch of ten offsets with the checksum of the records `of`."""
     begin = 10 * number
     metadata = json.loads(
         encode_metadata(QUERY, number, {"0": {"t": {0: (begin, begin + 10)}}}) or ""
     )
     read = of if of is not None else range(begin, begin + records)
-    checksum = checksum_of_ranges({"0": {"t": {0: (read.start, read.stop)}}})
+    checksum = compute_checksum({"0": {"t": {0: (read.start, read.stop)}}})
     metadata["assignor"]["counted"] = {"records": records, "checksum": f"{checksum:016x}"}
     info = {"operation": "WRITE", "userMetadata": json.dumps(metadata)}
     return [{"commitInfo": info}, {"txn": {"appId": f"assignor-{QUERY}", "version": number}}]
 
 
 @pytest.mark.parametrize(
-    ("batches", "kinds", "said"),
+    ("batches", "kinds", "text"),
     [
         pytest.param([counted_batch(0, 10), counted_batch(1, 10)], [], "each read once", id="all"),
         pytest.param(
@@ -381,21 +381,23 @@ def counted_batch(number: int, records: int, of: range | None = None) -> list[di
             [counted_batch(0, 10), counted_batch(1, 10, range(12, 22))], ["records-mismatch"],
             "WRONG records-mismatch", id="other records",
         ),
-        # Of ten offsets five are markers, and all five records were counted twice.
+        # Five of the ten offsets are markers, and all five records were counted twice.
         pytest.param(
             [counted_batch(0, 5), counted_batch(1, 10, range(0))], ["records-unproved"],
             "UNPROVED records-unproved", id="markers hide records counted twice",
         ),
     ],
 )  # fmt: skip
-def test_what_counted_records_prove(tmp_path: Path, capsys, batches, kinds: list[str], said: str):
-    words = ["audit", "--table", str(write_table(tmp_path, CREATED, *batches))]
-    assert run(words) == int(bool(kinds))
-    assert said in capsys.readouterr().out
-    assert run([*words, "--json"]) == int(bool(kinds))
-    found = json.loads(capsys.readouterr().out)
-    assert [f["kind"] for f in found["findings"]] == kinds
-    assert found["scope"] == "commits"
+def test_counted_records_decide_the_proof(
+    tmp_path: Path, capsys, batches, kinds: list[str], text: str
+):
+    command = ["audit", "--table", str(write_table(tmp_path, CREATED, *batches))]
+    assert run(command) == int(bool(kinds))
+    assert text in capsys.readouterr().out
+    assert run([*command, "--json"]) == int(bool(kinds))
+    report = json.loads(capsys.readouterr().out)
+    assert [f["kind"] for f in report["findings"]] == kinds
+    assert report["scope"] == "commits"
 
 
 @pytest.mark.parametrize(
@@ -405,7 +407,7 @@ def test_what_counted_records_prove(tmp_path: Path, capsys, batches, kinds: list
         (False, "rows", ""),
     ],
 )
-def test_rows_that_were_read_widen_the_proof(
+def test_reading_rows_extends_the_proof(
     tmp_path: Path, capsys, *, are_sampled: bool, scope: str, limit: str
 ):
     table = str(write_table(tmp_path, CREATED, counted_batch(0, 10)))
@@ -417,32 +419,32 @@ def test_rows_that_were_read_widen_the_proof(
     assert (result.scope, rest) == (scope, limit)
 
 
-def test_a_commit_with_half_a_character_is_a_damaged_one(tmp_path: Path):
-    """It was an exception of Python's, found by `make fuzz`."""
+def test_a_commit_with_a_lone_surrogate_is_damaged(tmp_path: Path):
+    """`make fuzz` found that this once raised an unexpected exception."""
     write_table(tmp_path, [{"txn": {"appId": QUERY, "version": "\ud800"}}])
     with pytest.raises(DamagedCommitError, match="half of a character"):
         read_commit(LocalFolder(tmp_path), 0)
 
 
-def test_since_leaves_out_what_was_before(tmp_path: Path, capsys):
+def test_since_ignores_earlier_commits(tmp_path: Path, capsys):
     batches = [[{"txn": {"appId": QUERY, "version": n}}] for n in range(3)]
-    strange = [{"add": {"path": "x", "size": 1, "dataChange": True}}, {"remove": {"path": "x"}}]
-    table = write_table(tmp_path / "table", CREATED, strange, *batches)
+    foreign = [{"add": {"path": "x", "size": 1, "dataChange": True}}, {"remove": {"path": "x"}}]
+    table = write_table(tmp_path / "table", CREATED, foreign, *batches)
     (table / "x").write_bytes(b"1")
     ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 7}}, {"t": {0: 8}}]
     checkpoint = write_checkpoint(tmp_path / "c", ends)
-    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
-    assert run(words) == 1
+    command = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
+    assert run(command) == 1
     capsys.readouterr()
-    assert run([*words, "--since", "3"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["versions"] == [3, 4]
-    assert found["queries"][0]["offsets"] == 3
+    assert run([*command, "--since", "3"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["versions"] == [3, 4]
+    assert report["queries"][0]["offsets"] == 3
 
 
 @pytest.mark.parametrize("since", ["2", "3", "99"])
 def test_a_wrong_table_is_not_proved_by_since(tmp_path: Path, capsys, since: str):
-    """It was: nothing was left to look at, and nobody said so."""
+    """With no commits left to check, the audit once reported a proof."""
     other = "d9a5a3a1-0000-4000-8000-000000000002"
     batch = [{"txn": {"appId": f"assignor-{other}", "version": 0}}]
     batch.append(
@@ -455,40 +457,40 @@ def test_a_wrong_table_is_not_proved_by_since(tmp_path: Path, capsys, since: str
     )
     table = write_table(tmp_path / "table", CREATED, CREATED, batch, CREATED)
     checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}])
-    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
-    assert run([*words, "--since", since]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert "other-query" in {f["kind"] for f in found["findings"]}
-    assert not found["proved"]
+    command = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
+    assert run([*command, "--since", since]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert "other-query" in {f["kind"] for f in report["findings"]}
+    assert not report["proved"]
 
 
 def test_a_table_without_batches_is_not_proved_by_since_nor_by_a_short_log(tmp_path: Path, capsys):
     table = write_table(tmp_path / "table", *[CREATED] * 4)
     checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}])
-    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
+    command = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
     for version in (0, 1):
-        assert run([*words, "--since", "2"]) == 1
+        assert run([*command, "--since", "2"]) == 1
         assert "no-batch" in capsys.readouterr().out
         (table / "_delta_log" / f"{version:020}.json").unlink()
-    assert run([*words, "--since", "2"]) == 1
+    assert run([*command, "--since", "2"]) == 1
     assert "no-batch" in capsys.readouterr().out
 
 
-def test_since_behind_the_querys_batches_is_no_other_query(tmp_path: Path, capsys):
+def test_since_after_the_querys_batches_does_not_report_another_query(tmp_path: Path, capsys):
     other = [{"txn": {"appId": f"assignor-{QUERY[:-1]}2", "version": 0}}]
     own = [{"txn": {"appId": QUERY, "version": 0}}]
     table = write_table(tmp_path / "table", CREATED, own, other)
     checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}])
-    words = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
-    assert run([*words, "--since", "2"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert {f["kind"] for f in found["findings"]} == {"no-ranges"}
-    assert run([*words, "--since", "3"]) == 1
+    command = ["audit", "--table", str(table), "--checkpoint", str(checkpoint), "--json"]
+    assert run([*command, "--since", "2"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert {f["kind"] for f in report["findings"]} == {"no-ranges"}
+    assert run([*command, "--since", "3"]) == 1
     [finding] = json.loads(capsys.readouterr().out)["findings"]
-    assert finding["details"] == "0 commits; the last batch of a query is in version 2"
+    assert finding["details"] == "0 commits; the last batch is in version 2"
 
 
-def test_an_append_is_none_though_somebody_merges_by_transactions_of_their_own(tmp_path: Path):
+def test_merges_by_other_writers_do_not_make_an_upsert(tmp_path: Path):
     merged = [
         [{"commitInfo": {"operation": "MERGE"}}, {"txn": {"appId": name, "version": 0}}]
         for name in ("nightly", QUERY)
@@ -497,10 +499,8 @@ def test_an_append_is_none_though_somebody_merges_by_transactions_of_their_own(t
     assert not replay(read_commit(LocalFolder(table), n) for n in (0, 1, 2)).is_upsert
 
 
-def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
-    tmp_path: Path, capsys
-):
-    """Merges of the same records by a new query were overlaps: "delete only those"."""
+def test_merges_identify_an_upsert_without_its_properties(tmp_path: Path, capsys):
+    """Merges of the same records by a new query were once reported as overlaps."""
     batches = []
     for number, query in enumerate((QUERY, f"{QUERY[:-1]}2")):
         metadata = encode_metadata(query, 0, {"0": {"t": {0: (0, 5)}}})
@@ -519,8 +519,8 @@ def test_an_upsert_is_known_by_its_merges_when_its_properties_are_cleaned_up(
     assert run(["audit", "--table", str(table), "--since", "1", *columns]) == 2
 
 
-def test_merges_before_since_make_an_upsert_too(tmp_path: Path, capsys):
-    """Its replaced rows were missing rows then, to be appended again."""
+def test_merges_before_since_identify_an_upsert(tmp_path: Path, capsys):
+    """Its replaced rows were once reported as missing."""
     merge = [
         {"commitInfo": {"operation": "MERGE"}},
         {"txn": {"appId": f"assignor-{QUERY}", "version": 0}},
@@ -532,18 +532,18 @@ def test_merges_before_since_make_an_upsert_too(tmp_path: Path, capsys):
     assert "keeps the newest row of each key" in capsys.readouterr().err
 
 
-def test_a_damaged_commit_before_since_does_not_make_what_was_read_known(tmp_path: Path):
-    """Each row of before was an invented one then."""
+def test_a_damaged_commit_before_since_leaves_the_spans_unknown(tmp_path: Path):
+    """Rows of earlier batches were once reported as invented."""
     batches = [[{"txn": {"appId": QUERY, "version": n}}] for n in range(3)]
     table = write_table(tmp_path / "table", CREATED, *batches)
     (table / "_delta_log" / f"{0:020}.json").write_text("{")
     ends: list[Any] = [{"t": {0: 5}}, {"t": {0: 7}}, {"t": {0: 8}}]
     checkpoint = write_checkpoint(tmp_path / "c", ends)
-    found = audit(read_evidence(str(table), str(checkpoint)), 2)
-    assert (found.first, found.last, found.spans) == (2, 3, {})
+    result = audit(read_evidence(str(table), str(checkpoint)), 2)
+    assert (result.first_version, result.last_version, result.spans) == (2, 3, {})
 
 
-def test_the_topics_of_a_query_are_not_gathered_for_each_file(tmp_path: Path, monkeypatch):
+def test_the_topics_of_a_query_are_collected_once(tmp_path: Path, monkeypatch):
     adds: list[dict[str, Any]] = [
         {"add": {"path": f"{n}", "size": 1, "dataChange": True}} for n in range(3)
     ]
@@ -551,10 +551,10 @@ def test_the_topics_of_a_query_are_not_gathered_for_each_file(tmp_path: Path, mo
     table = write_table(tmp_path / "table", CREATED, *batches)
     checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}, {"t": {0: 7}, "u": {0: 1}}])
     seen: list[Any] = []
-    monkeypatch.setattr(files, "_offsets_of", lambda _, topics, is_upsert: seen.append(topics))
+    monkeypatch.setattr(files, "_read_bounds", lambda _, topics, is_upsert: seen.append(topics))
     evidence = read_evidence(str(table), str(checkpoint))
     history = replay(evidence.commits)
-    assert not list(files.check_statistics(history.batches(evidence.checkpoint), history))
+    assert not list(files.check_statistics(history.list_batches(evidence.checkpoint), history))
     assert len(seen) == 6
     assert all(topics is seen[0] for topics in seen)
     assert seen[0] == {"t", "u"}
@@ -571,7 +571,7 @@ def test_the_topics_of_a_query_are_not_gathered_for_each_file(tmp_path: Path, mo
         pytest.param(["--table", "t", "--checkpoint", "nowhere"], "checkpoint", id="checkpoint"),
     ],
 )
-def test_misuse_is_one_line(
+def test_misuse_prints_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys, words: list[str], message: str
 ):
     monkeypatch.chdir(tmp_path)
@@ -581,19 +581,19 @@ def test_misuse_is_one_line(
     assert message in line
 
 
-def test_a_file_is_found_by_its_url(tmp_path: Path):
+def test_a_file_is_read_by_its_url(tmp_path: Path):
     (tmp_path / "a b").write_bytes(b"123")
     files = DataFiles(tmp_path)
-    assert files.size("a%20b") == 3
-    assert files.size(f"file:{tmp_path}/a%20b") == 3
-    assert files.size("other") is None
+    assert files.read_size("a%20b") == 3
+    assert files.read_size(f"file:{tmp_path}/a%20b") == 3
+    assert files.read_size("other") is None
 
 
-def test_a_sink_of_another_engine_is_read(tmp_path: Path):
-    """Its metrics are numbers, and it may name a timestamp only."""
+def test_a_commit_of_another_engine_is_read(tmp_path: Path):
+    """Its metrics are numbers instead of strings, under names that Delta does not use."""
     info = {"operation": "WRITE", "operationMetrics": {"num_added_files": 1}, "userMetadata": "x"}
     add = {"path": "x", "size": 1, "dataChange": True, "partitionValues": {"a": None}}
     table = write_table(tmp_path, CREATED, [{"commitInfo": info}, {"add": add}])
     (table / "x").write_bytes(b"1")
-    found = audit(read_evidence(str(table), None))
-    assert [f.kind for f in found.findings] == ["foreign-rows", "no-batch"]
+    result = audit(read_evidence(str(table), None))
+    assert [f.kind for f in result.findings] == ["foreign-rows", "no-batch"]

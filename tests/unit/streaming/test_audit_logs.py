@@ -1,4 +1,4 @@
-"""An audit of logs that are made by hand: what it must find in them, and what not."""
+"""Audit handmade logs, and check which findings are reported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CREATED: list[dict[str, Any]] = [{"commitInfo": {"operation": "CREATE TABLE"}}]
 def batch(
     number: int, ranges: dict[int, tuple[int, int]] | None, query: str = ONE, **stats: Any
 ) -> list[dict[str, Any]]:
-    """Return a batch of the topic `t`, with a file of as many rows."""
+    """Return the commit of a batch of topic `t`, with a file of one row per offset."""
     rows = sum(end - begin for begin, end in (ranges or {}).values())
     by_source = {"0": {"t": ranges}} if ranges else {}
     text = json.dumps({"numRecords": rows, **stats})
@@ -48,7 +48,9 @@ def batch(
     ]
 
 
-def audited(folder: Path, *commits: list[dict[str, Any]], checkpoint: Path | None = None) -> Audit:
+def audit_commits(
+    folder: Path, *commits: list[dict[str, Any]], checkpoint: Path | None = None
+) -> Audit:
     table = folder / "table"
     (table / "_delta_log").mkdir(parents=True)
     for version, actions in enumerate([CREATED, *commits]):
@@ -59,53 +61,55 @@ def audited(folder: Path, *commits: list[dict[str, Any]], checkpoint: Path | Non
     return audit(read_evidence(str(table), str(checkpoint) if checkpoint else None))
 
 
-def found(result: Audit) -> dict[str, str]:
+def details_by_kind(result: Audit) -> dict[str, str]:
     return {finding.kind: finding.details for finding in result.findings}
 
 
-def checkpoint_of(folder: Path, *ends: dict[int, int], query: str = ONE, begin: Any = None) -> Path:
-    place = write_checkpoint(folder, [{"t": end} for end in ends], begin={"t": begin or {}})
-    (place / "metadata").write_text(json.dumps({"id": query}))
-    return place
+def write_checkpoint_of(
+    folder: Path, *ends: dict[int, int], query: str = ONE, begin: Any = None
+) -> Path:
+    checkpoint = write_checkpoint(folder, [{"t": end} for end in ends], begin={"t": begin or {}})
+    (checkpoint / "metadata").write_text(json.dumps({"id": query}))
+    return checkpoint
 
 
-#: Of three batches the second is lost; nothing later reads its partition.
+#: The second of three batches is lost, and the third does not read its partition.
 LOST = (batch(0, {0: (0, 10), 1: (0, 10)}), batch(2, {0: (10, 30)}))
 ENDS = ({0: 10, 1: 10}, {0: 10, 1: 50}, {0: 30, 1: 50})
 
 
-def test_a_lost_batch_is_missing_though_no_later_one_reads_its_partition(tmp_path: Path):
-    checkpoint = checkpoint_of(tmp_path / "c", *ENDS, begin={0: 0, 1: 0})
-    result = audited(tmp_path, *LOST, checkpoint=checkpoint)
-    assert found(result) == {
+def test_a_lost_batch_is_reported_if_no_later_batch_reads_its_partition(tmp_path: Path):
+    checkpoint = write_checkpoint_of(tmp_path / "c", *ENDS, begin={0: 0, 1: 0})
+    result = audit_commits(tmp_path, *LOST, checkpoint=checkpoint)
+    assert details_by_kind(result) == {
         "batch-missing": "batch 1 between batch 0 (version 1) and batch 2 (version 2): "
         "t-1 offsets 10 to 49"
     }
 
 
-def test_where_partitions_stand_at_last_names_what_the_offset_log_has_forgotten(tmp_path: Path):
-    checkpoint = checkpoint_of(tmp_path / "c", *ENDS, begin={0: 0, 1: 0})
+def test_the_last_ends_show_offsets_that_the_offset_log_no_longer_has(tmp_path: Path):
+    checkpoint = write_checkpoint_of(tmp_path / "c", *ENDS, begin={0: 0, 1: 0})
     for number in (0, 1):
         (checkpoint / "offsets" / str(number)).unlink()
-    result = audited(tmp_path, *LOST, checkpoint=checkpoint)
-    words = "t-1 offsets 10 to 49, up to batch 2 (version 2) by the checkpoint"
-    assert found(result) == {"gap": words}
+    result = audit_commits(tmp_path, *LOST, checkpoint=checkpoint)
+    details = "t-1 offsets 10 to 49, up to batch 2 (version 2) in the checkpoint"
+    assert details_by_kind(result) == {"gap": details}
 
 
 def test_without_a_checkpoint_a_lost_batch_is_unproved(tmp_path: Path):
-    result = audited(tmp_path, *LOST)
-    assert found(result) == {"batch-unknown": f"query {ONE}: batch 1"}
+    result = audit_commits(tmp_path, *LOST)
+    assert details_by_kind(result) == {"batch-unknown": f"query {ONE}: batch 1"}
     assert [finding.verdict for finding in result.findings] == ["unproved"]
 
 
 @pytest.mark.parametrize("keeps_all", [True, False])
-def test_a_number_that_read_nothing_is_not_missed(tmp_path: Path, keeps_all: bool):
+def test_an_absent_batch_that_read_nothing_is_no_gap(tmp_path: Path, keeps_all: bool):
     ends = ({0: 10}, {0: 10}, {0: 30})
-    checkpoint = checkpoint_of(tmp_path / "c", *ends, begin={0: 0})
+    checkpoint = write_checkpoint_of(tmp_path / "c", *ends, begin={0: 0})
     if not keeps_all:
         (checkpoint / "offsets" / "1").unlink()
     commits = batch(0, {0: (0, 10)}), batch(2, {0: (10, 30)})
-    assert found(audited(tmp_path, *commits, checkpoint=checkpoint)) == {}
+    assert details_by_kind(audit_commits(tmp_path, *commits, checkpoint=checkpoint)) == {}
 
 
 def restore(to: int, *paths: str) -> list[dict[str, Any]]:
@@ -114,74 +118,74 @@ def restore(to: int, *paths: str) -> list[dict[str, Any]]:
     return [{"commitInfo": info}, *removes]
 
 
-def test_what_another_query_holds_fills_a_gap(tmp_path: Path):
+def test_offsets_of_another_query_fill_a_gap(tmp_path: Path):
     commits = batch(0, {0: (0, 10)}), batch(1, {0: (20, 30)}), batch(0, {0: (10, 20)}, TWO)
-    assert found(audited(tmp_path, *commits)) == {}
+    assert details_by_kind(audit_commits(tmp_path, *commits)) == {}
 
 
-def test_a_gap_that_is_filled_in_part_is_named_for_the_rest(tmp_path: Path):
+def test_a_partly_filled_gap_lists_the_missing_offsets(tmp_path: Path):
     commits = batch(0, {0: (0, 10)}), batch(1, {0: (20, 30)}), batch(0, {0: (12, 18)}, TWO)
-    assert found(audited(tmp_path, *commits)) == {
+    assert details_by_kind(audit_commits(tmp_path, *commits)) == {
         "gap": "t-0 offsets 10 to 11, t-0 offsets 18 to 19, between batch 0 (version 1) and "
         "batch 1 (version 2)"
     }
 
 
-def test_a_new_query_goes_on_where_a_restore_went_back_to(tmp_path: Path):
-    """Batches that the `RESTORE` undid overlap with nothing, and are not missing any more."""
+def test_a_new_query_continues_after_a_restore(tmp_path: Path):
+    """Batches that the `RESTORE` removed are neither overlaps nor missing."""
     commits = [batch(n, {0: (10 * n, 10 * n + 10)}) for n in range(4)]
     commits += [restore(2, "1-2", "1-3"), batch(0, {0: (20, 60)}, TWO)]
-    checkpoint = checkpoint_of(tmp_path / "c", {0: 60}, query=TWO, begin={0: 20})
-    assert found(audited(tmp_path / "whole", *commits, checkpoint=checkpoint)) == {}
+    checkpoint = write_checkpoint_of(tmp_path / "c", {0: 60}, query=TWO, begin={0: 20})
+    assert details_by_kind(audit_commits(tmp_path / "whole", *commits, checkpoint=checkpoint)) == {}
     commits[-1] = batch(0, {0: (25, 60)}, TWO)
-    assert "5 offsets" in found(audited(tmp_path / "part", *commits))["restored"]
+    assert "5 offsets" in details_by_kind(audit_commits(tmp_path / "part", *commits))["restored"]
 
 
-def test_overlaps_of_queries_are_their_own_intervals(tmp_path: Path):
-    """Three nested: the first reaches over both others, which do not meet."""
+def test_overlaps_are_reported_for_each_pair_of_queries(tmp_path: Path):
+    """The first query's offsets contain those of both others, which do not overlap."""
     commits = [
         batch(0, {0: (0, 100)}),
         batch(0, {0: (10, 20)}, TWO),
         batch(0, {0: (50, 60)}, THREE),
     ]
-    result = audited(tmp_path, *commits)
+    result = audit_commits(tmp_path, *commits)
     assert [finding.details for finding in result.findings] == [
         f"queries {ONE} and {TWO}: t-0 offsets 10 to 19",
         f"queries {ONE} and {THREE}: t-0 offsets 50 to 59",
     ]
-    assert "look first" in result.findings[0].cure
+    assert "check whether rows exist twice" in result.findings[0].cure
 
 
 def bounds(low: int, high: int, partition: int = 0) -> dict[str, Any]:
-    """Return a file's statistics of rows with Kafka's columns."""
+    """Return the statistics of a file of rows with Kafka's columns."""
     return {
         "minValues": {"topic": "t", "partition": partition, "offset": low},
         "maxValues": {"topic": "t", "partition": partition, "offset": high},
     }
 
 
-def test_a_query_with_state_may_emit_rows_of_earlier_batches(tmp_path: Path):
+def test_a_stateful_query_may_emit_rows_of_earlier_batches(tmp_path: Path):
     commits = [
         batch(0, {0: (0, 10), 1: (0, 5)}, **bounds(0, 4)),
         batch(1, {0: (10, 20)}, **bounds(5, 12)),
         batch(2, {0: (20, 30)}, **bounds(0, 4, partition=1)),
     ]
-    assert found(audited(tmp_path, *commits)) == {}
+    assert details_by_kind(audit_commits(tmp_path, *commits)) == {}
 
 
 @pytest.mark.parametrize("stats", [bounds(15, 20), bounds(0, 5, partition=1), bounds(0, 0, 2)])
-def test_a_row_beyond_all_that_was_read_is_outside(tmp_path: Path, stats: dict[str, Any]):
+def test_a_row_beyond_the_offsets_read_is_outside(tmp_path: Path, stats: dict[str, Any]):
     commits = batch(0, {0: (0, 10), 1: (0, 5)}), batch(1, {0: (10, 20)}, **stats)
-    assert found(audited(tmp_path, *commits)).keys() == {"rows-outside"}
+    assert details_by_kind(audit_commits(tmp_path, *commits)).keys() == {"rows-outside"}
 
 
-def test_what_other_engines_and_faults_write_is_no_traceback(tmp_path: Path):
+def test_malformed_commit_infos_raise_nothing(tmp_path: Path):
     other = {"operation": "WRITE", "operationMetrics": {"numFiles": "1.5", "numOutputRows": "x"}}
     exact = {"operation": "WRITE", "operationMetrics": {"numFiles": "2.0"}}
     back = {"operation": "RESTORE", "operationParameters": {"version": "x"}}
     commits = [[{"commitInfo": info}] for info in (other, exact, back)]
-    assert found(audited(tmp_path, *commits)) == {
-        "count-mismatch": "version 2 says 2 files, it adds 0",
+    assert details_by_kind(audit_commits(tmp_path, *commits)) == {
+        "count-mismatch": "version 2 counts 2 files but adds 0",
         "no-batch": "4 commits",
     }
 
@@ -192,22 +196,22 @@ def test_another_checksum_is_a_mismatch(tmp_path: Path, checksum: str):
     text = actions[0]["commitInfo"]["userMetadata"]
     counted = json.dumps({"records": 10, "checksum": checksum})
     actions[0]["commitInfo"]["userMetadata"] = text.replace("{}", counted)
-    assert found(audited(tmp_path, actions)).keys() == {"records-mismatch"}
+    assert details_by_kind(audit_commits(tmp_path, actions)).keys() == {"records-mismatch"}
 
 
-def test_a_commit_that_is_cleaned_up_meanwhile_is_gone_and_not_damaged(
+def test_a_commit_cleaned_up_during_the_audit_is_not_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     commits = batch(0, {0: (0, 10)}), batch(1, {0: (10, 20)})
     versions = log.list_versions
     monkeypatch.setattr(log, "list_versions", lambda folder: [*versions(folder), 3])
-    assert found(audited(tmp_path / "last", *commits)) == {}
+    assert details_by_kind(audit_commits(tmp_path / "last", *commits)) == {}
     monkeypatch.setattr(log, "list_versions", lambda _: [7])
-    with pytest.raises(UnreadableTableError, match="vanished while it was read"):
-        audited(tmp_path / "all", *commits)
+    with pytest.raises(UnreadableTableError, match="was deleted during the audit"):
+        audit_commits(tmp_path / "all", *commits)
 
 
-def test_a_row_whose_record_was_compacted_away_is_unproved():
+def test_a_row_with_a_compacted_record_is_unproved():
     partition = Partition("t", 0)
     rows = [(n, ()) for n in range(10)]
     for compacted, kind in (({"t"}, "records-gone"), ({"other"}, "rows-invented")):
@@ -218,7 +222,7 @@ def test_a_row_whose_record_was_compacted_away_is_unproved():
 
 
 class Frame:
-    """As much of a table's rows as an audit asks."""
+    """A fake frame with the methods that an audit calls."""
 
     def __init__(self, *rows: tuple[Any, ...]) -> None:
         self._rows = rows
@@ -230,25 +234,25 @@ class Frame:
         return iter(self._rows)
 
 
-def test_a_row_with_null_in_its_columns_is_one_line(monkeypatch: pytest.MonkeyPatch):
+def test_a_row_with_null_in_its_columns_is_an_option_error(monkeypatch: pytest.MonkeyPatch):
     columns = row_sources.Columns("topic", "partition", "at.offset")
     frame = Frame(("t", 0, 1), ("t", 0, None))
-    monkeypatch.setattr(row_sources, "_frame", lambda *_: (frame, ()))
+    monkeypatch.setattr(row_sources, "_select_columns", lambda *_: (frame, ()))
     spark: Any = None
     with pytest.raises(OptionError, match=r"topic,partition,at\.offset: a row has NULL"):
         row_sources.audit_rows(spark, "t", columns, {Partition("t", 0): (0, 2)})
 
 
-def test_rows_are_read_at_the_version_that_the_log_was():
-    """A query that goes on meanwhile adds rows that the log's batches do not have."""
-    asked = []
+def test_rows_are_read_at_the_audited_version():
+    """A query that runs meanwhile adds rows of batches that the audit does not have."""
+    options = []
 
     class Reader:
         def format(self, _: str) -> Reader:
             return self
 
         def option(self, name: str, value: int) -> Reader:
-            asked.append((name, value))
+            options.append((name, value))
             return self
 
         def load(self, _: str) -> Any:
@@ -258,32 +262,32 @@ def test_rows_are_read_at_the_version_that_the_log_was():
     columns = row_sources.Columns("topic", "partition", "offset")
     with pytest.raises(LookupError):
         row_sources.audit_rows(spark, "t", columns, {}, version=7)
-    assert asked == [("versionAsOf", 7)]
+    assert options == [("versionAsOf", 7)]
 
 
-def test_a_gap_of_any_width_between_batches_is_named_at_once(tmp_path: Path):
+def test_a_huge_gap_between_batches_is_reported_quickly(tmp_path: Path):
     far = 2**62
-    result = audited(tmp_path, batch(0, {0: (0, 10)}), batch(far, {0: (10, 30)}))
-    details = found(result)["batch-unknown"]
+    result = audit_commits(tmp_path, batch(0, {0: (0, 10)}), batch(far, {0: (10, 30)}))
+    details = details_by_kind(result)["batch-unknown"]
     assert details == f"query {ONE}: batch 1, batch 2, batch 3 and {far - 4:,} more"
 
 
-def test_and_so_is_one_up_to_the_checkpoint(tmp_path: Path):
-    checkpoint = checkpoint_of(tmp_path / "c", {0: 10}, begin={0: 0})
+def test_a_huge_gap_up_to_the_checkpoint_is_reported_quickly(tmp_path: Path):
+    checkpoint = write_checkpoint_of(tmp_path / "c", {0: 10}, begin={0: 0})
     far = 2**62
-    for log_of, text in (("offsets", '{"t":{"0":90}}'), ("commits", "{}")):
-        (checkpoint / log_of / str(far)).write_text(f"v1\n{{}}\n{text}")
-    result = audited(tmp_path, batch(0, {0: (0, 10)}), checkpoint=checkpoint)
-    assert f"batches 1 to {far} missing" in found(result)["table-behind"]
+    for folder, text in (("offsets", '{"t":{"0":90}}'), ("commits", "{}")):
+        (checkpoint / folder / str(far)).write_text(f"v1\n{{}}\n{text}")
+    result = audit_commits(tmp_path, batch(0, {0: (0, 10)}), checkpoint=checkpoint)
+    assert f"the table lacks batches 1 to {far}" in details_by_kind(result)["table-behind"]
 
 
-def test_a_gap_of_any_width_between_versions_is_named_at_once(tmp_path: Path):
-    audited(tmp_path, batch(0, {0: (0, 10)}))
-    place = tmp_path / "table" / "_delta_log"
-    (place / f"{1:020}.json").rename(place / f"{2**62:020}.json")
-    (place / f"{10**19:020}.json").write_text("no version of Delta's")
+def test_a_huge_gap_between_versions_is_reported_quickly(tmp_path: Path):
+    audit_commits(tmp_path, batch(0, {0: (0, 10)}))
+    log_folder = tmp_path / "table" / "_delta_log"
+    (log_folder / f"{1:020}.json").rename(log_folder / f"{2**62:020}.json")
+    (log_folder / f"{10**19:020}.json").write_text("no version of Delta's")
     result = audit(read_evidence(str(tmp_path / "table"), None))
-    assert found(result)["commit-missing"] == (
+    assert details_by_kind(result)["commit-missing"] == (
         f"version 1, version 2, version 3 and {2**62 - 4:,} more"
     )
 
@@ -300,45 +304,47 @@ def test_a_gap_of_any_width_between_versions_is_named_at_once(tmp_path: Path):
 )
 def test_a_number_beyond_64_bits_damages_a_commit(written: str, damaged: str, tmp_path: Path):
     actions = batch(0, {0: (0, 10)})
-    audited(tmp_path, actions)
+    audit_commits(tmp_path, actions)
     text = "\n".join(json.dumps(action) for action in actions)
     assert written in text
     text = text.replace(written, damaged)
     (tmp_path / "table" / "_delta_log" / f"{1:020}.json").write_text(text)
     result = audit(read_evidence(str(tmp_path / "table"), None))
-    assert found(result)["commit-damaged"].startswith("version 1: ")
+    assert details_by_kind(result)["commit-damaged"].startswith("version 1: ")
 
 
-def test_nor_are_ranges_beyond_64_bits_ranges(tmp_path: Path):
-    for number, given in enumerate(((0, 2**63), (-(10**30), 4), (0, 10**30))):
-        result = audited(tmp_path / str(number), batch(0, {0: given}))
-        assert "no-ranges" in found(result)
-    assert "no-ranges" not in found(audited(tmp_path / "good", batch(0, {0: (0, 2**63 - 1)})))
+def test_ranges_beyond_64_bits_are_ignored(tmp_path: Path):
+    for number, offsets in enumerate(((0, 2**63), (-(10**30), 4), (0, 10**30))):
+        result = audit_commits(tmp_path / str(number), batch(0, {0: offsets}))
+        assert "no-ranges" in details_by_kind(result)
+    assert "no-ranges" not in details_by_kind(
+        audit_commits(tmp_path / "good", batch(0, {0: (0, 2**63 - 1)}))
+    )
 
 
-def test_what_is_nested_too_deeply_is_damaged(tmp_path: Path):
-    audited(tmp_path, batch(0, {0: (0, 10)}))
+def test_json_that_is_nested_too_deeply_damages_a_commit(tmp_path: Path):
+    audit_commits(tmp_path, batch(0, {0: (0, 10)}))
     text = '{"add":' + "[" * 100_000
     (tmp_path / "table" / "_delta_log" / f"{1:020}.json").write_text(text)
     result = audit(read_evidence(str(tmp_path / "table"), None))
-    assert "no JSON" in found(result)["commit-damaged"]
+    assert "no JSON" in details_by_kind(result)["commit-damaged"]
     actions = batch(0, {0: (0, 10)})
     actions[2]["add"]["stats"] = "[" * 100_000
     actions[0]["commitInfo"]["userMetadata"] = '{"assignor":' + "[" * 100_000
-    assert "no-ranges" in found(audited(tmp_path / "other", actions))
+    assert "no-ranges" in details_by_kind(audit_commits(tmp_path / "other", actions))
 
 
-def test_numbers_of_texts_are_read_or_nothing(tmp_path: Path):
+def test_huge_numbers_in_texts_are_ignored(tmp_path: Path):
     actions = batch(0, {0: (0, 10)})
     metrics = {"numFiles": "9" * 5000, "numOutputRows": "9" * 5000}
     actions[0]["commitInfo"]["operationMetrics"] = metrics
     restore = {"operation": "RESTORE", "operationParameters": {"version": "9" * 5000}}
-    assert found(audited(tmp_path, actions, [{"commitInfo": restore}])) == {}
+    assert details_by_kind(audit_commits(tmp_path, actions, [{"commitInfo": restore}])) == {}
 
 
-def test_no_checksum_is_made_of_more_offsets_than_a_batch_has(tmp_path: Path):
+def test_no_checksum_is_computed_for_huge_ranges(tmp_path: Path):
     actions = batch(0, {0: (0, 2**62)})
     text = json.loads(actions[0]["commitInfo"]["userMetadata"])
     text["assignor"]["counted"] = {"records": 2**62, "checksum": "0" * 16}
     actions[0]["commitInfo"]["userMetadata"] = json.dumps(text)
-    assert audited(tmp_path, actions).queries[0].counted == 0
+    assert audit_commits(tmp_path, actions).queries[0].batches_counted == 0

@@ -414,7 +414,7 @@ def test_doctor_accepts_a_jdk_or_jre_and_reports_a_missing_java(monkeypatch, tmp
     (tmp_path / "bin" / "java").chmod(0o755)
     main.run(["doctor"])
     assert re.search(
-        r'ok +Java 17 or 21: openjdk version "17.0.9", .*without javac', capsys.readouterr().out
+        r'ok +Java 17 or 21: openjdk version "17.0.9", .*javac is missing', capsys.readouterr().out
     )
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
     assert main.run(["doctor"]) == 1
@@ -441,7 +441,7 @@ def test_doctor_checks_the_given_brokers(tmp_path, capsys):
 
 
 def test_doctor_prints_markup_unchanged(monkeypatch, capsys):
-    monkeypatch.setattr(doctor, "examine", lambda: [Check("a", True, "[b] c")])
+    monkeypatch.setattr(doctor, "examine_machine", lambda: [Check("a", True, "[b] c")])
     assert main.run(["doctor"]) == 0
     assert capsys.readouterr().out == "ok     a: [b] c\n"
 

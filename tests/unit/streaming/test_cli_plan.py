@@ -7,7 +7,7 @@ import json
 import pytest
 
 from streaming.cli.main import run
-from tests.support.packed import packed, packed_tasks, tasks_of
+from tests.support.packed import pack_snapshot, pack_task_rows, unpack_tasks
 
 GOOD = {
     "executors": [{"id": "1", "host": "h", "slots": 2}],
@@ -74,13 +74,13 @@ def logged(number, snapshot, plan):
     return {"batchId": number, "snapshot": snapshot, "plan": plan}
 
 
-@pytest.mark.parametrize("form", [lambda snapshot: snapshot, packed], ids=["rows", "packed"])
+@pytest.mark.parametrize("form", [lambda snapshot: snapshot, pack_snapshot], ids=["rows", "packed"])
 def test_a_plan_log_explains_a_batch(snapshots, capfd, form):
     first = planned(snapshots, capfd, GOOD)
     request = form({**GOOD, "observed": [], "state": first["state"]})
     second = planned(snapshots, capfd, request)
-    if form is packed:
-        first, second = ({**p, "tasks": packed_tasks(p["tasks"])} for p in (first, second))
+    if form is pack_snapshot:
+        first, second = ({**p, "tasks": pack_task_rows(p["tasks"])} for p in (first, second))
     path = snapshots(logged(16, form({**GOOD, "observed": []}), first), logged(17, request, second))
     assert run(["plan", "--batch", "17", path]) == 0
     out, err = capfd.readouterr()
@@ -91,7 +91,7 @@ def test_a_plan_log_explains_a_batch(snapshots, capfd, form):
     answers = list(map(json.loads, capfd.readouterr().out.splitlines()))
     assert [answer["batchId"] for answer in answers] == [16, 17]
     tasks = second["tasks"]
-    assert answers[1]["tasks"] == (tasks_of(tasks) if form is packed else tasks)
+    assert answers[1]["tasks"] == (unpack_tasks(tasks) if form is pack_snapshot else tasks)
 
 
 def test_the_log_of_a_limited_batch_names_the_limit(snapshots, capfd):

@@ -1,4 +1,4 @@
-"""docker-compose.yml says what the demo needs: no engine runs here, so its form is checked."""
+"""Check docker-compose.yml against the Compose schema and the code; no container is started."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.support.standalone_cluster import MASTER, WORKER, worker_arguments
 
 ROOT = Path(__file__).parents[3]
 
-#: A name and a version, never `latest` and never none; what is built here has no version.
+#: A name and an exact version; only the image built here has no version.
 _IMAGE = r"^([a-z0-9./-]+:\d+\.\d+\.\d+|assignor-bridge/spark:local)$"
 _TEXTS = {"type": "array", "items": {"type": "string"}, "minItems": 1}
-#: The part of the Compose specification that the file uses; anything else is a typing error.
+#: The part of the Compose specification that the file uses; any other key is a mistake.
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["name", "services"],
@@ -89,18 +89,18 @@ def compose() -> dict[str, Any]:
     return loaded
 
 
-def test_the_file_has_the_form_that_compose_expects(compose):
+def test_the_file_matches_the_compose_schema(compose):
     jsonschema.Draft202012Validator(SCHEMA).validate(compose)
 
 
 @pytest.mark.parametrize("image", ["apache/kafka", "apache/kafka:latest"])
-def test_an_image_that_is_not_pinned_is_refused(compose, image):
+def test_an_image_without_a_version_is_rejected(compose, image):
     services = {**compose["services"], "kafka": {"image": image}}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(SCHEMA).validate({**compose, "services": services})
 
 
-def test_it_runs_kafka_in_kraft_mode_a_master_three_workers_and_the_demo(compose):
+def test_the_services_are_kafka_a_master_three_workers_and_the_demo(compose):
     services = compose["services"]
     names = ["spark-worker-1", "spark-worker-2", "spark-worker-3"]
     assert sorted(services) == ["demo", "kafka", "spark-master", *names]
@@ -108,17 +108,17 @@ def test_it_runs_kafka_in_kraft_mode_a_master_three_workers_and_the_demo(compose
     master = "spark://spark-master:7077"
     for name in (*names, "demo"):
         assert master in services[name]["command"]
-    for name in names:  # as without containers
-        started = ["spark-class", WORKER, *worker_arguments(2, "/tmp/work", master)]  # noqa: S108
-        assert services[name]["command"] == started
+    for name in names:  # the same command as without containers
+        expected = ["spark-class", WORKER, *worker_arguments(2, "/tmp/work", master)]  # noqa: S108
+        assert services[name]["command"] == expected
     assert services["spark-master"]["command"][:2] == ["spark-class", MASTER]
 
 
-def test_what_it_names_is_there(compose):
+def test_services_refer_to_existing_files_and_options(compose):
     services = compose["services"]
     for service in services.values():
-        for other, need in service.get("depends_on", {}).items():
-            assert need["condition"] != "service_healthy" or "healthcheck" in services[other]
+        for other, dependency in service.get("depends_on", {}).items():
+            assert dependency["condition"] != "service_healthy" or "healthcheck" in services[other]
         for volume in service.get("volumes", []):
             assert volume.partition(":")[0] in compose["volumes"]
         if "build" in service:
@@ -128,8 +128,8 @@ def test_what_it_names_is_there(compose):
     assert {a for a in arguments if a.startswith("--")} <= options
 
 
-def test_the_image_pins_its_base_and_copies_what_is_there():
+def test_the_image_pins_its_base_and_copies_existing_files():
     dockerfile = (ROOT / "compose" / "Dockerfile").read_text("utf-8")
     assert re.search(r"^FROM \S+:\d+\.\d+\.\d+-\S+$", dockerfile, re.MULTILINE)
-    for copied in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE):
-        assert [name for name in copied.split() if not (ROOT / name).exists()] == []
+    for sources in re.findall(r"^COPY (.+) \S+$", dockerfile, re.MULTILINE):
+        assert [name for name in sources.split() if not (ROOT / name).exists()] == []

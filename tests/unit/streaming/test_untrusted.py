@@ -230,7 +230,7 @@ def test_an_endless_response_does_not_fill_the_memory(monkeypatch):
 
 
 def test_the_limits_are_those_of_the_security_page():
-    limits = (outlets._ASK_LIMIT_S, outlets._ANSWER_LIMIT_S, outlets._MOST_CLIENTS)
+    limits = (outlets._REQUEST_TIMEOUT_S, outlets._RESPONSE_TIMEOUT_S, outlets._MAX_CLIENTS)
     assert limits == (5.0, 30.0, 256)
     assert web._MAX_BYTES == 512 * 1024 * 1024
 
@@ -410,8 +410,8 @@ def test_a_password_with_yaml_syntax_is_not_shown(value, tmp_path, capsys):
 def test_paths_in_a_tables_log_are_read_only_if_regular_files(path, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     files = DataFiles(tmp_path)
-    assert not files.is_elsewhere(path)
-    assert files.size(path) is None
+    assert not files.is_remote(path)
+    assert files.read_size(path) is None
 
 
 def test_an_invalid_checkpoint_path_is_one_line(capsys):
