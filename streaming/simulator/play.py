@@ -78,7 +78,7 @@ class Player:
     find: Callable[[str], Assignor] = lookup
     locality_wait: float = 3.0
     state: StickyState = field(default_factory=StickyState.empty)
-    observed: ReadReports = field(default_factory=ReadReports.none)
+    observed: ReadReports = field(default_factory=ReadReports.empty)
     #: Executor that read each partition last, by what really ran.
     at: dict[Partition, str] = field(default_factory=dict)
     #: Why the planner planned the last batch as it did, the summary first; none for Spark's.

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_bridge.admission.align import Alignment, admit_aligned, align
+from assignor_bridge.admission.align import Alignment, admit_up_to, align
 from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import lag_of
 from tests.support.trials import trials
@@ -76,7 +76,7 @@ class Reading:
         aligned = align(lag, self.times(), alignment, self.memory.steps)
         while isinstance(aligned, int):
             aligned = align(lag, self.look_up(aligned), alignment, self.memory.steps)
-        admitted = admit_aligned(lag, aligned, limit, self.memory)
+        admitted = admit_up_to(lag, aligned, limit, self.memory)
         self.memory = admitted.memory
         ends = dict(zip(rows, admitted.end.tolist(), strict=True))
         read = {p: (self.position[p], end) for p, end in ends.items()}
