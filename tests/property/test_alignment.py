@@ -62,7 +62,7 @@ class Reading:
             if at >= self.position[p]:
                 self.known[p][at] = self.stamps[p][at]
         at = np.array(first, np.int64)
-        return self.times()._replace(look_ups=self.look_ups, asked=time, at=at)
+        return self.times()._replace(look_ups=self.look_ups, asked_ms=time, first_offset=at)
 
     def admit(self, alignment, limit):
         """Read one batch, and return its start and end in each partition."""
