@@ -140,9 +140,8 @@ def test_the_order_of_partitions_does_not_matter(stamps, span, random):
         found = reading.look_up(int(horizon) + span)
         lag = replace(lag_of({"t": list(map(len, stamps))}), start=np.zeros(len(stamps), np.int64))
         lag = replace(lag, latest=lag.start + [len(s) for s in stamps]).only(np.array(order))
-        found = found._replace(
-            stamp_ms=found.stamp_ms[order], first_offset=found.first_offset[order]
-        )
+        stamp, first = found.stamp_ms[order], found.first_offset[order]
+        found = found._replace(stamp_ms=stamp, first_offset=first)
         aligned = align(lag, found, Alignment(span, AHEAD), {})
         if isinstance(aligned, int):
             return aligned
