@@ -136,8 +136,7 @@ def test_the_order_of_partitions_does_not_matter(stamps, span, random):
     def ends(order):
         reading = Reading(stamps)
         times = reading.times()
-        horizon = times.stamp_ms.min()
-        found = reading.look_up(int(horizon) + span)
+        found = reading.look_up(int(times.stamp_ms.min()) + span)
         lag = replace(lag_of({"t": list(map(len, stamps))}), start=np.zeros(len(stamps), np.int64))
         lag = replace(lag, latest=lag.start + [len(s) for s in stamps]).only(np.array(order))
         stamp, first = found.stamp_ms[order], found.first_offset[order]
