@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from assignor_bridge.admission.admit import admit, remember_batch_time
-from assignor_bridge.admission.align import Alignment, admit_aligned, align, find_spread_s
+from assignor_bridge.admission.align import Alignment, admit_up_to, align, find_spread_s
 from assignor_bridge.admission.deadline import compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
 from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
@@ -76,7 +76,7 @@ def limit_batch(
     if aligned is None:
         admitted = admit(lag, limits, memory)
     else:
-        admitted = admit_aligned(lag, aligned, limits, memory)
+        admitted = admit_up_to(lag, aligned, limits, memory)
     records = int((admitted.end - batch.start).sum())
     held_back = sum((batch.end - admitted.end).tolist())
     metrics: dict[str, str | int | float] = {

@@ -28,7 +28,7 @@ from assignor_bridge.admission.times import (
     FIRST_RECORDS,
     MAX_BATCHES,
     MIN_SHARE,
-    fit_reading_s,
+    fit_read_s,
     limit_growth,
 )
 
@@ -63,7 +63,7 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     # 3. Set minimums.
     min_offsets = _share_floors(lag, limits, max_offsets, order)
     oldest = order[waiting[order] > 0]
-    oldest = oldest[: _count_reserved(oldest, min_offsets, budgets)]
+    oldest = oldest[: _count_reserve(oldest, min_offsets, budgets)]
     min_offsets[oldest] = np.maximum(min_offsets[oldest], 1)
     weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
@@ -98,7 +98,7 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
         else:
             budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
     if limits.seconds is not None:
-        amount = fit_reading_s(times, limits.seconds)
+        amount = fit_read_s(times, limits.seconds)
         amount = max(amount - float(lag.seconds_per_range.sum()) / lag.slots, amount / 2)
         # Costs learned in quiet batches must not limit a backlog's first batch to a few records.
         start = FIRST_RECORDS * float(lag.seconds_per_offset.mean())
@@ -121,7 +121,7 @@ def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budg
     ]
 
 
-def _count_reserved(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
+def _count_reserve(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
     """Return how many partitions that waited get a record before others get more."""
     count = len(oldest)
     for budget in budgets:

@@ -107,7 +107,7 @@ def _limit_ends(  # noqa: PLR0917
     return Aligned(end, next_steps)
 
 
-def admit_aligned(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> Admission:
+def admit_up_to(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> Admission:
     """Admit up to the aligned ends; waiting partitions keep their place in the order."""
     memory = replace(memory, steps=aligned.steps)
     if (aligned.end == lag.latest).all():

@@ -43,7 +43,7 @@ def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
     return int(max(FIRST_RECORDS * max(slots, 1.0), _MAX_GROWTH * largest))
 
 
-def fit_reading_s(times: Sequence[BatchTime], target_s: float) -> float:
+def fit_read_s(times: Sequence[BatchTime], target_s: float) -> float:
     """Return how many seconds each slot may read so that a batch takes `target_s` seconds."""
     if not times:
         return _FIRST_SHARE * target_s
@@ -51,8 +51,8 @@ def fit_reading_s(times: Sequence[BatchTime], target_s: float) -> float:
     batch_s = np.array([time.seconds for time in times])
     weights = np.power(_DECAY_PER_BATCH, np.arange(len(reading_s))[::-1], dtype=np.float64)
     slope = _estimate_slope(reading_s, batch_s)
-    fixed = max(_find_weighted_median(batch_s - slope * reading_s, weights), 0.0)
-    grown = _SLOW_GROWTH * _find_weighted_median(reading_s, weights)
+    fixed = max(_find_median(batch_s - slope * reading_s, weights), 0.0)
+    grown = _SLOW_GROWTH * _find_median(reading_s, weights)
     return max((target_s - fixed) / slope, min(MIN_SHARE * target_s / slope, grown))
 
 
@@ -64,7 +64,7 @@ def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
     if not differs.any():
         return 1.0
     slopes = (batch_s[j] - batch_s[i]) / np.where(differs, reading_s[j] - reading_s[i], 1.0)
-    slope = _find_weighted_median(slopes[differs], distance[differs])
+    slope = _find_median(slopes[differs], distance[differs])
     fixed = batch_s - slope * reading_s
     deviation = float(np.median(np.abs(fixed - np.median(fixed))))
     noise = max(_SIGMA_PER_MAD * deviation, _MIN_NOISE * float(np.median(batch_s)))
@@ -73,7 +73,7 @@ def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
     return max((evidence * slope + prior) / (evidence + prior), _MIN_SLOPE)
 
 
-def _find_weighted_median(values: Floats, weights: Floats) -> float:
+def _find_median(values: Floats, weights: Floats) -> float:
     order = np.argsort(values, kind="stable")
     half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
     return float(values[order][half])

@@ -24,7 +24,7 @@ _MAX_LISTED = 3
 
 
 class CrossZone(NamedTuple):
-    """What is read in another zone than that of its replicas."""
+    """Data read in another zone than that of its replicas."""
 
     offsets: int
     #: Share of the batch's bytes; of its work until bytes are reported.

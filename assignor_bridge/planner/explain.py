@@ -27,7 +27,7 @@ _MAX_LISTED = 3
 
 
 class _Moves(NamedTuple):
-    """Which ranges moved (one flag per range), of those whose partitions had a reader before."""
+    """Moves of the ranges whose partitions had a reader before (one flag per range)."""
 
     #: The executor left, and no new one on its host replaces it.
     orphaned: Flags

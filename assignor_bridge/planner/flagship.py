@@ -63,7 +63,7 @@ class Placement:
 def place_batch(
     choice: Choice, batch: MicroBatch, table: PartitionTable, weights: Weights, demand: Demand
 ) -> Placement:
-    """Place all ranges with `lag-aware-sticky` or `failover`, as `choice` says.
+    """Place all ranges with the chosen assignor, `lag-aware-sticky` or `failover`.
 
     The promises are those of `place`, and of `assignors.whole` if ranges may not be cut. If whole
     ranges leave a slot with too few records (`minRecordsPerTask`), it repeats with fewer slots.

@@ -1,6 +1,6 @@
 """Learn costs, executors' slowness, and records per offset from the read reports.
 
-A report says that reading `records` of a partition on an executor took `seconds`. Its error is
+A report states that reading `records` of a partition on an executor took `seconds`. Its error is
 divided between the parts of the model in `costs`, as logarithms, so that 1:50 and 50:1 are equally
 far from 1. No single report changes a belief; docs/internals/planner.md has the rules.
 """
@@ -105,8 +105,8 @@ def _compare_with_records(
     common = learned.common
     seconds = np.minimum(reports.seconds, math.exp(_MAX_LOG_SECONDS))
     work, basis = costs.predict_work(learned, reports.line, reports.records)
-    misplaced = _measure_misplaced(work * np.exp(log_slowness)[reports.executor], seconds)
-    baseline = _measure_misplaced(reports.records, seconds)
+    misplaced = _measure_misplacement(work * np.exp(log_slowness)[reports.executor], seconds)
+    baseline = _measure_misplacement(reports.records, seconds)
     error = misplaced if basis == "bytes" or common.relied_on else baseline
     if basis != "seconds":  # no cost was learned yet
         return common, error
@@ -125,7 +125,7 @@ def _compare_with_records(
     return common, error
 
 
-def _measure_misplaced(expected: Floats, seconds: Floats) -> float:
+def _measure_misplacement(expected: Floats, seconds: Floats) -> float:
     """Return the share of the time that was expected elsewhere, after scaling to equal totals."""
     scaled = expected * (seconds.sum() / expected.sum())
     return float(np.abs(scaled - seconds).sum() / seconds.sum())

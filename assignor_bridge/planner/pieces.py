@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Shares(NamedTuple):
-    """Which slot does how much of the work of which range (one element per share)."""
+    """Shares of the work of ranges, by slot (one element per share)."""
 
     #: Index of the range in the batch.
     row: Ints

@@ -40,13 +40,13 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     counts, fraction = slots * requested // total, slots * requested % total
     remaining = requested - int(counts.sum())
     turn = (np.arange(len(slots)) - batch.stream * remaining % len(slots)) % len(slots)
-    counts[np.lexsort((turn, -_count_owned_partitions(batch, state), -fraction))[:remaining]] += 1
+    counts[np.lexsort((turn, -_count_partitions(batch, state), -fraction))[:remaining]] += 1
     pairs = zip(batch.executors, counts.tolist(), strict=True)
     in_use = tuple(replace(executor, slots=count) for executor, count in pairs if count)
     return replace(batch, executors=in_use, unused_executors=len(slots) - len(in_use))
 
 
-def _count_owned_partitions(batch: MicroBatch, state: StickyState) -> Ints:
+def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:
     """Return how many partitions each executor read, or its host if the executor is new."""
     slots = np.array([reader.slots for reader in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slots)), slots)

@@ -78,7 +78,7 @@ class SimulatedQuery:
     find: Callable[[str], Assignor] = lookup
     locality_wait_s: float = 3.0
     state: StickyState = field(default_factory=StickyState.empty)
-    observed: ReadReports = field(default_factory=ReadReports.none)
+    observed: ReadReports = field(default_factory=ReadReports.empty)
     #: Executor that read the end of each partition last.
     last_reader: dict[Partition, str] = field(default_factory=dict)
     #: The planner's reasons for the last batch, with the summary first; empty for Spark's mappings.

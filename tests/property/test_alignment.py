@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assignor_bridge.admission.align import Alignment, admit_aligned, align
+from assignor_bridge.admission.align import Alignment, admit_up_to, align
 from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import make_lag
 from tests.support.trials import trials
@@ -62,7 +62,7 @@ class Reading:
             if at >= self.position[p]:
                 self.known[p][at] = self.stamps[p][at]
         at = np.array(first, np.int64)
-        return self.times()._replace(look_ups=self.look_ups, asked=time, at=at)
+        return self.times()._replace(look_ups=self.look_ups, asked_ms=time, first_offset=at)
 
     def admit(self, alignment, limit):
         """Read one batch, and return its start and end in each partition."""
@@ -76,7 +76,7 @@ class Reading:
         aligned = align(lag, self.times(), alignment, self.memory.steps)
         while isinstance(aligned, int):
             aligned = align(lag, self.look_up(aligned), alignment, self.memory.steps)
-        admitted = admit_aligned(lag, aligned, limit, self.memory)
+        admitted = admit_up_to(lag, aligned, limit, self.memory)
         self.memory = admitted.memory
         ends = dict(zip(rows, admitted.end.tolist(), strict=True))
         read = {p: (self.position[p], end) for p, end in ends.items()}
@@ -136,13 +136,13 @@ def test_the_order_of_partitions_does_not_matter(stamps, span, random):
     def ends(order):
         reading = Reading(stamps)
         times = reading.times()
-        horizon = times.stamp_ms.min()
-        found = reading.look_up(int(horizon) + span)
+        found = reading.look_up(int(times.stamp_ms.min()) + span)
         lag = replace(
             make_lag({"t": list(map(len, stamps))}), start=np.zeros(len(stamps), np.int64)
         )
         lag = replace(lag, latest=lag.start + [len(s) for s in stamps]).only(np.array(order))
-        found = found._replace(stamp=found.stamp[order], at=found.at[order])
+        stamp, first = found.stamp_ms[order], found.first_offset[order]
+        found = found._replace(stamp_ms=stamp, first_offset=first)
         aligned = align(lag, found, Alignment(span, AHEAD), {})
         if isinstance(aligned, int):
             return aligned

@@ -32,7 +32,7 @@ class Loop:
     noise: float = 0.2
     seed: int = 1
     state: StickyState = field(default_factory=StickyState.empty)
-    observed: ReadReports = field(default_factory=ReadReports.none)
+    observed: ReadReports = field(default_factory=ReadReports.empty)
 
     def __post_init__(self) -> None:
         self.dice = np.random.default_rng(self.seed)

@@ -32,7 +32,7 @@ BACKLOG = {"big": [1000], "live": [3, 2, 1]}
         ),
         pytest.param(
             {"t": [50, 50, 50]}, Limits(100, fairness="even"), [34, 33, 33], "records",
-            id="even: what is left over goes to the first",
+            id="even: the remainder goes to the first",
         ),
         pytest.param(
             {"t": [50, 50, 50]}, Limits(2, fairness="even"), [1, 1, 0], "records",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assignor_bridge.admission.align import Aligned, Alignment, admit_aligned, align, find_spread_s
+from assignor_bridge.admission.align import Aligned, Alignment, admit_up_to, align, find_spread_s
 from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import make_lag
 
@@ -28,8 +28,8 @@ def asked(*stamp):
         pytest.param([300, 949, 5000], 400, id="of the future: does not pull ahead"),
         pytest.param([300, -1], 400, id="unknown: does not hold up"),
         pytest.param([950, 980], 1050, id="just not near now"),
-        pytest.param([951, 980], [30, 30], id="nothing lags: nobody asks"),
-        pytest.param([300], [30], id="alone: nobody asks"),
+        pytest.param([951, 980], [30, 30], id="nothing lags: no request"),
+        pytest.param([300], [30], id="alone: no request"),
         pytest.param([300, 1051], 400, id="a time of the future, another one lags"),
         pytest.param([1051, 2000], [30, 30], id="all of the future"),
         pytest.param([-1, -1], [30, 30], id="nothing known"),
@@ -90,7 +90,7 @@ def test_a_partition_that_waits_for_others_keeps_its_place():
     waiting = {("t", 0): 2, ("t", 1): 3}
     aligned = Aligned(np.array([30, 10, 12]), {("t", 2): 2})
     memory = Memory(waiting=waiting)
-    admitted = admit_aligned(lag, aligned, Limits(1), memory)
+    admitted = admit_up_to(lag, aligned, Limits(1), memory)
     assert (admitted.end.tolist(), admitted.held_back_by) == ([11, 10, 10], "records")
     assert admitted.memory.waiting == {("t", 1): 3, ("t", 2): 1}
     assert admitted.memory.steps == {("t", 2): 2}
@@ -109,7 +109,7 @@ def test_a_partition_that_waits_for_others_keeps_its_place():
 )
 def test_other_limits_apply_within_aligned_ends(end, limits, taken, held_by):
     lag = make_lag({"t": [20, 20, 20]})
-    admitted = admit_aligned(lag, Aligned(np.array(end), {}), limits, Memory())
+    admitted = admit_up_to(lag, Aligned(np.array(end), {}), limits, Memory())
     assert ((admitted.end - lag.start).tolist(), admitted.held_back_by) == (taken, held_by)
 
 

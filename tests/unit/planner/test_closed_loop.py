@@ -206,7 +206,7 @@ def test_a_partition_that_was_quiet_for_long_returns_to_its_reader(in_turn):
         if number >= 80:
             moved += int(metrics["movedPartitions"])
             known = len(loop.state.topic)
-            assert known >= 195, "moves are told of partitions that have a reader"
+            assert known >= 195, "moves are reported of partitions that have a reader"
     assert moved <= 8, "1% of 800"
 
 

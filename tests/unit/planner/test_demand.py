@@ -53,7 +53,7 @@ class Cluster:
             self.made += 1
 
     def batch(self, records: int) -> Plan:
-        """Plan and run so many records, equally over all partitions."""
+        """Plan and run a batch of records, equally divided over all partitions."""
         each = max(1, records // self.partitions)
         ranges = tuple(
             OffsetRange("t", p, self.begin, self.begin + each) for p in range(self.partitions)

@@ -44,7 +44,7 @@ def test_a_deleted_topic_is_not_assigned(assignor: str) -> None:
     both, left = {"a": [10] * 4, "b": [10] * 12}, {"a": [10] * 4}
     state = planned(assignor, both, {"a": 4, "b": 12}).state
     assert readers(planned(assignor, left, {"a": 4}, state)) == 4
-    assert readers(planned(assignor, left, None, state)) < 4, "where nobody knows that it is gone"
+    assert readers(planned(assignor, left, None, state)) < 4, "without known partition counts"
 
 
 @pytest.mark.parametrize("assignor", ["sticky", "lag-aware-sticky"])
