@@ -420,7 +420,7 @@ def test_rows_that_were_read_widen_the_proof(
 def test_a_commit_with_half_a_character_is_a_damaged_one(tmp_path: Path):
     """It was an exception of Python's, found by `make fuzz`."""
     write_table(tmp_path, [{"txn": {"appId": QUERY, "version": "\ud800"}}])
-    with pytest.raises(DamagedCommitError, match="half of a character"):
+    with pytest.raises(DamagedCommitError, match="half of a surrogate pair"):
         read_commit(LocalFolder(tmp_path), 0)
 
 
