@@ -86,7 +86,7 @@ def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -
 
 
 def _check_log(spark: SparkSession, delta: DeltaWriter, checkpoint: str, last: LastBatches) -> None:
-    table = delta.table.table
+    table = delta.table.title
     # Merging the same records again changes nothing.
     may_be_shared = delta.sink.mode == "upsert" or delta.sink.shared
     if last.query_id is None and last.completed is None and may_be_shared:

@@ -422,7 +422,7 @@ def test_reading_rows_extends_the_proof(
 def test_a_commit_with_a_lone_surrogate_is_damaged(tmp_path: Path):
     """`make fuzz` found that this once raised an unexpected exception."""
     write_table(tmp_path, [{"txn": {"appId": QUERY, "version": "\ud800"}}])
-    with pytest.raises(DamagedCommitError, match="half of a character"):
+    with pytest.raises(DamagedCommitError, match="half of a surrogate pair"):
         read_commit(LocalFolder(tmp_path), 0)
 
 

@@ -327,7 +327,7 @@ def test_json_that_is_nested_too_deeply_damages_a_commit(tmp_path: Path):
     text = '{"add":' + "[" * 100_000
     (tmp_path / "table" / "_delta_log" / f"{1:020}.json").write_text(text)
     result = audit(read_evidence(str(tmp_path / "table"), None))
-    assert "no JSON" in details_by_kind(result)["commit-damaged"]
+    assert "not JSON" in details_by_kind(result)["commit-damaged"]
     actions = batch(0, {0: (0, 10)})
     actions[2]["add"]["stats"] = "[" * 100_000
     actions[0]["commitInfo"]["userMetadata"] = '{"assignor":' + "[" * 100_000
