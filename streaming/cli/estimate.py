@@ -17,7 +17,7 @@ from streaming.replay import bill, player
 from streaming.replay.answers import answer, assumptions, replay_json, verdict
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_log
-from streaming.replay.plan_log import read_logged_tasks
+from streaming.replay.plan_log import read_tasks
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
 from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
@@ -119,7 +119,7 @@ def estimate(
         )
     stderr, replays = Console(stderr=True), []
     batches_of_source = {index: log.sources[index][-(batches or 0) :] for index in chosen}
-    plans = {} if plan_log is None else read_logged_tasks(plan_log, batches_of_source, find)
+    plans = {} if plan_log is None else read_tasks(plan_log, batches_of_source, find)
     if plans and any(option is not None for option in (executors, slots, hosts)):
         plans = {}
         note(

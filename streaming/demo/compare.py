@@ -74,8 +74,8 @@ def comparison_page(
     parts = [page.paragraph(words, "lead") for words in (headline(acts, checks), *lead)]
     for number, act in enumerate(acts, start=1):
         parts += _act(number, act)
-    parts += [page.heading("Checks"), page.checks(checks)]
-    parts += [page.heading("Where it ran")]
+    parts += [page.section_title("Checks"), page.checks(checks)]
+    parts += [page.section_title("Where it ran")]
     parts += [page.table(["", ""], facts)]
     return page.page(title, [*parts, *page.definitions(TERMS)])
 
@@ -84,7 +84,7 @@ def _act(number: int, act: Act) -> list[str]:
     rows = [[name, *values] for name, values in comparison(act.runs)]
     table = page.table(["", *(run.name for run in act.runs)], rows)
     return [
-        page.heading(f"Act {number}: {act.title}"),
+        page.section_title(f"Act {number}: {act.title}"),
         page.side_by_side([table, page.side_by_side(_loads(act))]),
         page.side_by_side(_timelines(act)),
         page.side_by_side([_partitions(act.sparks), _durations(act.runs)]),

@@ -129,7 +129,7 @@ def read_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
     contradicts itself or has invalid options.
     """
     if isinstance(value, dict) and isinstance(value.get("ranges"), dict):
-        return _read_logged_request(value)
+        return _read_request(value)
     snapshot = read_model(_Snapshot, value, "the snapshot")
     ranges, reports = snapshot.ranges, snapshot.observed
     options = {name: text for name, text in snapshot.options.items() if text is not None}
@@ -156,7 +156,7 @@ def read_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
     return batch, snapshot.state
 
 
-def _read_logged_request(value: Any) -> tuple[MicroBatch, str | None]:
+def _read_request(value: Any) -> tuple[MicroBatch, str | None]:
     try:
         request = msgspec.convert(value, _LoggedRequest)
     except msgspec.ValidationError as error:

@@ -19,7 +19,7 @@ from streaming.metrics.outlets import Endpoint, Log, Textfile
 from streaming.observe.progress_log import (
     first_error_line,
     make_batch_line,
-    make_ended_line,
+    make_end_line,
     redact_progress,
 )
 from streaming.observe.query_progress import parse_time_s, read_progress
@@ -164,7 +164,7 @@ class Exporter:
         if self._log:
             reason = self._redact(self._why(query_id, error)) if error else None
             with self._warn_once():
-                self._log.write(make_ended_line(query_id, run_id, reason))
+                self._log.write(make_end_line(query_id, run_id, reason))
         if self._textfile and has_others:  # keep the last query's figures for node exporter
             self._textfile.write()
 

@@ -47,7 +47,7 @@ def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[
     return {key: value for key, value in line.items() if value is not None}
 
 
-def make_ended_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
+def make_end_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
     """Return the line about a query that has ended, with the error if it failed."""
     line = {"event": "ended", "queryId": query_id, "runId": run_id}
     if error:

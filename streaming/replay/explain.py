@@ -129,7 +129,7 @@ def _plan_again(
     kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
 ) -> tuple[PlannedBatch, int]:
     outcome = plan_step(kept.batch, kept.before, find)
-    agreeing = _count_agreeing(kept, outcome)
+    agreeing = _count_matches(kept, outcome)
     for name in names:
         if agreeing == len(kept.readers):
             break
@@ -140,12 +140,12 @@ def _plan_again(
             other = plan_step(replace(kept.batch, settings=settings), kept.before, find)
         except AssignorError:  # this assignor refuses the batch, so it did not plan it
             continue
-        if (others_agreeing := _count_agreeing(kept, other)) > agreeing:
+        if (others_agreeing := _count_matches(kept, other)) > agreeing:
             outcome, agreeing = other, others_agreeing
     return outcome, agreeing
 
 
-def _count_agreeing(kept: KeptBatch, outcome: PlannedBatch) -> int:
+def _count_matches(kept: KeptBatch, outcome: PlannedBatch) -> int:
     """Count the partitions whose last piece is read by the executor named in the state.
 
     If zones share a partition, the state names the last reader in its zone, which may differ.

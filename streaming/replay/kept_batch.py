@@ -103,14 +103,14 @@ def _read_from_plan_log(
         return None
     took_s = {}
     for after in plans.values():
-        took_s = _sum_reported_seconds(after.batch.observed, plan.outcome.state)
+        took_s = _sum_report_seconds(after.batch.observed, plan.outcome.state)
     result = "is the same" if plan.is_reproduced else "differs, because another version made it"
     origin = f"the plan log; planned again, the plan {result}"
     before = decode_or_empty(plan.state)[0]
     return KeptBatch(chosen.batch, plan.batch, before, origin, took_s=took_s)
 
 
-def _sum_reported_seconds(observed: ReadReports, state: StickyState) -> dict[Partition, float]:
+def _sum_report_seconds(observed: ReadReports, state: StickyState) -> dict[Partition, float]:
     """Return the reported seconds of each partition, scaled to a usual executor."""
     slowness = np.exp(compute_log_slowness(read_paces(state, observed.executors)))[
         observed.executor

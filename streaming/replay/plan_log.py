@@ -80,7 +80,7 @@ class LoggedTasks:
     tasks: Mapping[int, Sequence[PlacedTask]]
 
 
-def read_logged_tasks(
+def read_tasks(
     path: Path,
     sources: Mapping[str, Sequence[ReplayBatch]],
     find: Callable[[str], Assignor] = lookup,

@@ -58,7 +58,7 @@ def replay(
     if racks is not None:
         for_spark = [_make_batch(b, cluster, racks, traffic, leaders=True) for b in with_data]
 
-    def play_mapping(name: str, **extra: float) -> MappingResult:
+    def play_one(name: str, **extra: float) -> MappingResult:
         all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
         query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
         return _play(query, for_spark if is_sparks(name) else simulated)
@@ -68,13 +68,13 @@ def replay(
         query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged=logged)
         itself = [_play(query, simulated)]
     if traffic is None:
-        mappings = [play_mapping(name) for name in names]
+        mappings = [play_one(name) for name in names]
         return Replay(title, cluster, with_data, [*itself, *mappings])
     # With a price of 0, only shares are reported, and assignors still respect zones.
     price = traffic.price_per_gb or PRICE_PER_GB
-    mappings = [play_mapping(name, zonePricePerGb=price) for name in names]
+    mappings = [play_one(name, zonePricePerGb=price) for name in names]
     has_option = LAG_AWARE_STICKY in names
-    without = play_mapping(LAG_AWARE_STICKY, zonePricePerGb=0) if has_option else None
+    without = play_one(LAG_AWARE_STICKY, zonePricePerGb=0) if has_option else None
     return Replay(title, cluster, with_data, [*itself, *mappings], racks, traffic, without)
 
 

@@ -97,7 +97,7 @@ def draw_value_bars(
         x = label_width + width * mark[0] / scale
         shapes.append(line(x, top - 3, x, bottom, "mean"))
         shapes.append(text(min(x, WIDTH - 40), top - 5, mark[1], anchor="middle", css="m"))
-    shapes += _note_omitted(len(values), label_width, bottom + 12)
+    shapes += _note_omission(len(values), label_width, bottom + 12)
     return picture(bottom + (18 if len(values) > _MAX_ROWS else 4), title, shapes)
 
 
@@ -118,7 +118,7 @@ def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
     for part, anchor in zip(_TICKS, ("start", "middle", "end"), strict=True):
         x, label = _LABEL_WIDTH + width * part, f"{scale_s * part:.1f} s"
         shapes.append(text(x, bottom + 13, label, anchor=anchor, css="m"))
-    shapes += _note_omitted(len(batch.slots), _LABEL_WIDTH, bottom + 27)
+    shapes += _note_omission(len(batch.slots), _LABEL_WIDTH, bottom + 27)
     height = bottom + (32 if len(batch.slots) > _MAX_ROWS else 18)
     return picture(height, f"when each slot worked, batch {batch.batch}", shapes)
 
@@ -175,11 +175,11 @@ def _select_largest(values: Mapping[str, float]) -> list[str]:
     return [name for name in values if name in ranked]
 
 
-def _note_omitted(count: int, x: float, y: float) -> list[str]:
+def _note_omission(count: int, x: float, y: float) -> list[str]:
     """Write how many values are not drawn."""
     if count <= _MAX_ROWS:
         return []
-    return [text(x, y, f"{count - _MAX_ROWS:,} smaller values are not shown", css="m")]
+    return [text(x, y, f"{count - _MAX_ROWS:,} smaller values are omitted", css="m")]
 
 
 def _draw_row_labels(names: Sequence[str], x: float, top: float, bar_height: float) -> list[str]:

@@ -78,8 +78,8 @@ def diagnose(facts: SourceFacts) -> list[Cause]:
     causes = [*_find_hot_key(facts), *_find_slow_executors(facts)]
     needed_share = 1 - max((cause.cost for cause in causes), default=0.0)
     # The cost of a busy cluster is a share of reads, not of time: it does not reduce the need.
-    causes += [*_find_busy_cluster(facts), *_explain_growing_lag(facts, needed_share)]
-    return sorted([*causes, *_find_starved_topics(facts)], key=lambda cause: -cause.cost)
+    causes += [*_find_busy_cluster(facts), *_explain_lag_growth(facts, needed_share)]
+    return sorted([*causes, *_find_starvation(facts)], key=lambda cause: -cause.cost)
 
 
 def _find_hot_key(facts: SourceFacts) -> list[Cause]:
@@ -197,7 +197,7 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
     ]  # fmt: skip
 
 
-def _explain_growing_lag(facts: SourceFacts, needed_share: float) -> list[Cause]:
+def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
     """Find out why lag grows; return nothing if fixing the causes found before would be enough.
 
     Parameters
@@ -246,7 +246,7 @@ def _explain_growing_lag(facts: SourceFacts, needed_share: float) -> list[Cause]
     ]  # fmt: skip
 
 
-def _find_starved_topics(facts: SourceFacts) -> list[Cause]:
+def _find_starvation(facts: SourceFacts) -> list[Cause]:
     limited = [b for b in facts.batches if b.is_limited and any(b.read.values())]
     total_read, total_even = defaultdict[str, int](int), defaultdict[str, int](int)
     starved_batches = defaultdict[str, int](int)

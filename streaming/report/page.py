@@ -33,7 +33,7 @@ def note(words: str) -> str:
     return paragraph(words, "note")
 
 
-def heading(words: str) -> str:
+def section_title(words: str) -> str:
     """Write a section heading."""
     return f"<h2>{escape_html(words)}</h2>"
 
@@ -78,7 +78,7 @@ def tiles(listed: Sequence[tuple[str, str, str]], *, is_calm: bool) -> str:
     return f'<div class="tiles{" calm" if is_calm else ""}">{boxes}</div>'
 
 
-def finding(title: str, why: str, remedy: str) -> str:
+def cause(title: str, why: str, remedy: str) -> str:
     """Write a cause with its evidence and its remedy."""
     remedy_html = f" <span>{escape_html(remedy)}</span>" if remedy else ""
     cause_html = f"<strong>{escape_html(title)}.</strong> {escape_html(why)}"
@@ -101,4 +101,4 @@ def definitions(terms: Mapping[str, str]) -> list[str]:
         f"<div><dt>{escape_html(term)}</dt><dd>{escape_html(meaning)}</dd></div>"
         for term, meaning in terms.items()
     )
-    return [heading("Definitions"), f'<dl class="terms">{items}</dl>']
+    return [section_title("Definitions"), f'<dl class="terms">{items}</dl>']

@@ -19,7 +19,7 @@ from streaming.observe.web import Address
 from streaming.observe.which_query import choose_query_id
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import CheckpointLog, read_log
-from streaming.replay.plan_log import is_plan_log, read_logged_tasks
+from streaming.replay.plan_log import is_plan_log, read_tasks
 from streaming.replay.player import replay
 from streaming.replay.replayed import SPARK
 from streaming.replay.traffic import PRICE_PER_GB
@@ -130,8 +130,8 @@ def _replay_sources(
     """Replay the last batches of each source; also return the plans of the plan log by source."""
     if log is None:
         return [], {}
-    last = {source: _choose_replayed(batches) for source, batches in log.sources.items()}
-    logged = read_logged_tasks(Path(plan_log), last) if plan_log is not None else {}
+    last = {source: _limit_ranges(batches) for source, batches in log.sources.items()}
+    logged = read_tasks(Path(plan_log), last) if plan_log is not None else {}
     replays = [
         _replay(log, source, batches, ui, logged.get(source)) for source, batches in last.items()
     ]
@@ -172,7 +172,7 @@ def _keep_last(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     return replace(log, sources=last)
 
 
-def _choose_replayed(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
+def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
     """Return the last batches up to `_MAX_REPLAYED_RANGES`, but at least one."""
     last: list[ReplayBatch] = []
     ranges = 0

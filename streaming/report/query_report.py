@@ -81,8 +81,8 @@ def _write_page(facts: QueryFacts, parts: list[str]) -> str:
         ("Moves", query_moves.write_section(facts)),
         ("Cost per record", query_costs.write_section(facts)),
     ):
-        parts += [page.heading(title), *section]
-    parts.append(page.heading("Inputs"))
+        parts += [page.section_title(title), *section]
+    parts.append(page.section_title("Inputs"))
     parts.append(page.table(["", ""], facts.origins, ends_in_words=True))
     return page.page(facts.title, [*parts, *page.definitions(FIGURES)])
 

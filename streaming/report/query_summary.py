@@ -83,9 +83,9 @@ class Summary:
     def write_section(self) -> list[str]:
         """Write the first screen, then the causes of all sources."""
         worst = self._worst
-        parts = [page.tiles(worst.tiles, is_calm=not worst.causes), page.heading("Causes")]
+        parts = [page.tiles(worst.tiles, is_calm=not worst.causes), page.section_title("Causes")]
         causes = [
-            page.finding(
+            page.cause(
                 f"{each.prefix}{c.title}", f"{_capitalize(c.why)}.", f"Suggestion: {c.remedy}."
             )
             for each in self.sources

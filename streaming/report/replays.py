@@ -58,7 +58,7 @@ def replay_page(replays: Sequence[Replay]) -> str:
     """Write the replays of all sources as one HTML page that opens offline."""
     parts = []
     for replay in replays:
-        parts += [page.heading(replay.title)] if len(replays) > 1 else []
+        parts += [page.section_title(replay.title)] if len(replays) > 1 else []
         parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_write_details(replay)]
     title = f"Replay of {replays[0].title if len(replays) == 1 else 'a checkpoint'}"
     return page.page(title, [*parts, *page.definitions(FIGURES)])

@@ -117,7 +117,7 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
     replicas = scenario.replicas
     for number in range(scenario.batches):
         if scenario.lags == "rotating":
-            rates = _draw_rotating_rates(scenario, rng)
+            rates = _draw_rotation(scenario, rng)
         noise = np.exp(rng.normal(0, scenario.noise, scenario.partitions))
         records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
         if (start + records).sum() >= MAX_OFFSET:
@@ -142,7 +142,7 @@ def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.floa
     """Return the share of the records of each partition, in a random order."""
     count = scenario.partitions
     if scenario.lags == "rotating":
-        return _draw_rotating_rates(scenario, rng)
+        return _draw_rotation(scenario, rng)
     raw = np.ones(count)
     if scenario.lags == "zipf":
         raw = 1 / np.arange(1, count + 1) ** scenario.skew
@@ -155,7 +155,7 @@ def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.floa
     return np.asarray(raw / raw.sum())
 
 
-def _draw_rotating_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
+def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
     """Give half of the records to one partition in twenty, with other ones in each batch."""
     count = scenario.partitions
     raw = np.full(count, 0.5 / count)

@@ -39,7 +39,7 @@ from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.served import APP, RECORDED, serve
 from tests.unit.streaming.test_pipeline_config import GOOD, changed
-from tests.unit.streaming.test_query_report import read as read_page
+from tests.unit.streaming.test_query_report import read_page
 from tests.unit.streaming.test_top import exposition
 
 ROOT = Path(__file__).parents[3]
@@ -141,10 +141,10 @@ NAME = f"{HTML}\x1b[2J\u202e\ud800"
         lambda: svg.standalone_picture(NAME, [(NAME, svg.picture(1, "p", []))]),
         lambda: page.page(NAME, []),
         lambda: page.paragraph(NAME),
-        lambda: page.heading(NAME),
+        lambda: page.section_title(NAME),
         lambda: page.table([NAME], [[NAME, NAME]]),
         lambda: page.figure(NAME, "", NAME),
-        lambda: page.finding(NAME, NAME, NAME),
+        lambda: page.cause(NAME, NAME, NAME),
         lambda: page.checks([Check(NAME, True, NAME)]),
         lambda: "".join(page.definitions({NAME: NAME})),
     ],
