@@ -71,6 +71,6 @@ class Topic:
 
 def committed(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
     """Give what was committed to a group; an admin client's request for it may crash the tests."""
-    return groups.fetch_committed_offsets(
+    return groups.fetch_group_offsets(
         Brokers({"bootstrap.servers": bootstrap_servers}, 30.0), group
     )
