@@ -269,13 +269,13 @@ def test_partitions_of_several_topics_are_told_apart(tmp_path):
         pytest.param(
             ["c", "log.jsonl", "--batch", "1"],
             2,
-            "is a log of metrics: --batch needs",
+            "is a log of metrics: --batch takes a checkpoint and a plan log",
             id="a batch of a log",
         ),
         pytest.param(
             ["http://h:1", "--partition", "t-0"],
             2,
-            "is a Spark's UI: --batch needs",
+            "is a Spark's UI: --batch takes a checkpoint and a plan log",
             id="a partition of a UI",
         ),
     ],
