@@ -64,7 +64,7 @@ def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
         sys.path.append(str(Path.cwd()))
     find = Finder()
 
-    def find_allowed(name: str) -> Assignor:
+    def load(name: str) -> Assignor:
         if ":" in name and name not in allowed_classes:
             raise OptionError(
                 f"assignor {name!r} is code that only the input names: if you trust it, also give "
@@ -72,4 +72,4 @@ def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
             )
         return find(name)
 
-    return find_allowed
+    return load

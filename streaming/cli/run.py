@@ -128,7 +128,7 @@ def _run_with_spark(
 
     cleanup.callback(stop_jvm)
     spark = _start_spark(loaded, log)
-    signals.stop_raising()
+    signals.defer_signals()
     cleanup.callback(_stop_spark, spark)
     try:
         if zone := use_default_time_zone(spark, loaded.job):

@@ -25,7 +25,7 @@ class StopSignals:
     After a signal, an error in the block is considered its consequence and is suppressed.
 
     With `unwinds`, the second signal raises KeyboardInterrupt, so that a terminal can be restored.
-    After `stop_raising()`, the first signal only sets `number`: an exception during a call to
+    After `defer_signals()`, the first signal only sets `number`: an exception during a call to
     Spark's JVM would leave the connection to it unusable.
     """
 
@@ -51,7 +51,7 @@ class StopSignals:
             return False
         return issubclass(kind, (Exception, _StopRequestedError))
 
-    def stop_raising(self) -> None:
+    def defer_signals(self) -> None:
         """Only set `number` from now on; call it once pyspark has installed its own handler."""
         self._raises = False
         self._install_handlers()

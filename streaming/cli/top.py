@@ -54,7 +54,7 @@ def _draw_frames(watch: Watch, snapshot: LiveFigures, console: Console, interval
         StopSignals(unwinds=True) as signals,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
-        signals.stop_raising()  # an exception inside a destructor would be lost
+        signals.defer_signals()  # an exception inside a destructor would be lost
         while True:
             live.update(draw_frame(snapshot, console.height, note), refresh=True)
             if _is_quit_pressed(interval_s, signals):

@@ -1,7 +1,7 @@
 """Request metadata from brokers, with a time limit and many partitions per request.
 
-If a broker leaves a request unanswered, the value is unknown and a note says so. An error is raised
-only if no broker answers at all or authentication fails. Notes and errors contain no secrets.
+If a broker leaves a request unanswered, the value is unknown and a note is added. An error is
+raised only if no broker answers at all or authentication fails. No text contains secrets.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
     )
 
 
-def fetch_committed_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:
+def fetch_group_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:
     """Return the offsets that a group has committed, for all topics that the user may describe.
 
     Raises GroupError if the user may not describe it, or its coordinator does not answer.
@@ -103,7 +103,7 @@ def fetch_committed_offsets(brokers: Brokers, group: str) -> dict[Partition, int
     consumer = brokers.make_consumer(group)
     try:
         for request in split_into_requests(partitions, OFFSET_INVALID):
-            send = partial(_request_committed_offsets, consumer, request)
+            send = partial(_request_group_offsets, consumer, request)
             for tp in _retry(brokers.limit_s, (*_TRANSIENT, *_NO_ANSWER), send):
                 if not tp.error and tp.offset >= 0:
                     offsets[Partition(tp.topic, tp.partition)] = tp.offset
@@ -114,7 +114,7 @@ def fetch_committed_offsets(brokers: Brokers, group: str) -> dict[Partition, int
     return offsets
 
 
-def _request_committed_offsets(
+def _request_group_offsets(
     consumer: Consumer, request: list[TopicPartition], wait_s: float
 ) -> list[TopicPartition]:
     try:

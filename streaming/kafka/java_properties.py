@@ -19,14 +19,14 @@ _BLANK = " \t\f"
 def read_properties(text: str) -> dict[str, str]:
     """Return the properties; if a key occurs twice, its last value."""
     properties = {}
-    for line in _join_continued_lines(text):
+    for line in _join_lines(text):
         key = _KEY.match(line)
         assert key is not None  # noqa: S101  (it also matches "")
         properties[_unescape(key[1])] = _unescape(line[key.end() :])
     return properties
 
 
-def _join_continued_lines(text: str) -> list[str]:
+def _join_lines(text: str) -> list[str]:
     """Join continued lines; leave out blank lines and comments."""
     lines: list[str] = []
     joined, is_continued = "", False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from streaming.kafka.brokers import flatten_offsets
-from streaming.kafka.groups import GroupError, fetch_committed_offsets, fetch_members
+from streaming.kafka.groups import GroupError, fetch_group_offsets, fetch_members
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -48,7 +48,7 @@ def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
     Raises GroupError if the group does not exist, the user may not describe it, or its coordinator
     does not answer.
     """
-    offsets = fetch_committed_offsets(brokers, group)  # first, as it waits for the coordinator
+    offsets = fetch_group_offsets(brokers, group)  # first, as it waits for the coordinator
     consumers = fetch_members(brokers, group)
     if consumers is None and not offsets:
         raise GroupError(
@@ -88,7 +88,7 @@ def read_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None)
 
 @dataclass(frozen=True, slots=True)
 class StartingOffsets:
-    """Where a new query starts, for every partition of each topic, as Spark requires."""
+    """Start of a new query in every partition of each topic, as Spark requires."""
 
     offsets: dict[str, dict[int, int]]
     #: Partitions without a position, which start at `missing`.

@@ -21,7 +21,7 @@ from streaming.cli import main
 from streaming.kafka import embedded_setup
 from streaming.kafka.brokers import Brokers
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.kafka.groups import GroupError, fetch_committed_offsets
+from streaming.kafka.groups import GroupError, fetch_group_offsets
 from streaming.kafka.topics import delete_topics
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
 from tests.support.kafka_topics import Topic
@@ -357,10 +357,10 @@ def test_a_new_cluster_answers_the_first_question_about_a_group(capsys):
             with pytest.raises(
                 GroupError, match=r"^group 'g': its coordinator did not answer within 1.5 s \("
             ):
-                fetch_committed_offsets(brokers, "g")
+                fetch_group_offsets(brokers, "g")
         finally:
             os.kill(fresh.pid, signal.SIGCONT)
-        assert fetch_committed_offsets(brokers, "g") == {}
+        assert fetch_group_offsets(brokers, "g") == {}
 
 
 SECRET = "hunter2-never-shown"  # noqa: S105

@@ -70,6 +70,6 @@ class Topic:
 
 def fetch_committed(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
     """Return a group's committed offsets; the request of an admin client may crash the tests."""
-    return groups.fetch_committed_offsets(
+    return groups.fetch_group_offsets(
         Brokers({"bootstrap.servers": bootstrap_servers}, 30.0), group
     )

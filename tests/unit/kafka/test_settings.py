@@ -181,7 +181,7 @@ def test_an_unsupported_setting_is_one_line_without_values(java, message):
         ("Module required a hush;", "key="),
         ("Module required a=;", "key="),
         ("Module required a= =;", "no value"),
-        ("Module required /* hush", "does not end with|quote or a comment"),
+        ("Module required /* hush", "quote or comment .* is not closed"),
     ],
 )
 def test_an_invalid_jaas_configuration_is_not_quoted(text, message):

@@ -544,7 +544,7 @@ def test_an_error_after_a_signal_is_suppressed():
     """Otherwise Ctrl-C while Spark starts would be reported as a failure of the JVM."""
     for error in (OSError(), AssignorError("Spark does not start")):
         with StopSignals() as signals:
-            signals.stop_raising()
+            signals.defer_signals()
             signal.raise_signal(signal.SIGTERM)
             raise error
         assert signals.number == signal.SIGTERM
