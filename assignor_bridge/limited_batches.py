@@ -90,5 +90,4 @@ def limit_batch(
         metrics["eventTimeSpreadSeconds"] = spread_s
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admitted.end)
     answer = messages.AdmittedBatch(ranges, metrics)
-    return LimitedBatch(answer, admitted.memory, 1.0 + held_back / records
-    )
+    return LimitedBatch(answer, admitted.memory, 1.0 + held_back / records)

@@ -168,7 +168,8 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
 
     Options other than `assignor`, `assignor.*`, and Spark's two are ignored. Names of assignors
     and options of a user's own assignor (`assignor.<name>.<key>`) are checked later, by
-    `own.configure_assignors`. Raises `OptionError` for unknown names, invalid values, or contradictions.
+    `own.configure_assignors`. Raises `OptionError` for unknown names, invalid values, or
+    contradictions.
     """
     values: dict[str, object] = {}
     per_topic: dict[str, dict[str, object]] = {name: {} for name in _BY_TOPIC}

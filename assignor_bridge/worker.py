@@ -81,8 +81,8 @@ class Worker:
                 self._start_stream(find)
                 limits, times = options.limits_batches, options.needs_times
                 return messages.Validated(list_effective_options(options), VERSION, limits, times)
-            case RestoreState(state=state, topics=topics):
-                return messages.Restored(_explain_unusable_state(state, topics))
+            case RestoreState(state=text, topics=topics):
+                return messages.Restored(_explain_unusable_state(text, topics))
             case End():
                 return Ended()
             case PlanBatch():

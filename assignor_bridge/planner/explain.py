@@ -100,8 +100,8 @@ def explain(  # noqa: PLR0917
     reasons = [
         f"{placement.assignor}: {batch.total:,.0f} offsets of "
         f"{pluralize(batch.ranges, 'partition')} in {pluralize(len(tasks), 'task')} on "
-        f"{pluralize(executors, 'executor')}; busiest slot {_format_amount(busiest, weights)}, ideal "
-        f"{_format_amount(bound, weights)}, {imbalance:.1%} over{cut_note}",
+        f"{pluralize(executors, 'executor')}; busiest slot {_format_amount(busiest, weights)}, "
+        f"ideal {_format_amount(bound, weights)}, {imbalance:.1%} over{cut_note}",
         *placement.refusals,
         *demand.request_notes,
         *placement.notes,

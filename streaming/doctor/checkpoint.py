@@ -193,7 +193,8 @@ def _check_topics(
                 lines = ["the brokers do not report its offsets: see the note on stderr"]
             else:
                 start = flatten_offsets({topic: starts[source].get(topic, {})})
-                lines = _find_faults(topic, start, flatten_offsets({topic: ends[source][topic]}), logs)
+                end = flatten_offsets({topic: ends[source][topic]})
+                lines = _find_faults(topic, start, end, logs)
                 is_sound = not lines
             lines = lines or [f"{len(existing[topic])} partitions hold the offsets"]
             yield from (Check(_format_topic(source, topic), is_sound, line) for line in lines)

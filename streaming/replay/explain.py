@@ -168,7 +168,8 @@ def _explain_partitions(
     slowness = weights.slowness[batch.slot_executor]
     owner = table.range_owner
     owned = owner >= 0
-    slot_load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots) * slowness
+    piece_work = pieces.predict_work(batch, weights)
+    slot_load = np.bincount(pieces.slot, piece_work, batch.slots) * slowness
     load_if_left = np.bincount(owner[owned], weights.work[owned], batch.slots) * slowness
     ideal = float(slot_load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
     limit = ideal * (1 + batch.settings.max_imbalance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge.errors import pluralize
-from streaming.redaction import redacted
+from streaming.redaction import redact
 from streaming.report import page
 
 if TYPE_CHECKING:
@@ -87,4 +87,4 @@ def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> 
                 yield f"{key} {was:.0f} → {now:.0f}"
     for key in ("assignor.fallbackReason", "assignor.stateWarning", "assignor.advice"):
         if metrics.get(key) and earlier.get(key) != metrics[key]:
-            yield redacted(metrics[key])  # a log written by Spark itself is not redacted
+            yield redact(metrics[key])  # a log written by Spark itself is not redacted

@@ -72,7 +72,8 @@ def count_lost(broker: Broker, limits: Limits, *, batches: int) -> int:
             limit = np.full(len(rows), broker.retention)
             lag = make_lag(
                 {f"t{i:03}": [waiting[i]] for i in rows},
-                left=compute_seconds_left(stamps, limit, 1000 * broker.now + 10**9), retention=limit,
+                left=compute_seconds_left(stamps, limit, 1000 * broker.now + 10**9),
+                retention=limit,
             )  # fmt: skip
             admitted = admit(lag, limits, memory)
             memory = remember_batch_time(admitted.memory, BatchTime(100, 0.5, 1.0))

@@ -81,8 +81,8 @@ class Section(BaseModel):
             elif not isinstance(key, str):
                 raise ValueError(f"key {key!r} is not text")
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
-                common_options = _COMMON_OPTIONS if cls.PREFIXES else ()
-                raise ValueError(describe_unknown_name("key", key, [*fields, *cls.OPTIONS, *common_options]))
+                known = [*fields, *cls.OPTIONS, *(_COMMON_OPTIONS if cls.PREFIXES else ())]
+                raise ValueError(describe_unknown_name("key", key, known))
             else:
                 try:
                     values[key] = to_option_text(value)

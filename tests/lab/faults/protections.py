@@ -66,7 +66,8 @@ PROTECTIONS = {
         Protection(
             "offsets that are gone are left to Spark's reader",
             f"{_JAVA}/reader/SharedReader.java",
-            "hasProgress = handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
+            "hasProgress = "
+            "handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
             "throw e;",
             ("retention ahead of the reader",),
         ),

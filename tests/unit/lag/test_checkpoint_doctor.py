@@ -318,7 +318,8 @@ def test_a_usage_error_is_one_line(words, message, tmp_path, monkeypatch, capsys
 def test_partitions_without_reported_offsets_fail():
     """The broker does not report the offsets of a partition without a leader."""
     healthy, leaderless = Partition("t", 0), Partition("t", 1)
-    logs = doctor_of_checkpoints._TopicLogs({"t": frozenset((0, 1))}, {healthy: 0}, {healthy: 9}, {})
+    topics = {"t": frozenset((0, 1))}
+    logs = doctor_of_checkpoints._TopicLogs(topics, {healthy: 0}, {healthy: 9}, {})
     ends = {healthy: 9, leaderless: 5}
     [fault] = doctor_of_checkpoints._find_faults("t", ends, ends, logs)
     assert fault.startswith(

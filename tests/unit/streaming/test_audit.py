@@ -127,7 +127,8 @@ def test_a_commit_records_the_ranges_of_its_batch(tmp_path: Path, name: str):
     text = origin.settings[USER_METADATA]
     placeholder = '"ranges":null,"counted":{}'  # as DeltaWrites.java looks for it
     assert text.count(placeholder) == 1
-    metadata = decode_metadata(text.replace(placeholder, f'"ranges":{origin.ranges},"counted":{{}}'))
+    filled = f'"ranges":{origin.ranges},"counted":{{}}'
+    metadata = decode_metadata(text.replace(placeholder, filled))
     assert metadata is not None
     assert (metadata.batch, metadata.ranges) == (1, {"0": {"t": {0: (5, 7)}}})
     assert AuditTrail("job: sink", None, str).build_metadata(spark(), QUERY, 1) == NO_METADATA
