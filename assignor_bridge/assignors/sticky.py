@@ -112,9 +112,9 @@ def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tup
         for topic in subscribed[1:]:
             root[find(topic)] = find(subscribed[0])
     components: dict[int, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
-    for subscribed, members in members_of.items():
+    for subscribed, subscribers in members_of.items():
         component = components.setdefault(find(subscribed[0]), [])
-        component.append((subscribed, tuple(sorted(members))))
+        component.append((subscribed, tuple(sorted(subscribers))))
     return list(components.values())
 
 

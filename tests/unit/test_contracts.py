@@ -18,7 +18,7 @@ from assignor_bridge.options import OPTIONS, PER_TOPIC, PlannerOptions
 from assignor_bridge.protocol import messages
 from streaming.cli.all import app
 from streaming.metrics.names import METRICS
-from streaming.pipeline.config.job import json_schema
+from streaming.pipeline.config.job import build_json_schema
 
 CONTRACTS = Path(__file__).with_name("contracts.json")
 _PROSE = {"title", "description", "examples"}
@@ -31,7 +31,7 @@ def read_contracts() -> dict[str, Any]:
     structs = [m for m in vars(messages).values() if isinstance(m, type)]
     return {
         "options": {each.name: defaults.get(each.name) for each in (*OPTIONS, *PER_TOPIC)},
-        "job": _without_prose(json_schema()["$defs"]),
+        "job": _without_prose(build_json_schema()["$defs"]),
         "metrics": {metric.name: metric.labels for metric in METRICS.values()},
         "commands": _commands(typer.main.get_command(app)),
         "messages": [
