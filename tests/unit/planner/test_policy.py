@@ -322,7 +322,7 @@ def test_the_planners_own_strategies_do_not_assign_a_group():
             "overlap",
             id="overlap",
         ),
-        pytest.param({"parallelism": 0}, "at least 1 slot", id="no parallelism"),
+        pytest.param({"parallelism": 0}, "expected 1 to 1,000,000 slots", id="no parallelism"),
     ],
 )
 def test_invalid_snapshots_are_refused(change, message):
