@@ -112,8 +112,8 @@ def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tup
         for topic in topics[1:]:
             root[find(topic)] = find(topics[0])
     components: dict[int, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
-    for topics, members in members_of.items():
-        components.setdefault(find(topics[0]), []).append((topics, tuple(sorted(members))))
+    for topics, indices in members_of.items():
+        components.setdefault(find(topics[0]), []).append((topics, tuple(sorted(indices))))
     return list(components.values())
 
 
