@@ -88,8 +88,8 @@ class Worker:
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                state, _ = self._decode_state(request.state)  # empty if it is unusable
-                limited = limit_batch(request, self._require_options(), self._memory, state)
+                old_state, _ = self._decode_state(request.state)  # empty if it is unusable
+                limited = limit_batch(request, self._require_options(), self._memory, old_state)
                 self._memory, self._backlog = limited.memory, limited.backlog
                 return limited.answer
 

@@ -108,13 +108,12 @@ def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tup
             topic = root[topic]
         return topic
 
-    for subscribed in members_of:
-        for topic in subscribed[1:]:
-            root[find(topic)] = find(subscribed[0])
+    for topics in members_of:
+        for topic in topics[1:]:
+            root[find(topic)] = find(topics[0])
     components: dict[int, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
-    for subscribed, subscribers in members_of.items():
-        component = components.setdefault(find(subscribed[0]), [])
-        component.append((subscribed, tuple(sorted(subscribers))))
+    for topics, indices in members_of.items():
+        components.setdefault(find(topics[0]), []).append((topics, tuple(sorted(indices))))
     return list(components.values())
 
 

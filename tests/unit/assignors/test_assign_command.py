@@ -345,7 +345,7 @@ def test_a_custom_assignor_gets_its_options_and_is_called_between_steps(assigned
 def test_none_is_rejected_for_a_group(assigned: Any) -> None:
     code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "none"})
     assert code == 2
-    assert "'none' is not an assignor: alone, it leaves a stream" in answered["error"]
+    assert "'none' is not an assignor: alone, it selects Spark's default" in answered["error"]
 
 
 def test_kafkas_markers_for_no_commit_become_none() -> None:

@@ -236,7 +236,7 @@ def test_an_assignor_without_a_name_gets_options_by_its_reference() -> None:
     own = CustomAssignor("theirs:Plain", Plain)
     [assignor] = configure_assignors(["x"], [("theirs:plain.age", "5")], lambda _: own).values()
     assert isinstance(assignor, CustomAssignor)
-    assert assignor._target.options == {"age": "5"}
+    assert assignor._assignor.options == {"age": "5"}
 
 
 @pytest.mark.parametrize(
