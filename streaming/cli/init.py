@@ -26,8 +26,7 @@ def init(
 ) -> None:
     """Write a first job file: YAML that copies a topic into a Delta table.
 
-    The job runs unchanged with any topic; comments in the file show the next steps. An existing
-    file is never overwritten.
+    The job runs unchanged with any topic; comments show the next steps. No file is overwritten.
 
     Example: `assignor init orders.yaml --topic orders --bootstrap-server kafka:9092`
     """
