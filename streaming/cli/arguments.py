@@ -18,11 +18,7 @@ Query = Annotated[
 
 PlanLog = Annotated[
     Path | None,
-    typer.Option(
-        dir_okay=False,
-        metavar="FILE",
-        help="Plan log that the query's option assignor.planLog wrote.",
-    ),
+    typer.Option(dir_okay=False, metavar="FILE", help="Plan log of the query (assignor.planLog)."),
 ]
 
 #: The name in Kafka's own tools, and the plural name of the clients' setting.

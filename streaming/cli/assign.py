@@ -62,16 +62,14 @@ def _print_answer(result: Answer, step: int) -> None:
     lags, assignment = result.group.lag_list(), result.assignment
     columns = {
         "member": list(assignment),
-        "partitions": [_format_partitions(partitions) for partitions in assignment.values()],
+        "partitions": [_format_ranges(partitions) for partitions in assignment.values()],
         "count": [f"{partitions.count:,}" for partitions in assignment.values()],
     }
     if any(lags):
         ids = [part.ids_in(result.group.catalog).tolist() for part in assignment.values()]
         columns["lag"] = [f"{sum(lags[i] for i in owned):,.0f}" for owned in ids]
     if assignment.standbys:
-        columns["standby"] = [
-            _format_partitions(assignment.standbys.get(m, {})) for m in assignment
-        ]
+        columns["standby"] = [_format_ranges(assignment.standbys.get(m, {})) for m in assignment]
     title = result.assignor.name
     if result.step is not None:
         title += f", step {step}: {json.dumps(result.step)}"
@@ -79,16 +77,14 @@ def _print_answer(result: Answer, step: int) -> None:
     print_table(list(columns), list(rows), title=title, text_columns=("partitions", "standby"))
     lines = [f"{result.moved:,} partitions moved"]
     if assignment.transferring.count:
-        withheld = _format_partitions(assignment.transferring)
+        withheld = _format_ranges(assignment.transferring)
         lines.append(f"withheld until their current owners release them: {withheld}")
     print_lines([*lines, *result.notes])
 
 
-def _format_partitions(partitions: Mapping[str, tuple[int, ...]]) -> str:
+def _format_ranges(ranges: Mapping[str, tuple[int, ...]]) -> str:
     """Format partitions as `topic: 0-3, 7; other: 1`."""
-    return "; ".join(
-        f"{topic}: {_format_numbers(numbers)}" for topic, numbers in partitions.items()
-    )
+    return "; ".join(f"{topic}: {_format_numbers(numbers)}" for topic, numbers in ranges.items())
 
 
 def _format_numbers(numbers: tuple[int, ...]) -> str:

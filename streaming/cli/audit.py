@@ -36,8 +36,7 @@ def audit(
         str | None,
         typer.Option(
             metavar="TOPIC,PARTITION,OFFSET",
-            help="Also read the rows; these columns hold the topic, partition and offset of each. "
-            "Starts Spark; works with any Delta table.",
+            help="Also read the rows, by these columns. Starts Spark; works with any Delta table.",
         ),
     ] = None,
     sample: Annotated[
@@ -165,9 +164,7 @@ def _to_json(table: str, result: Audit) -> dict[str, Any]:
 def _print_audit(table: str, result: Audit) -> None:
     if result.queries:
         head = ("QUERY", "BATCHES", "VERSIONS", "PARTITIONS", "OFFSETS", "RECORDS")
-        print_table(
-            head, (_format_row(query) for query in result.queries), text_columns={"RECORDS"}
-        )
+        print_table(head, map(_format_row, result.queries), text_columns={"RECORDS"})
     for finding in result.findings:
         print_lines(
             [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]

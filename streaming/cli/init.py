@@ -26,8 +26,7 @@ def init(
 ) -> None:
     """Write a first job file: YAML that copies a topic into a Delta table.
 
-    The job runs unchanged with any topic; comments in the file show the next steps. An existing
-    file is never overwritten.
+    The job runs unchanged with any topic; comments show the next steps. No file is overwritten.
 
     Example: `assignor init orders.yaml --topic orders --bootstrap-server kafka:9092`
     """
@@ -36,12 +35,9 @@ def init(
     except OptionError as error:
         raise OptionError(f"--topic {error}") from None
     read_servers("--bootstrap-server", bootstrap_server)
-    file_name = escape_unprintable(" ".join(str(file).split()))
+    shown = escape_unprintable(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        file=file_name,
-        topic=topic,
-        subscribe=_quote_for_yaml(topic),
-        broker=_quote_for_yaml(bootstrap_server),
+        file=shown, topic=topic, subscribe=_to_yaml(topic), broker=_to_yaml(bootstrap_server)
     )
     try:
         with file.open("x", encoding="utf-8") as out:
@@ -55,9 +51,9 @@ def init(
         raise OptionError(f"{str(file)!r} already exists: name another file") from None
     except OSError as error:
         raise AssignorError(f"{str(file)!r} cannot be written: {error.strerror}") from None
-    typer.echo(f"{file_name}: written; run it with: assignor run {file_name}")
+    typer.echo(f"{shown}: written; run it with: assignor run {shown}")
 
 
-def _quote_for_yaml(text: str) -> str:
+def _to_yaml(text: str) -> str:
     """Quote a text so that YAML reads it as text: topics may be named `123` or `null`."""
     return str(yaml.safe_dump(text, width=math.inf)).splitlines()[0]

@@ -100,11 +100,8 @@ def lag(
             limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
             rows = fetch_rows(positions, brokers, seconds_limit_s=limit_s, whole_topics=is_query)
         shown = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
-        text = (
-            json.dumps(rows_as_json(shown))
-            if as_json
-            else format_table(shown, get_terminal_width())
-        )
+        width = get_terminal_width()
+        text = json.dumps(rows_as_json(shown)) if as_json else format_table(shown, width)
         typer.echo(text)
     if brokers is None:
         note("without --bootstrap-server, only the checkpoint's offsets are known, not the lag")

@@ -78,11 +78,9 @@ def print_table(
     """
     table = Table(title=Text(make_printable(title)) if title else None, title_justify="left")
     for name in head:
-        is_first = not table.columns
-        is_left = is_first or name in text_columns
-        table.add_column(
-            name, justify="left" if is_left else "right", no_wrap=is_first, overflow="fold"
-        )
+        first = not table.columns
+        left = first or name in text_columns
+        table.add_column(name, justify="left" if left else "right", no_wrap=first, overflow="fold")
     for row in rows:
         table.add_row(*(Text(make_printable(cell)) for cell in row))
     names = [str(cell) for cell in table.columns[0].cells]

@@ -114,14 +114,10 @@ def _describe_admission(logged: Any) -> list[str]:
     match logged:
         case {
             "answer": {
-                "metrics": {
-                    "admittedRecords": admitted,
-                    "heldBackRecords": waiting,
-                    "heldBackBy": by,
-                }
+                "metrics": {"admittedRecords": admitted, "heldBackRecords": left, "heldBackBy": by}
             }
         }:
-            return [f"limited to {admitted} offsets, {waiting} are held back (by: {by})"]
+            return [f"limited to {admitted} offsets, {left} are held back (by: {by})"]
         case _:
             return []
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
 
 #: Placeholder in the config until the embedded broker has an address.
-_PLACEHOLDER_ADDRESS = "127.0.0.1:9092"
+_NO_ADDRESS = "127.0.0.1:9092"
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
 #: Shorter values of settings may occur in any message by chance.
 _MIN_VALUE_CHARACTERS = 4
@@ -64,9 +64,7 @@ def run(
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
     from streaming.pipeline.config.files import load_checked_job, read_seeds
 
-    loaded = load_checked_job(
-        job, sets=sets or (), broker=_PLACEHOLDER_ADDRESS if with_broker else None
-    )
+    loaded = load_checked_job(job, sets=sets or (), broker=_NO_ADDRESS if with_broker else None)
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.to_yaml(), nl=False)

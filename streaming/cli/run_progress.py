@@ -34,9 +34,8 @@ class ProgressLines:
         seconds = (progress.durationMs or {}).get("triggerExecution", 0) / 1000
         rows = pluralize(progress.numInputRows, "record")
         line = f"{result.name}: batch {progress.batchId}, {rows} in {seconds:.1f} s"
-        typer.echo(
-            line + (f"; {format_counts(result)} so far" if result.batches > 1 else ""), err=True
-        )
+        so_far = f"; {format_counts(result)} so far" if result.batches > 1 else ""
+        typer.echo(line + so_far, err=True)
 
 
 def format_counts(result: QueryResult) -> str:

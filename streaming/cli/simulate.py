@@ -17,9 +17,7 @@ from streaming.simulator.scenario import Lags, Scenario
 
 _DEFAULT_COST_US = 500.0
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
-_DEFAULT_MAPPINGS = (
-    "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
-)
+_DEFAULTS = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
 
 
 def simulate(  # noqa: PLR0917
@@ -73,7 +71,7 @@ def simulate(  # noqa: PLR0917
             help=f"Mappings to compare: assignors, {', '.join(SPARK_MAPPINGS)}; the last two may "
             "have =NUMBER."
         ),
-    ] = _DEFAULT_MAPPINGS,
+    ] = _DEFAULTS,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip

@@ -60,11 +60,7 @@ def print_starting_offsets(
         raise AssignorError(f"{group or checkpoint!r} has no offset of any existing topic")
     count = sum(map(len, begin.offsets.values()))
     _note_partitions(begin.filled, count, f"without an offset start at {missing}")
-    _note_partitions(
-        begin.left_out,
-        len(positions),
-        "with an offset do not exist on the brokers and are left out",
-    )
+    _note_partitions(begin.left_out, len(positions), "no longer exist and are left out")
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
     planned = query.last_planned if query is not None else None

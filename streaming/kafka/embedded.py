@@ -183,9 +183,7 @@ class EmbeddedBroker:
             ) from error
         self._folder = self._data.resolve()
         if "," in str(self._folder):  # Kafka would read it as two folders
-            raise OptionError(
-                f"broker data folder {str(self._folder)!r}: choose a path without a comma"
-            )
+            raise OptionError(f"broker data folder {str(self._folder)!r}: use one without a comma")
 
     def _start_once(self, jars: list[Path], *, is_last: bool) -> bool:
         """Start on one pair of ports; return False if another process took one of them."""
@@ -193,9 +191,8 @@ class EmbeddedBroker:
         meta = self.folder / "log" / "meta.properties"
         cluster_id = setup.make_cluster_id() if not meta.exists() else None
         settings = self.folder / "broker.properties"
-        settings.write_text(
-            setup.format_settings(ports, self.folder, self._properties), encoding="utf-8"
-        )
+        text = setup.format_settings(ports, self.folder, self._properties)
+        settings.write_text(text, encoding="utf-8")
         temporary = self.folder if self._data is None else None
         command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
         with self.log_file.open("ab") as log:

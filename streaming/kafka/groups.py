@@ -149,7 +149,6 @@ def _make_group_error(brokers: Brokers, group: str, error: KafkaError) -> GroupE
             "--timeout"
         )
     if error.name() == _NO_TOPIC_PERMISSION:
-        return GroupError(
-            f"group {group!r}: {brokers.describe_error(error, DESCRIBE)}s that it reads"
-        )
+        reason = brokers.describe_error(error, DESCRIBE)
+        return GroupError(f"group {group!r}: {reason}s that it reads")
     return GroupError(f"group {group!r}: {brokers.describe_error(error, DESCRIBE, group)}")

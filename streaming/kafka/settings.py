@@ -193,11 +193,8 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
             f"cannot be used here: {_USE_OTHERS}"
         )
     if mechanism == "OAUTHBEARER":
-        return {
-            "sasl.mechanisms": mechanism,
-            **_map_oauth(settings, _read_login_module(settings)),
-        }
-    module = _read_login_module(settings)
+        return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _read_login(settings))}
+    module = _read_login(settings)
     if mechanism not in _PASSWORD_MODULES.get(module.name, ()):
         raise SettingsError(
             "setting 'sasl.mechanism' with the login module in 'sasl.jaas.config' is not supported "
@@ -218,7 +215,7 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _read_login_module(settings: Mapping[str, str]) -> LoginModule:
+def _read_login(settings: Mapping[str, str]) -> LoginModule:
     if not settings.get("sasl.jaas.config"):
         raise SettingsError(
             "setting 'sasl.jaas.config' is missing: give the credentials in this setting, because "

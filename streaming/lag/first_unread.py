@@ -40,9 +40,8 @@ def find_first_unread(
 ) -> dict[Partition, FirstRecord | None]:
     """Return the first record of each partition at or after its offset.
 
-    A partition with only transaction markers after its offset has None. A partition is left out if
-    brokers do not send it within `limit_s` in total, or if its record has no time. Partitions whose
-    reads fail are added to `failures`.
+    A partition with only transaction markers there has None. It is left out if it is not received
+    within `limit_s` in total, or its record has no time. Failed reads are added to `failures`.
     """
     if not offsets or limit_s <= 0:
         return {}

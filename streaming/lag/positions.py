@@ -122,5 +122,5 @@ def build_starting_offsets(
         if offset is None:
             filled.append(str(tp))
         offsets.setdefault(tp.topic, {})[tp.number] = missing if offset is None else offset
-    left_out = tuple(map(str, sorted(set(read_offsets) - existing)))
-    return StartingOffsets(offsets, tuple(filled), left_out)
+    gone = tuple(map(str, sorted(set(read_offsets) - existing)))
+    return StartingOffsets(offsets, tuple(filled), gone)

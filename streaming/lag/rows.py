@@ -134,10 +134,8 @@ def fetch_rows(
     failures: Failures = {}
     for _, owner_positions in groupby(positions, key=lambda position: position.owner):
         pairs = [(position, position.tp) for position in owner_positions]
-        unread_offsets = {
-            tp: _find_first_unread_offset(p.offset, begins.get(tp), ends.get(tp)) for p, tp in pairs
-        }
-        unread = {tp: first for tp, first in unread_offsets.items() if first is not None}
+        firsts = {tp: _find_unread(p.offset, begins.get(tp), ends.get(tp)) for p, tp in pairs}
+        unread = {tp: first for tp, first in firsts.items() if first is not None}
         first_records = find_first_unread(brokers, unread, deadline - time.monotonic(), failures)
         now_s = time.time()
         for position, tp in pairs:
@@ -175,7 +173,7 @@ def _add_unread_partitions(
     return sorted([*positions, *unread], key=lambda p: (p.owner, p.topic, p.partition))
 
 
-def _find_first_unread_offset(offset: int | None, begin: int | None, end: int | None) -> int | None:
+def _find_unread(offset: int | None, begin: int | None, end: int | None) -> int | None:
     """Return the first unread offset that is still in the log; None if there is none."""
     if offset is None or begin is None or end is None:
         return None

@@ -80,7 +80,7 @@ def test_records_and_address_survive_a_restart_and_a_kill():
 def test_a_given_folder_keeps_the_records_for_the_next_broker(tmp_path, monkeypatch):
     monkeypatch.setenv("LC_ALL", "C")  # where Java knows ASCII only
     tmp_path = tmp_path / "Größe µ"  # Kafka reads its properties as Latin-1
-    with pytest.raises(OptionError, match="choose a path without a comma"):
+    with pytest.raises(OptionError, match="use one without a comma"):
         EmbeddedBroker(data=tmp_path / "a,b").start()
     with EmbeddedBroker(data=tmp_path / "data") as broker:
         assert (tmp_path / "data" / "log" / "meta.properties").is_file()
