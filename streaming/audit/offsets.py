@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def format_offsets(partition: Partition, begin: int, end: int) -> str:
     """Return the text of the offsets `[begin, end)` for a message.
 
-    >>> offsets_text(Partition("t", 0), 5, 8), offsets_text(Partition("t", 0), 5, 6)
+    >>> format_offsets(Partition("t", 0), 5, 8), format_offsets(Partition("t", 0), 5, 6)
     ('t-0 offsets 5 to 7', 't-0 offset 5')
     """
     return f"{partition} offset{f's {begin} to {end - 1}' if end - begin > 1 else f' {begin}'}"

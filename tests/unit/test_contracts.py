@@ -55,7 +55,8 @@ def _commands(command: Any) -> Any:
     nested = getattr(command, "commands", None)
     if nested is not None:
         return {name: _commands(each) for name, each in sorted(nested.items())}
-    return sorted("/".join([*each.opts, *each.secondary_opts]) for each in command.params)
+    flags = ("/".join([*each.opts, *each.secondary_opts]) for each in command.params)
+    return sorted(flag for flag in flags if flag.startswith("-"))
 
 
 def test_names_that_users_rely_on_are_unchanged():
