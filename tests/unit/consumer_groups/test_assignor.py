@@ -187,8 +187,8 @@ def raise_(group: Group) -> Any:
         (lambda: assignor("stiky"), "unknown assignor 'stiky'; did you mean 'sticky'"),
         (lambda: assignor("no.such:Thing"), "assignor 'no.such:Thing' could not be loaded"),
         (lambda: assignor(5), "assignor 'int' is a int without `assign"),
-        (lambda: assignor("sticky", priority=1), "'sticky' ignores priorities"),
-        (lambda: assignor("range", capacity=2), "'range' ignores capacities"),
+        (lambda: assignor("sticky", priority=1), "'sticky' ignores priority: remove priority=1, or"),
+        (lambda: assignor("range", capacity=2), "ignores capacity: remove capacity=2, or use 'lag"),
         (lambda: assignor("lag-aware-sticky", capacity=-1), "has the capacity -1"),
     ],
 )
