@@ -11,6 +11,7 @@ import typer
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
 from streaming.cli.arguments import refuse
+from streaming.cli.group_plan import print_plans
 from streaming.cli.output import note, terminal_width
 from streaming.cli.starting_offsets import Missing, SourceNumber, print_starting_offsets
 from streaming.lag.positions import Position
@@ -58,6 +59,14 @@ def lag(
     ] = "table",
     source: SourceNumber = None,
     missing: Missing = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="Show partitions and lag of each member of --group: today, and by these "
+            "assignors.",
+        ),
+    ] = None,
 ) -> None:  # fmt: skip
     """Show how far a query or a consumer group is behind.
 
@@ -71,6 +80,10 @@ def lag(
     (-2) or latest (-1), and stderr says how many. A query's offsets are those of its last completed
     batch; without the brokers, only its own partitions are known.
 
+    With --plan: the assignment of a live group today and by each assignor: partitions and lag of
+    each member, partitions that would move, and whether the group can move online to
+    group.protocol=consumer (KIP-848). Nothing is changed.
+
     Example: `assignor lag data/checkpoints/orders --bootstrap-server kafka:9092`
     """
     kafka_options.check_query_or_group(checkpoint, group, topic)
@@ -80,9 +93,16 @@ def lag(
     }  # fmt: skip
     of_offsets = {"--source": source, "--missing": missing}
     refuse(f"with --as {form}", of_offsets if form == "table" else of_table)
+    if plan is not None:
+        of_table.pop("--json")
+        refuse("with --plan", {**of_table, "--topic": topic or None, "--as": form != "table"})
+        refuse("without --group", {"--plan": group is None and plan})
     if source is not None and checkpoint is None:
         raise OptionError("--source is for a checkpoint: a group has no sources")
     brokers = kafka_options.brokers_of(bootstrap_servers, command_config, timeout)
+    if plan is not None and group is not None and brokers is not None:
+        print_plans(group, plan, brokers, as_json=as_json)
+        return
     if form == "starting-offsets":
         print_starting_offsets(
             checkpoint, group, brokers, topic=topic, source=source, missing=missing or "earliest"

@@ -64,19 +64,8 @@ def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
 
     Raises GroupError when it may not be seen, or its coordinator does not answer.
     """
-
-    def ask(_: float) -> Any:
-        limit_s = brokers.limit_s
-        [future] = brokers.admin.describe_consumer_groups([group], request_timeout=limit_s).values()
-        return brokers.answer(future)
-
-    try:
-        described = _retried(brokers.limit_s, _PASSING, ask)
-    except KafkaException as error:
-        if error.args[0].name() == _NO_GROUP:
-            return None
-        raise _refused(brokers, group, error.args[0]) from error
-    if described.state.name == "DEAD":
+    described = describe(brokers, group)
+    if described is None:
         return None
     return tuple(
         Member(
@@ -89,6 +78,26 @@ def members(brokers: Brokers, group: str) -> tuple[Member, ...] | None:
         )
         for member in described.members
     )
+
+
+def describe(brokers: Brokers, group: str) -> Any:
+    """Return the coordinator's description of a group; None when there is no such group.
+
+    Waits for a coordinator that starts or moves. Raises GroupError as `members` does.
+    """
+
+    def ask(_: float) -> Any:
+        limit_s = brokers.limit_s
+        [future] = brokers.admin.describe_consumer_groups([group], request_timeout=limit_s).values()
+        return brokers.answer(future)
+
+    try:
+        described = _retried(brokers.limit_s, _PASSING, ask)
+    except KafkaException as error:
+        if error.args[0].name() == _NO_GROUP:
+            return None
+        raise _refused(brokers, group, error.args[0]) from error
+    return None if described.state.name == "DEAD" else described
 
 
 def committed(brokers: Brokers, group: str) -> dict[Partition, int]:

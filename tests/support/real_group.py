@@ -37,9 +37,9 @@ _PASSING = {
 Owners = dict[str, frozenset[str]]
 
 
-def class_path(folder: Path, program: str) -> str:
-    """Compile a program of tests/java against Kafka's client and our jar alone, without Spark."""
-    jars = os.pathsep.join(map(str, [built_jar(), *embedded_setup.jars()]))
+def class_path(folder: Path, program: str, jar: Path | None = None) -> str:
+    """Compile a program of tests/java against Kafka's client and one jar of ours, without Spark."""
+    jars = os.pathsep.join(map(str, [jar or built_jar(), *embedded_setup.jars()]))
     javac = [ivy.java_tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder)]
     subprocess.run([*javac, str(JAVA / f"{program}.java")], check=True)
     return f"{folder}{os.pathsep}{jars}"
