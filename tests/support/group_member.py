@@ -27,6 +27,20 @@ class TellingNoGeneration:
         listed.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
 
 
+def add_user_data(listed: Any) -> Any:
+    """Let an assignor send user data with its assignments, as none of ours and Kafka's does."""
+    assign = listed.assign
+
+    def assign_with_user_data(cluster: Any, members: Any) -> Any:
+        answer = assign(cluster, members)
+        for assignment in answer.values():
+            assignment.user_data = b"state"
+        return answer
+
+    listed.assign = assign_with_user_data
+    return listed
+
+
 class Listener(AsyncConsumerRebalanceListener):
     def __init__(self, member: GroupMember) -> None:
         self.member = member
@@ -53,6 +67,8 @@ class GroupMember:
             CooperativeStickyAssignor() if name == "kafka-python" else assignor(name, **facts)
             for name in settings["strategies"]
         ]
+        if settings.get("assignment_user_data"):
+            listed = list(map(add_user_data, listed))
         if settings.get("no_generation"):
             for each in listed:
                 TellingNoGeneration(each)
@@ -81,6 +97,7 @@ class GroupMember:
                 except Exception as error:  # noqa: BLE001  (in a rebalance: the listener commits)
                     self.report("uncommitted", error=repr(error))
                 time.sleep(0.02)
+        self.report("closing")
         self.consumer.close()
         self.report("closed")
 

@@ -15,24 +15,16 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-
 from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar
 from streaming.kafka import embedded_setup
-from tests.support.spark_tools import wait_until
+from streaming.kafka.brokers import Brokers
+from streaming.kafka.groups import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JAVA = Path(__file__).parents[1] / "java"
-#: What the broker answers while the coordinator of a group is not ready, as after its start.
-_PASSING = {
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-}
 #: Member by name, with the names of the partitions that it owns, such as `t-0`.
 Owners = dict[str, frozenset[str]]
 
@@ -105,7 +97,7 @@ class RealGroup:
         self.topics = dict(topics)
         self.members: dict[str, Process] = {}
         self.gone: dict[str, Process] = {}
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.brokers = Brokers({"bootstrap.servers": bootstrap}, limit_s=30)
         self._java = java
         self._settings = {
             "bootstrap": bootstrap, "group": name, "topics": sorted(topics), "session_ms": 5000,
@@ -121,9 +113,12 @@ class RealGroup:
             process.end(kill=True)
 
     def add(self, name: str, *strategies: str, **settings: Any) -> None:
-        """Start a member: of the JVM if its strategies are names of Java classes."""
+        """Start a member: of the JVM if its strategies are names of Java classes.
+
+        Without strategies, it is one of the JVM with `group.protocol=consumer` (KIP-848).
+        """
         about = json.dumps({**self._settings, "name": name, "strategies": strategies, **settings})
-        if strategies[0].startswith(("org.", "io.")):
+        if not strategies or strategies[0].startswith(("org.", "io.")):
             quick = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
             quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
             command = [ivy.java_tool("java"), *quick, quiet, "-cp", self._java, "GroupMember"]
@@ -142,7 +137,8 @@ class RealGroup:
 
     def ids(self) -> dict[str, str]:
         """Member id, as the broker gave it, by name."""
-        return {m.client_id: m.member_id for m in self._describe().members}
+        described = describe(self.brokers, self.name)
+        return {m.client_id: m.member_id for m in described.members} if described else {}
 
     def settled(self, *, without: str = "", timeout_s: float = 90) -> Owners:
         """Wait until the broker's description has exactly the members, with all partitions.
@@ -152,15 +148,17 @@ class RealGroup:
         expected = self.members.keys() - {without}
         deadline, since, before = time.monotonic() + timeout_s, 0.0, None
         while True:
-            described = self._describe()
+            described = describe(self.brokers, self.name)
+            members = described.members if described else []
             owners = {
                 m.client_id: [f"{p.topic}-{p.partition}" for p in m.assignment.topic_partitions]
-                for m in described.members
+                for m in members
             }
+            state = described.state.name if described else "none"
             is_whole = (
-                described.state == ConsumerGroupState.STABLE
+                state == "STABLE"
                 and owners.keys() == expected
-                and len(described.members) == len(expected)
+                and len(members) == len(expected)
                 and Counter(p for owned in owners.values() for p in owned) == self._partitions()
             )
             now = (is_whole, {name: frozenset(owned) for name, owned in owners.items()})
@@ -170,7 +168,7 @@ class RealGroup:
                 return now[1]
             if time.monotonic() > deadline:
                 states = {n: p.state() for n, p in self.members.items()}
-                raise AssertionError(f"{self.name}: {described.state}, {owners}, {states}")
+                raise AssertionError(f"{self.name}: {state}, {owners}, {states}")
             time.sleep(0.05)
 
     def _partitions(self) -> Counter[str]:
@@ -179,18 +177,6 @@ class RealGroup:
     def _end(self, name: str, *, kill: bool = False) -> None:
         process = self.gone[name] = self.members.pop(name)
         process.end(kill=kill)
-
-    def _describe(self) -> Any:
-        def answer() -> Any:
-            [described] = self._admin.describe_consumer_groups([self.name]).values()
-            try:
-                return described.result(20)
-            except KafkaException as error:
-                if error.args[0].code() not in _PASSING:
-                    raise
-                return None
-
-        return wait_until(answer, f"a coordinator of {self.name}")
 
 
 def moved(before: Owners, after: Owners) -> int:

@@ -162,6 +162,8 @@ TARGETS: tuple[Target, ...] = (
            "run at 17985cb"),
     Target("audit", "time of processors and driver for it, as a share of a batch", "audit",
            most("overhead"), 0.02),
+    Target("consumer groups", "rebalance of three members with 1,000 partitions, times Kafka's",
+           "rebalance", most("times Kafka"), 1.2),
     Target("balanced lags", "batch time, times Spark's default", "losses",
            balanced_lags, 1.02),
 )  # fmt: skip

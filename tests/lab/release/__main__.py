@@ -126,13 +126,16 @@ def works_where_it_is_installed(folder: Path, kind: str) -> Check:
 
 
 def maven_artifact(folder: Path) -> Check:
-    """Lay the artifact out twice, and fetch it by its coordinate; leave it in `dist/maven`."""
-    what = "Maven artifact: laid out twice, one hash each, and fetched by coordinate"
+    """Lay the artifacts out twice, and fetch them by coordinate; leave them in `dist/maven`."""
+    what = "Maven artifacts: laid out twice, one hash each, and fetched by coordinate"
     dist = ROOT / "dist" / "maven"
     shutil.rmtree(dist, ignore_errors=True)
-    one, two = (_hashes(maven.lay_out(repository)) for repository in (dist, folder / "again"))
+    for repository in (dist, folder / "again"):
+        maven.lay_out(repository)
+    one, two = (_hashes(repository) for repository in (dist, folder / "again"))
     try:
         [jar] = maven.fetched(dist, folder)
+        maven.fetched(dist, folder, maven.ASSIGNOR_COORDINATE)
     except (JarError, ValueError) as error:
         return Check(what, False, str(error))
     same = one == two and sha256(jar.read_bytes()) == one[f"{maven.NAME}.jar"]
@@ -140,7 +143,8 @@ def maven_artifact(folder: Path) -> Check:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    return {path.name: sha256(path.read_bytes()) for path in sorted(folder.iterdir())}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.name: sha256(path.read_bytes()) for path in files}
 
 
 def billed() -> Check:
