@@ -94,9 +94,7 @@ def _decode_member(listed: Any, instance: str | None) -> ClassicMember:
         topic = assignment.read_string()
         assigned[topic] = tuple(assignment.read_int32() for _ in range(assignment.read_int32()))
     sent = assignment.read_bytes()
-    return ClassicMember(
-        listed.id, listed.client_id, instance, topics, user_data, assigned, sent
-    )
+    return ClassicMember(listed.id, listed.client_id, instance, topics, user_data, assigned, sent)
 
 
 class _Decoder:

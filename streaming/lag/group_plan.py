@@ -46,7 +46,10 @@ class GroupPlan:
             "assignor": self.assignor,
             "moved": self.moved,
             "members": {
-                member: {"lag": self.lag[member], "partitions": {t: list(n) for t, n in own.items()}}
+                member: {
+                    "lag": self.lag[member],
+                    "partitions": {t: list(n) for t, n in own.items()},
+                }
                 for member, own in self.partitions.items()
             },
         }
@@ -151,9 +154,7 @@ def _user_data(data: bytes | None, is_of_assignor: bool) -> dict[str, Any]:
     return {"user_data": data, "capacity": decode_capacity(data)}
 
 
-def _sum_lags(
-    owned: Mapping[str, Mapping[str, Sequence[int]]], lags: GroupLags
-) -> dict[str, int]:
+def _sum_lags(owned: Mapping[str, Mapping[str, Sequence[int]]], lags: GroupLags) -> dict[str, int]:
     """Return the lag of each member's partitions."""
     return {
         member: sum(lags.lags.get(t, {}).get(n, 0) for t, numbers in own.items() for n in numbers)

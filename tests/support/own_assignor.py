@@ -43,6 +43,8 @@ class SlowWithThree(LastTakesAll):
     def assign(self, group: Group) -> dict[str, dict[str, list[int]]]:
         """Print an event of tests/support/group_member.py, and wait if there are three members."""
         if len(group.ids) == 3:
-            print(json.dumps({"event": "assigning", "at": time.time(), "partitions": []}), flush=True)
+            print(
+                json.dumps({"event": "assigning", "at": time.time(), "partitions": []}), flush=True
+            )
             time.sleep(600)
         return super().assign(group)
