@@ -403,6 +403,20 @@ def test_an_assignor_that_raises_ends_its_member_with_one_line(
         assert group.settled() == {"b": {"raises-0", "raises-1"}}
 
 
+@pytest.mark.long
+def test_user_data_of_another_client_is_one_line_and_the_group_goes_on(
+    groups_broker: EmbeddedBroker,
+) -> None:
+    """kafka-python's own sticky assignor writes its claim in another format than Kafka's."""
+    Topic(groups_broker.bootstrap_servers, "foreign").create(PARTITIONS)
+    with RealGroup(groups_broker.bootstrap_servers, "foreign", {"foreign": PARTITIONS}) as group:
+        for name, strategy in (("a", "sticky"), ("b", "kafka-python-sticky"), ("c", "sticky")):
+            group.add(name, strategy)
+            owners = group.settled()
+        assert sorted(map(len, owners.values())) == [4, 4, 4]
+        assert "of user data that assignor 'sticky' cannot read" in group.members["a"].errors()
+
+
 def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) -> None:
     """4,000 random groups with lags: none, equal, negative, missing and huge ones."""
     rng = random.Random(5337)

@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from assignor_bridge.consumer_groups import assignor
 
@@ -64,7 +64,7 @@ class GroupMember:
         self.reads = settings.get("reads", False)
         facts = settings.get("facts", {})
         listed = [
-            CooperativeStickyAssignor() if name == "kafka-python" else assignor(name, **facts)
+            StickyPartitionAssignor() if name == "kafka-python-sticky" else assignor(name, **facts)
             for name in settings["strategies"]
         ]
         if settings.get("assignment_user_data"):
