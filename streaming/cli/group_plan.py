@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool) -> None:
     """Print the plans of the named assignors, and whether the group can move to KIP-848 online."""
     # With numpy, which the other forms of the command do not need for a group.
+    from streaming.cli.assignors import finder
     from streaming.lag import group_plan
 
     listed = [name.strip() for name in names.split(",") if name.strip()]
     if not listed:
         raise OptionError("--plan is empty: name assignors, separated by commas")
-    assignors = group_plan.find_assignors(listed)
+    assignors = group_plan.find_assignors(listed, finder(listed, "--plan"))
     group = read_classic_group(brokers, group_name)
     lags = group_plan.read_lags(brokers, group)
     today = group_plan.describe_today(group, lags)
@@ -54,7 +55,7 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
         note(line)
     if lags.uncommitted:
         partitions = counted(lags.uncommitted, "partition")
-        note(f"{partitions} without a commit have lag 0, as with auto.offset.reset=latest")
+        note(f"{partitions} without a commit: lag 0, as with auto.offset.reset=latest")
 
 
 def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) -> None:

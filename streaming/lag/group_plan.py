@@ -10,7 +10,6 @@ import numpy as np
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.group import Assignment, Group, Member
 from assignor_bridge.assignors.lag_aware import Offsets
-from assignor_bridge.assignors.loading import find
 from assignor_bridge.assignors.own import Own
 from assignor_bridge.errors import counted
 from assignor_bridge.model import Partition
@@ -18,7 +17,7 @@ from checkpoints.user_data import decode_capacity
 from streaming.kafka.groups import committed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from assignor_bridge.assignors.protocol import Assignor
     from streaming.kafka.brokers import Brokers
@@ -65,7 +64,7 @@ class GroupLags:
     uncommitted: int
 
 
-def find_assignors(names: Sequence[str]) -> list[Assignor]:
+def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> list[Assignor]:
     """Return the named assignors; raise OptionError for an unknown one."""
     assignors = map(find, names)
     return [each.configured({}) if isinstance(each, Own) else each for each in assignors]

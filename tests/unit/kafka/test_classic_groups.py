@@ -11,7 +11,7 @@ from kafka.protocol.consumer.metadata import (
     ConsumerProtocolSubscription,
 )
 
-from assignor_bridge.assignors import ASSIGNORS
+from assignor_bridge.assignors import ASSIGNORS, lookup
 from assignor_bridge.errors import OptionError
 from checkpoints.user_data import append_capacity, encode_claim, encode_priority
 from streaming.kafka.classic_groups import ClassicGroup, ClassicMember, read_classic_group
@@ -145,4 +145,4 @@ def test_user_data_of_assignments_prevent_the_online_upgrade() -> None:
 
 def test_an_unknown_assignor_is_named() -> None:
     with pytest.raises(OptionError, match="unknown assignor 'stiky'; did you mean 'sticky'"):
-        group_plan.find_assignors(["stiky"])
+        group_plan.find_assignors(["stiky"], lookup)
