@@ -19,16 +19,14 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from assignor_bridge.consumer_groups import assignor
 
 
-class TellingNoGeneration:
-    """Hides the generation from an assignor: the negative control of the zombie's test."""
-
-    def __init__(self, listed: Any) -> None:
-        on_assignment = listed.on_assignment
-        listed.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
+def hide_generation(listed: Any) -> None:
+    """Hide the generation from an assignor: the negative control of the zombie's test."""
+    on_assignment = listed.on_assignment
+    listed.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
 
 
-def add_user_data(listed: Any) -> Any:
-    """Let an assignor send user data with its assignments, as none of ours and Kafka's does."""
+def add_user_data(listed: Any) -> None:
+    """Let an assignor send user data with its assignments, which ours and Kafka's do not."""
     assign = listed.assign
 
     def assign_with_user_data(cluster: Any, members: Any) -> Any:
@@ -38,7 +36,6 @@ def add_user_data(listed: Any) -> Any:
         return answer
 
     listed.assign = assign_with_user_data
-    return listed
 
 
 class Listener(AsyncConsumerRebalanceListener):
@@ -67,11 +64,11 @@ class GroupMember:
             StickyPartitionAssignor() if name == "kafka-python-sticky" else assignor(name, **facts)
             for name in settings["strategies"]
         ]
-        if settings.get("assignment_user_data"):
-            listed = list(map(add_user_data, listed))
-        if settings.get("no_generation"):
-            for each in listed:
-                TellingNoGeneration(each)
+        for each in listed:
+            if settings.get("assignment_user_data"):
+                add_user_data(each)
+            if settings.get("no_generation"):
+                hide_generation(each)
         self.consumer = KafkaConsumer(
             bootstrap_servers=settings["bootstrap"], group_id=settings["group"],
             client_id=settings["name"], group_instance_id=settings.get("instance"),
