@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(1_800)]
 
 PARTITIONS = 1_000
-REBALANCES = 11
+REBALANCES = 7
 _KAFKA = "org.apache.kafka.clients.consumer."
 #: Kafka's class that each of ours is compared with.
 CASES = {
