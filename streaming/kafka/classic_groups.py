@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +64,10 @@ def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
         )
     instances = {member.member_id: member.group_instance_id for member in described.members}
     try:
-        listed = brokers.admin.list_groups(name, timeout=brokers.limit_s)
+        with warnings.catch_warnings():
+            # Deprecated for describe_consumer_groups, which lacks these bytes.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            listed = brokers.admin.list_groups(name, timeout=brokers.limit_s)
     except KafkaException as error:
         raise GroupError(f"group {name!r}: {brokers.reason(error.args[0])}") from error
     group = next((each for each in listed if each.id == name and each.error is None), None)
