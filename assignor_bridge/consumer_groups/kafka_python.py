@@ -233,7 +233,7 @@ def _find_consumer_under_construction() -> Any:
 def _uses_cooperative_protocol(consumer: Any) -> bool:
     """Return whether all assignors in the consumer's list are cooperative, as kafka-python does."""
     listed = consumer.config["partition_assignment_strategy"]
-    assignors = [each() if inspect.isclass(each) else each for each in listed]
+    assignors: list[Any] = [each() if inspect.isclass(each) else each for each in listed]
     return all(RebalanceProtocol.COOPERATIVE in each.supported_protocols() for each in assignors)
 
 

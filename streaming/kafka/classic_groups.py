@@ -83,7 +83,7 @@ def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
         members = tuple(_decode_member(each, instances.get(each.id)) for each in group.members)
     except ValueError as error:
         raise GroupError(f"group {name!r}: a member's metadata is malformed ({error})") from error
-    return ClassicGroup(name, group.protocol, members)
+    return ClassicGroup(name, str(group.protocol), members)
 
 
 def _decode_member(listed: Any, instance: str | None) -> ClassicMember:

@@ -376,7 +376,7 @@ def test_a_group_moves_online_to_kip_848_unless_its_assignments_have_user_data(
         if user_data:
             assert "user data of 'sticky'" in planned["online_upgrade"]["refusal"]
             assert group.members["c"].process.wait(60) != 0
-            assert "UnsupportedVersion" in group.members["c"].errors()
+            assert "switch to a default assignor" in group.members["c"].errors()
             group.leave("c")
             assert group.settled() == before
         else:
