@@ -19,7 +19,7 @@ from assignor_bridge import ivy
 from assignor_bridge.jars import built_jar
 from streaming.kafka import embedded_setup
 from streaming.kafka.brokers import Brokers
-from streaming.kafka.groups import describe
+from streaming.kafka.groups import committed, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +98,7 @@ class RealGroup:
         self.members: dict[str, Process] = {}
         self.gone: dict[str, Process] = {}
         self.brokers = Brokers({"bootstrap.servers": bootstrap}, limit_s=30)
+        committed(self.brokers, name)  # waits for a new broker's coordinator, unlike `describe`
         self._java = java
         self._settings = {
             "bootstrap": bootstrap, "group": name, "topics": sorted(topics), "session_ms": 5000,
