@@ -131,7 +131,7 @@ wheel: check  ## Build the wheel, with the jar in it, into dist/ (with pyspark i
 sbom: jar  ## Write a bill of materials into dist/
 	@$(BIN)/python -m tests.lab.release bill dist/assignor-bridge.cdx.json
 
-maven: jar  ## The jar as a Maven artifact with POM and sources, into dist/maven
+maven: jar  ## The jars for Spark and for consumers as Maven artifacts with POM and sources, into dist/maven
 	@$(BIN)/python -m tests.lab.release maven dist/maven
 
 audit: jar  ## Look for known weaknesses in downloaded advisories (OSV=pypi.zip:maven.zip)

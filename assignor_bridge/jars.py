@@ -21,10 +21,11 @@ _POM = """<?xml version="1.0" encoding="UTF-8"?>
 <project><modelVersion>4.0.0</modelVersion>
 <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
 <name>{artifact}</name>
-<description>Plans what Spark's Kafka source reads; requires that source</description>
+<description>{description}</description>
 <licenses><license><name>Apache-2.0</name></license></licenses>
 </project>
 """
+_DESCRIPTION = "Plans what Spark's Kafka source reads; requires that source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,18 @@ def find_built_jar() -> Path:
     return jars[-1]
 
 
-def write_repository(repository: Path, jar: bytes, version: str) -> Path:
+def write_repository(
+    repository: Path,
+    jar: bytes,
+    version: str,
+    artifact: str = ARTIFACT,
+    description: str = _DESCRIPTION,
+) -> Path:
     """Write the jar and its POM into a Maven repository and return their folder."""
-    folder = repository.joinpath(*GROUP.split("."), ARTIFACT, version)
-    pom = _POM.format(group=GROUP, artifact=ARTIFACT, version=version)
-    ivy.write_file(folder / f"{ARTIFACT}-{version}.jar", jar)
-    ivy.write_file(folder / f"{ARTIFACT}-{version}.pom", pom.encode())
+    folder = repository.joinpath(*GROUP.split("."), artifact, version)
+    pom = _POM.format(group=GROUP, artifact=artifact, version=version, description=description)
+    ivy.write_file(folder / f"{artifact}-{version}.jar", jar)
+    ivy.write_file(folder / f"{artifact}-{version}.pom", pom.encode())
     return folder
 
 

@@ -9,6 +9,7 @@ before an allocation, reading takes linear time (plus a sort), and invalid bytes
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ NO_GENERATION = -1
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _SMALLEST_TOPIC_BYTES = 6  # an empty name and no partitions
+#: Follows the claim of a member whose capacity is not 1; Kafka's assignors ignore it.
+_CAPACITY = struct.Struct(">d")
 
 
 class UserDataError(ValueError):
@@ -90,6 +93,27 @@ def holds_claim(data: bytes) -> bool:
     except _Malformed:
         return False
     return True
+
+
+def append_capacity(claim: bytes | None, capacity: float) -> bytes:
+    """Return the claim, or an empty one if it is None, followed by the member's capacity.
+
+    >>> decode_capacity(append_capacity(None, 2.5)), decode_capacity(encode_claim({}, 5))
+    (2.5, 1.0)
+    """
+    return (claim or encode_claim({}, NO_GENERATION)) + _CAPACITY.pack(capacity)
+
+
+def decode_capacity(data: bytes) -> float:
+    """Read the capacity that follows a claim of version 1; 1 if there is no valid one."""
+    try:
+        _, at = _read_topics(data)
+    except _Malformed:
+        return 1.0
+    if len(data) != at + 4 + _CAPACITY.size:
+        return 1.0
+    capacity: float = _CAPACITY.unpack_from(data, at + 4)[0]
+    return capacity if 0 < capacity < math.inf else 1.0
 
 
 def encode_generation(generation: int | None) -> bytes:

@@ -80,6 +80,25 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     return checked
 
 
+def check_handover(name: str, group: Group, assignment: Assignment) -> None:
+    """Check that no partition is given to a member while another one still owns it (KIP-429).
+
+    Raises
+    ------
+    PlanError
+        If one is; the message names the partition and both members.
+    """
+    claims, owner = resolve_claims(group), assignment.owner
+    for partition, claimant in zip(claims.ids.tolist(), claims.member.tolist(), strict=True):
+        receiver = int(owner[partition])
+        if receiver not in (-1, claimant) and claims.owner[partition] != receiver:
+            raise PlanError(
+                f"assignor {name!r} gave {group.catalog.name(partition)} to "
+                f"{group.ids[receiver]!r} while {group.ids[claimant]!r} owns it: "
+                "a cooperative assignor must withhold it for one round"
+            )
+
+
 class _AnswerCheck:
     """Checks one answer; each failure is a `PlanError` that names the assignor."""
 

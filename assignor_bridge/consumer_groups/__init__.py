@@ -1,8 +1,7 @@
 """Assignors for real consumer groups: Kafka's classic group protocol, through kafka-python.
 
-- `members`: what a member sends with its subscription, and what a leader reads from it
-- `lags`: the lags of a group, looked up on a thread of their own
-- `kafka_python`: an assignor in the shape that kafka-python expects; the one module that imports it
+- `lags`: the lags of a group, looked up in the background
+- `kafka_python`: an assignor as kafka-python expects it; the only module that imports kafka-python
 """
 
 from __future__ import annotations
@@ -34,11 +33,9 @@ def assignor(
         function (see docs/writing-an-assignor.md).
     rack
         Rack of this member; its consumer's `client_rack` if None.
-    priority
-        Priority of this member, for `failover` and your own assignors.
-    capacity
-        Share of the load that this member should carry relative to others, for `lag-aware-sticky`
-        and your own assignors.
+    priority, capacity
+        Priority of this member, for `failover`, and its share of the load relative to other
+        members, for `lag-aware-sticky`. Your own assignors may use both.
 
     Raises
     ------
@@ -47,24 +44,15 @@ def assignor(
         missing or too old.
     """
     strategy = _find(name)
-    if (
-        priority is not None
-        and not isinstance(strategy, CustomAssignor)
-        and strategy.name != "failover"
+    for argument, value, default, user in (
+        ("priority", priority, None, "failover"),
+        ("capacity", capacity, 1, "lag-aware-sticky"),
     ):
-        raise OptionError(
-            f"assignor {strategy.name!r} ignores priorities: remove priority={priority}, "
-            "or use 'failover'"
-        )
-    if (
-        capacity != 1
-        and not isinstance(strategy, CustomAssignor)
-        and strategy.name != "lag-aware-sticky"
-    ):
-        raise OptionError(
-            f"assignor {strategy.name!r} ignores capacities: remove capacity={capacity}, "
-            "or use 'lag-aware-sticky'"
-        )
+        if value != default and not isinstance(strategy, CustomAssignor) and strategy.name != user:
+            raise OptionError(
+                f"assignor {strategy.name!r} ignores {argument}: remove {argument}={value}, "
+                f"or use {user!r}"
+            )
     try:
         from assignor_bridge.consumer_groups.kafka_python import GroupAssignor
     except ImportError as error:
@@ -81,6 +69,6 @@ def _find(name: Any) -> Assignor:
     if isinstance(name, str):
         strategy = find(name)
     else:
-        written = name.__qualname__ if inspect.isroutine(name) or inspect.isclass(name) else None
-        strategy = CustomAssignor(written or type(name).__qualname__, name)
+        has_name = inspect.isroutine(name) or inspect.isclass(name)
+        strategy = CustomAssignor((name if has_name else type(name)).__qualname__, name)
     return strategy.with_options({}) if isinstance(strategy, CustomAssignor) else strategy

@@ -1,34 +1,33 @@
-"""An assignor in the shape that kafka-python expects; only this module imports kafka-python."""
+"""An assignor as kafka-python expects it; the only module that imports kafka-python.
+
+Kafka has two formats for what a member owns. Eager assignors (`sticky`) send it as user data
+(KIP-341), which survives the loss of membership. Cooperative ones (KIP-429) send it in fields of
+the subscription; so does a user's own assignor, because its user data are its own.
+"""
 
 from __future__ import annotations
 
 import inspect
+import logging
 import weakref
-from collections import defaultdict
 from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.admin import KafkaAdminClient, OffsetSpec
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, RebalanceProtocol
-from kafka.protocol.consumer.metadata import (
-    ConsumerProtocolAssignment,
-    ConsumerProtocolSubscription,
-)
+from kafka.protocol.consumer import metadata as wire
 
-from assignor_bridge.assignors.check import assign_checked
+from assignor_bridge.assignors.check import assign_checked, check_handover
+from assignor_bridge.assignors.claims import write_claim, read_claim
 from assignor_bridge.assignors.group import Group, Member
 from assignor_bridge.assignors.lag_aware import Offsets
 from assignor_bridge.assignors.own import CustomAssignor
+from assignor_bridge.assignors.protocol import Strategy
 from assignor_bridge.consumer_groups.lags import LagReader
-from assignor_bridge.consumer_groups.members import (
-    Subscription,
-    check_handover,
-    is_cooperative,
-    read_subscription,
-    write_subscription,
-)
 from assignor_bridge.errors import OptionError
+from checkpoints import user_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,15 +37,17 @@ if TYPE_CHECKING:
 #: Version of Kafka's ConsumerProtocol with owned partitions, generation and rack (KIP-881).
 _VERSION = 3
 _WITH_LAGS = ("lag-aware", "lag-aware-sticky")
+_LOG = logging.getLogger(__name__)
 
 
 class GroupAssignor(AbstractPartitionAssignor):
-    """One of our assignors, or a user's own, as a member of a group; for one consumer."""
+    """A built-in assignor, or the user's own, for one consumer of kafka-python."""
 
     def __init__(self, strategy: Assignor, member: Member) -> None:
         self._strategy = strategy
-        #: This member as it joins next time.
-        self._member = member
+        self._is_cooperative = "COOPERATIVE" in strategy.protocols
+        self._claims_in_fields = self._is_cooperative or isinstance(strategy, CustomAssignor)
+        self._member = member  # as it joins next time
         self._consumer: weakref.ref[Any] | None = None
         self._lags: LagReader | None = None
 
@@ -57,74 +58,99 @@ class GroupAssignor(AbstractPartitionAssignor):
 
     def supported_protocols(self) -> list[Any]:
         """Return the protocols, the preferred one first."""
-        self._attach(_consumer_under_construction())
+        self._attach(_find_consumer_under_construction())
         return [RebalanceProtocol[protocol] for protocol in self._strategy.protocols]
 
     def metadata(self, topics: Iterable[str]) -> Any:
         """Return what this member sends when it joins."""
-        topics = frozenset(topics)
+        member = replace(self._member, topics=frozenset(topics))
         if self._lags:
-            self._lags.refresh(topics)
-        member = replace(self._member, topics=topics)
-        cooperative = is_cooperative(self._strategy)
+            self._lags.refresh(member.topics)
+        sends_fields = self._claims_in_fields
         consumer = self._consumer and self._consumer()
-        if consumer and cooperative:
-            # A consumer that lost its membership has given up what `on_assignment` noted.
+        if consumer and self._is_cooperative:
+            # After a loss of membership the consumer owns less than `on_assignment` recorded. With
+            # the eager protocol it has revoked everything: a claim would only delay its partitions.
             member = replace(member, owned=_by_topic(consumer.assignment()))
-            cooperative = _uses_cooperative_protocol(consumer)
-        sent = write_subscription(self._strategy, member, cooperative=cooperative)
-        return ConsumerProtocolSubscription(
+            sends_fields = _uses_cooperative_protocol(consumer)
+        data = self._strategy.user_data(member)
+        if member.capacity != 1 and not isinstance(self._strategy, CustomAssignor):
+            data = user_data.append_capacity(data, member.capacity)
+        fields = member.owned if sends_fields else {}
+        owned = wire.ConsumerProtocolSubscription.TopicPartition
+        return wire.ConsumerProtocolSubscription(
             version=_VERSION,
-            topics=sorted(topics),
-            user_data=sent.user_data,
-            owned_partitions=[
-                ConsumerProtocolSubscription.TopicPartition(topic=t, partitions=list(numbers))
-                for t, numbers in (sent.owned or {}).items()
-            ],
-            generation_id=sent.generation,
+            topics=sorted(member.topics),
+            user_data=data,
+            owned_partitions=[owned(topic=t, partitions=list(p)) for t, p in fields.items()],
+            generation_id=-1 if member.generation is None else member.generation,
             rack_id=member.rack,
         )
 
     def assign(self, cluster: Any, members: Iterable[Any]) -> dict[str, Any]:
         """Assign the partitions of the group, as its leader.
 
-        Raises
-        ------
-        OptionError
-            If the assignor refuses the group.
-        PlanError
-            If it raises, or if its answer is not valid and complete.
+        Raises OptionError if the assignor refuses the group, and PlanError if it raises or if its
+        answer is not valid and complete.
         """
         strategy = self._strategy
-        read = tuple(_read_member(strategy, joined) for joined in members)
-        topics = sorted(frozenset[str]().union(*(member.topics for member in read)))
+        joined = tuple(map(self._read_member, members))
+        topics = sorted(frozenset[str]().union(*(member.topics for member in joined)))
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         lags: Mapping[str, Mapping[int, float]] = {}
         if self._lags:
             self._lags.refresh(topics)
             lags = self._lags.last(topic for topic in topics if counts[topic])
-        has_racks = any(member.rack for member in read)
-        group = Group(read, counts, lags, _replica_racks(cluster, counts) if has_racks else {})
-        refusal = strategy.refusal(group)
-        if refusal:
-            raise OptionError(f"assignor {strategy.name!r} refused the group: {refusal}")
-        answer = assign_checked(strategy, group)
-        if isinstance(strategy, CustomAssignor) and is_cooperative(strategy):
-            check_handover(strategy.name, group, answer)
+        racks = _replica_racks(cluster, counts) if any(m.rack for m in joined) else {}
+        group = Group(joined, counts, lags, racks)
+        if refusal := strategy.refusal(group):
+            raise OptionError(f"assignor {self.name!r} refused the group: {refusal}")
+        assignment = assign_checked(strategy, group)
+        if isinstance(strategy, CustomAssignor) and self._is_cooperative:
+            check_handover(self.name, group, assignment)
         return {
-            member: ConsumerProtocolAssignment(
+            member: wire.ConsumerProtocolAssignment(
                 _VERSION, [(topic, list(numbers)) for topic, numbers in partitions.items()], b""
             )
-            for member, partitions in answer.items()
+            for member, partitions in assignment.items()
         }
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        """Note what this member got, and at which generation of the group (KIP-341)."""
+        """Record what this member got, and at which generation of the group (KIP-341)."""
         owned = _by_topic(assignment.partitions())
         self._member = self._strategy.on_assignment(self._member, owned, generation)
 
+    def _read_member(self, joined: Any) -> Member:
+        """Return a member of the group with the claim and the capacity that it sent."""
+        strategy, sent = self._strategy, joined.metadata
+        data = None if sent.user_data is None else bytes(sent.user_data)
+        generation = sent.generation_id
+        if generation < 0 and isinstance(strategy, Strategy):
+            generation = user_data.decode_generation(data)  # of Java clients before 3.5
+        member = Member(
+            joined.member_id,
+            frozenset(sent.topics),
+            {each.topic: list(each.partitions) for each in sent.owned_partitions or ()},
+            None if generation < 0 else generation,
+            sent.rack_id or None,
+            instance=joined.group_instance_id,
+            user_data=data,
+        )
+        if self._claims_in_fields:
+            return member
+        member = read_claim(member, data)
+        if not data or not isinstance(strategy, Strategy) or strategy.user_data is not write_claim:
+            return member
+        if not user_data.holds_claim(data):
+            _LOG.warning(
+                "member %r sent %d bytes of user data that assignor %r cannot read: "
+                "it is treated as owning no partitions",
+                member.id, len(data), strategy.name,
+            )  # fmt: skip
+        return replace(member, capacity=user_data.decode_capacity(data))
+
     def _attach(self, consumer: Any) -> None:
-        """Note the consumer that uses this object: its settings, and later what it owns."""
+        """Record the consumer that uses this object, and take over its rack and settings."""
         current = self._consumer and self._consumer()
         if consumer is None or consumer is current:
             return
@@ -133,124 +159,84 @@ class GroupAssignor(AbstractPartitionAssignor):
                 f"assignor {self.name!r} is already used by another consumer: "
                 f"call assignor({self.name!r}) once for each consumer"
             )
-        member = self._member
-        rack = member.rack or consumer.config["client_rack"] or None
-        self._member = replace(member, rack=rack, owned={}, generation=None)
+        rack = self._member.rack or consumer.config["client_rack"] or None
+        self._member = replace(self._member, rack=rack, owned={}, generation=None)
         self._consumer = reference = weakref.ref(consumer)
         if self.name in _WITH_LAGS or isinstance(self._strategy, CustomAssignor):
-            settings = dict(consumer.config)
-            self._lags = LagReader(lambda: _Lags(settings), lambda: _is_open(reference()))
+            config = dict(consumer.config)  # not the consumer: the thread must not keep it alive
+            self._lags = LagReader(
+                lambda: _LagClient(config), lambda: not getattr(reference(), "_closed", True)
+            )
 
 
-class _Lags:
-    """Looks up the lags of a group, with a client that has the settings of its consumer."""
+class _LagClient:
+    """Looks up the lags of a group, with the settings of its consumer."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
-        shared = KafkaAdminClient.DEFAULT_CONFIG.keys() & settings.keys() - {"metric_reporters"}
-        self._group: str = settings["group_id"]
-        self._reset: str = settings["auto_offset_reset"]
-        self._admin = KafkaAdminClient(
-            **{key: settings[key] for key in shared}
-            | {"client_id": f"{settings['client_id']}-lags"}
-        )
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        shared = KafkaAdminClient.DEFAULT_CONFIG.keys() & config.keys() - {"metric_reporters"}
+        settings = {key: config[key] for key in shared}
+        settings["client_id"] = f"{config['client_id']}-lags"
+        self._group, self._reset = config["group_id"], config["auto_offset_reset"]
+        self._admin = KafkaAdminClient(**settings)
+        self.close = self._admin.close
 
     def look_up(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """Return the lag of each partition of the topics that exist."""
-        described = self._admin.describe_topics(sorted(topics))
-        lags: dict[str, dict[int, int]] = {t["name"]: {} for t in described if t["partitions"]}
         partitions = [
             TopicPartition(topic["name"], partition["partition_index"])
-            for topic in described
+            for topic in self._admin.describe_topics(sorted(topics))
             for partition in topic["partitions"]
         ]
-        if not partitions:
-            return lags
-        committed = {
-            partition: offset.offset
-            for partition, offset in self._admin.list_group_offsets(self._group)[
-                self._group
-            ].items()
-            if offset.offset >= 0
-        }
+        commits = self._admin.list_group_offsets(self._group)[self._group]
+        committed = {at: commit.offset for at, commit in commits.items() if commit.offset >= 0}
         latest = self._offsets(partitions, OffsetSpec.LATEST)
         fresh = [partition for partition in partitions if partition not in committed]
         beginning = self._offsets(fresh, OffsetSpec.EARLIEST)
+        lags: dict[str, dict[int, int]] = {}
         for at in partitions:
             offsets = Offsets(latest[at], beginning.get(at, 0), committed.get(at))
-            lags[at.topic][at.partition] = offsets.lag(self._reset)
+            lags.setdefault(at.topic, {})[at.partition] = offsets.lag(self._reset)
         return lags
-
-    def close(self) -> None:
-        """End the connections."""
-        self._admin.close()
 
     def _offsets(self, partitions: list[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
         if not partitions:
             return {}
-        found = self._admin.list_partition_offsets(dict.fromkeys(partitions, spec))
-        return {partition: offset.offset for partition, offset in found.items()}
-
-
-def _read_member(strategy: Assignor, joined: Any) -> Member:
-    sent = joined.metadata
-    member = Member(
-        joined.member_id,
-        frozenset(sent.topics),
-        rack=sent.rack_id or None,
-        instance=joined.group_instance_id,
-    )
-    owned = {each.topic: list(each.partitions) for each in sent.owned_partitions or ()}
-    data = None if sent.user_data is None else bytes(sent.user_data)
-    return read_subscription(strategy, member, Subscription(data, owned, sent.generation_id))
+        answers = self._admin.list_partition_offsets(dict.fromkeys(partitions, spec))
+        return {partition: answer.offset for partition, answer in answers.items()}
 
 
 def _replica_racks(cluster: Any, counts: Mapping[str, int]) -> dict[str, dict[int, frozenset[str]]]:
     """Return the racks that hold a replica of each partition."""
     racks = {broker.node_id: broker.rack for broker in cluster.brokers() if broker.rack}
+
+    def racks_of(at: TopicPartition) -> frozenset[str]:
+        return frozenset(rack for node, rack in racks.items() if cluster.is_replica_node(at, node))
+
     return {
-        topic: {
-            number: frozenset(
-                rack
-                for node, rack in racks.items()
-                if cluster.is_replica_node(TopicPartition(topic, number), node)
-            )
-            for number in range(count)
-        }
+        topic: {number: racks_of(TopicPartition(topic, number)) for number in range(count)}
         for topic, count in counts.items()
-        if racks
     }
 
 
-def _consumer_under_construction() -> Any:
-    """Return the consumer whose constructor called us, None if there is none.
+def _find_consumer_under_construction() -> Any:
+    """Return the consumer whose constructor is on the call stack, None if there is none.
 
-    kafka-python gives an assignor no access to its consumer. But the constructor asks for the
-    protocols, so that the consumer is on the call stack once.
+    kafka-python gives an assignor no access to its consumer, but the consumer's constructor asks
+    for the protocols.
     """
     frame = inspect.currentframe()
-    while frame:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, KafkaConsumer):
-            return caller
+    while frame and not isinstance(frame.f_locals.get("self"), KafkaConsumer):
         frame = frame.f_back
-    return None
+    return frame.f_locals["self"] if frame else None
 
 
 def _uses_cooperative_protocol(consumer: Any) -> bool:
     """Return whether all assignors in the consumer's list are cooperative, as kafka-python does."""
-    for listed in consumer.config["partition_assignment_strategy"]:
-        assignor: Any = listed() if inspect.isclass(listed) else listed
-        if RebalanceProtocol.COOPERATIVE not in assignor.supported_protocols():
-            return False
-    return True
-
-
-def _is_open(consumer: Any) -> bool:
-    return consumer is not None and not consumer._closed
+    listed = consumer.config["partition_assignment_strategy"]
+    assignors: list[Any] = [each() if inspect.isclass(each) else each for each in listed]
+    return all(RebalanceProtocol.COOPERATIVE in each.supported_protocols() for each in assignors)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    owned: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, number in sorted(partitions):
-        owned[topic].append(number)
-    return dict(owned)
+    by_topic = groupby(sorted(partitions), lambda at: at.topic)
+    return {topic: [at.partition for at in group] for topic, group in by_topic}

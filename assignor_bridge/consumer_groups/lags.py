@@ -1,15 +1,14 @@
-"""The lags of a consumer group, looked up on a thread and with a client of their own.
+"""Lags of a consumer group, looked up on a separate thread with a separate client.
 
-A consumer of kafka-python runs `assign` on its only I/O thread: a request in there would wait for
-itself. So lags are read before they are needed, when the member joins and every 30 seconds, and
-`assign` takes the last ones without waiting.
+kafka-python runs `assign` on the consumer's only I/O thread, so a request from there would wait for
+itself. Lags are therefore looked up in advance: when the member joins, and every 30 seconds.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import describe_error, elide
 
@@ -18,34 +17,18 @@ if TYPE_CHECKING:
 
     Lags = Mapping[str, Mapping[int, int]]
 
-#: How old a lag gets while the member stays in its group.
 _REFRESH_S = 30.0
-
 _LOG = logging.getLogger(__name__)
 
 
-class LagClient(Protocol):
-    """A client that looks up lags; one thread uses it."""
-
-    def look_up(self, topics: Iterable[str]) -> Lags:
-        """Return the lag of each partition of the topics that exist."""
-
-    def close(self) -> None:
-        """End its connections."""
-
-
 class LagReader:
-    """Keeps the lags of the topics of a group.
+    """Reads the lags of a group's topics in the background.
 
-    Parameters
-    ----------
-    connect
-        Opens a client. It is opened again after it raised.
-    is_needed
-        Whether the consumer is still open. If not, the thread ends.
+    `connect` returns a client with `look_up(topics)` and `close()`; it is called again after an
+    error. The thread ends when `is_needed()` is false.
     """
 
-    def __init__(self, connect: Callable[[], LagClient], is_needed: Callable[[], bool]) -> None:
+    def __init__(self, connect: Callable[[], Any], is_needed: Callable[[], bool]) -> None:
         self._connect = connect
         self._is_needed = is_needed
         self._topics: frozenset[str] = frozenset()
@@ -56,17 +39,16 @@ class LagReader:
         self._reported: set[str] = set()
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Start to look up the lags of the topics, and of those named before; do not wait."""
+        """Start a look-up of these and all earlier topics; return at once."""
         self._topics |= frozenset(topics)
         self._wake.set()
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(
-                target=self._run, name="assignor-bridge-lags", daemon=True
-            )
+            name = "assignor-bridge-lags"
+            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 
     def last(self, topics: Iterable[str]) -> Lags:
-        """Return the last lags; a topic without an answer has none, which is logged once."""
+        """Return the last known lags; log once for each topic that has none."""
         lags = self._lags
         unknown = sorted(set(topics) - lags.keys() - self._reported)
         if unknown:
@@ -78,14 +60,14 @@ class LagReader:
         return lags
 
     def _run(self) -> None:
-        client: LagClient | None = None
+        client: Any = None
         while self._is_needed():
             self._wake.clear()
             try:
                 client = client or self._connect()
                 self._lags = client.look_up(self._topics)
                 self._has_failed = False
-            except Exception as error:  # noqa: BLE001  (lags are an aid: the group goes on without)
+            except Exception as error:  # noqa: BLE001  (the group works without lags)
                 if not self._has_failed:
                     _LOG.warning(
                         "the lags of the group could not be looked up (%s): the last known ones "

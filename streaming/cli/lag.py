@@ -11,6 +11,7 @@ import typer
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
 from streaming.cli.arguments import reject_options
+from streaming.cli.group_plan import print_plans
 from streaming.cli.output import get_terminal_width, note
 from streaming.cli.starting_offsets import Missing, SourceNumber, print_starting_offsets
 from streaming.lag.positions import Position
@@ -58,6 +59,14 @@ def lag(
     ] = "table",
     source: SourceNumber = None,
     missing: Missing = None,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="Show partitions and lag of each member of --group: today, and by these "
+            "assignors.",
+        ),
+    ] = None,
 ) -> None:  # fmt: skip
     """Show how far a query or a consumer group is behind.
 
@@ -72,6 +81,10 @@ def lag(
     earliest (-2) or latest (-1), and stderr reports how many. A query's offsets are those after its
     last completed batch. Without the brokers, only the checkpoint's own partitions are known.
 
+    With --plan: the assignment of a live group today and by each assignor: partitions and lag of
+    each member, partitions that would move, and whether the group can move online to
+    group.protocol=consumer (KIP-848). Nothing is changed.
+
     Example: `assignor lag data/checkpoints/orders --bootstrap-server kafka:9092`
     """
     kafka_options.check_query_or_group(checkpoint, group, topic)
@@ -81,9 +94,17 @@ def lag(
     }  # fmt: skip
     offset_options = {"--source": source, "--missing": missing}
     reject_options(f"with --as {form}", offset_options if form == "table" else table_options)
+    if plan is not None:
+        table_options.pop("--json")
+        plan_conflicts = {**table_options, "--topic": topic or None, "--as": form != "table"}
+        reject_options("with --plan", plan_conflicts)
+        reject_options("without --group", {"--plan": group is None and plan})
     if source is not None and checkpoint is None:
         raise OptionError("--source needs a checkpoint: a group has no sources")
     brokers = kafka_options.connect_to_brokers(bootstrap_servers, command_config, timeout)
+    if plan is not None and group is not None and brokers is not None:
+        print_plans(group, plan, brokers, as_json=as_json)
+        return
     if form == "starting-offsets":
         print_starting_offsets(
             checkpoint, group, brokers, topic=topic, source=source, missing=missing or "earliest"

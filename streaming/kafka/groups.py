@@ -64,19 +64,8 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
 
     Raises GroupError if the user may not describe it, or its coordinator does not answer.
     """
-
-    def send(_: float) -> Any:
-        limit_s = brokers.limit_s
-        [future] = brokers.admin.describe_consumer_groups([group], request_timeout=limit_s).values()
-        return brokers.await_answer(future)
-
-    try:
-        described = _retry(brokers.limit_s, _TRANSIENT, send)
-    except KafkaException as error:
-        if error.args[0].name() == _NO_GROUP:
-            return None
-        raise _make_group_error(brokers, group, error.args[0]) from error
-    if described.state.name == "DEAD":
+    described = describe(brokers, group)
+    if described is None:
         return None
     return tuple(
         GroupMember(
@@ -89,6 +78,26 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
         )
         for member in described.members
     )
+
+
+def describe(brokers: Brokers, group: str) -> Any:
+    """Return the coordinator's description of a group; None if the group does not exist.
+
+    Waits for a coordinator that starts or moves. Raises GroupError as `fetch_members` does.
+    """
+
+    def send(_: float) -> Any:
+        limit_s = brokers.limit_s
+        [future] = brokers.admin.describe_consumer_groups([group], request_timeout=limit_s).values()
+        return brokers.await_answer(future)
+
+    try:
+        described = _retry(brokers.limit_s, _TRANSIENT, send)
+    except KafkaException as error:
+        if error.args[0].name() == _NO_GROUP:
+            return None
+        raise _make_group_error(brokers, group, error.args[0]) from error
+    return None if described.state.name == "DEAD" else described
 
 
 def fetch_group_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:

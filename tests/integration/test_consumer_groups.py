@@ -20,7 +20,9 @@ from confluent_kafka.admin import NewPartitions
 from assignor_bridge import ivy
 from assignor_bridge.assignors import ASSIGNORS, Group, Member
 from assignor_bridge.testing.groups import random_group
+from streaming.cli import main
 from streaming.kafka.embedded import EmbeddedBroker
+from streaming.kafka.groups import describe
 from tests.support.kafka_topics import Topic
 from tests.support.real_group import RealGroup, compile_program, count_fewest_moves, count_moved
 from tests.support.spark_tools import wait_until
@@ -204,6 +206,43 @@ def test_the_proposals_example_comes_out_in_a_real_group(
         assert sorted(owners.values(), key=len) == [{"kip-0"}, {"kip-1", "kip-2"}]
 
 
+def test_lag_plan_shows_a_live_group_by_each_assignor(
+    groups_broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The proposal's example, divided by 1,000: `range` owns it, `lag-aware` would move one."""
+    topic = Topic(groups_broker.bootstrap_servers, "planned").create(3)
+    topic.fill([100, 60, 50])
+    topic.commit("planned", {0: 0, 1: 0, 2: 0})
+    with RealGroup(groups_broker.bootstrap_servers, "planned", {"planned": 3}) as group:
+        for member in ("a", "b"):
+            group.add(member, "range")
+        owners = group.settled()
+        ids = group.ids()
+        planned = plan(groups_broker, capsys, "planned", "lag-aware,sticky")
+    assert planned["today"]["members"] == {
+        ids[name]: {
+            "lag": sum(lag for p, lag in enumerate([100, 60, 50]) if f"planned-{p}" in owned),
+            "partitions": {"planned": sorted(int(p.rpartition("-")[2]) for p in owned)},
+        }
+        for name, owned in owners.items()
+    }
+    lag_aware, sticky = planned["plans"]
+    assert sorted(each["lag"] for each in lag_aware["members"].values()) == [100, 110]
+    assert (lag_aware["moved"], sticky["moved"]) == (1, 0)
+    assert sticky["members"] == planned["today"]["members"]
+    assert planned["online_upgrade"] == {"possible": True, "refusal": None}
+
+
+def plan(
+    broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str], group: str, names: str
+) -> dict[str, Any]:
+    words = ["lag", "--group", group, "--plan", names, "--json"]
+    capsys.readouterr()
+    assert main.run([*words, "--bootstrap-server", broker.bootstrap_servers]) == 0
+    planned: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return planned
+
+
 def test_the_program_of_the_page_reads(groups_broker: EmbeddedBroker, tmp_path: Path) -> None:
     """The program of docs/consumer-groups.md, against this broker."""
     topic = Topic(groups_broker.bootstrap_servers, "orders").create(2)
@@ -274,6 +313,81 @@ def test_a_group_becomes_cooperative_in_two_rolls(groups_broker: EmbeddedBroker)
 
 
 @pytest.mark.long
+def test_a_leader_is_killed_during_a_rebalance(groups_broker: EmbeddedBroker) -> None:
+    """It has the subscriptions of all members and never answers; another member leads then."""
+    Topic(groups_broker.bootstrap_servers, "killed").create(4)
+    strategy = "tests.support.own_assignor:SlowWithThree"
+    with RealGroup(groups_broker.bootstrap_servers, "killed", {"killed": 4}) as group:
+        group.add("a", strategy)
+        group.settled()
+        group.add("b", strategy)
+        group.settled()
+        group.add("c", strategy)
+        leader = group.members["a"]
+        wait_until(
+            lambda: any(event["event"] == "assigning" for event in leader.events), "a rebalance"
+        )
+        group.kill("a")
+        owners = group.settled()
+        assert sorted(map(len, owners.values())) == [0, 4]
+
+
+@pytest.mark.long
+def test_members_survive_a_restart_of_the_broker(java: str) -> None:
+    """They keep their partitions, and a member that joins then takes the fewest."""
+    with EmbeddedBroker(properties={"group.min.session.timeout.ms": "1000"}) as broker:
+        Topic(broker.bootstrap_servers, "restart").create(PARTITIONS)
+        with RealGroup(
+            broker.bootstrap_servers, "restart", {"restart": PARTITIONS}, java, session_ms=30_000
+        ) as group:
+            group.add("a", "sticky")
+            group.settled()
+            group.add("b", JAVA["sticky"])
+            before = group.settled()
+            broker.restart()
+            assert group.settled() == before
+            group.add("c", "sticky")
+            after = group.settled()
+            assert moved(before, after) == fewest_moves(before, after) == 4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "user_data",
+    [
+        pytest.param(False, id="sticky"),
+        pytest.param(True, id="user-data-in-assignments"),
+    ],
+)
+def test_a_group_moves_online_to_kip_848_unless_its_assignments_have_user_data(
+    groups_broker: EmbeddedBroker, java: str, user_data: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """User data of subscriptions, as `sticky` sends them, do not matter to the broker."""
+    name = f"online-{user_data}"
+    Topic(groups_broker.bootstrap_servers, name).create(PARTITIONS)
+    with RealGroup(
+        groups_broker.bootstrap_servers, name, {name: PARTITIONS}, java,
+        assignment_user_data=user_data,
+    ) as group:  # fmt: skip
+        for member in ("a", "b"):
+            group.add(member, "sticky")
+            before = group.settled()
+        planned = plan(groups_broker, capsys, name, "sticky")
+        assert planned["online_upgrade"]["possible"] is not user_data
+        group.add("c")
+        if user_data:
+            assert "user data of 'sticky'" in planned["online_upgrade"]["refusal"]
+            assert group.members["c"].process.wait(60) != 0
+            assert "switch to a default assignor" in group.members["c"].errors()
+            group.leave("c")
+            assert group.settled() == before
+        else:
+            after = group.settled()
+            assert sorted(map(len, after.values())) == [4, 4, 4]
+            assert describe(group.brokers, name).type.name == "CONSUMER"
+
+
+@pytest.mark.long
 def test_an_assignor_that_raises_ends_its_member_with_one_line(
     groups_broker: EmbeddedBroker,
 ) -> None:
@@ -289,6 +403,20 @@ def test_an_assignor_that_raises_ends_its_member_with_one_line(
         wait_until(lambda: not group.ids(), "the end of the member's session")
         group.add("b", "tests.support.own_assignor:LastTakesAll")
         assert group.wait_until_stable() == {"b": {"raises-0", "raises-1"}}
+
+
+@pytest.mark.long
+def test_user_data_of_another_client_is_one_line_and_the_group_goes_on(
+    groups_broker: EmbeddedBroker,
+) -> None:
+    """kafka-python's own sticky assignor writes its claim in another format than Kafka's."""
+    Topic(groups_broker.bootstrap_servers, "foreign").create(PARTITIONS)
+    with RealGroup(groups_broker.bootstrap_servers, "foreign", {"foreign": PARTITIONS}) as group:
+        for name, strategy in (("a", "sticky"), ("b", "kafka-python-sticky"), ("c", "sticky")):
+            group.add(name, strategy)
+            owners = group.settled()
+        assert sorted(map(len, owners.values())) == [4, 4, 4]
+        assert "of user data that assignor 'sticky' cannot read" in group.members["a"].errors()
 
 
 def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -31,11 +31,15 @@ public final class GroupMember implements ConsumerRebalanceListener {
     config.put("client.id", settings.get("name").asText());
     List<String> strategies = new ArrayList<>();
     settings.get("strategies").forEach(s -> strategies.add(s.asText()));
-    config.put("partition.assignment.strategy", strategies);
+    if (strategies.isEmpty()) { // KIP-848: the broker assigns, and has the settings of sessions
+      config.put("group.protocol", "consumer");
+    } else {
+      config.put("partition.assignment.strategy", strategies);
+      config.put("session.timeout.ms", settings.get("session_ms").asText());
+      config.put("heartbeat.interval.ms", "200");
+    }
     config.put("auto.offset.reset", "earliest");
     config.put("enable.auto.commit", "false");
-    config.put("session.timeout.ms", settings.get("session_ms").asText());
-    config.put("heartbeat.interval.ms", "200");
     config.put("metadata.max.age.ms", "1000");
     config.put("max.poll.records", "20");
     consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
@@ -88,6 +92,7 @@ public final class GroupMember implements ConsumerRebalanceListener {
         Thread.sleep(20);
       }
     }
+    report("closing", List.of(), List.of());
     consumer.close();
     report("closed", List.of(), List.of());
   }

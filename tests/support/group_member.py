@@ -1,6 +1,6 @@
-"""Run a consumer of kafka-python: `python -m tests.support.group_member JSON`.
+"""A consumer of kafka-python in a process of its own: `python -m tests.support.group_member JSON`.
 
-It prints one line of JSON per event, and ends when its standard input ends.
+Prints one line of JSON for each event; ends when its standard input ends.
 """
 
 from __future__ import annotations
@@ -14,17 +14,28 @@ from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from assignor_bridge.consumer_groups import assignor
 
 
-class HiddenGeneration:
-    """Hide the generation from an assignor, as the negative control of the test of zombies."""
+def hide_generation(listed: Any) -> None:
+    """Hide the generation from an assignor: the negative control of the zombie's test."""
+    on_assignment = listed.on_assignment
+    listed.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
 
-    def __init__(self, strategy: Any) -> None:
-        on_assignment = strategy.on_assignment
-        strategy.on_assignment = lambda assignment, _generation: on_assignment(assignment, -1)
+
+def add_user_data(listed: Any) -> None:
+    """Let an assignor send user data with its assignments, which ours and Kafka's do not."""
+    assign = listed.assign
+
+    def assign_with_user_data(cluster: Any, members: Any) -> Any:
+        answer = assign(cluster, members)
+        for assignment in answer.values():
+            assignment.user_data = b"state"
+        return answer
+
+    listed.assign = assign_with_user_data
 
 
 class Listener(AsyncConsumerRebalanceListener):
@@ -50,12 +61,14 @@ class GroupMember:
         self.reads = settings.get("reads", False)
         facts = settings.get("facts", {})
         listed = [
-            CooperativeStickyAssignor() if name == "kafka-python" else assignor(name, **facts)
+            StickyPartitionAssignor() if name == "kafka-python-sticky" else assignor(name, **facts)
             for name in settings["strategies"]
         ]
-        if settings.get("no_generation"):
-            for strategy in listed:
-                HiddenGeneration(strategy)
+        for each in listed:
+            if settings.get("assignment_user_data"):
+                add_user_data(each)
+            if settings.get("no_generation"):
+                hide_generation(each)
         self.consumer = KafkaConsumer(
             bootstrap_servers=settings["bootstrap"], group_id=settings["group"],
             client_id=settings["name"], group_instance_id=settings.get("instance"),
@@ -78,9 +91,10 @@ class GroupMember:
             if batch:
                 try:
                     self.consumer.commit()
-                except Exception as error:  # noqa: BLE001  (the listener commits in a rebalance)
+                except Exception as error:  # noqa: BLE001  (in a rebalance: the listener commits)
                     self.report("uncommitted", error=repr(error))
                 time.sleep(0.02)
+        self.report("closing")
         self.consumer.close()
         self.report("closed")
 

@@ -1,4 +1,4 @@
-"""Run a consumer group of real processes on the embedded broker."""
+"""A consumer group of real processes on the embedded broker, as the broker describes it."""
 
 from __future__ import annotations
 
@@ -15,38 +15,30 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupState, KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-
 from assignor_bridge import ivy
 from assignor_bridge.jars import find_built_jar
 from streaming.kafka import embedded_setup
-from tests.support.spark_tools import wait_until
+from streaming.kafka.brokers import Brokers
+from streaming.kafka.groups import fetch_group_offsets, describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 JAVA = Path(__file__).parents[1] / "java"
-#: Errors while the coordinator of a group is not ready, such as after the broker's start.
-_PASSING = {
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-}
-#: Names of the partitions that each member owns, such as `t-0`, by the member's name.
+#: Member by name, with the names of the partitions that it owns, such as `t-0`.
 Owners = dict[str, frozenset[str]]
 
 
-def compile_program(folder: Path, program: str) -> str:
-    """Compile a program of tests/java without Spark; return its class path."""
-    jars = os.pathsep.join(map(str, [find_built_jar(), *embedded_setup.fetch_jars()]))
+def class_path(folder: Path, program: str, jar: Path | None = None) -> str:
+    """Compile a program of tests/java against Kafka's client and one jar of ours, without Spark."""
+    jars = os.pathsep.join(map(str, [jar or find_built_jar(), *embedded_setup.jars()]))
     javac = [ivy.find_tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder)]
     subprocess.run([*javac, str(JAVA / f"{program}.java")], check=True)
     return f"{folder}{os.pathsep}{jars}"
 
 
 class Process:
-    """One member; a thread reads the events that it prints."""
+    """One member; its events are read as it prints them."""
 
     def __init__(self, command: list[str]) -> None:
         self.events: list[dict[str, Any]] = []
@@ -63,7 +55,7 @@ class Process:
         return self._errors.read().decode(errors="replace")
 
     def state(self) -> str:
-        """Return details for an error message; a JVM prints its threads."""
+        """Return what is known of it when something went wrong; a JVM prints its threads."""
         if "GroupMember" in self.process.args:
             self.process.send_signal(signal.SIGQUIT)
             time.sleep(1)
@@ -96,7 +88,7 @@ class Process:
 
 
 class RealGroup:
-    """A group whose members join, leave, stop, or are killed; they end with the `with` block."""
+    """A group whose members join, leave, stop and are killed; ends them with the `with` block."""
 
     def __init__(
         self, bootstrap: str, name: str, topics: Mapping[str, int], java: str = "", **settings: Any
@@ -105,7 +97,10 @@ class RealGroup:
         self.topics = dict(topics)
         self.members: dict[str, Process] = {}
         self.gone: dict[str, Process] = {}
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self.brokers = Brokers({"bootstrap.servers": bootstrap}, limit_s=30)
+        fetch_group_offsets(
+            self.brokers, name
+        )  # waits for a new broker's coordinator, unlike `describe`
         self._java = java
         self._settings = {
             "bootstrap": bootstrap, "group": name, "topics": sorted(topics), "session_ms": 5000,
@@ -121,17 +116,18 @@ class RealGroup:
             process.end(kill=True)
 
     def add(self, name: str, *strategies: str, **settings: Any) -> None:
-        """Start a member, in a JVM if its strategies are names of Java classes."""
-        arguments = json.dumps(
-            {**self._settings, "name": name, "strategies": strategies, **settings}
-        )
-        if strategies[0].startswith(("org.", "io.")):
-            flags = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
-            log_level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-            command = [ivy.find_tool("java"), *flags, log_level, "-cp", self._java, "GroupMember"]
+        """Start a member: of the JVM if its strategies are names of Java classes.
+
+        Without strategies, it is one of the JVM with `group.protocol=consumer` (KIP-848).
+        """
+        about = json.dumps({**self._settings, "name": name, "strategies": strategies, **settings})
+        if not strategies or strategies[0].startswith(("org.", "io.")):
+            quick = ["-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+            quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+            command = [ivy.find_tool("java"), *quick, quiet, "-cp", self._java, "GroupMember"]
         else:
             command = [sys.executable, "-m", "tests.support.group_member"]
-        self.members[name] = Process([*command, arguments])
+        self.members[name] = Process([*command, about])
 
     def leave(self, name: str) -> None:
         self._end(name)
@@ -143,25 +139,29 @@ class RealGroup:
         self.members[name].process.send_signal(number)
 
     def ids(self) -> dict[str, str]:
-        return {m.client_id: m.member_id for m in self._describe().members}
+        """Member id, as the broker gave it, by name."""
+        described = describe(self.brokers, self.name)
+        return {m.client_id: m.member_id for m in described.members} if described else {}
 
-    def wait_until_stable(self, *, without: str = "", timeout_s: float = 90) -> Owners:
-        """Wait until the broker reports exactly the members, and one owner per partition.
+    def settled(self, *, without: str = "", timeout_s: float = 90) -> Owners:
+        """Wait until the broker's description has exactly the members, with all partitions.
 
-        The report must stay the same for half a second.
+        Each partition has to have one owner, and the description has to stay for half a second.
         """
         expected = self.members.keys() - {without}
         deadline, since, before = time.monotonic() + timeout_s, 0.0, None
         while True:
-            described = self._describe()
+            described = describe(self.brokers, self.name)
+            members = described.members if described else []
             owners = {
                 m.client_id: [f"{p.topic}-{p.partition}" for p in m.assignment.topic_partitions]
-                for m in described.members
+                for m in members
             }
+            state = described.state.name if described else "none"
             is_whole = (
-                described.state == ConsumerGroupState.STABLE
+                state == "STABLE"
                 and owners.keys() == expected
-                and len(described.members) == len(expected)
+                and len(members) == len(expected)
                 and Counter(p for owned in owners.values() for p in owned) == self._partitions()
             )
             now = (is_whole, {name: frozenset(owned) for name, owned in owners.items()})
@@ -171,7 +171,7 @@ class RealGroup:
                 return now[1]
             if time.monotonic() > deadline:
                 states = {n: p.state() for n, p in self.members.items()}
-                raise AssertionError(f"{self.name}: {described.state}, {owners}, {states}")
+                raise AssertionError(f"{self.name}: {state}, {owners}, {states}")
             time.sleep(0.05)
 
     def _partitions(self) -> Counter[str]:
@@ -181,26 +181,14 @@ class RealGroup:
         process = self.gone[name] = self.members.pop(name)
         process.end(kill=kill)
 
-    def _describe(self) -> Any:
-        def request_description() -> Any:
-            [described] = self._admin.describe_consumer_groups([self.name]).values()
-            try:
-                return described.result(20)
-            except KafkaException as error:
-                if error.args[0].code() not in _PASSING:
-                    raise
-                return None
 
-        return wait_until(request_description, f"a coordinator of {self.name}")
-
-
-def count_moved(before: Owners, after: Owners) -> int:
-    """Count the partitions that left a member that is still in the group."""
+def moved(before: Owners, after: Owners) -> int:
+    """Count the partitions that left a member which is still there."""
     return sum(len(owned - after[name]) for name, owned in before.items() if name in after)
 
 
-def count_fewest_moves(before: Owners, after: Owners) -> int:
-    """Count the partitions that must leave the remaining members to make counts even."""
+def fewest_moves(before: Owners, after: Owners) -> int:
+    """Count how many partitions must leave the members that stay, so that counts are even."""
     total = sum(map(len, after.values()))
     floor, extra = divmod(total, len(after))
     counts = sorted((len(owned) for name, owned in before.items() if name in after), reverse=True)

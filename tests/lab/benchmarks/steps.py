@@ -84,6 +84,7 @@ STEPS: tuple[Step, ...] = (
     Step("alignment", "alignment", 6),
     Step("zones", "zones", 10),
     Step("audit", "audit", 7),
+    Step("rebalance", "rebalance", 8),
 )  # fmt: skip
 #: Targets' pages that no step measures, and why.
 ELSEWHERE = {

@@ -162,6 +162,11 @@ TARGETS: tuple[Target, ...] = (
            "run at 17985cb"),
     Target("audit", "time of processors and driver for it, as a share of a batch", "audit",
            most("overhead"), 0.02),
+    Target("consumer groups", "rebalance of three members with 1,000 partitions, times Kafka's",
+           "rebalance", most("times Kafka"), 1.2,
+           why="`range` takes as long as Kafka's; the worst is `lag-aware` of kafka-python, whose "
+           "leader looks up 1,000 lags in a second thread of the same interpreter during the "
+           "rebalance (its share is not measured)"),
     Target("balanced lags", "batch time, times Spark's default", "losses",
            balanced_lags, 1.02),
 )  # fmt: skip

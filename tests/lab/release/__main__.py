@@ -126,13 +126,16 @@ def works_where_it_is_installed(folder: Path, kind: str) -> Check:
 
 
 def maven_artifact(folder: Path) -> Check:
-    """Lay the artifact out twice, and fetch it by its coordinate; leave it in `dist/maven`."""
-    what = "Maven artifact: laid out twice, one hash each, and fetched by coordinate"
+    """Lay the artifacts out twice, and fetch them by coordinate; leave them in `dist/maven`."""
+    what = "Maven artifacts: laid out twice, one hash each, and fetched by coordinate"
     dist = ROOT / "dist" / "maven"
     shutil.rmtree(dist, ignore_errors=True)
-    one, two = (_hashes(maven.lay_out(repository)) for repository in (dist, folder / "again"))
+    for repository in (dist, folder / "again"):
+        maven.write_repository(repository)
+    one, two = (_hashes(repository) for repository in (dist, folder / "again"))
     try:
         [jar] = maven.fetched(dist, folder)
+        maven.fetched(dist, folder, maven.ASSIGNOR_COORDINATE)
     except (JarError, ValueError) as error:
         return Check(what, False, str(error))
     same = one == two and sha256(jar.read_bytes()) == one[f"{maven.NAME}.jar"]
@@ -140,7 +143,8 @@ def maven_artifact(folder: Path) -> Check:
 
 
 def _hashes(folder: Path) -> dict[str, str]:
-    return {path.name: sha256(path.read_bytes()) for path in sorted(folder.iterdir())}
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.name: sha256(path.read_bytes()) for path in files}
 
 
 def billed() -> Check:
@@ -175,7 +179,7 @@ def main() -> int:
         Path(rest[0]).write_text(bill(), encoding="utf-8")
         return 0
     if what == "maven" and len(rest) == 1:
-        print(maven.lay_out(Path(rest[0])))
+        print(maven.write_repository(Path(rest[0])))
         return 0
     if what == "audit" and rest:
         checks = [audited(rest)]

@@ -87,17 +87,31 @@ def test_each_assignor_offers_its_protocols(name: str) -> None:
     assert assignor(name).supported_protocols() == expected
 
 
-def test_sticky_sends_kafkas_user_data_and_reads_kafka_pythons() -> None:
-    """A member of kafka-python's own sticky assignor keeps what it has."""
-    own = StickyPartitionAssignor()
-    members = Members(Cluster(t=4), a=assignor("sticky"), b=own)
+def test_sticky_sends_and_reads_kafkas_user_data() -> None:
+    """A member keeps what it has if another one leaves and a new one joins."""
+    members = Members(Cluster(t=4), a=assignor("sticky"), b=assignor("sticky"))
     first = members.rebalance()
-    sent = members.assignors["a"].metadata({"t"})
-    assert sent.user_data == encode_claim(first["a"], 1)
+    assert first == {"a": {"t": [0, 2]}, "b": {"t": [1, 3]}}
+    sent = members.assignors["b"].metadata({"t"})
+    assert sent.user_data == encode_claim(first["b"], 1)
     assert (sent.owned_partitions, sent.generation_id) == ([], 1)
     del members.assignors["a"]
-    members.assignors["a2"] = assignor("sticky")
-    assert members.rebalance() == {"a2": first["a"], "b": first["b"]}
+    members.assignors["c"] = assignor("sticky")
+    assert members.rebalance() == {"b": first["b"], "c": first["a"]}
+
+
+def test_kafka_pythons_own_sticky_assignor_has_another_format(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Version 3.0.12 writes two bytes before Kafka's format, which Java's leader cannot read."""
+    members = Members(Cluster(t=4), a=assignor("sticky"), b=StickyPartitionAssignor())
+    first = members.rebalance()
+    sent = ConsumerProtocolSubscription.decode(members.assignors["b"].metadata({"t"}).encode())
+    assert sent.user_data == b"\0\1" + encode_claim(first["b"], 1)
+    caplog.clear()
+    members.rebalance()
+    [line] = caplog.messages
+    assert "of user data that assignor 'sticky' cannot read" in line
 
 
 def test_a_cooperative_member_sends_what_it_owns_and_since_when() -> None:
@@ -187,8 +201,11 @@ def raise_(group: Group) -> Any:
         (lambda: assignor("stiky"), "unknown assignor 'stiky'; did you mean 'sticky'"),
         (lambda: assignor("no.such:Thing"), "assignor 'no.such:Thing' could not be loaded"),
         (lambda: assignor(5), "assignor 'int' is a int without `assign"),
-        (lambda: assignor("sticky", priority=1), "'sticky' ignores priorities"),
-        (lambda: assignor("range", capacity=2), "'range' ignores capacities"),
+        (
+            lambda: assignor("sticky", priority=1),
+            "'sticky' ignores priority: remove priority=1, or",
+        ),
+        (lambda: assignor("range", capacity=2), "ignores capacity: remove capacity=2, or use 'lag"),
         (lambda: assignor("lag-aware-sticky", capacity=-1), "has the capacity -1"),
     ],
 )

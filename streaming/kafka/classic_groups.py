@@ -1,0 +1,133 @@
+"""Members of a classic consumer group, with their subscriptions and assignments.
+
+`describe_consumer_groups` of librdkafka has no subscriptions and no user data. Its older request
+`list_groups` returns the bytes of Kafka's ConsumerProtocol, which are decoded here: versions 0 to
+3, and newer ones as far as they append fields.
+"""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaException
+
+from streaming.kafka.groups import GroupError, describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streaming.kafka.brokers import Brokers
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicMember:
+    """A member of a classic group in its last completed rebalance."""
+
+    member_id: str
+    client_id: str
+    #: Static membership (KIP-345).
+    instance: str | None
+    topics: frozenset[str]
+    #: User data that the member sent with its subscription.
+    user_data: bytes | None
+    assigned: Mapping[str, tuple[int, ...]]
+    #: User data that the leader sent with the assignment.
+    assignment_user_data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicGroup:
+    """A stable classic group."""
+
+    name: str
+    #: Name of the assignor that the members agreed on.
+    assignor: str
+    members: tuple[ClassicMember, ...]
+
+
+def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
+    """Return the members of a group.
+
+    Raises GroupError if the group may not be seen, has no members, is in a rebalance, or does not
+    consist of consumers with the classic protocol.
+    """
+    described = describe(brokers, name)
+    if described is None or not described.members:
+        raise GroupError(f"group {name!r} has no members: start its consumers first")
+    if described.type.name == "CONSUMER":
+        raise GroupError(
+            f"group {name!r} uses group.protocol=consumer (KIP-848): the broker assigns its "
+            "partitions, and no assignor of a client can"
+        )
+    instances = {member.member_id: member.group_instance_id for member in described.members}
+    try:
+        with warnings.catch_warnings():
+            # Deprecated for describe_consumer_groups, which lacks these bytes.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            listed = brokers.admin.list_groups(name, timeout=brokers.limit_s)
+    except KafkaException as error:
+        raise GroupError(f"group {name!r}: {brokers.describe_error(error.args[0])}") from error
+    group = next((each for each in listed if each.id == name and each.error is None), None)
+    if group is None or group.state != "Stable":
+        state = group.state if group else "unknown"
+        raise GroupError(f"group {name!r} is in a rebalance (its state is {state}): try again")
+    if group.protocol_type != "consumer":
+        raise GroupError(
+            f"group {name!r} has the protocol type {group.protocol_type!r}: its members are not "
+            "consumers, so no assignor of consumers applies"
+        )
+    try:
+        members = tuple(_decode_member(each, instances.get(each.id)) for each in group.members)
+    except ValueError as error:
+        raise GroupError(f"group {name!r}: a member's metadata is malformed ({error})") from error
+    return ClassicGroup(name, str(group.protocol), members)
+
+
+def _decode_member(listed: Any, instance: str | None) -> ClassicMember:
+    """Decode ConsumerProtocolSubscription and ConsumerProtocolAssignment; raise ValueError."""
+    subscription, assignment = _Decoder(listed.metadata), _Decoder(listed.assignment)
+    subscription.read_int16()  # version
+    topics = frozenset(subscription.read_string() for _ in range(subscription.read_int32()))
+    user_data = subscription.read_bytes()
+    assignment.read_int16()
+    assigned = {}
+    for _ in range(assignment.read_int32()):
+        topic = assignment.read_string()
+        assigned[topic] = tuple(assignment.read_int32() for _ in range(assignment.read_int32()))
+    sent = assignment.read_bytes()
+    return ClassicMember(listed.id, listed.client_id, instance, topics, user_data, assigned, sent)
+
+
+class _Decoder:
+    """Reads Kafka's big-endian types one after the other; raises ValueError if bytes are short."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def read_int16(self) -> int:
+        return self._read_number(">h")
+
+    def read_int32(self) -> int:
+        return self._read_number(">i")
+
+    def read_string(self) -> str:
+        return self._take(self.read_int16()).decode()
+
+    def read_bytes(self) -> bytes | None:
+        size = self.read_int32()
+        return None if size < 0 else self._take(size)
+
+    def _read_number(self, form: str) -> int:
+        number: int = struct.unpack(form, self._take(struct.calcsize(form)))[0]
+        return number
+
+    def _take(self, size: int) -> bytes:
+        taken = self._data[self._at : self._at + size]
+        if size < 0 or len(taken) < size:
+            raise ValueError(f"{size} bytes expected at {self._at} of {len(self._data)}")
+        self._at += size
+        return taken
