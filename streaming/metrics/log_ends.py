@@ -29,7 +29,7 @@ def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
     """Return the log ends of the partitions that a query reads; of all queries if it is None.
 
     Waits for the brokers unless their last answer is at most one second old. Queries without the
-    assignor option are missing; so is every query in a Spark Connect session or without our jar.
+    assignor option are missing, as are all queries in a Spark Connect session or without the jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     java = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
