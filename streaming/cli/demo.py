@@ -26,7 +26,7 @@ def demo(
         typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help="HTML report to write."),
     ] = Path("assignor-demo.html"),
     rows: Annotated[
-        int, typer.Option(min=1, max=flights.TOTAL, help="Flights to read in each act.")
+        int, typer.Option(min=1, max=flights.FLIGHT_COUNT, help="Flights to read in each act.")
     ] = 16_000,
     batches: Annotated[
         int, typer.Option(min=2, max=100, help="Micro-batches per mode in each act.")

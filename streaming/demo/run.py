@@ -57,8 +57,6 @@ class Demo:
 
 @dataclass(frozen=True, slots=True)
 class _ActSettings:
-    """Settings that differ between acts."""
-
     title: str
     rows: int
     work_us: int
@@ -102,7 +100,7 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
         try:
             acts, checks = _run_acts(demo, Path(scratch), progress)
         except AssignorError as error:
-            log = Path(scratch, job.LOG)
+            log = Path(scratch, job.LOG_NAME)
             if not log.is_file():
                 raise
             log_copy = report.with_suffix(".log")
@@ -162,8 +160,7 @@ def _run_act(
     """Run all batches in both modes; return their figures and the checks of their tables."""
     sizes, expected = compute_batch_sizes(act.rows, batches), flights.ExpectedTable()
     progress.begin(f"batches with {act.title}", len(modes) * batches)
-    records = flights.read_flights(act.rows)
-    take_turns(modes, records, sizes, expected, progress.advance)
+    take_turns(modes, flights.read_flights(act.rows), sizes, expected, progress.advance)
     runs = [RunFigures(mode.name, mode.stop(), warm_up=warm_up) for mode in modes]
     checks = [check_batches(runs, sizes)]
     for mode, run in zip(modes, runs, strict=True):
@@ -207,10 +204,10 @@ def _create_topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
 def _render_demo_page(demo: Demo, outcome: Outcome) -> str:
     lead = (
         f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
-        f"{demo.workers * job.SLOTS} executor slots into Delta. Spark's default assignment and "
-        f'.option("assignor", "{OURS}") alternated batch by batch over the same records.'
+        f"{demo.workers * job.EXECUTOR_SLOTS} executor slots into Delta. Spark's default and "
+        f'.option("assignor", "{OURS}") took turns, batch by batch, over the same records.'
     )
-    executors = f"{demo.workers} with {job.SLOTS} slots each, {demo.master or 'local-cluster'}"
+    executors = f"{demo.workers} with {job.EXECUTOR_SLOTS} slots, {demo.master or 'local-cluster'}"
     facts = [
         ("Machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
         ("Python", platform.python_version()),

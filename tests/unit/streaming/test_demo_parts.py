@@ -1,4 +1,4 @@
-"""Tests of the demo without broker and Spark: the flights, and checks that can fail."""
+"""Test the demo without a broker and Spark: the flights, the checks, and the turns."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_the_flights_are_the_data_set():
     first, *_, last = list(flights.read_flights())
     assert orjson.loads(first.value)["id"] == 0
     assert (first.carrier, first.departure_delay_min) == ("UA", 2)
-    assert orjson.loads(last.value)["id"] == flights.TOTAL - 1
+    assert orjson.loads(last.value)["id"] == flights.FLIGHT_COUNT - 1
     assert (last.carrier, last.departure_delay_min) == ("MQ", None)
 
 
@@ -138,7 +138,7 @@ def test_missing_flights_are_reported_with_the_pip_command(monkeypatch):
 
 
 def test_a_relative_data_folder_is_made_absolute(tmp_path, monkeypatch):
-    """SPARK_HOME was once relative to the user's folder, but Spark ran in another folder."""
+    """A relative SPARK_HOME would not exist in Spark's own working folder."""
     folders = []
 
     def fail(_demo: run.Demo, folder: Path, _progress: object) -> None:
@@ -170,7 +170,8 @@ def test_a_spark_without_delta_uses_the_newest_and_warns(version, monkeypatch):
 
 
 def test_spark_failures_are_one_line_also_after_a_jvm_exit(tmp_path):
-    (tmp_path / job.LOG).write_text("WARN x\nException in thread main: no heap\n\tat some.Java\n")
+    text = "WARN x\nException in thread main: no heap\n\tat some.Java\n"
+    (tmp_path / job.LOG_NAME).write_text(text)
     for error, line in (
         ("no such table\n\tat some.Java", "Spark failed: no such table"),
         ("[JAVA_GATEWAY_EXITED] it ended", "Spark failed: Exception in thread main: no heap"),
