@@ -90,7 +90,7 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
     compute_batch_sizes(demo.rows, demo.batches)
     flights.find_data_file()
     start_s = time.monotonic()
-    data = demo.data.resolve() if demo.data is not None else None  # Spark changes the folder
+    data = demo.data.resolve() if demo.data is not None else None  # Spark runs in another folder
     with (
         tempfile.TemporaryDirectory(
             prefix="assignor-demo-", dir=data, ignore_cleanup_errors=True
@@ -207,13 +207,13 @@ def _render_demo_page(demo: Demo, outcome: Outcome) -> str:
         f"{demo.workers * job.EXECUTOR_SLOTS} executor slots into Delta. Spark's default and "
         f'.option("assignor", "{OURS}") took turns, batch by batch, over the same records.'
     )
-    executors = f"{demo.workers} with {job.EXECUTOR_SLOTS} slots, {demo.master or 'local-cluster'}"
+    slots = f"{job.EXECUTOR_SLOTS} slots each, {demo.master or 'local-cluster'}"
     facts = [
         ("Machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
         ("Python", platform.python_version()),
         ("pyspark", importlib.metadata.version("pyspark")),
         ("assignor-bridge", importlib.metadata.version("assignor-bridge")),
-        ("Executors", executors),
+        ("Executors", f"{demo.workers} with {slots}"),
         ("JVM options", job.JVM_OPTIONS),
         ("Whole demo", f"{outcome.seconds:.0f} s"),
     ]
