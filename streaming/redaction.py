@@ -186,7 +186,7 @@ def _build_pattern(value: str) -> str:
 
 
 def _hide_user(match: re.Match[str]) -> str:
-    """Hide a user and password, but keep placeholders, which say more."""
+    """Hide a user and password, but keep placeholders, which are not secret."""
     user_info = match[0].removeprefix(match[1])
     return match[0] if _PLACEHOLDER.fullmatch(user_info) else f"{match[1]}{HIDDEN}@"
 

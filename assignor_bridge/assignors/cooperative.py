@@ -58,7 +58,7 @@ def cooperative_sticky(group: Group) -> Assignment:
     return _assign_in_two_rounds(group, resolve_claims(group), lambda owner: balance(group, owner))
 
 
-def constrained_cooperative_sticky(group: Group) -> Assignment:
+def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
     """Divide the partitions evenly, in linear time, withholding those that change owner.
 
     Assumption: all members subscribe to the same topics. Promises, in order: (1) partitions that
@@ -77,7 +77,7 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
-    >>> print(constrained_cooperative_sticky(Group(members, {"t0": 2, "t1": 2})))
+    >>> print(assign_constrained_cooperative_sticky(Group(members, {"t0": 2, "t1": 2})))
     C0: [t0p0, t1p0]
     C1: [t0p1, t1p1]
     """

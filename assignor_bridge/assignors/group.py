@@ -60,7 +60,7 @@ class Member:
                 "a finite number above 0 is expected"
             )
 
-    def owning(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
+    def rejoin(self, owned: Mapping[str, Sequence[int]], generation: int) -> Member:
         """Return the member as it joins next time, owning `owned` at `generation`."""
         return replace(self, owned=owned, generation=generation)
 
@@ -169,7 +169,7 @@ class Group:
         self,
         assignment: Assignment,
         generation: int,
-        on_assignment: Callable[[Member, Partitions, int], Member] = Member.owning,
+        on_assignment: Callable[[Member, Partitions, int], Member] = Member.rejoin,
     ) -> Group:
         """Return the group after a rebalance; `on_assignment` makes members, as in `Assignor`."""
         return replace(

@@ -82,7 +82,7 @@ class CustomAssignor:
         after = self._call("on_assignment", Member, expected, member, owned, generation)
         if after is not None and after.id != member.id:
             raise self._make_type_error("on_assignment", after, expected)
-        return cast("Member", after) if after is not None else member.owning(owned, generation)
+        return cast("Member", after) if after is not None else member.rejoin(owned, generation)
 
     @property
     def has_on_assignment(self) -> bool:

@@ -60,4 +60,4 @@ class Strategy:
     refusal: Callable[[Group], str | None] = lambda _group: None
     reservation: Callable[[Group], str | None] = lambda _group: None
     user_data: Callable[[Member], bytes | None] = lambda _member: None
-    on_assignment: Callable[[Member, Mapping[str, Sequence[int]], int], Member] = Member.owning
+    on_assignment: Callable[[Member, Mapping[str, Sequence[int]], int], Member] = Member.rejoin

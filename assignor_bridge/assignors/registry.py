@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.claims import write_claim, write_generation
 from assignor_bridge.assignors.cooperative import (
-    constrained_cooperative_sticky,
+    assign_constrained_cooperative_sticky,
     cooperative_sticky,
     describe_different_subscriptions,
 )
@@ -44,7 +44,7 @@ ASSIGNORS: dict[str, Assignor] = {
         ),
         Strategy(
             "constrained-cooperative-sticky",
-            constrained_cooperative_sticky,
+            assign_constrained_cooperative_sticky,
             _COOPERATIVE,
             refusal=describe_different_subscriptions,
             user_data=write_generation,

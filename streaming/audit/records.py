@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import KafkaRanges
     from streaming.audit.audit import AuditedQuery
 
-#: No real batch is larger, and the checksum of so many records would take minutes.
+#: No real batch is larger, and a checksum of more records would take minutes.
 _MAX_HASHED_RECORDS = 10**10
 
 

@@ -12,8 +12,7 @@ from streaming.kafka.utf8 import is_utf8
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line per result.")]
 Query = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Name or ID of the query, if there are several."),
+    str | None, typer.Option(metavar="NAME", help="Name or ID of the query, if there are several.")
 ]
 
 PlanLog = Annotated[

@@ -10,13 +10,7 @@ from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on_line
 from streaming.cli.output import print_lines, print_table
-from streaming.human_json.group_json import (
-    Answer,
-    Request,
-    answer,
-    answer_steps,
-    read_request,
-)
+from streaming.human_json.group_json import Answer, Request, answer, answer_steps, read_request
 
 
 def assign(

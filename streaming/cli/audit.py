@@ -70,8 +70,7 @@ def audit(
     from streaming.audit.audit import audit as audit_evidence
     from streaming.audit.evidence import read_evidence
 
-    evidence = read_evidence(table, checkpoint)
-    result = audit_evidence(evidence, since)
+    result = audit_evidence(read_evidence(table, checkpoint), since)
     if names is not None and result.is_upsert:
         raise OptionError(
             "--columns: the table keeps the newest row of each key, so its rows do not prove "

@@ -10,9 +10,9 @@ from streaming.cli.arguments import BOOTSTRAP_SERVER, OUTPUT
 from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.cli.stopping import unwind_on_sigterm
 from streaming.demo import flights
-from streaming.demo.compare import comparison
+from streaming.demo.compare import compare_runs
 from streaming.demo.run import Demo, run_demo
-from streaming.demo.verdict import headline
+from streaming.demo.verdict import write_headline
 from streaming.kafka.servers import read_servers
 
 
@@ -26,7 +26,7 @@ def demo(
         typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help="HTML report to write."),
     ] = Path("assignor-demo.html"),
     rows: Annotated[
-        int, typer.Option(min=1, max=flights.TOTAL, help="Flights to read in each act.")
+        int, typer.Option(min=1, max=flights.FLIGHT_COUNT, help="Flights to read in each act.")
     ] = 16_000,
     batches: Annotated[
         int, typer.Option(min=2, max=100, help="Micro-batches per mode in each act.")
@@ -67,12 +67,12 @@ def demo(
     with unwind_on_sigterm():
         outcome = run_demo(settings, output, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):
-        table = [[name, *values] for name, values in comparison(act.runs)]
+        table = [[name, *values] for name, values in compare_runs(act.runs)]
         title = f"Act {number}: {act.title}"
         print_table(["", *(run.name for run in act.runs)], table, title=title)
     print_checks(outcome.checks)
     print_lines([
-        headline(outcome.acts, outcome.checks),
+        write_headline(outcome.acts, outcome.checks),
         f"report: {output}",
         "to write a job for your own topic, see: assignor init --help",
     ])  # fmt: skip

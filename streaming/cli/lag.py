@@ -19,8 +19,7 @@ from streaming.lag.rows import Row, fetch_rows, select_rows
 from streaming.lag.table import find_alarms, format_table
 from streaming.lag.table import to_json as rows_as_json
 
-#: Default of --seconds-limit.
-_DEFAULT_LIMIT_S = 2.0
+_DEFAULT_SECONDS_LIMIT = 2.0
 
 
 def lag(
@@ -46,7 +45,7 @@ def lag(
         typer.Option(
             min=0, max=600, metavar="SECONDS",
             help="Time limit for reading a record of each lagging partition, for SECONDS-BEHIND; 0 "
-            f"reads none; the default is {_DEFAULT_LIMIT_S:g}.",
+            f"reads none; the default is {_DEFAULT_SECONDS_LIMIT:g}.",
         ),
     ] = None,
     timeout: kafka_options.Timeout = 10.0,
@@ -118,7 +117,7 @@ def lag(
             rows = [Row(position) for position in positions]
         else:
             is_query = checkpoint is not None
-            limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
+            limit_s = _DEFAULT_SECONDS_LIMIT if seconds_limit is None else seconds_limit
             rows = fetch_rows(positions, brokers, seconds_limit_s=limit_s, whole_topics=is_query)
         shown = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
         width = get_terminal_width()

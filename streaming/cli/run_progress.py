@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.progress import QueryResult
 
-#: Shortest time between two lines about a query.
 _MIN_INTERVAL_S = 10.0
 
 

@@ -1,4 +1,4 @@
-"""`assignor lab simulate`: compare mappings and assignors on simulated batches."""
+"""`assignor lab simulate`: compare assignors with Spark's own assignments on simulated batches."""
 
 import json
 import math
@@ -75,7 +75,7 @@ def simulate(  # noqa: PLR0917
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
     as_json: AsJson = False,
 ) -> None:  # fmt: skip
-    """Compare Spark's mappings and assignors on the same batches, without a cluster.
+    """Compare assignors with Spark's own assignments on the same batches, without a cluster.
 
     Example: `assignor lab simulate --partitions 64 --executors 8 --lags zipf`
     """

@@ -21,7 +21,6 @@ _QUIT_KEYS = b"qQ\x04"
 _SIGNAL_POLL_S = 0.2
 #: Height of a frame that is not printed on a terminal.
 _DEFAULT_LINES = 40
-#: Default of --interval.
 _DEFAULT_INTERVAL_S = 2.0
 
 Interval = Annotated[

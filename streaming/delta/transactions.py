@@ -44,7 +44,7 @@ def parse_query_id(app_id: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class TableLog:
-    """What a table's log records about one query."""
+    """Entries of a table's log about one query."""
 
     #: The newest batch of the query; `NO_BATCH` if it has none, None if that is unknown.
     batch: int | None

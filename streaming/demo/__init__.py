@@ -1,1 +1,1 @@
-"""`assignor demo`: one job on real flights, with Spark's mapping and with ours, measured alike."""
+"""`assignor demo`: time one job on real flights with Spark's default assignment and an assignor."""

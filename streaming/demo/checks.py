@@ -1,4 +1,4 @@
-"""What the demo verifies before it calls itself a success."""
+"""Checks of the data and the plans that a successful demo must pass."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from streaming.observe.check import Check
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streaming.demo.flights import Expected
+    from streaming.demo.flights import ExpectedTable
     from streaming.observe.figures import RunFigures
 
 
-def same_batches(sparks: RunFigures, ours: RunFigures, sizes: Sequence[int]) -> Check:
-    """Check that each batch of both runs has the records of its turn."""
-    read = [[batch.records for batch in run.batches] for run in (sparks, ours)]
-    words = " and ".join(f"{sum(r):,} records in {len(r)} batches" for r in read)
-    return Check("both read the same batches", all(r == list(sizes) for r in read), words)
+def check_batches(runs: Sequence[RunFigures], sizes: Sequence[int]) -> Check:
+    """Check that the batches of both runs have the expected numbers of records."""
+    counts = [[batch.records for batch in run.batches] for run in runs]
+    detail = " and ".join(f"{sum(c):,} records in {len(c)} batches" for c in counts)
+    return Check("both read the same batches", all(c == list(sizes) for c in counts), detail)
 
 
-def table_checks(mode: str, expected: Expected, table: Mapping[str, Any]) -> list[Check]:
-    """Compare what a Delta table holds with what was written to the topic."""
+def check_table(mode: str, expected: ExpectedTable, table: Mapping[str, Any]) -> list[Check]:
+    """Check the rows of a Delta table against the flights written to the topic."""
     rows = sum(expected.flights.values())
     count, distinct, first, last = table["ids"]
-    wrong = sorted(
+    wrong_carriers = sorted(
         carrier
         for carrier in {*expected.flights, *table["flights"]}
         if expected.flights.get(carrier) != table["flights"].get(carrier)
@@ -38,25 +38,24 @@ def table_checks(mode: str, expected: Expected, table: Mapping[str, Any]) -> lis
         ),
         Check(
             f"flights and delays by carrier are right ({mode})",
-            not wrong,
-            f"wrong for {', '.join(wrong)}" if wrong else f"{len(expected.flights)} carriers",
+            not wrong_carriers,
+            f"{len(expected.flights)} carriers, wrong: {', '.join(wrong_carriers) or 'none'}",
         ),
     ]
 
 
-def run_checks(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
-    """Check that the tasks read all flights once, and with the planner that was asked for."""
-    read = sum(task.records for batch in run.batches for task in batch.tasks)
-    complete = Check(
-        f"the tasks read each flight once ({run.name})", read == rows, f"{read:,} records"
-    )
+def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
+    """Check that the tasks read each flight once and that `assignor` planned every batch."""
+    records = sum(task.records for batch in run.batches for task in batch.tasks)
+    name = f"the tasks read each flight once ({run.name})"
+    complete = Check(name, records == rows, f"{records:,} records")
     if assignor is None:
-        used = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
-        words = ", ".join(used) or "no planner"
-        return [complete, Check(f"Spark's own mapping ran ({run.name})", not used, words)]
-    planned = [batch.metrics.get("assignor.strategy") for batch in run.batches]
-    hits = planned.count(assignor)
+        metrics = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
+        detail = ", ".join(metrics) or "no planner"
+        return [complete, Check(f"no batch was planned ({run.name})", not metrics, detail)]
+    strategies = [batch.metrics.get("assignor.strategy") for batch in run.batches]
+    planned = strategies.count(assignor)
     fallbacks = max((int(b.metrics.get("assignor.fallbacks", 0)) for b in run.batches), default=0)
-    words = f"{hits} of {len(planned)} batches by {assignor}, {fallbacks} fallbacks"
-    holds = hits == len(planned) > 0 and fallbacks == 0
-    return [complete, Check(f"every batch was planned ({run.name})", holds, words)]
+    detail = f"{planned} of {len(strategies)} batches by {assignor}, {fallbacks} fallbacks"
+    holds = planned == len(strategies) > 0 and fallbacks == 0
+    return [complete, Check(f"every batch was planned ({run.name})", holds, detail)]

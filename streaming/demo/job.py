@@ -1,4 +1,4 @@
-"""The demo's Spark: started with its executors in a process group of its own, and ended."""
+"""Start and stop the demo's Spark in its own process group."""
 
 from __future__ import annotations
 
@@ -23,60 +23,59 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: The log of Spark, in the demo's folder.
-LOG = "spark.log"
-#: Options of the driver and the executors in both modes: short runs spend most of their processor
-#: time on the optimizing compiler and on verifying classes.
+LOG_NAME = "spark.log"
+#: Options of the driver and the executors in both modes: a short run would spend most of its CPU
+#: time in the optimizing compiler and the bytecode verifier.
 JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
-#: Task slots of each executor.
-SLOTS = 2
-_EXECUTORS_LIMIT_S = 90.0
-_END_LIMIT_S = 20.0
-#: Of the environment, what would change the demo's Spark.
-_NOT_OURS = (
+EXECUTOR_SLOTS = 2
+_EXECUTORS_TIMEOUT_S = 90.0
+_STOP_TIMEOUT_S = 20.0
+#: Environment variables removed because they would change how the demo's Spark starts.
+_REMOVED_VARIABLES = (
     "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_PUBLIC_DNS",
 )  # fmt: skip
 
 
 class DemoError(AssignorError):
-    """The demo's Spark failed."""
+    """The demo's Spark failed, or did not finish a step in time."""
 
 
 @contextlib.contextmanager
-def failures_in_a_line(folder: Path) -> Iterator[None]:
-    """Raise what Spark or py4j fails with as a line; the rest is in the log."""
+def summarize_spark_errors(folder: Path) -> Iterator[None]:
+    """Raise an error of Spark or py4j as a DemoError of one line; Spark's log has the details."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        why = _last_words(folder) if "JAVA_GATEWAY_EXITED" in str(error) else summarize(error)
-        raise DemoError(f"Spark failed: {why}") from error
+        is_exit = "JAVA_GATEWAY_EXITED" in str(error)
+        reason = _find_last_error(folder) if is_exit else summarize(error)
+        raise DemoError(f"Spark failed: {reason}") from error
 
 
-def start(folder: Path, workers: int, master: str | None) -> SparkSession:
-    """Start Spark and wait for its executors; what its processes write goes into `LOG`."""
+def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
+    """Start Spark and wait for its executors; the output of its processes goes to `LOG_NAME`."""
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
     from streaming.delta.session import configure_delta
 
-    ivy.find_tool("java")  # says in one line that a JDK is missing
-    logging.basicConfig(filename=folder / LOG)  # what py4j complains of
-    for name in _NOT_OURS:
+    ivy.find_tool("java")  # fails with one clear line if no JDK is installed
+    logging.basicConfig(filename=folder / LOG_NAME)  # py4j logs its errors
+    for name in _REMOVED_VARIABLES:
         os.environ.pop(name, None)
-    os.environ["no_proxy"] = "*"  # the UI is asked by HTTP
-    os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
+    os.environ["no_proxy"] = "*"  # requests to the UI must not go through a proxy
+    os.environ["SPARK_HOME"] = str(link_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = (
-        SparkSession.builder.master(master or f"local-cluster[{workers},{SLOTS},1024]")
+        SparkSession.builder.master(master or f"local-cluster[{workers},{EXECUTOR_SLOTS},1024]")
         .appName("assignor demo")
-        .config("spark.cores.max", str(workers * SLOTS))
-        .config("spark.executor.cores", str(SLOTS))
+        .config("spark.cores.max", str(workers * EXECUTOR_SLOTS))
+        .config("spark.executor.cores", str(EXECUTOR_SLOTS))
         .config("spark.executor.memory", "1g")
         .config("spark.ui.port", "0")
         .config("spark.ui.showConsoleProgress", "false")
@@ -93,34 +92,33 @@ def start(folder: Path, workers: int, master: str | None) -> SparkSession:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = configure_spark(configure_delta(builder))
-    with (folder / LOG).open("ab") as output:
+    with (folder / LOG_NAME).open("ab") as output:
         process = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
         start_context(builder._options, builder._options, process)
     spark = builder.getOrCreate()
-    deadline, present = time.monotonic() + _EXECUTORS_LIMIT_S, 0
-    while present < workers:
+    deadline, started = time.monotonic() + _EXECUTORS_TIMEOUT_S, 0
+    while started < workers:
         if time.monotonic() > deadline:
-            raise DemoError(f"{present} of {workers} executors came within 90 s")
+            raise DemoError(f"{started} of {workers} executors started within 90 s")
         time.sleep(0.1)
-        with contextlib.suppress(WebError):  # a machine that is busy answers later
-            present = sum(executor.is_worker for executor in ui_of(spark).executors())
+        with contextlib.suppress(WebError):  # a busy machine may answer only later
+            started = sum(executor.is_worker for executor in get_ui(spark).executors())
     _warm_up(spark, folder / "warm-up", workers)
     return spark
 
 
 def _warm_up(spark: SparkSession, table: Path, workers: int) -> None:
-    """Load Delta's classes on all executors in parallel; jobs of one task do it one by one."""
-    tasks = 2 * workers * SLOTS
-    rows = spark.range(0, tasks, 1, tasks)
-    rows.write.format("delta").save(str(table))
+    """Load Delta's classes on all executors in parallel, which jobs of one task would not do."""
+    task_count = 2 * workers * EXECUTOR_SLOTS
+    spark.range(0, task_count, 1, task_count).write.format("delta").save(str(table))
     spark.read.format("delta").load(str(table)).agg({"id": "sum"}).collect()
 
 
-def linked_spark_home(folder: Path) -> Path:
-    """Make a SPARK_HOME in `folder` that links to all of the installed pyspark but its `work`.
+def link_spark_home(folder: Path) -> Path:
+    """Create a SPARK_HOME in `folder` that links to the installed pyspark, except for `work`.
 
-    `local-cluster` copies all jars for each executor to `$SPARK_HOME/work`. For a pyspark from PyPI
-    that lies inside site-packages, grows by half a gigabyte a session and is never emptied.
+    `local-cluster` copies all jars to `$SPARK_HOME/work` for each executor. With a pyspark from
+    PyPI, that folder is in site-packages, grows by 0.5 GB per session, and is never emptied.
     """
     home = folder / "spark-home"
     home.mkdir(parents=True)
@@ -130,30 +128,30 @@ def linked_spark_home(folder: Path) -> Path:
     return home
 
 
-def ui_of(spark: SparkSession) -> SparkUi:
-    """Return the UI of a session of this process."""
+def get_ui(spark: SparkSession) -> SparkUi:
+    """Return a client for the UI of a session in this process."""
     return SparkUi(Address.parse(str(spark.sparkContext.uiWebUrl)))
 
 
-def end() -> bool:
-    """End Spark's processes, if it was started; whether they ended when they were asked to."""
+def stop_spark() -> bool:
+    """Stop Spark if it was started; return False if its processes had to be killed."""
     process: Any = get_started_jvm()
     if process is None:
         return True
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()  # the end of the pipe asks the JVM to end
-    deadline = time.monotonic() + _END_LIMIT_S
+        process.stdin.close()  # the JVM exits at the end of this pipe
+    deadline = time.monotonic() + _STOP_TIMEOUT_S
     while _is_running(process) and time.monotonic() < deadline:
         time.sleep(0.05)
-    by_itself = not _is_running(process)
+    stopped = not _is_running(process)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    return by_itself
+    return stopped
 
 
 def _is_running(process: Any) -> bool:
-    """Whether any process of the group exists: the JVM, the executors."""
+    """Return whether any process of the group (the JVM, the executors) exists."""
     process.poll()
     try:
         os.killpg(process.pid, 0)
@@ -162,8 +160,8 @@ def _is_running(process: Any) -> bool:
     return True
 
 
-def _last_words(folder: Path) -> str:
-    lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").splitlines()
-    words = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
-    errors = [line for line in words if "Exception" in line or "Error" in line]
-    return (errors or words or ["its log is empty"])[-1]
+def _find_last_error(folder: Path) -> str:
+    lines = (folder / LOG_NAME).read_text(encoding="utf-8", errors="replace").splitlines()
+    messages = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
+    errors = [line for line in messages if "Exception" in line or "Error" in line]
+    return (errors or messages or ["its log is empty"])[-1]

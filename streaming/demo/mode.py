@@ -1,6 +1,6 @@
-"""One query of the demo's job, which reads one batch when it is its turn, and what it measured.
+"""Run one query of the demo batch by batch and return its figures.
 
-Spark's UI and the progress measure both modes alike, whether ours or Spark's mapping planned.
+The figures come from Spark's UI and progress, so both modes are measured in the same way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from streaming.demo.flights import SCHEMA
-from streaming.demo.job import DemoError, ui_of
+from streaming.demo.job import DemoError, get_ui
 from streaming.observe.query_progress import read_progress
 from streaming.observe.spark_ui import choose_query
 from streaming.pipeline.delta.foreach_batch import delta_sink
@@ -24,66 +24,65 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming.demo.flights import Flight, Writer
+    from streaming.demo.flights import Flight, FlightWriter
     from streaming.observe.figures import BatchFigures
     from streaming.observe.query_progress import BatchProgress
 
-_BATCH_LIMIT_S = 600.0
-#: How often a query looks for its next batch, and the demo for the batch's end.
-_TRIGGER, _LOOK_S = "200 milliseconds", 0.05
-#: One sleep stands for the work of several records: few are exact, and wake nobody often.
-_NAP_US = 10_000
+_TIMEOUT_S = 600.0
+#: How often a query checks for new records, and how often the demo checks the query's progress.
+_TRIGGER, _POLL_S = "200 milliseconds", 0.05
+#: One sleep covers the work of several records, because short sleeps are inexact and costly.
+_SLEEP_US = 10_000
 
 
 @dataclass(slots=True)
 class Mode:
-    """A query with its own topic, checkpoint and table, all of them its alone."""
+    """A query with its own topic, checkpoint, and table."""
 
     spark: SparkSession
     name: str
-    writer: Writer
+    writer: FlightWriter
     topic: str
-    #: The checkpoint is next to it.
+    #: Path of the Delta table; the checkpoint is next to it.
     table: Path
-    #: Of the source. It makes a batch of everything that a turn writes: no less, so no more.
-    options: Mapping[str, str]
-    #: Least records of a turn.
-    share: int
+    source_options: Mapping[str, str]
+    #: Records of the smallest batch; the source waits for that number.
+    min_records: int
     work_us: int
     _query: StreamingQuery | None = None
-    #: When the first and the last record of each batch were written.
-    _written: list[tuple[float, float]] = field(default_factory=list)
+    #: Unix times at which the first and the last record of each batch were written.
+    _write_times: list[tuple[float, float]] = field(default_factory=list)
 
-    def take(self, batch: int, flights: Sequence[Flight]) -> None:
-        """Write the records of a batch to the topic, and return when they are committed."""
-        self._written.append(self.writer.write(self.topic, flights))
+    def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
+        """Write the records of a batch to the topic and wait until the query has committed them."""
+        self._write_times.append(self.writer.write(self.topic, flights))
         query = self._query = self._query or self._start()
-        deadline = time.monotonic() + _BATCH_LIMIT_S
-        while not _has_read(query, batch):
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not _has_committed(query, batch):
             if not query.isActive:
-                query.awaitTermination(1)  # raises what it ended with
-                raise DemoError(f"the query {self.name!r} ended by itself")
+                query.awaitTermination(1)  # raises the error that stopped the query
+                raise DemoError(f"query {self.name!r} stopped without an error")
             if time.monotonic() > deadline:
                 raise DemoError(
-                    f"batch {batch} of {self.name!r} did not end within {_BATCH_LIMIT_S:g} s"
+                    f"batch {batch} of {self.name!r} was not committed within {_TIMEOUT_S:g} s"
                 )
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
     def _start(self) -> StreamingQuery:
         source = (
             self.spark.readStream.format("kafka")
-            .options(**self.options)
+            .options(**self.source_options)
             .option("subscribe", self.topic)
             .option("startingOffsets", "earliest")
-            # The first batch takes what is there; each later one waits for all of its turn.
-            .option("minOffsetsPerTrigger", self.share)
+            # The first batch takes all records present; later ones wait for a complete batch.
+            .option("minOffsetsPerTrigger", self.min_records)
             .option("maxTriggerDelay", "5h")
             .load()
         )
-        sink = delta_sink(_delays(source, self.work_us), path=str(self.table))
+        sink = delta_sink(_sum_delays(source, self.work_us), path=str(self.table))
         return (
             source.writeStream.foreachBatch(
-                lambda batch, number: sink(_delays(batch, self.work_us), number)
+                lambda batch, number: sink(_sum_delays(batch, self.work_us), number)
             )
             .queryName(self.name)
             .option("checkpointLocation", f"{self.table}.checkpoint")
@@ -91,25 +90,25 @@ class Mode:
             .start()
         )
 
-    def end(self) -> tuple[BatchFigures, ...]:
-        """Stop the query; return its batches with the tasks that read their records."""
+    def stop(self) -> tuple[BatchFigures, ...]:
+        """Stop the query and return the figures of its batches, including their reading tasks."""
         if self._query is None:
             return ()
         self._query.stop()
         self.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-        told = (read_progress(orjson.loads(p.json)) for p in self._query.recentProgress)
-        batches = {progress.batch: progress for progress in told if progress.rows}
-        ui = ui_of(self.spark)
-        ran = choose_query(ui.batches(), str(self._query.id), ui.address)
+        progresses = (read_progress(orjson.loads(p.json)) for p in self._query.recentProgress)
+        batches = {progress.batch: progress for progress in progresses if progress.rows}
+        ui = get_ui(self.spark)
+        ui_batches = choose_query(ui.batches(), str(self._query.id), ui.address)
         records = {number: progress.rows for number, progress in batches.items()}
-        run = ui.run([batch for batch in ran if batch.batch in batches], records)
+        run = ui.run([batch for batch in ui_batches if batch.batch in batches], records)
         return tuple(
-            _joined(figures, batches[figures.batch], self._written[figures.batch])
+            _add_progress(figures, batches[figures.batch], self._write_times[figures.batch])
             for figures in run.batches
         )
 
-    def table_figures(self) -> dict[str, Any]:
-        """Ask the Delta table what it holds."""
+    def query_table(self) -> dict[str, Any]:
+        """Return the count, distinct count, and range of ids, and the sums for each carrier."""
         from pyspark.sql import functions as f
 
         rows = self.spark.read.format("delta").load(str(self.table))
@@ -124,20 +123,21 @@ class Mode:
         }
 
 
-def _has_read(query: StreamingQuery, batch: int) -> bool:
-    last = query.lastProgress
-    return last is not None and last["batchId"] == batch and last["numInputRows"] > 0
+def _has_committed(query: StreamingQuery, batch: int) -> bool:
+    progress = query.lastProgress
+    return progress is not None and progress["batchId"] == batch and progress["numInputRows"] > 0
 
 
-def _delays(batch: DataFrame, work_us: int) -> DataFrame:
-    """Parse, then sum up by carrier; the flights' ids stay, so that none can go unnoticed."""
+def _sum_delays(batch: DataFrame, work_us: int) -> DataFrame:
+    """Sum the delays by carrier, and keep all ids so that lost or repeated flights are detected."""
     from pyspark.sql import functions as f
 
     if work_us:
-        every = max(1, _NAP_US // work_us)
-        nap_ms = max(1, round(every * work_us / 1000))
-        nap = f"java_method('java.lang.Thread', 'sleep', {nap_ms}L)"
-        batch = batch.where(f"CASE WHEN offset % {every} = 0 THEN length({nap}) > 0 ELSE true END")
+        records_per_sleep = max(1, _SLEEP_US // work_us)
+        sleep_ms = max(1, round(records_per_sleep * work_us / 1000))
+        sleep = f"java_method('java.lang.Thread', 'sleep', {sleep_ms}L)"
+        is_due = f"offset % {records_per_sleep} = 0"
+        batch = batch.where(f"CASE WHEN {is_due} THEN length({sleep}) > 0 ELSE true END")
     return (
         batch.select(f.from_json(f.col("value").cast("string"), SCHEMA).alias("flight"))
         .select("flight.*")
@@ -150,11 +150,11 @@ def _delays(batch: DataFrame, work_us: int) -> DataFrame:
     )
 
 
-def _joined(
-    figures: BatchFigures, progress: BatchProgress, written: tuple[float, float]
+def _add_progress(
+    figures: BatchFigures, progress: BatchProgress, write_times: tuple[float, float]
 ) -> BatchFigures:
     source, committed_s = progress.sources[0], progress.timestamp_s + progress.seconds
-    first_s, last_s = written
+    first_s, last_s = write_times
     return replace(
         figures,
         seconds=progress.seconds,

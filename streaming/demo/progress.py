@@ -1,4 +1,4 @@
-"""Progress of the demo: bars in a terminal, elsewhere a line at least every ten seconds."""
+"""Show the demo's progress: bars in a terminal, otherwise a line at least every ten seconds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-#: Longest silence where there is no terminal.
+#: Interval between lines if the output is not a terminal.
 _SILENCE_S = 10.0
 
 
 class DemoProgress:
-    """Show which step is under way and how far it is, one step at a time."""
+    """Show the current step and how much of it is done."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -50,7 +50,7 @@ class DemoProgress:
             self._ticker.join()
 
     def begin(self, step: str, total: int = 1) -> None:
-        """Begin a step of `total` parts, which ends the step before it."""
+        """End the previous step and begin one of `total` parts."""
         self._step, self._done, self._total = step, 0, total
         if self._bars is not None:
             self._bars.add_task(step, total=total)
@@ -58,13 +58,13 @@ class DemoProgress:
             self._print()
 
     def rename(self, step: str) -> None:
-        """Describe the present step otherwise."""
+        """Change the description of the current step."""
         self._step = step
         if self._bars is not None:
             self._bars.update(self._bars.task_ids[-1], description=step)
 
     def advance(self) -> None:
-        """Count one part of the present step as done."""
+        """Count one part of the current step as done."""
         self._done += 1
         if self._bars is not None:
             self._bars.update(self._bars.task_ids[-1], advance=1)

@@ -1,6 +1,6 @@
-"""Two modes take turns: each is given the next batch of the same records, while the other waits.
+"""Process each batch in one mode after the other, so that they do not compete for the machine.
 
-Who goes first alternates, so that what a batch leaves behind (garbage, a busy disk) meets both.
+The first mode alternates, so that garbage or pending writes of a batch affect both modes equally.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ from assignor_bridge.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from streaming.demo.flights import Expected, Flight
+    from streaming.demo.flights import ExpectedTable, Flight
 
 _T = TypeVar("_T")
 
 
-class Player(Protocol):
-    """Whoever takes turns."""
+class BatchProcessor(Protocol):
+    """A mode of the demo, or a stand-in for one in a test."""
 
-    def take(self, batch: int, flights: Sequence[Flight]) -> None:
-        """Read the records of one batch, and return when they are committed."""
+    def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
+        """Process the records of one batch and return after the commit."""
 
 
-def in_turn(players: Sequence[_T], batch: int) -> Sequence[_T]:
-    """Return who goes first, and who then: the first of `players` in batch 0, 2, 4, ...
+def alternate_order(items: Sequence[_T], batch: int) -> Sequence[_T]:
+    """Return the items in the given order for even batches, and in reverse order for odd ones.
 
-    >>> in_turn("AB", 0), in_turn("AB", 1)
+    >>> alternate_order("AB", 0), alternate_order("AB", 1)
     ('AB', 'BA')
     """
-    return players if batch % 2 == 0 else players[::-1]
+    return items if batch % 2 == 0 else items[::-1]
 
 
-def batch_sizes(rows: int, batches: int) -> list[int]:
-    """Divide records into equal batches; the first also has what is left of the division.
+def compute_batch_sizes(rows: int, batches: int) -> list[int]:
+    """Divide rows into equal batches; the first one also gets the remainder.
 
-    >>> batch_sizes(11, 3)
+    >>> compute_batch_sizes(11, 3)
     [5, 3, 3]
     """
     if rows < batches:
-        raise OptionError(f"{batches} batches need at least as many rows, {rows} were asked for")
-    share = rows // batches
-    return [rows - share * (batches - 1), *[share] * (batches - 1)]
+        raise OptionError(f"--rows is {rows}: at least --batches ({batches}) is expected")
+    size = rows // batches
+    return [rows - size * (batches - 1), *[size] * (batches - 1)]
 
 
 def take_turns(
-    players: Sequence[Player],
+    processors: Sequence[BatchProcessor],
     flights: Iterable[Flight],
     sizes: Sequence[int],
-    expected: Expected,
-    on_turn: Callable[[], None] = lambda: None,
+    expected: ExpectedTable,
+    on_batch_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Give each player each batch, and add the flights to what their tables must hold."""
-    left = iter(flights)
+    """Process each batch with each processor, and add its flights once to `expected`."""
+    remaining_flights = iter(flights)
     for batch, size in enumerate(sizes):
-        records = list(islice(left, size))
+        records = list(islice(remaining_flights, size))
         for flight in records:
             expected.add(flight)
-        for player in in_turn(players, batch):
-            player.take(batch, records)
-            on_turn()
+        for processor in alternate_order(processors, batch):
+            processor.process_batch(batch, records)
+            on_batch_end()

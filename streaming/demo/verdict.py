@@ -1,4 +1,4 @@
-"""The demo's result in a sentence for each act: seconds with the option and without it."""
+"""Describe the demo's result with one sentence per act."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ class Act:
 
     #: Completes a sentence that begins "With …".
     title: str
-    sparks: RunFigures
-    ours: RunFigures
+    default_run: RunFigures
+    assignor_run: RunFigures
 
     @property
     def runs(self) -> tuple[RunFigures, RunFigures]:
-        """Both, Spark's default assignment first."""
-        return self.sparks, self.ours
+        """Return both runs, the one with Spark's default assignment first."""
+        return self.default_run, self.assignor_run
 
 
-def verdict(acts: Sequence[Act]) -> str:
-    """Return a sentence for each act: median seconds of a batch and of its reading."""
-    return " ".join(map(_compare, acts))
+def describe_acts(acts: Sequence[Act]) -> str:
+    """Return one sentence per act with the median seconds of a batch and of its reading."""
+    return " ".join(map(_describe_act, acts))
 
 
-def headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
-    """Return the verdict, after the number of failed checks if there are any."""
+def write_headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
+    """Return the description of all acts, with a warning first if checks failed."""
     failed = sum(not check.holds for check in checks)
     if not failed:
-        return verdict(acts)
-    words = f"{pluralize(failed, 'check')} failed, so these figures prove nothing"
-    return f"{words}. {verdict(acts)}"
+        return describe_acts(acts)
+    warning = f"{pluralize(failed, 'check')} failed, so these figures prove nothing"
+    return f"{warning}. {describe_acts(acts)}"
 
 
-def _compare(act: Act) -> str:
-    ours, sparks = act.ours, act.sparks
-    pairs = list(zip(ours.measured, sparks.measured, strict=False))
-    shorter = sum(mine.seconds < theirs.seconds for mine, theirs in pairs)
+def _describe_act(act: Act) -> str:
+    ours, default = act.assignor_run, act.default_run
+    pairs = list(zip(ours.measured, default.measured, strict=False))
+    faster = sum(own.seconds < other.seconds for own, other in pairs)
     return (
         f"With {act.title}, the median batch took {ours.batch_seconds:.2f} s instead of "
-        f"{sparks.batch_seconds:.2f} s, less in {shorter} of {pluralize(len(pairs), 'round')} "
-        f"(median reading: {ours.read_seconds:.2f} s instead of {sparks.read_seconds:.2f} s)."
+        f"{default.batch_seconds:.2f} s, less in {faster} of {pluralize(len(pairs), 'round')} "
+        f"(median reading: {ours.read_seconds:.2f} s instead of {default.read_seconds:.2f} s)."
     )

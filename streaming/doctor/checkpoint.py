@@ -1,6 +1,6 @@
 """Check whether a query could continue from its checkpoint: topics, offsets, state, and Delta.
 
-The checks change nothing, and each failed check says what to do.
+The checks change nothing, and the message of a failed check explains what to do.
 """
 
 from __future__ import annotations

@@ -255,7 +255,6 @@ _Position = tuple[int, "int | None", "float | None"]
 
 
 def _collect_group(labels: tuple[str, str], group: dict[Partition, _Position]) -> Iterator[_Sample]:
-    """Yield the samples of a consumer group."""
     prefix = "kafka_consumergroup_group_"
     topic_lags: dict[str, int] = defaultdict(int)
     for (topic, partition), (offset, lag, seconds) in group.items():

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     QueryOffsets: TypeAlias = Mapping[str, Mapping[str, TopicOffsets]]
 
 _BROKERS_TIMEOUT_MS = 2000
-#: Number of log ends stored for each partition.
-_MAX_POINTS = 60
+_MAX_LOG_ENDS_PER_PARTITION = 60
 #: If the clock goes back by more, the stored log ends are dropped.
 _MAX_CLOCK_STEP_S = 60.0
 
@@ -29,7 +28,7 @@ def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
     """Return the log ends of the partitions that a query reads; of all queries if it is None.
 
     Waits for the brokers unless their last answer is at most one second old. Queries without the
-    assignor option are missing; so is every query in a Spark Connect session or without our jar.
+    assignor option are missing, as are all queries in a Spark Connect session or without the jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     java = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
@@ -48,7 +47,7 @@ class LogEnds:
     __slots__ = ("_points",)
 
     def __init__(self) -> None:
-        self._points: deque[tuple[float, int]] = deque(maxlen=_MAX_POINTS)
+        self._points: deque[tuple[float, int]] = deque(maxlen=_MAX_LOG_ENDS_PER_PARTITION)
 
     def add(self, time_s: float, end: int) -> None:
         """Add the end of the log at a time; drop earlier ends if the log was re-created."""

@@ -124,8 +124,6 @@ class _Server(socketserver.ThreadingTCPServer):
 
 
 class _Handler(MetricsHandler):
-    """Handle one request per connection."""
-
     connection: socket.socket
 
     def setup(self) -> None:

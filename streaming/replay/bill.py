@@ -125,7 +125,7 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
     if traffic.bytes_a_day is not None:
         rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from the times of the batches"
     return (
-        f"racks {racks.origin}{missing}; Spark's own mappings read from leaders, assignors "
+        f"racks {racks.origin}{missing}; Spark's assignments read from leaders, assignors "
         f"{followers}{why}",
         f"{traffic.usual:,.0f} bytes per record on average ({traffic.origin}), before compression; "
         f"{rate}",

@@ -1,8 +1,8 @@
-"""Replay the offset log of a query with assignors and with Spark's own mappings.
+"""Replay the offset log of a query with assignors and with Spark's own assignments.
 
-The log has the ranges of each batch. They are planned by each assignor and by Spark's three
-mappings on the same executors, and a model of Spark's delay scheduling computes when the last task
-ends. Nothing is read from Kafka, and no Spark is started.
+The log has the ranges of each batch. Each assignor and each of Spark's three assignments plans them
+on the same executors, and a model of Spark's delay scheduling computes when the last task ends.
+Nothing is read from Kafka, and Spark is not started.
 """
 
 from __future__ import annotations

@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from streaming.replay.log import ReplayBatch
     from streaming.report.query_facts import QueryFacts
 
-#: Maximum number of columns and rows of a heat map, and of rows of a table.
-_COLUMNS = 120
-_HEAT_ROWS = 40
-_ROWS = 8
+_MAX_HEAT_COLUMNS = 120
+_MAX_HEAT_ROWS = 40
+_MAX_TABLE_ROWS = 8
 
 
 def write_section(facts: QueryFacts) -> list[str]:
@@ -30,11 +29,10 @@ def write_section(facts: QueryFacts) -> list[str]:
         parts += _draw_lag(batches, f", source {index}" if len(indexes) > 1 else "")
     if parts:
         return parts
-    missing = "Lag is unknown: also give the metrics log (metrics.log_file)."
     logged = facts.log.sources if facts.log else {}
     for source, batches_read in logged.items():
         parts += _draw_reads(batches_read, f", source {source}" if len(logged) > 1 else "")
-    return [page.note(missing), *parts]
+    return [page.note("Lag is unknown: also give the metrics log (metrics.log_file)."), *parts]
 
 
 def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list[str]:
@@ -48,7 +46,7 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list
     ranked = sorted(highest, key=lambda n: (-last.get(n, 0), -(highest[n] or 0), _sort_key(n)))
     rows = [
         [n, _write(last.get(n)), _write(highest[n]), _write(sum(read[n]) if n in read else None)]
-        for n in ranked[:_ROWS]
+        for n in ranked[:_MAX_TABLE_ROWS]
     ]
     total = sum(last.values())
     worst = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
@@ -76,7 +74,7 @@ def _draw_reads(logged: Sequence[ReplayBatch], name: str) -> list[str]:
     ranked = sorted(by_name, key=lambda n: (-by_name[n], _sort_key(n)))
     rows = [
         [n, f"{by_name[n]:,}", f"{by_name[n] / total:.0%}", f"{max(read[n]):,}"]
-        for n in ranked[:_ROWS]
+        for n in ranked[:_MAX_TABLE_ROWS]
     ]
     head = ("partition, largest first", "offsets read", "share", "most in a batch")
     caption = (
@@ -91,12 +89,12 @@ def _put_side_by_side(
     title: str, batches: Sequence[tuple[int, Mapping[str, int]]], ranked: Sequence[str],
     caption: str, table: str,
 ) -> str:  # fmt: skip
-    shown = batches[-_COLUMNS:]
+    shown = batches[-_MAX_HEAT_COLUMNS:]
     if len(shown) < len(batches):
         caption += f" The chart has the last {len(shown)} of {len(batches):,} batches."
-    if len(ranked) > _HEAT_ROWS:
-        caption += f" The chart has the first {_HEAT_ROWS} of {len(ranked):,} partitions."
-    names = sorted(ranked[:_HEAT_ROWS], key=_sort_key)
+    if len(ranked) > _MAX_HEAT_ROWS:
+        caption += f" The chart has the first {_MAX_HEAT_ROWS} of {len(ranked):,} partitions."
+    names = sorted(ranked[:_MAX_HEAT_ROWS], key=_sort_key)
     figure = page.figure(title, charts.draw_heat_map(title, names, shown), caption)
     return page.side_by_side([figure, table])
 

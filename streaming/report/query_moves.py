@@ -14,12 +14,9 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import BatchProgress, SourceProgress
     from streaming.report.query_facts import QueryFacts
 
-#: Number of last rows that the table shows.
-_ROWS = 15
-#: The reason for moves if only the load has changed.
-_LOAD = "to balance the load"
-#: Planner metrics whose changes explain moves.
-_EXPLAINING = ("executors", "slots", "partitions")
+_MAX_ROWS = 15
+_LOAD_REASON = "to balance the load"
+_METRICS_THAT_EXPLAIN_MOVES = ("executors", "slots", "partitions")
 _HEAD = ("batch", "partitions moved", "over ideal", "reason")
 _EXPLAIN = "assignor report CHECKPOINT --batch N explains one of the last batches."
 
@@ -37,7 +34,7 @@ def write_section(facts: QueryFacts) -> list[str]:
     parts = [page.paragraph(f"{moves} to another executor in {batches}. {follows}")]
     if rows:
         cells = [[row.batch, f"{row.moves}", row.imbalance, row.why] for row in rows]
-        parts.append(page.table(_HEAD, cells[-_ROWS:], ends_in_words=True))
+        parts.append(page.table(_HEAD, cells[-_MAX_ROWS:], ends_in_words=True))
     return [*parts, page.note(_EXPLAIN)]
 
 
@@ -67,7 +64,7 @@ def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]
             name = f" (source {source.index})" if len(progress.sources) > 1 else ""
             imbalance = source.number("imbalance")
             over = "" if imbalance is None else f"{imbalance:.1%}"
-            reason = "; ".join(why) or _LOAD
+            reason = "; ".join(why) or _LOAD_REASON
             rows.append(_BatchMoves(f"{progress.batch}{name}", moves, over, reason))
     return planned, rows
 
@@ -81,7 +78,7 @@ def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> 
             yield f"assignor {old} → {new}"
         # Which partitions have data changes all the time, which alone explains no move.
         renewed = before.number("generation") != source.number("generation")
-        for key in _EXPLAINING:
+        for key in _METRICS_THAT_EXPLAIN_MOVES:
             was, now = before.number(key), source.number(key)
             if None not in (was, now) and was != now and (key != "partitions" or renewed):
                 yield f"{key} {was:.0f} → {now:.0f}"

@@ -49,7 +49,6 @@ class Report:
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return the lines."""
         return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:

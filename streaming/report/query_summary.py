@@ -30,8 +30,6 @@ _LAG_CAUSES = {"too few slots", "overhead", "small batches"}
 
 @dataclass(frozen=True)
 class _SourceSummary:
-    """The diagnosis of one source."""
-
     #: Prefix that names the source; empty if there is only one.
     prefix: str
     source: SourceFacts

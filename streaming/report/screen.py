@@ -131,8 +131,7 @@ def _make_table(*columns: str) -> Table:
     """Return an empty table; all columns hold numbers except the first one and the bars."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=False)
     for name in columns:
-        words = not table.columns or name == "load"
-        side: Literal["left", "right"] = "left" if words else "right"
+        side: Literal["left", "right"] = "right" if table.columns and name != "load" else "left"
         table.add_column(name, justify=side, no_wrap=True, overflow="ellipsis")
     return table
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from assignor_bridge.model import Partition
     from assignor_bridge.planner.plan import PlannedBatch
 
-#: Names of Spark's own mappings; the last two accept `=NUMBER`.
+#: Names of Spark's own assignments; the last two accept `=NUMBER`.
 SPARK_MAPPINGS = ("spark", "minPartitions", "maxRecordsPerPartition")
 
 
 def is_sparks(name: str) -> bool:
-    """Return whether a name, with or without `=NUMBER`, is one of Spark's mappings."""
+    """Return whether a name, with or without `=NUMBER`, is one of Spark's assignments."""
     return name.partition("=")[0] in SPARK_MAPPINGS
 
 
@@ -59,7 +59,7 @@ class PlayedBatch:
     #: Share of the bytes that were read in a zone without a replica; None without zones.
     cross_zone: float | None = None
     #: Predicted share by which the plan's busiest slot is above the ideal; `over` minus this was
-    #: not predicted. None for Spark's mappings.
+    #: not predicted. None for Spark's assignments.
     planned_over: float | None = None
 
     @property
@@ -81,7 +81,7 @@ class SimulatedQuery:
     observed: ReadReports = field(default_factory=ReadReports.empty)
     #: Executor that read the end of each partition last.
     last_reader: dict[Partition, str] = field(default_factory=dict)
-    #: The planner's reasons for the last batch, with the summary first; empty for Spark's mappings.
+    #: The planner's reasons for the last batch, with the summary first; empty for Spark's own.
     reasons: tuple[str, ...] = ()
     planned_over: float | None = None
 
@@ -258,7 +258,7 @@ class MappingResult:
 
     name: str
     played: Sequence[PlayedBatch] = ()
-    #: The planner's reasons for each batch; empty for Spark's mappings.
+    #: The planner's reasons for each batch; empty for Spark's own.
     reasons: Sequence[tuple[str, ...]] = ()
     #: Reason why the mapping could not be played; None if it was.
     error: str | None = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from streaming.demo.job import linked_spark_home
+from streaming.demo.job import link_spark_home
 from streaming.kafka.embedded_setup import find_free_ports
 from tests.support.canaries import find_secrets
 from tests.support.kafka_topics import Topic
@@ -128,7 +128,7 @@ class Run:
         self.sockets: list[str] = []
         environment = os.environ | {
             "CANARY_PASSWORD": PASSWORD, "PYTHONPATH": str(ROOT),
-            "SPARK_HOME": str(linked_spark_home(folder)), "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_HOME": str(link_spark_home(folder)), "SPARK_LOCAL_IP": "127.0.0.1",
             "TMPDIR": str(folder / "scratch"),
         }  # fmt: skip
         words = ["run", str(put), "--log", str(folder / "spark.log")]

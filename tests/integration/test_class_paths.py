@@ -1,4 +1,4 @@
-"""Class paths on which the bridge cannot act: a warning, Spark's own mapping, or a failed query."""
+"""Class paths on which the bridge cannot act: a warning, Spark's default, or a failed query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo as a user runs it, from a wheel: broker, executors, Delta, report; nothing is left."""
+"""Run the demo from a wheel, as a user does, and check its report and that nothing is left."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ pytestmark = [
 ROWS = 6_000
 
 
-def processes_with(marker: str) -> list[str]:
-    """Command lines of running processes that inherited the marker."""
-    found = []
+def list_processes_with(marker: str) -> list[str]:
+    """Return the command lines of running processes that inherited the marker."""
+    commands = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if marker.encode() in (folder / "environ").read_bytes():
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found.append(command[:200])
+                commands.append(command[:200])
         except OSError:
-            continue  # ended while we looked
-    return [command for command in found if command]
+            continue  # the process has ended
+    return [command for command in commands if command]
 
 
-def work_folders() -> set[str]:
-    """What `local-cluster` leaves in site-packages when nobody gives it another home."""
+def list_work_folders() -> set[str]:
+    """Return the folders that `local-cluster` creates in site-packages without a SPARK_HOME."""
     work = ivy.pyspark_home() / "work"
     return {path.name for path in work.iterdir()} if work.is_dir() else set()
 
 
 @pytest.fixture(scope="module")
 def commands(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of an environment with a wheel that was built from the sdist."""
+    """Return the commands of an environment with a wheel that was built from the sdist."""
     wheel = build_wheel(tmp_path_factory.mktemp("built"))
     return install_package(wheel, tmp_path_factory.mktemp("wheel") / "environment")
 
@@ -54,8 +54,8 @@ def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     marker = f"demo-{uuid.uuid4().hex}"
-    before = work_folders()
-    done = subprocess.run(
+    before = list_work_folders()
+    completed = subprocess.run(
         [
             *(commands / "assignor", "demo"),
             *("--workers", "2", "--rows", str(ROWS), "--batches", "3", "--work-us", "500"),
@@ -73,8 +73,8 @@ def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(
         check=False,
         timeout=850,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "Traceback" not in completed.stderr
     once = "each flight is in Delta exactly once"
     for line in (
         f"ok     act 1: {once} (Spark's default assignment): {ROWS:,} rows",
@@ -85,25 +85,25 @@ def test_the_demo_measures_both_modes_checks_delta_and_leaves_nothing(
         "With no simulated call, the median batch took ",
         "ok     nothing is left running",
     ):
-        assert line in done.stdout
+        assert line in completed.stdout
     for step in ("starting a Kafka broker", "starting Spark", "batches with no simulated call"):
-        assert f" s  {step}" in done.stderr
+        assert f" s  {step}" in completed.stderr
     report = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert report.count("<svg") == 12
     assert "FAILED" not in report
-    assert processes_with(marker) == []
-    where = "import streaming; print(streaming.__file__)"
-    ours = subprocess.check_output([commands / "python", "-c", where], cwd=tmp_path, text=True)
-    assert Path(ours).is_relative_to(commands.parent)
+    assert list_processes_with(marker) == []
+    program = "import streaming; print(streaming.__file__)"
+    package = subprocess.check_output([commands / "python", "-c", program], cwd=tmp_path, text=True)
+    assert Path(package).is_relative_to(commands.parent)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["report.html", "scratch"]
-    left = [path.name for path in scratch.iterdir() if path.name.startswith("assignor-")]
-    assert left == []
-    assert {name for name in work_folders() - before if "demo" in name} == set()
+    leftovers = [path.name for path in scratch.iterdir() if path.name.startswith("assignor-")]
+    assert leftovers == []
+    assert {name for name in list_work_folders() - before if "demo" in name} == set()
 
 
 @pytest.mark.long
 def test_a_broker_that_does_not_answer_is_one_line_and_exit_code_1(tmp_path):
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             *(sys.executable, "-m", "streaming.cli.main", "demo", "--rows", "10"),
             *("--bootstrap-server", "127.0.0.1:1", "--report", str(tmp_path / "report.html")),
@@ -113,7 +113,7 @@ def test_a_broker_that_does_not_answer_is_one_line_and_exit_code_1(tmp_path):
         check=False,
         timeout=200,
     )
-    assert done.returncode == 1
-    assert "topic 'assignor-demo-flights-" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    assert completed.returncode == 1
+    assert "topic 'assignor-demo-flights-" in completed.stderr.splitlines()[-1]
+    assert "Traceback" not in completed.stderr
     assert not (tmp_path / "report.html").exists()

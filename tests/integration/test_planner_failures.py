@@ -1,4 +1,4 @@
-"""When the planner fails: Spark's own mapping for that batch, or the query fails; data exact."""
+"""When the planner fails: Spark's default for that batch, or the query fails; data exact."""
 
 from __future__ import annotations
 

@@ -77,9 +77,9 @@ def create_spark_builder(master: str, folder: Path, **settings: str) -> SparkSes
     """Return the builder of `start_spark` without the jars."""
     from pyspark.sql import SparkSession
 
-    from streaming.demo.job import linked_spark_home
+    from streaming.demo.job import link_spark_home
 
-    os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
+    os.environ["SPARK_HOME"] = str(link_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     logging = Path(__file__).parent / "log4j2.properties"

@@ -49,9 +49,7 @@ def java_hits(path: Path) -> list[str]:
 
 
 def page_hits(path: Path) -> list[str]:
-    if path.name in GENERATED:
-        return []
-    text = re.sub(r"`[^`\n]*`", "code", prose(path))
+    text = "" if path.name in GENERATED else re.sub(r"`[^`\n]*`", "code", prose(path))
     plain = re.sub(r"^[|#].*$", "", text, flags=re.MULTILINE)
     sentences = re.split(r"(?<=[.!?:;])\s+|\n\s*(?:[-*]|\d+\.) |\n\n", plain)
     long = [sentence for sentence in sentences if len(sentence.split()) > MAX_SENTENCE_WORDS]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.demo.job import linked_spark_home
+from streaming.demo.job import link_spark_home
 from tests.support.processes import list_descendants, read_command_line, read_stat
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class JobProcess:
                 env=os.environ
                 | {
                     "PYTHONPATH": str(_ROOT),
-                    "SPARK_HOME": str(linked_spark_home(folder)),
+                    "SPARK_HOME": str(link_spark_home(folder)),
                     "SPARK_LOCAL_IP": "127.0.0.1",
                     **environment,
                 },

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
-from streaming.demo.job import linked_spark_home
+from streaming.demo.job import link_spark_home
 from tests.lab.compat.class_path import jars
 from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import (
@@ -40,7 +40,7 @@ def main() -> None:
     """Do as the module says."""
     servers, name, where = sys.argv[1:]
     folder = Path(where)
-    os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
+    os.environ["SPARK_HOME"] = str(link_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         SparkSession.builder.master("local-cluster[2,2,1024]")

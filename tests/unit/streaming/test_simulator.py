@@ -1,4 +1,4 @@
-"""Test the simulator's models of Spark's mappings and scheduler."""
+"""Test the simulator's models of Spark's assignments and scheduler."""
 
 from __future__ import annotations
 

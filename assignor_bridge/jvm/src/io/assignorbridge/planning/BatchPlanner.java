@@ -192,7 +192,7 @@ public final class BatchPlanner implements AutoCloseable {
     String offReason = killSwitch.findOffReason();
     if (offReason != null) {
       closePlanner();
-      admission.forget(); // its duration says nothing about our plans
+      admission.forget(); // its duration does not depend on a plan
       planFallback.reset();
       admissionFallback.reset();
       figures.setSwitchedOff(offReason, ranges.length);

@@ -21,7 +21,7 @@ final class Fallback {
   private int batchesToSkip; // before the next request to the planner
   private String lastReason;
 
-  /** Messages say that the `action` on a batch failed and which `replacement` is in effect. */
+  /** Messages report the failed `action` on a batch and the `replacement` that is in effect. */
   Fallback(SparkContext context, String action, String replacement) {
     this.context = context;
     this.action = action;
