@@ -20,7 +20,7 @@ from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor, Reba
 from kafka.protocol.consumer import metadata as wire
 
 from assignor_bridge.assignors.check import assign_checked, check_handover
-from assignor_bridge.assignors.claims import write_claim, read_claim
+from assignor_bridge.assignors.claims import read_claim, write_claim
 from assignor_bridge.assignors.group import Group, Member
 from assignor_bridge.assignors.lag_aware import Offsets
 from assignor_bridge.assignors.own import CustomAssignor

@@ -348,7 +348,7 @@ def test_members_survive_a_restart_of_the_broker(java: str) -> None:
             assert group.settled() == before
             group.add("c", "sticky")
             after = group.settled()
-            assert moved(before, after) == fewest_moves(before, after) == 4
+            assert count_moved(before, after) == count_fewest_moves(before, after) == 4
 
 
 @pytest.mark.long

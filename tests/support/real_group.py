@@ -19,7 +19,7 @@ from assignor_bridge import ivy
 from assignor_bridge.jars import find_built_jar
 from streaming.kafka import embedded_setup
 from streaming.kafka.brokers import Brokers
-from streaming.kafka.groups import fetch_group_offsets, describe
+from streaming.kafka.groups import describe, fetch_group_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,9 +98,8 @@ class RealGroup:
         self.members: dict[str, Process] = {}
         self.gone: dict[str, Process] = {}
         self.brokers = Brokers({"bootstrap.servers": bootstrap}, limit_s=30)
-        fetch_group_offsets(
-            self.brokers, name
-        )  # waits for a new broker's coordinator, unlike `describe`
+        # Waits for the coordinator of a new broker, unlike `describe`.
+        fetch_group_offsets(self.brokers, name)
         self._java = java
         self._settings = {
             "bootstrap": bootstrap, "group": name, "topics": sorted(topics), "session_ms": 5000,
@@ -187,7 +186,7 @@ def moved(before: Owners, after: Owners) -> int:
     return sum(len(owned - after[name]) for name, owned in before.items() if name in after)
 
 
-def fewest_moves(before: Owners, after: Owners) -> int:
+def count_fewest_moves(before: Owners, after: Owners) -> int:
     """Count how many partitions must leave the members that stay, so that counts are even."""
     total = sum(map(len, after.values()))
     floor, extra = divmod(total, len(after))

@@ -1,4 +1,4 @@
-"""What stands against each fault, as lines of one file: `tests.lab.faults.without` takes them out.
+"""What protects against each fault, as lines of one file: `tests.lab.faults.without` takes them out.
 
 Where Kafka's client or Spark protects a query, the lines are the settings that it has for that.
 """
@@ -189,8 +189,8 @@ PROTECTIONS = {
         Protection(
             "partitions whose times say nothing go on in steps, and the slowest in any case",
             "assignor_bridge/admission/align.py",
-            "    end[stands] = lag.start[stands]\n",
-            "    end[stands] = lag.start[stands]\n    return Aligned(end, {})\n",
+            "    end[stays] = lag.start[stays]\n",
+            "    end[stays] = lag.start[stays]\n    return Aligned(end, {})\n",
             ("records of 1970 and of next year",),
         ),
     )
