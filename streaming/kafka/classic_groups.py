@@ -2,7 +2,7 @@
 
 `describe_consumer_groups` of librdkafka has no subscriptions and no user data. Its older request
 `list_groups` returns the bytes of Kafka's ConsumerProtocol, which are decoded here: versions 0 to
-3, and newer ones as far as they append fields.
+3, and of newer ones that only append fields.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class RealGroup:
         process.end(kill=kill)
 
 
-def moved(before: Owners, after: Owners) -> int:
+def count_moved(before: Owners, after: Owners) -> int:
     """Count the partitions that left a member which is still there."""
     return sum(len(owned - after[name]) for name, owned in before.items() if name in after)
 

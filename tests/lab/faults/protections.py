@@ -1,4 +1,4 @@
-"""What protects against each fault, as lines of one file: `tests.lab.faults.without` takes them out.
+"""The protection against each fault, as lines of one file; `tests.lab.faults.without` removes them.
 
 Where Kafka's client or Spark protects a query, the lines are the settings that it has for that.
 """

@@ -262,7 +262,7 @@ def _check_printed(text: str) -> None:
 def _read_address(data: bytes) -> None:
     address = Address.parse(data.decode("utf-8", "surrogateescape"))
     again = Address.parse(str(address))
-    assert (again.place, again.path) == (address.place, address.path)
+    assert (again.host_port, again.path) == (address.host_port, address.path)
     _check_printed(str(address))
 
 

@@ -177,7 +177,7 @@ def test_a_jar_that_ivy_did_not_note_is_no_silent_gap(
 
 
 def test_the_maven_artifact_has_pom_sources_and_checksums(tmp_path: Path) -> None:
-    folder = maven.lay_out(tmp_path)
+    folder = maven.write_repository(tmp_path)
     packed = {f"{maven.NAME}{end}" for end in (".jar", ".pom", "-sources.jar")}
     checksums = {f"{name}.{kind}" for name in packed for kind in maven.CHECKSUMS}
     assert {path.name for path in folder.iterdir()} == packed | checksums
@@ -190,7 +190,7 @@ def test_the_maven_artifact_has_pom_sources_and_checksums(tmp_path: Path) -> Non
 
 
 def test_the_sources_jar_has_a_source_for_each_class(tmp_path: Path) -> None:
-    folder = maven.lay_out(tmp_path)
+    folder = maven.write_repository(tmp_path)
     with zipfile.ZipFile(folder / f"{maven.NAME}.jar") as jar:
         classes = {n.removesuffix(".class") for n in jar.namelist() if n.endswith(".class")}
     with zipfile.ZipFile(folder / f"{maven.NAME}-sources.jar") as jar:
@@ -199,6 +199,6 @@ def test_the_sources_jar_has_a_source_for_each_class(tmp_path: Path) -> None:
 
 
 def test_two_repositories_have_the_same_bytes(tmp_path: Path) -> None:
-    one, two = (maven.lay_out(tmp_path / name) for name in ("one", "two"))
+    one, two = (maven.write_repository(tmp_path / name) for name in ("one", "two"))
     files = sorted(path.name for path in one.iterdir())
     assert [(one / n).read_bytes() for n in files] == [(two / n).read_bytes() for n in files]

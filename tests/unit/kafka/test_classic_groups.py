@@ -44,7 +44,7 @@ def brokers_with(members: list[Any], state: str = "Stable", **described: Any) ->
         describe_consumer_groups=lambda *_, **__: {"g": description},
         list_groups=lambda *_, **__: [group],
     )
-    return SimpleNamespace(admin=admin, limit_s=1.0, answer=lambda answer: answer)
+    return SimpleNamespace(admin=admin, limit_s=1.0, await_answer=lambda answer: answer)
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -121,7 +121,9 @@ def test_the_cli_reference_is_up_to_date(tmp_path):
         ),
         pytest.param(["demo", "--data", "/no/such"], "data folder does not exist", id="no data"),
         pytest.param(
-            ["demo", "--rows", "3"], "4 batches need at least as many rows", id="few rows"
+            ["demo", "--rows", "3"],
+            "--rows is 3: at least --batches (4) is expected",
+            id="few rows",
         ),
     ],
 )
