@@ -168,7 +168,8 @@ def memory() -> Iterator[str]:
     option, spark, arenas = (
         grown[job].split("; ")[1].split()[0].lstrip("+") for job in list(grown)[1:]
     )
-    yield f"by {option} and {spark} MB in the second hour, and by {arenas} MB with `MALLOC"
+    yield f"by {option} MB with the option and by {spark} MB without it"
+    yield f"they grew by {arenas} MB"
 
 
 def slots() -> Iterator[str]:
@@ -430,7 +431,7 @@ def losses() -> Iterator[str]:
         if row["how"] == "simulated" and row["lags"] == "zipf 0.8"
     }
     fewest = fewest_slots["minPartitions"], fewest_slots[OURS]
-    yield f"some less ({fewest[0]} for {fewest[1]})"
+    yield f"skewed ({fewest[0]} instead of {fewest[1]})"
     equal = simulated("uniform")
     yield f"{equal['spark']:.0%} above the ideal, and the option {equal[OURS]:.0%}."
 
