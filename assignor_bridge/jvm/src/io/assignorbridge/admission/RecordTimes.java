@@ -124,7 +124,7 @@ public final class RecordTimes implements AutoCloseable {
         isAfterPause |= first.offset() == range.start();
       }
     }
-    if (isAfterPause) { // other estimates may be too old as well: read the oldest ones' records
+    if (isAfterPause) { // other old estimates may be wrong as well: read those records
       long oldest =
           waiting.stream()
               .map(this::firstTimestamp)
@@ -157,7 +157,7 @@ public final class RecordTimes implements AutoCloseable {
       try {
         closing.close(Duration.ofMillis(1));
       } catch (KafkaException e) { // an interrupt stays set
-        LOG.debug("closing the consumer of timestamps failed", e);
+        LOG.debug("could not close the timestamp consumer", e);
       }
     }
   }

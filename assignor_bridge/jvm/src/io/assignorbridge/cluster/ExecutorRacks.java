@@ -25,9 +25,9 @@ import org.slf4j.LoggerFactory;
 import scala.Option;
 
 /**
- * Finds each executor's rack in the first source that has it: the rack file (`assignor.rackFile`),
- * the environment variable that `assignor.rack` names, SPARK_EXECUTOR_ATTRIBUTE_RACK, which
- * executors send when they register, or YARN's topology.
+ * Finds each executor's rack in the first source that has it: the rack file (`assignor.rackFile`);
+ * the environment variable that `assignor.rack` names; SPARK_EXECUTOR_ATTRIBUTE_RACK, which
+ * executors send when they register; or YARN's topology.
  */
 public final class ExecutorRacks {
   private static final Logger LOG = LoggerFactory.getLogger(ExecutorRacks.class);

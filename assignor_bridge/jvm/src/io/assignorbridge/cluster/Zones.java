@@ -78,7 +78,7 @@ public final class Zones implements AutoCloseable {
     return replicaRacks;
   }
 
-  /** Starts the counts of another batch, whether or not the planner plans it. */
+  /** Resets the counts for the next batch, whether or not the planner plans it. */
   public void beginBatch() {
     bytes.add(received.drain());
     bytes.beginBatch();

@@ -72,7 +72,7 @@ public final class LogEndOffsets implements AutoCloseable {
     return JSON.writeValueAsString(all);
   }
 
-  /** Stores the logs' end offsets at a batch. A fixed end is used until a broker answers. */
+  /** Stores the logs' end offsets for a batch. A fixed end is used until a broker answers. */
   public void setLatest(Offset latest, boolean hasFixedEnd) {
     this.latest = latest;
     if (hasFixedEnd && fixedEnd == null) {

@@ -91,7 +91,7 @@ public final class SecuredParams {
     for (Map.Entry<String, ?> param : params.entrySet()) {
       if (isSecret(param.getKey()) && param.getValue() != null) {
         String value = param.getValue().toString();
-        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // before words
+        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // phrases before words
           String phrase = part.group().replaceAll("^[\"':]|[\"']$", "");
           text = maskPhrase(text, phrase);
           text = maskPhrase(text, phrase.replaceAll("\\\\(.)", "$1")); // unescaped

@@ -9,7 +9,7 @@ public final class Interruptions {
 
   /** Returns whether a file system operation failed because its thread was interrupted. */
   public static boolean isInterruption(Throwable e) {
-    boolean timedOut = e.getClass().getSimpleName().contains("Timeout"); // a socket's
+    boolean timedOut = e.getClass().getSimpleName().contains("Timeout"); // socket timeout
     return e instanceof ClosedByInterruptException
         || e instanceof InterruptedIOException && !timedOut;
   }

@@ -192,7 +192,7 @@ public final class BatchPlanner implements AutoCloseable {
     String offReason = killSwitch.findOffReason();
     if (offReason != null) {
       closePlanner();
-      admission.forget(); // Spark plans the batch, so its duration does not measure a plan
+      admission.forget(); // Spark plans the batch, so its duration is not measured
       planFallback.reset();
       admissionFallback.reset();
       figures.setSwitchedOff(offReason, ranges.length);

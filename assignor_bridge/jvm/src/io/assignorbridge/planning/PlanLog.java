@@ -39,7 +39,7 @@ final class PlanLog {
     try {
       write(line.getBytes(StandardCharsets.UTF_8), Path.of(file));
       isFailing = false;
-    } catch (IOException | RuntimeException e) { // Runtime: invalid path
+    } catch (IOException | RuntimeException e) { // such as InvalidPathException
       if (!isFailing) {
         LOG.warn(
             "assignor-bridge could not write its plan log {} (the query continues): {}",

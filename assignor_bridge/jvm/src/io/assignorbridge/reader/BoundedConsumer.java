@@ -33,7 +33,7 @@ final class BoundedConsumer {
   private final long bufferBytes;
   private final Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory;
   private final Set<PartitionPosition> assigned = new LinkedHashSet<>();
-  private final List<PartitionPosition> unread = new ArrayList<>(); // in the order of the plan
+  private final List<PartitionPosition> unread = new ArrayList<>(); // in plan order
   private final Set<PartitionPosition> fetched = new LinkedHashSet<>(); // not paused
 
   private volatile Consumer<byte[], byte[]> consumer;

@@ -43,7 +43,7 @@ final class ConsumerPool {
   private final int capacity;
   private final ScheduledExecutorService janitor;
 
-  /** Returns the JVM's pool: an eighth of the heap for idle consumers, and another for slots. */
+  /** Returns the JVM's pool: an eighth of the heap for idle consumers, and an eighth for tasks. */
   static synchronized ConsumerPool shared() {
     if (instance == null) {
       SparkConf conf = SparkEnv.get().conf();

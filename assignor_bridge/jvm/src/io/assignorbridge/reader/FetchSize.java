@@ -96,8 +96,7 @@ final class FetchSize {
   /**
    * Increases the size if each response held only one partition. Either the producers' batches are
    * large, or, in a client's first responses, a broker before Kafka 4.2 cut a remote-tier fetch at
-   * the limit. With few partitions, the samples are inconclusive: each response may have held them
-   * all.
+   * the limit. With few partitions, the samples are inconclusive: a response may hold all.
    *
    * @param fetched partitions fetched at a time
    * @return whether the size changed

@@ -136,7 +136,9 @@ final class PartitionPosition {
     return bytes;
   }
 
-  /** Estimates a record's heap bytes; reads the headers, which would keep the response alive. */
+  /**
+   * Estimates a record's heap bytes; reads its headers, because unread ones retain the response.
+   */
   private static long heapBytes(ConsumerRecord<byte[], byte[]> record) {
     long bytes = size(record) + RECORD_OVERHEAD_BYTES;
     for (Header header : record.headers()) {

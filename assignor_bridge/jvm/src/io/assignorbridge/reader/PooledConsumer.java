@@ -113,7 +113,7 @@ final class PooledConsumer {
   }
 
   /**
-   * Polls once, adds the records within ranges to {@code out}, and keeps the records beyond. The
+   * Polls once, adds the records within ranges to {@code out}, and keeps records beyond them. The
    * caller then calls {@link #fitBuffers}, when it knows which records wait for their turn.
    *
    * @param heldBytes heap bytes of records that were received before their turn

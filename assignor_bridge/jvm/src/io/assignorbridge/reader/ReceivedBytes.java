@@ -38,7 +38,7 @@ final class ReceivedBytes {
     counted.clear();
   }
 
-  /** Returns the bytes since the last call by broker id, below 0 for bootstrap connections. */
+  /** Returns the bytes since the last call, by broker id (negative for bootstrap connections). */
   Map<Integer, Long> take() {
     untaken.values().removeIf(bytes -> bytes == 0);
     Map<Integer, Long> taken = new HashMap<>(untaken);

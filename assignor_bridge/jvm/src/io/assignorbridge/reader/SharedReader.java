@@ -76,7 +76,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param isShared false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
-   * @param reports gets one report per range; for ranges that this reader reads, when the task ends
+   * @param reports gets one report per range; ranges that this reader reads are reported at the end
    * @param received gets the bytes received over the network by broker id, if the rack is known
    */
   public SharedReader(

@@ -31,8 +31,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * Checks JSON records before {@code from_json}, which ignores text after the first object and
  * silently changes numbers. A record is bad unless it is one object in UTF-8 whose numbers fit
  * their columns exactly (except DOUBLE and FLOAT). If a STRING column gets a value of another type,
- * the value becomes its JSON text as it was sent, as in Spark's file reader (SPARK-48148): {@code
- * from_json} would turn 12.50 into 12.5. Spark handles all other values of a wrong type.
+ * the value becomes its JSON text as sent, as in Spark's file reader (SPARK-48148):
+ * {@code from_json} would turn 12.50 into 12.5. Spark handles all other values of a wrong type.
  */
 public final class JsonRecords implements UDF1<byte[], byte[]> {
   private static final long serialVersionUID = 1L;

@@ -23,9 +23,9 @@ public final class OrderConflicts {
   private final ConflictCounter counter;
 
   /**
-   * Registers the functions. With `byTimestamp`, two records of a key conflict if their partition
-   * is the same and their timestamps contradict their offsets; otherwise, if their partitions
-   * differ.
+   * Registers the functions. With `byTimestamp`, records of a key conflict if they share a
+   * partition and their timestamps contradict their offsets. Otherwise, they conflict if they do
+   * not share a partition.
    */
   public OrderConflicts(SparkSession session, String name, boolean byTimestamp) {
     counter = new ConflictCounter(byTimestamp);

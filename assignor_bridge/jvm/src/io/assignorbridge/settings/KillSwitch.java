@@ -64,7 +64,7 @@ public final class KillSwitch {
 
   private synchronized String update(String reason) {
     if (reason != null && offReason == null) {
-      LOG.warn("assignor-bridge is switched off, Spark's default assignment is used: {}", reason);
+      LOG.warn("assignor-bridge is switched off, so Spark's default assignment is used: {}", reason);
     } else if (reason == null && offReason != null) {
       LOG.warn("assignor-bridge is switched on again");
     }

@@ -139,7 +139,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  /** Overrides a method that Spark has since 4.1. */
+  /** Overrides a method that Spark 4.1 added. */
   public void prepareForRealTimeMode() throws Throwable {
     try {
       NoEffect.report("Spark does not plan batches in real-time mode", failOnError);

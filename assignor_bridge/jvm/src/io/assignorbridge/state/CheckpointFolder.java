@@ -148,7 +148,7 @@ public final class CheckpointFolder {
       try {
         return Class.forName(name, true, Thread.currentThread().getContextClassLoader());
       } catch (ClassNotFoundException elsewhere) {
-        // the package of other Spark versions
+        // another Spark version's package
       }
     }
     throw new IOException("this Spark has no CheckpointFileManager in the packages of 4.0 to 4.2");
