@@ -186,7 +186,7 @@ def test_a_variable_of_executors_is_known_once_they_have_read(
     [*_, last] = metrics_of(progresses)  # where executors are is spelt as no broker spells it
     assert "no partition has a replica in rack 127.0.0.1" in last["assignor.zoneAdvice"]
     [told] = driver_log.lines("plans by zones")
-    assert "racks of the others: 127.0.0.1; 0 of 4 partitions have none" in told
+    assert "racks of the others: 127.0.0.1; 0 of 4 partitions have no known rack" in told
     assert len(driver_log.lines("reads across zones")) == 1
 
 
