@@ -117,7 +117,7 @@ def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
             elif not rack:
                 problem = "has no rack"
             elif "#" in rack:
-                problem = "has a # behind the rack: comments have their own lines"
+                problem = "has a '#' after the rack: put the comment on its own line"
             elif host.startswith("[") and not host.endswith("]"):
                 problem = "has a colon in the host: write it as \\:"
             elif racks.setdefault(host, rack) != rack:

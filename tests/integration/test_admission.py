@@ -260,7 +260,7 @@ FAILURES = [
     pytest.param("beyond", "the planner admitted", id="an end beyond the log's"),
     pytest.param("backwards", "the planner admitted", id="an end before the start"),
     pytest.param("nothing", "the planner admitted 0 records", id="a batch of nothing"),
-    pytest.param("short", "columns of ranges do not fit together", id="a column is too short"),
+    pytest.param("short", "the range columns are inconsistent", id="a column is too short"),
 ]
 
 

@@ -349,7 +349,7 @@ def test_where_kafka_does_not_tell_sparks_limits_hold(
     assert rows == 120
     assert {m["assignor.heldBackBy"] for m in metrics_of(progresses)} == {"spark"}
     warnings = driver_log.lines("could not limit a micro-batch")
-    reason = "Kafka did not return the timestamps of records"
+    reason = "Kafka did not return record timestamps"
     assert any(reason in line for line in warnings), warnings
     # Each reason is told once; Kafka's client has several for no time, the planner one of its own.
     reasons = [line.split("would stop the query")[1] for line in warnings]

@@ -60,7 +60,7 @@ FAILURES = [
         marks=pytest.mark.long,
     ),
     pytest.param(
-        "short", "columns of the plan do not fit together", id="a column is too short",
+        "short", "the plan's columns are inconsistent", id="a column is too short",
         marks=pytest.mark.long,
     ),
 ]  # fmt: skip
@@ -260,7 +260,9 @@ def other_version(tmp_path: Path) -> str:
     ("interpreter", "said"),
     [
         pytest.param(lambda _: "/no/such/python", "could not be started", id="does not exist"),
-        pytest.param(no_package, "is assignor-bridge installed there", id="lacks the package"),
+        pytest.param(
+            no_package, "if assignor-bridge is not installed there", id="lacks the package"
+        ),
         pytest.param(other_version, "other-python' is 0.0.9-f00: install the", id="other version"),
     ],
 )

@@ -132,7 +132,7 @@ def test_racks_of_executors_and_replicas_reach_the_first_plan(
     assert len(driver_log.lines("requested the racks of 1 topics: [[a]]")) == 1
     [told] = driver_log.lines("plans by zones")
     assert "0 of 2 executors have no known rack; racks of the others: a, b;" in told
-    assert "0 of 4 partitions have none; racks of the others: a;" in told
+    assert "0 of 4 partitions have no known rack; racks of the others: a;" in told
     assert " INFO " in told
     [advice] = driver_log.lines("reads across zones")
     assert "more executors there" in advice
@@ -186,7 +186,7 @@ def test_a_variable_of_executors_is_known_once_they_have_read(
     [*_, last] = metrics_of(progresses)  # where executors are is spelt as no broker spells it
     assert "no partition has a replica in rack 127.0.0.1" in last["assignor.zoneAdvice"]
     [told] = driver_log.lines("plans by zones")
-    assert "racks of the others: 127.0.0.1; 0 of 4 partitions have none" in told
+    assert "racks of the others: 127.0.0.1; 0 of 4 partitions have no known rack" in told
     assert len(driver_log.lines("reads across zones")) == 1
 
 
@@ -304,7 +304,7 @@ def test_a_user_who_may_only_read_is_planned_for_by_the_racks_of_leaders(
     assert_planned(progresses)
     assert racks_asked_with(record) == [({first: "s", second: "t"}, [["s"], ["s"]])]
     [warning] = driver_log.lines("consumers can read from followers")
-    assert warning.endswith("(the user of the query needs DescribeConfigs on the Cluster)")
+    assert warning.endswith("(the query's user needs DescribeConfigs on the Cluster)")
     assert PASSWORD not in warning
 
 
@@ -330,10 +330,12 @@ def test_a_client_that_cannot_ask_costs_no_batch(
     assert rows == 80
     assert_planned(progresses)
     assert racks_asked_with(record) == [({first: "a", second: "b"}, [])] * 2
-    [warning] = driver_log.lines("not request the racks of the replicas of any topic")
+    [warning] = driver_log.lines("not request the replica racks of any topic")
     assert "Invalid value -7 for configuration retries" in warning
     [told] = driver_log.lines("plans by zones")
-    assert "4 of 4 partitions have none; racks of the others: none (broker.rack" in told
+    assert (
+        "4 of 4 partitions have no known rack; racks of the others: none (set broker.rack" in told
+    )
 
 
 def test_racks_stand_beside_limited_batches(

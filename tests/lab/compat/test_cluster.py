@@ -72,4 +72,6 @@ def test_workers_need_our_jar_of_the_same_version_and_no_python(
     assert metrics["assignor.fallbacks"] == "0"
     missing = told["missing"]["query"]["error"]
     assert "do the executors lack the jar" in add_hint(missing, None), missing
-    assert "this executor 0.0.9-other: give both the same jar" in told["other"]["query"]["error"]
+    assert (
+        "this executor has 0.0.9-other: give both the same jar" in told["other"]["query"]["error"]
+    )

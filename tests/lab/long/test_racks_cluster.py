@@ -220,4 +220,4 @@ def test_a_rack_that_vanishes_is_unknown(
     [told] = driver_log.lines("plans by zones")
     assert " WARN " in told
     assert "1 of 2 executors have no known rack; racks of the others: a (" in told
-    assert f"{len(lost)} of 6 partitions have none; racks of the others: a, b (" in told
+    assert f"{len(lost)} of 6 partitions have no known rack; racks of the others: a, b (" in told

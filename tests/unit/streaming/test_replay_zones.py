@@ -166,7 +166,7 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
         ("h1=a\nh2\n", "line 2 (h2) has no rack; write a line HOST=RACK for each host of"),
         ("=a", "line 1 (=a) has no host"),
         ("h1=a\n\\\nh2=b", "line 2 (\\) has no host"),
-        ("h1=a # zone", "line 1 (h1=a # zone) has a # behind the rack"),
+        ("h1=a # zone", "line 1 (h1=a # zone) has a '#' after the rack"),
         ("h1=a\nh1=b", "line 2 (h1=b) contradicts an earlier one, with rack a"),
         ("[::1]=a", "line 1 ([::1]=a) has a colon in the host: write it as \\:"),
         ("[\\:\\:1]=a", {"[::1]": "a"}),

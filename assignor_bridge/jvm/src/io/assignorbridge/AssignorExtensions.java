@@ -7,7 +7,7 @@ import scala.runtime.BoxedUnit;
 
 /**
  * The entry point, which Spark discovers on the class path (META-INF/services). You can also name
- * it in {@code spark.sql.extensions}; registering it twice does no harm.
+ * it in {@code spark.sql.extensions}; registering it twice is harmless.
  */
 public final class AssignorExtensions implements SparkSessionExtensionsProvider {
 

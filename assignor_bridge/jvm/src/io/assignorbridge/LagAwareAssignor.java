@@ -86,15 +86,15 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   }
 
   /**
-   * Assigns one topic's partitions in rounds. Each round gives every member one partition: the
-   * member with the least total lag gets the partition with the largest lag.
+   * Assigns one topic's partitions in rounds, by decreasing lag. Each round gives every member at
+   * most one partition, starting with the member that has the smallest total lag.
    */
   private static void assignInRounds(
       List<TopicPartition> partitions,
       List<String> members,
       Map<TopicPartition, Long> lags,
       Map<String, List<TopicPartition>> assigned) {
-    List<TopicPartition> heaviestFirst = new ArrayList<>(partitions); // ties: by partition
+    List<TopicPartition> heaviestFirst = new ArrayList<>(partitions); // ties keep their order
     heaviestFirst.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
     Map<String, Long> totalLag = new HashMap<>();
     List<String> leastLagFirst = new ArrayList<>(members);
@@ -110,7 +110,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     }
   }
 
-  /** Returns the lags of the partitions, at least 0; omits partitions without an answer. */
+  /** Returns the lag of each partition, at least 0; omits partitions whose lag is unknown. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -124,7 +124,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       Thread.currentThread().interrupt();
     } finally {
       if (admin != null) {
-        admin.close(Duration.ofMillis(1)); // 0 would wait for its thread, maybe in a DNS lookup
+        admin.close(Duration.ofMillis(1)); // 0 waits until its thread ends, even in a DNS lookup
       }
     }
     return Map.of();
@@ -156,20 +156,20 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
                 ? commit.offset()
                 : await(beginning.partitionResult(partition), deadlineNanos).offset();
         lags.put(partition, Math.max(end - start, 0));
-      } catch (ExecutionException error) { // this partition was deleted or has no leader
+      } catch (ExecutionException error) { // the partition was deleted or has no leader
         logOnce(error.getCause(), timeoutMs());
       }
     }
     return lags;
   }
 
-  /** Returns whether a consumer without a committed offset starts at the end, without lag. */
+  /** Returns whether a consumer without a committed offset starts at the log's end, with lag 0. */
   private boolean startsAtEnd() {
     Object reset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
     return reset == null || reset.toString().toLowerCase(Locale.ROOT).equals("latest");
   }
 
-  /** Returns the time limit for lags: two seconds, or half of a shorter rebalance timeout. */
+  /** Returns the time limit for lags: two seconds, or half the rebalance timeout if shorter. */
   private long timeoutMs() {
     Object timeout = settings.get(ConsumerConfig.MAX_POLL_INTERVAL_MS_CONFIG);
     long rebalanceMs =
@@ -177,7 +177,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     return Math.min(MAX_WAIT_MS, rebalanceMs / 2);
   }
 
-  /** Returns those consumer settings that an admin client also accepts, with our time limit. */
+  /** Returns the consumer settings that an admin client accepts, with the time limit for lags. */
   private Map<String, Object> toAdminSettings(long timeoutMs) {
     Map<String, Object> admin = new HashMap<>(settings);
     admin.keySet().retainAll(AdminClientConfig.configNames());

@@ -15,9 +15,9 @@ import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
  * Hadoop's local file system without external processes. Without its native library Hadoop runs
- * `chmod` for each file that it creates and `readlink` for each that it renames: about ten
- * processes for one small file in Spark's offset log, commit log, or a Delta log. File names,
- * bytes, checksums, permissions, and the order of operations are Hadoop's. The Hadoop setting
+ * `chmod` for each file that it creates and `readlink` for each file that it renames: about ten
+ * processes per small file in Spark's offset log, commit log, or a Delta log. File names, bytes,
+ * checksums, permissions, and the order of operations are Hadoop's. The Hadoop setting
  * `fs.AbstractFileSystem.file.impl` selects this class.
  */
 public final class LocalFiles extends ChecksumFs {
@@ -52,7 +52,7 @@ public final class LocalFiles extends ChecksumFs {
     public void setPermission(Path path, FsPermission permission) throws IOException {
       try {
         java.nio.file.Path file = pathToFile(path).toPath();
-        int idBits = 0; // like chmod, keep a directory's setgid bit, which passes its group on
+        int idBits = 0; // like chmod, keep a directory's setuid and setgid bits
         if (Files.isDirectory(file)) {
           idBits = (Integer) Files.getAttribute(file, MODE) & SETUID_AND_SETGID;
         }

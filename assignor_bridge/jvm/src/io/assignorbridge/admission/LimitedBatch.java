@@ -18,7 +18,7 @@ import org.apache.spark.sql.connector.read.streaming.ReadMinRows;
 import org.apache.spark.sql.kafka010.KafkaOffsetReader;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The ranges that a batch could read. Verifies the planner's answer. */
+/** Holds the ranges that a batch could read, and verifies the planner's answer. */
 public final class LimitedBatch {
 
   /** Marks that our options limit batches; Spark's warning about `Trigger.Once` prints it. */
@@ -84,17 +84,17 @@ public final class LimitedBatch {
         });
   }
 
-  /** Returns the unread range of each partition, without partitions that have no new records. */
+  /** Returns the unread range of each partition that has new records. */
   public List<OffsetRange> waiting() {
     return List.copyOf(waiting.values());
   }
 
-  /** Returns Spark's limit for the request to the planner; null if there is none. */
+  /** Returns Spark's record limit, which the planner's request contains; null if there is none. */
   public Long maxRecords() {
     return maxRecords == Long.MAX_VALUE ? null : maxRecords;
   }
 
-  /** Returns the batch's end; fails if it is empty or exceeds the unread ranges or Spark's limit. */
+  /** Returns the batch's end; fails if the batch is empty or exceeds a range or Spark's limit. */
   public Offset end(List<OffsetRange> admitted) throws PlannerException {
     Map<TopicPartition, Long> admittedEnds = new HashMap<>(ends);
     Set<TopicPartition> admittedPartitions = new HashSet<>();
@@ -115,7 +115,7 @@ public final class LimitedBatch {
     }
     if (admittedPartitions.size() < waiting.size() || records < 1 || records > maxRecords) {
       throw new PlannerException(
-          "the planner admitted %d records of %d partitions; expected 1 to %d records of %d"
+          "the planner admitted %d records from %d partitions; expected 1 to %d records from %d"
               .formatted(records, admittedPartitions.size(), maxRecords, waiting.size()));
     }
     return SourceOffsets.toOffset(admittedEnds);

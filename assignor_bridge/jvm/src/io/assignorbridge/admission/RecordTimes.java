@@ -29,13 +29,13 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Kafka's timestamps of the first unread records, for options that need them. After a completed
- * batch they are free: readers report the newest timestamp of each range, and the next record is
- * about as new if records are in order. If an offset has no report (in the first batch, for a new
- * partition, or after a lost report), a consumer without a group reads the record there. Only the
- * stream's thread uses this class.
+ * batch, they need no request: readers report the newest timestamp of each range, and the next
+ * record is about as new if records are in order. If an offset has no report (in the first batch,
+ * for a new partition, or after a lost report), a consumer without a group reads the record at that
+ * offset. Only the stream's thread uses this class.
  */
 public final class RecordTimes implements AutoCloseable {
-  /** Kafka returned no timestamps. The planner got no request, so its state is unchanged. */
+  /** Thrown if Kafka returned no timestamps. The planner got no request and keeps its state. */
   public static final class NoTimesException extends PlannerException {
     private static final long serialVersionUID = 1L;
 
@@ -62,7 +62,7 @@ public final class RecordTimes implements AutoCloseable {
   private Consumer<byte[], byte[]> consumer; // null before the first use and after a failure
   private SecuredParams params; // the parameters of the consumer
 
-  /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
+  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
   public RecordTimes(Map<String, String> kafka) {
     this.kafka = new HashMap<>(kafka);
   }
@@ -84,7 +84,7 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Returns the timestamp of the first record of each range; -1 without record or timestamp. */
+  /** Returns the timestamp of each range's first record; -1 if there is no record or timestamp. */
   public Columns.Times timesOf(List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
     long nowMs = System.currentTimeMillis();
@@ -106,7 +106,7 @@ public final class RecordTimes implements AutoCloseable {
     return Columns.Times.of(nowMs, waiting, range -> firstTimestamp(range).millis());
   }
 
-  /** Returns these timestamps and the first offsets at or after `millis`, as look-up `number`. */
+  /** Returns the timestamps and, as look-up `number`, the first offsets at or after `millis`. */
   public Columns.Times lookUp(
       int number, long millis, List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
@@ -124,7 +124,7 @@ public final class RecordTimes implements AutoCloseable {
         isAfterPause |= first.offset() == range.start();
       }
     }
-    if (isAfterPause) { // other estimates may be too old as well: read the records of the oldest
+    if (isAfterPause) { // other old estimates may be wrong as well: read those records
       long oldest =
           waiting.stream()
               .map(this::firstTimestamp)
@@ -157,7 +157,7 @@ public final class RecordTimes implements AutoCloseable {
       try {
         closing.close(Duration.ofMillis(1));
       } catch (KafkaException e) { // an interrupt stays set
-        LOG.debug("closing the consumer of timestamps failed", e);
+        LOG.debug("could not close the timestamp consumer", e);
       }
     }
   }
@@ -175,7 +175,7 @@ public final class RecordTimes implements AutoCloseable {
       long remainingMs = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
       if (remainingMs < 1) {
         throw new TimeoutException(
-            "no first record of " + remaining.size() + " partitions within " + timeoutMs + " ms");
+            "no answer for the first record of " + remaining.size() + " partitions within " + timeoutMs + " ms");
       }
       var records = kafka.poll(Duration.ofMillis(Math.min(POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
@@ -215,7 +215,7 @@ public final class RecordTimes implements AutoCloseable {
     } catch (KafkaException e) {
       close();
       throw new NoTimesException(
-          "Kafka did not return the timestamps of records: " + SecuredParams.describe(e, params));
+          "Kafka did not return record timestamps: " + SecuredParams.describe(e, params));
     }
   }
 

@@ -19,9 +19,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The retention time of topics (`retention.ms`), requested at first and every few minutes on a
- * separate thread, so no batch waits for an answer. Topics that keep records forever or only
- * compact them are omitted. So are topics whose retention is unknown, after one warning.
+ * The retention time of topics (`retention.ms`), requested at the start and every few minutes on a
+ * separate thread, so no batch waits for an answer. Topics that keep records forever, or only
+ * compact them, are omitted. Topics whose retention is unknown are omitted after one warning.
  */
 public final class Retentions implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Retentions.class);
@@ -32,17 +32,17 @@ public final class Retentions implements AutoCloseable {
   private final LatestOnlyExecutor<Set<String>> newest =
       new LatestOnlyExecutor<>("assignor-retention", this::requestFromKafka);
   private volatile Map<String, Long> retentionsMs = Map.of();
-  private boolean warned; // used on the thread of requests
-  // Used on the stream's thread: the topics of the last request, those seen since, and its time.
-  private Set<String> requested = Set.of();
-  private Set<String> seen = new HashSet<>();
-  private long requestedNanos;
+  private boolean warned; // used on the request thread
+  // Used on the stream's thread:
+  private Set<String> requested = Set.of(); // topics of the last request
+  private Set<String> seen = new HashSet<>(); // topics since the last regular request
+  private long requestedNanos; // time of the last regular request
 
   public Retentions(Map<String, String> kafka) {
     admin = new KafkaAdmin(kafka);
   }
 
-  /** Returns the retention in milliseconds of each topic for which it is known by now. */
+  /** Returns the retention in milliseconds of each topic whose retention is known by now. */
   public Map<String, Long> retentionsOf(Collection<String> topics) {
     long nowNanos = System.nanoTime();
     seen.addAll(topics);
@@ -105,7 +105,7 @@ public final class Retentions implements AutoCloseable {
 
   private void warn(String topics, Throwable error) {
     if (!warned && !admin.isEnded()) {
-      String permission = " (the user of the query needs DescribeConfigs on this topic)";
+      String permission = " (the query's user needs DescribeConfigs on this topic)";
       LOG.warn(
           "assignor-bridge could not read the retention of {}, so assignor.fairness=deadline assumes"
               + " that its records do not expire soon (logged once): {}{}",

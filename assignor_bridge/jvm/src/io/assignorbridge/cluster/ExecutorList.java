@@ -45,8 +45,8 @@ public final class ExecutorList {
   }
 
   /**
-   * Returns the slots to plan for without executors. In local mode they are the driver's, because
-   * `spark.default.parallelism` is for shuffles. Otherwise they are Spark's estimate.
+   * Returns the number of slots to plan for without executors: the driver's in local mode, because
+   * `spark.default.parallelism` is for shuffles; otherwise Spark's estimate.
    */
   public static int planningParallelism(SparkContext context) {
     int slots = context.defaultParallelism();
@@ -91,7 +91,7 @@ public final class ExecutorList {
   private static boolean isLeaving(TaskScheduler scheduler, String executor) {
     if (scheduler instanceof TaskSchedulerImpl standard
         && standard.backend() instanceof ExecutorAllocationClient backend) {
-      return !backend.isExecutorActive(executor); // false once Spark decides to remove it
+      return !backend.isExecutorActive(executor); // inactive once Spark decides to remove it
     }
     return scheduler.getExecutorDecommissionState(executor).isDefined();
   }

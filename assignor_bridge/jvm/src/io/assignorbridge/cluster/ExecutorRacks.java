@@ -25,9 +25,9 @@ import org.slf4j.LoggerFactory;
 import scala.Option;
 
 /**
- * Finds the rack of each executor, from the first source that has it: the file of hosts
- * (`assignor.rackFile`), the environment variable that `assignor.rack` names,
- * SPARK_EXECUTOR_ATTRIBUTE_RACK, which executors send when they register, or YARN's topology.
+ * Finds each executor's rack in the first source that has it: the rack file (`assignor.rackFile`);
+ * the environment variable that `assignor.rack` names; SPARK_EXECUTOR_ATTRIBUTE_RACK, which
+ * executors send when they register; or YARN's topology.
  */
 public final class ExecutorRacks {
   private static final Logger LOG = LoggerFactory.getLogger(ExecutorRacks.class);
@@ -37,13 +37,13 @@ public final class ExecutorRacks {
   /** The rack that an executor reads from its own environment. */
   record ReportedRack(String executor, String rack) implements Serializable {}
 
-  /** The bytes that one task received over the network, by id of broker. */
+  /** The bytes that one task received over the network, by broker id. */
   record TaskTraffic(String rack, Map<Integer, Long> bytes) implements Serializable {}
 
   private final RackFile file; // null without the option
   private final String variable; // null without the option
   private final ReportAccumulator<ReportedRack> reports = new ReportAccumulator<>();
-  private final Map<String, String> reported = new HashMap<>(); // by id of executor
+  private final Map<String, String> reported = new HashMap<>(); // by executor id
   private boolean warned;
 
   ExecutorRacks(SparkContext context, String source, String file) throws PlannerException {
@@ -57,7 +57,7 @@ public final class ExecutorRacks {
     return new ReaderRacks(variable, reports, received, executors);
   }
 
-  /** Stores the racks that executors reported, and reads the file again if it has changed. */
+  /** Stores the racks that executors reported, and reads the rack file again if it has changed. */
   void update() {
     reports.drain().forEach(report -> reported.put(report.executor(), report.rack()));
     if (file != null) {
@@ -74,7 +74,7 @@ public final class ExecutorRacks {
   String findRack(ExecutorSummary executor, String host, TaskScheduler scheduler) {
     try {
       return findRackOrThrow(executor, host, scheduler);
-    } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
+    } catch (Exception | LinkageError e) { // Scala methods do not declare exceptions
       if (!warned) {
         LOG.warn(
             "assignor-bridge could not find the rack of executor {}, so it counts as near to all"
@@ -115,9 +115,9 @@ public final class ExecutorRacks {
   }
 
   /**
-   * The racks as executors use them. A reader's rack comes from the driver, else from the
-   * executor's environment. Executors report to the driver the variable that only they can see
-   * (`assignor.rack=env:NAME`), and the bytes that readers received.
+   * The racks in the form that executors use. A reader's rack comes from the driver, or else from
+   * the executor's environment. Executors report to the driver the rack that only their environment
+   * has (`assignor.rack=env:NAME`), and the bytes that readers received.
    */
   public static final class ReaderRacks implements Serializable {
     private static final long serialVersionUID = 1L;
@@ -157,29 +157,29 @@ public final class ExecutorRacks {
       return fromVariable == null ? stripToNull(System.getenv(VARIABLE)) : fromVariable;
     }
 
-    /** Reports the bytes that a reader in this rack received, by id of broker. */
+    /** Reports the bytes that a reader in this rack received, by broker id. */
     public void addReceived(String rack, Map<Integer, Long> bytes) {
       received.add(new TaskTraffic(rack, bytes));
     }
   }
 
   /**
-   * The racks of hosts from a file on the driver (`assignor.rackFile`) with one `HOST=RACK` per
-   * line, as Spark's FileBasedTopologyMapper reads it. White space can separate host and rack, as
-   * in Hadoop's TableMapping. A changed file is read again.
+   * The rack of each host, from a file on the driver (`assignor.rackFile`) with one `HOST=RACK` per
+   * line, the format of Spark's FileBasedTopologyMapper. White space can also separate host and
+   * rack, as in Hadoop's TableMapping. A changed file is read again.
    */
   static final class RackFile {
     private static final int MAX_LINE_CHARS = 100;
 
     private final Path file;
     private Map<String, String> racks;
-    private FileTime modified; // when the file was last read
+    private FileTime modified; // modification time when last read
     private String lastProblem;
 
     RackFile(String name) throws PlannerException {
       try {
         file = Path.of(name);
-      } catch (InvalidPathException e) { // such as a character that the driver's locale lacks
+      } catch (InvalidPathException e) { // such as a character outside the driver's locale
         String problem = "option 'assignor.rackFile' is not a path on this driver: " + e.getMessage();
         throw new PlannerException(problem, true, e);
       }
@@ -196,7 +196,7 @@ public final class ExecutorRacks {
       return racks.get(host);
     }
 
-    /** Reads the file again if it has changed; keeps the previous racks if it is broken. */
+    /** Reads the file again if it has changed; keeps the previous racks if it is invalid. */
     void update() {
       try {
         FileTime nowModified = Files.getLastModifiedTime(file);
@@ -239,7 +239,7 @@ public final class ExecutorRacks {
             throw new BrokenLineException(i, lines.get(i), host.isEmpty() ? "has no host" : "has no rack");
           }
           if (rack.contains("#")) {
-            throw new BrokenLineException(i, lines.get(i), "has a # behind the rack: comments have their own lines");
+            throw new BrokenLineException(i, lines.get(i), "has a '#' after the rack: put the comment on its own line");
           }
           if (host.startsWith("[") && !host.endsWith("]")) {
             throw new BrokenLineException(i, lines.get(i), "has a colon in the host: write it as \\:");

@@ -31,10 +31,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The racks from which each partition can be read: its leader's, or with a rack-aware replica
- * selector (KIP-392) those of all in-sync replicas. A separate thread requests them from Kafka at
- * first, every few minutes, and for new partitions. Only the first plan waits for the answer, and
- * only briefly. If Kafka does not answer, the previous racks stay, and one warning is logged.
+ * The racks from which each partition can be read: its leader's rack or, with a rack-aware replica
+ * selector (KIP-392), the racks of all in-sync replicas. A separate thread requests them from Kafka
+ * at the start, every few minutes, and for new partitions. Only the first plan waits, briefly, for
+ * the answer. If Kafka does not answer, the previous racks are used, and one warning is logged.
  */
 final class ReplicaRacks implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(ReplicaRacks.class);
@@ -47,8 +47,8 @@ final class ReplicaRacks implements AutoCloseable {
   private static final int UNKNOWN = -1;
 
   /**
-   * The result of a request: distinct sets of racks, by topic the index of each partition's set,
-   * racks by id of broker, and requested topics that do not exist.
+   * The result of a request. `sets` are distinct rack sets, `indexes` has each partition's index in
+   * `sets` by topic, `brokers` has racks by broker id, and `gone` are topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
@@ -68,14 +68,14 @@ final class ReplicaRacks implements AutoCloseable {
 
   private final KafkaAdmin admin;
   private final boolean readsFollowers; // whether readers send Kafka a rack
-  private final String clientRack; // the rack that all readers send; null if each sends its own
+  private final String clientRack; // `client.rack` of all readers; null if each sends its own
   private final LatestOnlyExecutor<Set<String>> newest =
       new LatestOnlyExecutor<>("assignor-racks", this::requestRacks);
   private final CountDownLatch first = new CountDownLatch(1);
   private volatile Snapshot current = new Snapshot(List.of(), Map.of(), Map.of(), Set.of());
-  // Used on the thread of requests:
+  // Used on the request thread:
   private final Map<String, TopicDescription> topics = new HashMap<>();
-  private final Set<Integer> rackAware = new HashSet<>(); // ids of brokers
+  private final Set<Integer> rackAware = new HashSet<>(); // broker ids
   private boolean warned;
   private boolean warnedOfSelectors;
   // Used on the stream's thread:
@@ -95,12 +95,12 @@ final class ReplicaRacks implements AutoCloseable {
     return first.getCount() == 0;
   }
 
-  /** Returns the racks of brokers with replicas of the stream's topics, by id of broker. */
+  /** Returns the racks of brokers that have replicas of the stream's topics, by broker id. */
   Map<Integer, String> brokerRacks() {
     return current.brokers();
   }
 
-  /** Returns the known racks of each range, or null; requests racks that are missing or old. */
+  /** Returns the racks of each range, or null if none is known; requests missing or old racks. */
   Columns.Racks racksOf(List<OffsetRange> ranges) throws InterruptedException {
     Snapshot previous = current;
     Set<String> names = new HashSet<>(requested);
@@ -153,7 +153,7 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  /** Updates the topics that Kafka describes; returns the topics that do not exist. */
+  /** Requests the descriptions of topics; returns the topics that do not exist. */
   private Set<String> describeTopics(Admin client, Set<String> names) throws InterruptedException {
     Set<String> gone = new HashSet<>();
     var limit = new DescribeTopicsOptions().timeoutMs(REQUEST_LIMIT_MS);
@@ -172,7 +172,7 @@ final class ReplicaRacks implements AutoCloseable {
     return gone;
   }
 
-  /** Updates which leaders of these topics let consumers read from followers. */
+  /** Requests which leaders of these topics let consumers read from followers. */
   private void requestSelectors(Admin client) throws InterruptedException {
     List<ConfigResource> brokers =
         topics.values().stream()
@@ -203,7 +203,7 @@ final class ReplicaRacks implements AutoCloseable {
   private Snapshot createSnapshot(Set<String> gone) {
     Map<List<String>, Integer> sets = new LinkedHashMap<>();
     Map<String, int[]> indexes = new HashMap<>();
-    Map<Integer, String> brokers = new HashMap<>(current.brokers()); // a stopped one sends no rack
+    Map<Integer, String> brokers = new HashMap<>(current.brokers()); // keeps stopped brokers' racks
     topics.forEach(
         (name, topic) -> {
           int count = topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0);
@@ -223,7 +223,7 @@ final class ReplicaRacks implements AutoCloseable {
     return new Snapshot(new ArrayList<>(sets.keySet()), indexes, brokers, gone);
   }
 
-  /** Returns the sorted racks in which the partition can be read; empty if unknown. */
+  /** Returns the sorted racks from which the partition can be read; empty if unknown. */
   private List<String> racksOf(TopicPartitionInfo partition) {
     Node leader = partition.leader();
     if (leader == null || leader.isEmpty()) { // during an election
@@ -252,7 +252,7 @@ final class ReplicaRacks implements AutoCloseable {
   private void warn(String topics, Throwable error) {
     if (!warned && !admin.isEnded()) {
       LOG.warn(
-          "assignor-bridge could not request the racks of the replicas of {}; until they are known,"
+          "assignor-bridge could not request the replica racks of {}; until they are known,"
               + " the replicas count as near to all executors (logged once): {}",
           topics,
           admin.describe(error));
@@ -262,10 +262,10 @@ final class ReplicaRacks implements AutoCloseable {
 
   private void warnOfSelectors(Throwable error) {
     if (!warnedOfSelectors && !admin.isEnded()) {
-      String permission = " (the user of the query needs DescribeConfigs on the Cluster)";
+      String permission = " (the query's user needs DescribeConfigs on the Cluster)";
       LOG.warn(
           "assignor-bridge could not check whether consumers can read from followers, so it plans"
-              + " zones by the racks of leaders (logged once): {}{}",
+              + " zones by leader racks (logged once): {}{}",
           admin.describe(error),
           error instanceof AuthorizationException ? permission : "");
       warnedOfSelectors = true;

@@ -23,7 +23,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class Zones implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Zones.class);
-  private static final int PLANS_UNTIL_REPORTED = 3; // readers report after the previous batch
+  private static final int PLANS_UNTIL_REPORTED = 3; // readers report when a batch has run
 
   private final SparkContext context;
   private final Map<String, String> kafka;
@@ -37,7 +37,7 @@ public final class Zones implements AutoCloseable {
   private boolean hasLoggedAdvice;
   private boolean warned;
 
-  /** Fails if the file of racks cannot be used. */
+  /** Creates the zones; fails if the rack file cannot be used. */
   public Zones(SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafka)
       throws PlannerException {
     this.context = context;
@@ -56,7 +56,7 @@ public final class Zones implements AutoCloseable {
     return racks.toReaderRacks(executors, received);
   }
 
-  /** Returns the racks in which each range of a batch can be read, or null if they are unknown. */
+  /** Returns the racks from which each range of a batch can be read, or null if unknown. */
   public Columns.Racks racksOf(List<Executor> executors, List<OffsetRange> ranges)
       throws InterruptedException {
     plans++;
@@ -69,7 +69,7 @@ public final class Zones implements AutoCloseable {
         replicaRacks = replicas.racksOf(ranges);
       } catch (RuntimeException | LinkageError e) {
         if (!warned) {
-          LOG.warn("assignor-bridge plans without the racks of replicas (logged once)", e);
+          LOG.warn("assignor-bridge plans without replica racks (logged once)", e);
           warned = true;
         }
       }
@@ -78,13 +78,13 @@ public final class Zones implements AutoCloseable {
     return replicaRacks;
   }
 
-  /** Starts the counts of another batch, whether or not it is planned here. */
+  /** Resets the counts for the next batch, whether or not the planner plans it. */
   public void beginBatch() {
     bytes.add(received.drain());
     bytes.beginBatch();
   }
 
-  /** Returns how many bytes readers have received so far, and how many of them from other racks. */
+  /** Returns how many bytes readers have received so far, in total and from other racks. */
   public Map<String, String> metrics() {
     bytes.add(received.drain());
     return bytes.metrics(replicas == null ? Map.of() : replicas.brokerRacks());
@@ -122,15 +122,15 @@ public final class Zones implements AutoCloseable {
         unknownExecutors + " of " + executors.size() + " executors have no known rack; racks of the others: "
             + joinDistinct(executors.stream().map(Executor::rack).toList());
     if (unknownExecutors > 0) {
-      line += " (set them by SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
+      line += " (set them with SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
     }
     long unknownRanges = ranges;
     if (replicas != null) {
       unknownRanges = replicaRacks == null ? ranges : replicaRacks.countUnknown();
-      line += "; " + unknownRanges + " of " + ranges + " partitions have none; racks of the others: "
+      line += "; " + unknownRanges + " of " + ranges + " partitions have no known rack; racks of the others: "
           + joinDistinct(replicaRacks == null ? List.of() : replicaRacks.sets().stream().flatMap(List::stream).toList());
       if (unknownRanges > 0) {
-        line += " (broker.rack of Kafka's brokers sets them)";
+        line += " (set broker.rack on the Kafka brokers)";
       }
     }
     String text =
@@ -149,9 +149,9 @@ public final class Zones implements AutoCloseable {
   }
 
   /**
-   * Counts the bytes that readers received from brokers in other racks. Bytes wait, by the reader's
-   * rack and the broker, until the broker's rack is known, and are then counted for good. Bytes
-   * between unknown racks count neither as crossing nor as local.
+   * Counts the bytes that readers received from brokers in other racks. Bytes are counted once the
+   * broker's rack is known, and wait until then. Bytes from brokers without a known rack count
+   * neither as crossing nor as local.
    */
   static final class CrossZoneBytes {
     private record Route(String rack, int broker) {}
@@ -200,7 +200,7 @@ public final class Zones implements AutoCloseable {
       return all;
     }
 
-    /** Sums the bytes from brokers with a known rack; `onlyCrossing`: if it is not the reader's. */
+    /** Sums bytes from brokers with a known rack; with `onlyCrossing`, only from other racks. */
     private static long sum(Map<Route, Long> bytes, Map<Integer, String> racks, boolean onlyCrossing) {
       return bytes.entrySet().stream()
           .filter(

@@ -9,9 +9,9 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Writes the checkpoints of a table's log on a separate thread, as another writer of the table
- * could. Delta writes one after every tenth commit. The next batch would wait seconds for it,
- * although a batch takes about one second. The commit precedes its checkpoint, so if a checkpoint
- * is late or missing, Delta only reads more of the log.
+ * could. Delta writes a checkpoint after every tenth commit, and the next batch would wait seconds
+ * for it, although a batch takes about one second. A checkpoint follows its commit, so if one is
+ * late or missing, Delta only reads more of the log.
  */
 final class DeltaCheckpoints {
   private static final Logger LOG = LoggerFactory.getLogger(DeltaCheckpoints.class);
@@ -27,12 +27,12 @@ final class DeltaCheckpoints {
 
   private final AtomicBoolean hasEnded = new AtomicBoolean();
 
-  /** Returns false if this Delta is incompatible and has to write the checkpoints itself. */
+  /** Returns false if this Delta is incompatible and must write the checkpoints itself. */
   boolean canWrite() {
     return canWrite;
   }
 
-  /** Returns whether a checkpoint has ended since the last call, or none is pending. */
+  /** Returns whether a checkpoint has finished since the last call, or none is pending. */
   boolean mayHaveNewCheckpoint() {
     return hasEnded.getAndSet(false) || pending == null;
   }

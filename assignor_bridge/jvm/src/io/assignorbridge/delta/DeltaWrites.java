@@ -30,35 +30,35 @@ import scala.collection.immutable.Seq;
  *   <li>To find the query's last batch, Delta (up to 4.4) runs a Spark job over the table's log in
  *       each batch. From the second batch on, this class reads it from the last commit's checksum.
  *   <li>Batches do not wait for checkpoints of the log ({@link DeltaCheckpoints}).
- *   <li>The previous batch supplies the last commit ({@link LastCommit}).
- *   <li>Each commit records its batch's offsets and number of records for `assignor audit`.
+ *   <li>The last commit is known from the previous batch ({@link LastCommit}).
+ *   <li>Each commit records its batch's offset ranges and record count for `assignor audit`.
  * </ol>
  *
- * <p>These are not public interfaces of Delta. If a class differs, the methods return the error.
+ * <p>This class uses internal interfaces of Delta. If one differs, the methods return the error.
  * The caller then writes again in the normal way, and Delta skips rows that it has already written.
  */
 public final class DeltaWrites {
   /**
-   * The placeholder in a commit's user metadata for the counts, which exist only at commit, and for
-   * the ranges, which are too long: Spark copies this text, a session setting, into each task and
+   * Placeholder in a commit's user metadata for the counts, which are known only at commit, and the
+   * ranges, which are too long. Spark copies this text, a session setting, into each task and
    * event.
    */
   private static final String PLACEHOLDER = "\"ranges\":null,\"counted\":{}";
 
-  /** The metrics that a source of `assignor run` observes of its records (records.py). */
+  /** Metrics of the records that each source of `assignor run` observes (records.py). */
   private static final List<String> OBSERVED =
       List.of("records", "bad_records", "tombstones", "checksum");
 
   private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
   private final LastCommit lastCommit = new LastCommit(checkpoints);
 
-  /** False before the first write: the batch may already be in the table, before other commits. */
+  /** False before the first write, whose batch an earlier run may have written. */
   private boolean hasWritten;
 
   /**
-   * Appends the rows. Returns null on success, else the member that this Delta lacks.
+   * Appends the rows. Returns null on success, or the error if this Delta is incompatible.
    *
-   * @param execution the batch's execution, which counts the records that it writes; or null
+   * @param execution the batch's execution, whose metrics count its records; or null
    * @param ranges the batch's ranges as JSON, or null if unknown
    */
   public String append(
@@ -95,7 +95,7 @@ public final class DeltaWrites {
     }
   }
 
-  /** Ends the run: waits for a pending checkpoint. */
+  /** At the end of the run, waits for a pending checkpoint. */
   public void finish() {
     checkpoints.finish();
   }
@@ -207,7 +207,7 @@ public final class DeltaWrites {
     }
   }
 
-  /** Replaces the first transaction of a thread, and then stops to observe the thread. */
+  /** Replaces the first transaction of a thread, and then stops observing the thread. */
   private static final class FirstTransaction implements TransactionExecutionObserver {
     private static final TransactionExecutionObserver$ THREAD_OBSERVER =
         TransactionExecutionObserver$.MODULE$;

@@ -18,11 +18,11 @@ import scala.Option;
 /**
  * Begins a transaction at the last commit that this driver has seen, if it is still the table's
  * last. Delta (up to 4.4) lists the table's log before each transaction. On a local disk, HDFS, and
- * most object stores that lists the whole log: two files per commit, for 30 days. Two requests
- * suffice instead: the commit's file must be unchanged, and the file of the next version must not
+ * most object stores, this lists the whole log: two files per commit, for 30 days. Two requests are
+ * enough instead: the commit's file must be unchanged, and the file of the next version must not
  * exist. After a new checkpoint Delta lists the log again, to find it.
  *
- * <p>As with Delta's listing, another writer may commit right after this check. As always, the
+ * <p>Another writer may commit right after this check, as after Delta's listing. In both cases, the
  * writer that creates the commit's file wins.
  */
 final class LastCommit {
@@ -39,7 +39,7 @@ final class LastCommit {
     this.checkpoints = checkpoints;
   }
 
-  /** Stores the table's log from a transaction of Delta, and returns the transaction. */
+  /** Stores the log of a transaction that Delta has begun, and returns the transaction. */
   OptimisticTransaction remember(OptimisticTransaction transaction) {
     log = transaction.catalogTable().isEmpty() ? transaction.deltaLog() : null;
     return transaction;
@@ -47,7 +47,7 @@ final class LastCommit {
 
   /**
    * Begins a transaction for the table at this path, or returns null if Delta has to list the log.
-   * Call it only for the transaction of an append, which Delta begins first and without a catalog.
+   * Call it only for an append, whose first transaction Delta begins without a catalog.
    */
   OptimisticTransaction begin(String path) {
     if (log == null || !isCompatible) {
@@ -59,10 +59,10 @@ final class LastCommit {
           ? new OptimisticTransaction(log, Option.empty(), last)
           : null;
     } catch (IOException | RuntimeException error) {
-      return null; // if Delta's own listing fails as well, it reports the error
+      return null; // if its own listing fails as well, Delta reports the error
     } catch (LinkageError error) {
       isCompatible = false;
-      LOG.info("each batch lists the log of the Delta table: this Delta is incompatible", error);
+      LOG.info("each batch lists the Delta table's log, because this Delta is incompatible", error);
       return null;
     }
   }

@@ -17,14 +17,14 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Commits the end offsets of completed batches to a consumer group (`assignor.commitGroup`). A
- * separate thread sends one commit at a time and skips all but the newest waiting one. Failures are
- * counted and logged once per reason. They never stop the query, which waits only for its last
+ * separate thread sends one commit at a time and skips all but the newest waiting commit. Failures
+ * are counted and logged once per reason. They never stop the query, which waits only for its last
  * commit. A group with live members rejects such commits, so a real consumer's offsets are safe.
  */
 public final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
 
-  private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query each 10 s
+  private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query every 10 s
   private static final int COMMIT_LIMIT_MS = 8_000;
   private static final int FINISH_LIMIT_MS = 10_000; // longer than a commit takes
   private static final int MAX_WARNINGS = 50;
@@ -39,16 +39,16 @@ public final class GroupCommits implements AutoCloseable {
   private Offset lastEnd; // like lastNanos, used on the stream's thread only
   private long lastNanos;
 
-  /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
+  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
   public GroupCommits(String group, Map<String, String> kafka) {
     this.group = group;
     admin = new KafkaAdmin(kafka);
   }
 
-  /** Commits these end offsets, before which everything is written; idle triggers call it, too. */
+  /** Commits these end offsets, up to which all records are written; idle triggers call it, too. */
   public void commitCompleted(Offset end) {
     long now = System.nanoTime();
-    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // before they expire
+    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // renew them before they expire
       lastEnd = end;
       lastNanos = now;
       newest.submit(end);
@@ -89,7 +89,7 @@ public final class GroupCommits implements AutoCloseable {
   void countFailure(Throwable error) {
     failed++;
     String why = admin.describe(error) + adviceFor(Errors.forException(error));
-    String reason = why.replaceAll("\\d+", "#"); // Kafka adds times and attempts
+    String reason = why.replaceAll("\\d+", "#"); // mask times and attempts
     if (warnings.size() < MAX_WARNINGS && warnings.add(reason)) {
       LOG.warn(
           "assignor-bridge could not commit to group '{}' (the query continues): {}", group, why);
@@ -100,8 +100,8 @@ public final class GroupCommits implements AutoCloseable {
     return switch (error) {
       case UNKNOWN_MEMBER_ID ->
           " (the group has live members: commit to a group without subscribed consumers)";
-      case GROUP_AUTHORIZATION_FAILED -> " (the user of the query needs Read on this group)";
-      case TOPIC_AUTHORIZATION_FAILED -> " (the user of the query needs Read on this topic)";
+      case GROUP_AUTHORIZATION_FAILED -> " (the query's user needs Read on this group)";
+      case TOPIC_AUTHORIZATION_FAILED -> " (the query's user needs Read on this topic)";
       case UNKNOWN_TOPIC_OR_PARTITION -> " (the topic or the partition does not exist)";
       default -> "";
     };

@@ -16,12 +16,12 @@ public final class KafkaAdmin implements AutoCloseable {
   private volatile boolean ended;
   private SecuredParams params; // the parameters of the open client
 
-  /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
+  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
   public KafkaAdmin(Map<String, String> kafka) {
     this.kafka = new HashMap<>(kafka);
   }
 
-  /** Returns the client, which it reopens if Spark has renewed its delegation token. May be slow. */
+  /** Returns the client; reopens it if Spark has renewed its delegation token. May be slow. */
   public Admin open() throws InterruptedException {
     Admin open = admin.get();
     if (open == null || params.isOutdated()) {
@@ -55,7 +55,7 @@ public final class KafkaAdmin implements AutoCloseable {
   private void closeClient() {
     Admin open = admin.getAndSet(null);
     if (open != null) {
-      open.close(Duration.ofMillis(1)); // 0 would wait for its thread, maybe in a DNS lookup
+      open.close(Duration.ofMillis(1)); // 0 waits until its thread ends, even in a DNS lookup
     }
   }
 }

@@ -20,13 +20,13 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Requests the current end offsets of the partitions that a stream reads, with the stream's own
- * Kafka settings. The metrics exporter calls it on its own thread: no batch waits for an answer,
- * and without an exporter no request is sent.
+ * Kafka settings. The metrics exporter calls it on a separate thread, so no batch waits for an
+ * answer. Without an exporter, no request is sent.
  */
 public final class LogEndOffsets implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // and ended ones
+  private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // also ended ones
   private static final long FRESH_NANOS = TimeUnit.SECONDS.toNanos(1);
   private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
   private static final long STALE_NANOS = TimeUnit.SECONDS.toNanos(120);
@@ -42,7 +42,7 @@ public final class LogEndOffsets implements AutoCloseable {
   private long nextNanos = System.nanoTime(); // earliest time of the next request
   private boolean hasWarned;
 
-  /** `kafka` holds the stream's own settings of its Kafka client, without the prefix. */
+  /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
   public LogEndOffsets(Map<String, String> kafka, String query, String metadataPath) {
     admin = new KafkaAdmin(kafka);
     isolation =
@@ -54,8 +54,8 @@ public final class LogEndOffsets implements AutoCloseable {
   }
 
   /**
-   * Returns the end offsets by query, source, topic, and partition as JSON, of one query or, with
-   * null, of all. `limitMs` bounds the wait; sources without an answer for two minutes are omitted.
+   * Returns the end offsets of a query (null: of all queries) as JSON, by query, source, topic, and
+   * partition. Waits at most `limitMs`; omits sources without an answer in the last two minutes.
    */
   public static String request(String query, int limitMs) throws JsonProcessingException {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
@@ -72,7 +72,7 @@ public final class LogEndOffsets implements AutoCloseable {
     return JSON.writeValueAsString(all);
   }
 
-  /** Stores the end offsets of a planned batch; a fixed end is valid until a broker answers. */
+  /** Stores the logs' end offsets for a batch. A fixed end is used until a broker answers. */
   public void setLatest(Offset latest, boolean hasFixedEnd) {
     this.latest = latest;
     if (hasFixedEnd && fixedEnd == null) {
@@ -87,7 +87,7 @@ public final class LogEndOffsets implements AutoCloseable {
 
   @Override
   public void close() {
-    admin.close(); // ends the request under way
+    admin.close(); // aborts the current request
   }
 
   private boolean isStale() {
@@ -110,7 +110,7 @@ public final class LogEndOffsets implements AutoCloseable {
     if (limitMs <= 0 || admin.isEnded() || System.nanoTime() - nextNanos < 0) {
       return;
     }
-    nextNanos = System.nanoTime() + RETRY_NANOS; // sooner after an answer
+    nextNanos = System.nanoTime() + RETRY_NANOS; // earlier if there is an answer
     Map<TopicPartition, OffsetSpec> specs =
         SourceOffsets.partitionsOf(latest).stream()
             .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));

@@ -17,11 +17,11 @@ import scala.collection.immutable.Map$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Kafka parameters with Spark's delegation token for their cluster, which the same classes add as
- * for Spark's own clients. They contain secrets, so never print them.
+ * Kafka parameters with Spark's delegation token for the cluster, added by the classes that Spark
+ * uses for its own clients. They contain secrets, so never print them.
  */
 public final class SecuredParams {
-  /** Settings whose values are masked; a copy of SECRET_KEYS in `streaming/redaction.py`. */
+  /** Names of masked settings; a copy of SECRET_KEYS in `streaming/redaction.py`. */
   private static final Pattern SECRET =
       Pattern.compile(
           "(?i)secret|passw|pwd|passphrase|credential|jaas|username|user\\.info|authorization"
@@ -34,16 +34,16 @@ public final class SecuredParams {
   private static final Pattern USER_INFO =
       Pattern.compile("(://[^\\s/@:'\"]{0,200}):[^\\s@'\"]{1,500}@");
 
-  /** Words of a JAAS configuration that are not secret and that occur in normal messages. */
+  /** JAAS words that are not secret and also occur in normal messages. */
   private static final Set<String> ORDINARY =
       Set.of("username", "password", "required", "true", "false");
 
-  /** Matches quoted text in a JAAS configuration, even unterminated, and a password after `user:`. */
+  /** Matches quoted JAAS text, even if it is unterminated, and a password after `user:`. */
   private static final Pattern SECRET_PART =
       Pattern.compile("\"(?:\\\\.|[^\"\\\\])*\"?|'(?:\\\\.|[^'\\\\])*'?|:[^\\s\"'=]+$");
 
   private static final int MIN_SECRET_CHARS = 3;
-  private static final int MAX_ERROR_CHARS = 500; // Kafka lists all partitions
+  private static final int MAX_ERROR_CHARS = 500; // Kafka may list all partitions
   private static final Pattern WORD = Pattern.compile("[\\w.$-]*");
 
   private final Option<KafkaTokenClusterConf> cluster;
@@ -71,12 +71,12 @@ public final class SecuredParams {
     return usesTokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
   }
 
-  /** Masks the passwords of addresses in a text. */
+  /** Masks passwords in addresses. */
   public static String maskPassword(String text) {
     return USER_INFO.matcher(text).replaceAll("$1:***@");
   }
 
-  /** Masks the secrets among the parameters in a message, even those of malformed JAAS text. */
+  /** Masks the values of secret parameters in a message, even parts of malformed JAAS text. */
   public String redact(String message) {
     return redact(message, params);
   }
@@ -91,7 +91,7 @@ public final class SecuredParams {
     for (Map.Entry<String, ?> param : params.entrySet()) {
       if (isSecret(param.getKey()) && param.getValue() != null) {
         String value = param.getValue().toString();
-        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // words may be too short
+        for (Matcher part = SECRET_PART.matcher(value); part.find(); ) { // phrases before words
           String phrase = part.group().replaceAll("^[\"':]|[\"']$", "");
           text = maskPhrase(text, phrase);
           text = maskPhrase(text, phrase.replaceAll("\\\\(.)", "$1")); // unescaped
@@ -107,7 +107,7 @@ public final class SecuredParams {
     return text;
   }
 
-  /** Returns an error with its causes, on one line without the secrets of `params` (or null). */
+  /** Returns an error with its causes on one line, without the secrets of `params` (or null). */
   public static String describe(Throwable error, SecuredParams params) {
     String text = error.toString();
     for (Throwable e = error.getCause(); e != null; e = e.getCause()) {

@@ -1,5 +1,5 @@
 package io.assignorbridge.model;
 
-/** Limits of Spark's dynamic allocation; the seconds are null before the second plan of a run. */
+/** Spark's dynamic allocation limits. `secondsSinceLastPlan` is null for a run's first plan. */
 public record Allocation(
     int minExecutors, int maxExecutors, int slotsPerExecutor, Double secondsSinceLastPlan) {}

@@ -6,10 +6,10 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 /**
  * One task of a plan: the ranges it reads, in order, and where it should run.
  *
- * @param stream name of the stream, the same in all of its micro-batches; keys the cached consumers
+ * @param stream name under which executors keep the stream's consumers between micro-batches
  * @param plan number of the plan within the stream, incremented by each new plan
  * @param index position of this task in its plan
- * @param executor id of the executor that the planner chose; null if any may run the task
+ * @param executor id of the executor that the planner chose; null if any executor may run the task
  * @param slot number of the slot on that executor, from 0
  * @param ranges Spark's own partitions, one per range, which carry the Kafka parameters, poll
  *     timeout, failOnDataLoss, and includeHeaders

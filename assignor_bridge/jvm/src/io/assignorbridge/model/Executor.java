@@ -5,11 +5,11 @@ import com.fasterxml.jackson.annotation.JsonInclude;
 /**
  * An executor of the application.
  *
- * @param slots number of tasks that it runs at once
- * @param rack null if unknown
- * @param leaving whether it is gone, being removed, or being decommissioned. This comes from the
- *     scheduler's back end, because the status store's listener can miss the end of an executor,
- *     and every batch would then wait for that executor
+ * @param slots number of tasks that the executor can run at once
+ * @param rack rack of the executor; null if unknown
+ * @param leaving whether the executor is gone, being removed, or being decommissioned, according to
+ *     the scheduler's back end. The status store can miss the end of an executor, and every batch
+ *     would then wait for that executor
  */
 public record Executor(
     String id,

@@ -5,35 +5,35 @@ import java.io.InputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 
-/** The version of this jar: {@code <version of the build>-<hash of the Java sources>}. */
+/** Reads and checks jar versions: {@code <version of the build>-<hash of the Java sources>}. */
 public final class JarVersion {
-  /** Written by jvm/build.py. */
+  /** Version of this jar, read from version.txt, which jvm/build.py writes. */
   public static final String HERE = read();
 
   private JarVersion() {}
 
-  /** Fails the task if the driver has another build of the jar, which may be incompatible. */
+  /** Fails the task if the driver's jar is a different build, which may be incompatible. */
   public static void checkDriver(String driver) {
     if (!HERE.equals(driver)) {
       throw new IllegalStateException(
           "the driver has assignor-bridge "
               + driver
-              + ", this executor "
+              + ", but this executor has "
               + HERE
-              + ": give both the same jar (is there another one in the executor's class path?)");
+              + ": give both the same jar, and look for another one in the executor's class path");
     }
   }
 
   /**
-   * Fails if the planner's package was built from other Java sources than this jar. Builds of other
-   * commits with the same Java sources are compatible, because they exchange the same messages.
+   * Fails if the planner's package and this jar were built from different Java sources. Builds with
+   * the same sources are compatible, because they exchange the same messages.
    */
   public static void checkPackage(String version, String python) throws PlannerException {
     if (!sourcesHash(HERE).equals(sourcesHash(version))) {
       throw new PlannerException(
           "the jar is assignor-bridge "
               + HERE
-              + ", the package of the planner's interpreter '"
+              + ", but the package of the planner's interpreter '"
               + python
               + "' is "
               + version

@@ -9,8 +9,8 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 
 /**
- * Processes the latest item on its own daemon thread and drops waiting items that a later one
- * replaces. Slow work never piles up and never blocks the caller.
+ * Processes items on its own daemon thread. A new item replaces one that is still waiting, so slow
+ * work never piles up and never blocks the caller.
  */
 public final class LatestOnlyExecutor<T> {
   private final ExecutorService thread;
@@ -40,7 +40,7 @@ public final class LatestOnlyExecutor<T> {
     }
   }
 
-  /** Stops accepting items and waits, at most this long, for the remaining work. */
+  /** Stops accepting items and waits for the remaining work, at most {@code timeoutMs}. */
   public void finish(long timeoutMs) {
     thread.shutdown();
     try {

@@ -4,7 +4,7 @@ package io.assignorbridge.model;
 public class PlannerException extends Exception {
   private static final long serialVersionUID = 1L;
 
-  /** Whether the user must change an option. Such an error always fails the query. */
+  /** Whether the user must change an option. Such an error fails the query when it starts. */
   public final boolean misuse;
 
   public PlannerException(String message) {
@@ -20,7 +20,7 @@ public class PlannerException extends Exception {
     this.misuse = misuse;
   }
 
-  /** Returns the exception for a bug of ours, or for a Spark that lacks members we use. */
+  /** Returns the exception for a bug in assignor-bridge or an incompatible Spark. */
   public static PlannerException unexpected(Throwable e, String sparkVersion) {
     return new PlannerException(
         "assignor-bridge "

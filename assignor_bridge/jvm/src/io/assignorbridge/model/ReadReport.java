@@ -3,15 +3,15 @@ package io.assignorbridge.model;
 import java.io.Serializable;
 
 /**
- * The cost of reading one range, which a reader sends to the driver when it has finished.
+ * The cost of reading one range, which the task that read it reports to the driver.
  *
  * @param plan number of the plan, as in {@link AssignedInputPartition}
  * @param task index of the task in the plan
  * @param plannedExecutor id of the executor that the planner chose, or null
  * @param executor id of the executor that ran the task
  * @param records number of rows that the reader returned to Spark
- * @param bytes serialized key and value bytes of those records
- * @param nanos time spent on the range, including the work downstream of the reader
+ * @param bytes size of the keys and values of those records, as serialized in Kafka
+ * @param nanos nanoseconds spent on the range, including the work downstream of the reader
  * @param offsets number of offsets that the range covers
  * @param until end offset of the range (exclusive)
  * @param oldest smallest Kafka timestamp of its records in milliseconds; greater than `newest` if

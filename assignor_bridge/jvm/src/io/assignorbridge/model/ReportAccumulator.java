@@ -7,8 +7,8 @@ import java.util.List;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Collects the reports of successful tasks on the driver. Spark drops the values of failed tasks
- * and of tasks that lost to a speculative copy.
+ * Collects the reports of successful tasks on the driver. Spark drops the reports of failed tasks,
+ * and of tasks whose speculative copy finished first.
  */
 public final class ReportAccumulator<T> extends AccumulatorV2<T, List<T>> {
   private final ArrayList<T> reports = new ArrayList<>();
@@ -48,7 +48,7 @@ public final class ReportAccumulator<T> extends AccumulatorV2<T, List<T>> {
     return List.copyOf(reports);
   }
 
-  /** Locks, because an executor's heartbeat may serialize the reports while a reader adds one. */
+  /** Holds the lock, because a heartbeat may serialize the reports while a reader adds one. */
   private synchronized void writeObject(ObjectOutputStream out) throws IOException {
     out.defaultWriteObject();
   }

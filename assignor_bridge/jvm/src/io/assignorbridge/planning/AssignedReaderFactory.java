@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 
-/** Creates the readers of planned tasks; other partitions get Spark's own readers. */
+/** Creates the shared reader for planned tasks, and Spark's own reader for other partitions. */
 final class AssignedReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
@@ -50,6 +50,6 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
         endedStreams,
         rack,
         reports::add,
-        bytes -> racks.addReceived(rack, bytes)); // only with a rack
+        bytes -> racks.addReceived(rack, bytes)); // called only if the rack is known
   }
 }

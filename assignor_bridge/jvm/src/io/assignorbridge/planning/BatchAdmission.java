@@ -10,25 +10,25 @@ import java.util.Map;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.kafka010.KafkaSourceOffset;
 
-/** Requests the ends of limited batches, and measures each admitted batch until it is completed. */
+/** Requests the end of each limited batch, and measures how long admitted batches take. */
 final class BatchAdmission {
-  private static final int MAX_LOOK_UPS = 3; // per batch; the planner needs two
+  private static final int MAX_LOOK_UPS = 3; // per batch; the planner requests at most two
 
-  /** The verified answer to a request. */
+  /** The planner's verified answer: where the batch ends, and its metrics. */
   record Admission(Offset end, Map<String, String> metrics) {}
 
-  /** An admitted batch; `logEntry` is its part of the plan log, or null without a log. */
+  /** An admitted batch. `logEntry` is its part of the plan log line; null if there is no log. */
   private record AdmittedBatch(Offset end, long records, long startedNanos, String logEntry) {}
 
   private AdmittedBatch admitted; // null if none was admitted since the last completed batch
-  private Messages.CompletedBatch lastCompleted; // null once it was sent to the planner
+  private Messages.CompletedBatch lastCompleted; // null after it was sent to the planner
 
   /** Returns the admitted batch that was completed since the last request, or null. */
   Messages.CompletedBatch lastCompleted() {
     return lastCompleted;
   }
 
-  /** Sends the request, again with each look-up that the planner needs, and verifies the answer. */
+  /** Requests a batch's end, performs the look-ups that the planner needs, and verifies the end. */
   Admission admit(
       Messages.AdmitBatch request,
       LimitedBatch batch,
@@ -61,7 +61,7 @@ final class BatchAdmission {
     return new Admission(end, answer.metrics());
   }
 
-  /** Measures the admitted batch if it ends here: all batches up to this end are completed. */
+  /** Measures the duration of the admitted batch, if it ends at this offset. */
   void complete(Offset end) {
     if (isAdmitted(end)) {
       double seconds = (System.nanoTime() - admitted.startedNanos()) / 1e9;
@@ -70,12 +70,12 @@ final class BatchAdmission {
     }
   }
 
-  /** Forgets the last admitted batch, because it is not planned here. */
+  /** Forgets the admitted batch, because Spark plans it. */
   void forget() {
     admitted = null;
   }
 
-  /** Returns the plan log's entry for the batch that ends here; empty if it was not admitted. */
+  /** Returns the plan log entry of the batch with this end; empty if it was not admitted. */
   String logEntryOf(Offset end) {
     return isAdmitted(end) ? admitted.logEntry() : "";
   }

@@ -33,9 +33,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Requests plans: turns the ranges of a micro-batch into the planner's tasks, once per (start,
- * end), and the unread ranges into the end of a limited batch. This class only orders the calls.
- * {@link StreamResources} holds what the options require, {@link Fallback} handles failures.
+ * Requests a plan for each micro-batch of a stream and, if the options limit batches, its end. A
+ * batch that Spark requests twice is planned once. {@link StreamResources} holds the objects that
+ * the options require, and {@link Fallback} handles failures.
  */
 public final class BatchPlanner implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(BatchPlanner.class);
@@ -78,7 +78,7 @@ public final class BatchPlanner implements AutoCloseable {
     context.register(reports);
   }
 
-  /** Has the planner validate the options, so that an invalid one fails the query at its start. */
+  /** Validates the options with the planner, so that invalid ones fail the query at its start. */
   public synchronized void start() {
     try {
       if (killSwitch.findOffReasonAtStart() == null) {
@@ -102,7 +102,7 @@ public final class BatchPlanner implements AutoCloseable {
   }
 
   public synchronized PartitionReaderFactory createReaderFactory(PartitionReaderFactory base) {
-    // Without resources there is no plan yet, and therefore no task for our readers.
+    // Without resources there is no plan yet, so no task needs a shared reader.
     boolean isShared = resources == null || resources.options().reader().equals("shared");
     return new AssignedReaderFactory(base, isShared, reports, racks);
   }
@@ -116,7 +116,7 @@ public final class BatchPlanner implements AutoCloseable {
     return all;
   }
 
-  /** Saves and commits the completed batches up to this end; idle triggers call it, too. */
+  /** Saves the state and commits the offsets of completed batches; idle triggers call it, too. */
   public synchronized void complete(Offset end) {
     admission.complete(end);
     if (resources != null) {
@@ -125,7 +125,7 @@ public final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Returns the end of a batch that can reach up to `latest`; null if Spark's own limits apply. */
+  /** Returns the end of the next batch, at most `latest`; null if Spark's own limits apply. */
   public synchronized Offset admit(Supplier<LimitedBatch> candidate, Offset latest, boolean hasFixedEnd) {
     if (killSwitch.findOffReason() != null) {
       return null;
@@ -166,8 +166,8 @@ public final class BatchPlanner implements AutoCloseable {
   }
 
   /**
-   * Tracks the offsets of a batch, even if Spark assigns it, to notice when they go back. Returns
-   * null on an incompatible Spark, for which planning then reports the error.
+   * Tracks the offsets of each batch, even if Spark plans it, to detect when they go back. Returns
+   * null if this Spark is incompatible; planning then reports the error.
    */
   private TaskBuilder trackBatch(Offset end, InputPartition[] ranges) {
     try {
@@ -192,7 +192,7 @@ public final class BatchPlanner implements AutoCloseable {
     String offReason = killSwitch.findOffReason();
     if (offReason != null) {
       closePlanner();
-      admission.forget(); // its duration does not depend on a plan
+      admission.forget(); // Spark plans the batch, so its duration is not measured
       planFallback.reset();
       admissionFallback.reset();
       figures.setSwitchedOff(offReason, ranges.length);
@@ -207,7 +207,7 @@ public final class BatchPlanner implements AutoCloseable {
       InputPartition[] tasks = plan(end, trackedBatch == null ? new TaskBuilder(ranges) : trackedBatch);
       planFallback.reset();
       return tasks;
-    } catch (Exception | LinkageError e) { // Scala's methods throw checked exceptions unannounced
+    } catch (Exception | LinkageError e) { // Scala methods do not declare exceptions
       PlannerException failure = toFailure(e);
       planFallback.handleFailure(failure, failsQuery());
       figures.setFallback(failure.getMessage(), ranges.length);
@@ -286,7 +286,7 @@ public final class BatchPlanner implements AutoCloseable {
     return admitted.end();
   }
 
-  /** Passes on the new reports of finished readers. */
+  /** Adds new reader reports to the metrics and the resources. */
   private void drainReports() {
     List<ReadReport> drained = reports.drain();
     figures.addReports(drained);
@@ -295,14 +295,14 @@ public final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Returns the number of partitions of each topic, from the highest partition number. */
+  /** Returns each topic's number of partitions, derived from its highest partition number. */
   private static Map<String, Integer> countPartitions(Set<TopicPartition> livePartitions) {
     Map<String, Integer> counts = new TreeMap<>();
     livePartitions.forEach(p -> counts.merge(p.topic(), p.partition() + 1, Math::max));
     return counts;
   }
 
-  /** Restores the newest stored state that the planner can use, before the first plan. */
+  /** Before the first plan, restores the newest stored state that the planner can use. */
   private void restoreState(Offset end) throws PlannerException, InterruptedException {
     if (!isStateRead) {
       SharedPlanner.Client planner = connect();
@@ -320,7 +320,7 @@ public final class BatchPlanner implements AutoCloseable {
     }
   }
 
-  /** Returns the planner; creates it and the resources when it first validates the options. */
+  /** Returns the planner with validated options; the first call also creates the resources. */
   private SharedPlanner.Client connect() throws PlannerException, InterruptedException {
     if (planner == null) {
       userOptions.checkSpelling();
@@ -347,7 +347,7 @@ public final class BatchPlanner implements AutoCloseable {
         : resources.options().onError().equals("fail");
   }
 
-  /** Makes the planner start this stream over; returns the error as a PlannerException. */
+  /** Converts an error to a PlannerException; resets the stream's planner if it may be affected. */
   private PlannerException toFailure(Throwable e) {
     if (planner != null && !(e instanceof RecordTimes.NoTimesException)) {
       planner.forget();

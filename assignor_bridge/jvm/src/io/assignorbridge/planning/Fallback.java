@@ -6,9 +6,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Handles batches without a valid plan: Spark plans them, with one warning per reason, or the query
- * fails (`assignor.onError=fail`). Each failure in a row doubles the number of batches before the
- * next request.
+ * Handles failures to plan or limit a batch. Spark then plans the batch, or the query fails
+ * (`assignor.onError=fail`). A failure with a new reason is logged. Each failure in a row doubles
+ * the number of batches until the next request to the planner.
  */
 final class Fallback {
   private static final Logger LOG = LoggerFactory.getLogger(Fallback.class);
@@ -21,14 +21,14 @@ final class Fallback {
   private int batchesToSkip; // before the next request to the planner
   private String lastReason;
 
-  /** Messages report the failed `action` on a batch and the `replacement` that is in effect. */
+  /** Creates a fallback that reports which `action` failed and which `replacement` applies. */
   Fallback(SparkContext context, String action, String replacement) {
     this.context = context;
     this.action = action;
     this.replacement = replacement;
   }
 
-  /** Returns whether this batch goes without the planner; call it once per batch. */
+  /** Returns whether to skip the planner for this batch; call it once per batch. */
   boolean skipBatch() {
     return batchesToSkip > 0 && batchesToSkip-- > 0;
   }
@@ -43,7 +43,7 @@ final class Fallback {
     lastReason = null;
   }
 
-  /** Fails the query if `failQuery`; else warns unless the previous failure had the same reason. */
+  /** Fails the query if `failQuery`; otherwise warns if the reason differs from the last one. */
   void handleFailure(PlannerException e, boolean failQuery) {
     String query = "query " + context.getLocalProperty("sql.streaming.queryId");
     if (failQuery) {
@@ -75,7 +75,7 @@ final class Fallback {
         : PlannerException.unexpected(e, sparkVersion);
   }
 
-  @SuppressWarnings("unchecked") // the cast lets a checked exception pass as it is
+  @SuppressWarnings("unchecked") // hides a checked exception from the compiler
   private static <E extends Throwable> E throwUnchecked(Throwable e) throws E {
     throw (E) e;
   }

@@ -10,7 +10,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Collects the `assignor.*` metrics of the progress, and readers' reports for the next plan. */
+/** Collects the `assignor.*` metrics for Spark's progress, and reader reports for the next plan. */
 final class PlanFigures {
   private record ReportKey(long plan, int task, String topic, int partition, long offsets) {}
 
@@ -22,10 +22,10 @@ final class PlanFigures {
   private final Map<String, String> admission = new TreeMap<>();
   private long plan;
   private long fallbacks;
-  private boolean isFallbackCounted; // for the current batch
+  private boolean isFallbackCounted; // in the current batch
   private long readBytes;
   private long lostOffsets;
-  private long oldest = Long.MAX_VALUE; // timestamps read by the plan; none while above newest
+  private long oldest = Long.MAX_VALUE; // of the plan's records; above `newest` if none
   private long newest = Long.MIN_VALUE;
 
   void setPlan(Messages.Planned answer, long number, int tasks, long millis) {
@@ -41,7 +41,7 @@ final class PlanFigures {
     latest.put("fallbackReason", firstLineOf(why));
   }
 
-  /** Reports the kill switch, which is not a failure and must not raise an alert. */
+  /** Reports that the option is switched off. That is not a failure and must not raise an alert. */
   void setSwitchedOff(String why, int tasks) {
     admission.clear();
     startBatch("spark", tasks);
@@ -63,13 +63,13 @@ final class PlanFigures {
     countFallback();
   }
 
-  /** Counts a batch once, even if both its limit and its plan failed. */
+  /** Counts at most one fallback per batch, even if both its limit and its plan failed. */
   private void countFallback() {
     fallbacks += isFallbackCounted ? 0 : 1;
     isFallbackCounted = true;
   }
 
-  /** Adds readers' reports; a range that is read twice (a stage ran again) counts once. */
+  /** Adds reader reports. A range that a repeated stage reads again replaces its first report. */
   void addReports(List<ReadReport> added) {
     for (ReadReport r : added) {
       readBytes += r.bytes();
@@ -99,7 +99,7 @@ final class PlanFigures {
     return taken;
   }
 
-  /** Returns the metrics; a batch's freshness only once, because idle triggers request them too. */
+  /** Returns the metrics, with freshness once per batch, because idle triggers call this, too. */
   Map<String, String> metrics(long nowMillis) {
     Map<String, String> all = new TreeMap<>();
     admission.forEach((name, value) -> all.put("assignor." + name, value));
@@ -119,7 +119,7 @@ final class PlanFigures {
     return all;
   }
 
-  /** Formats an age, at least 0 because a producer's clock may be ahead of ours. */
+  /** Formats an age. It is at least 0, because a producer's clock may be ahead of the driver's. */
   private static String formatSeconds(long millis) {
     return String.format(Locale.ROOT, "%.3f", Math.max(0, millis) / 1000.0);
   }

@@ -26,12 +26,12 @@ final class PlanLog {
     this.file = file;
   }
 
-  /** Formats the request and answer for a limited batch, for the plan's line. */
+  /** Formats the request and answer for a limited batch, as a field of the plan's line. */
   static String formatAdmission(String request, String answer) {
     return ",\"admission\":{\"request\":" + request + ",\"answer\":" + answer + "}";
   }
 
-  /** Appends a plan with the batch's admission, which is empty if there was none. */
+  /** Appends a plan; `admission` is empty if the batch was not limited. */
   void append(String batch, String snapshot, String plan, String admission) {
     String line =
         "{\"batchId\":%s,\"snapshot\":%s,\"plan\":%s%s}\n"
@@ -39,7 +39,7 @@ final class PlanLog {
     try {
       write(line.getBytes(StandardCharsets.UTF_8), Path.of(file));
       isFailing = false;
-    } catch (IOException | RuntimeException e) { // the latter for an invalid path
+    } catch (IOException | RuntimeException e) { // such as InvalidPathException
       if (!isFailing) {
         LOG.warn(
             "assignor-bridge could not write its plan log {} (the query continues): {}",
@@ -50,7 +50,7 @@ final class PlanLog {
     }
   }
 
-  /** Writes a line, one stream at a time, so that lines of a shared file stay whole. */
+  /** Writes a line under a lock, so that this driver's streams can share a file. */
   private static synchronized void write(byte[] line, Path file) throws IOException {
     if (Files.exists(file) && !Files.isRegularFile(file)) {
       throw new IOException("it is not a regular file");

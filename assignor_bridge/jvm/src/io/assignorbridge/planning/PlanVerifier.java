@@ -7,7 +7,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
 
-/** Verifies that a plan reads exactly the offsets of the batch; the last check before Spark. */
+/** Verifies, before Spark gets a plan, that it reads each offset of the batch exactly once. */
 final class PlanVerifier {
   private static final Comparator<OffsetRange> BY_OFFSET =
       Comparator.comparing(OffsetRange::topic)
@@ -39,7 +39,7 @@ final class PlanVerifier {
     throw new PlannerException(
         "the plan does not cover the batch: it should read "
             + describePartition(first, expected)
-            + " and reads "
+            + ", but it reads "
             + describePartition(first, actual)
             + " from that partition");
   }

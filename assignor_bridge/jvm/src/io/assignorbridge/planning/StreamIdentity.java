@@ -11,9 +11,9 @@ import java.util.UUID;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * Names the consumers that executors keep for one run of a stream. The name changes if a
- * partition's offsets go back or a partition disappears, because its topic was re-created and
- * consumers hold records of the old one. Tasks of other streams carry ended names to the executors.
+ * Names the consumers that executors keep for one run of a stream. The name changes if a partition
+ * disappears or its offsets go back. Its topic was then re-created, and consumers hold records of
+ * the old topic. Tasks of other streams carry the ended names to the executors.
  */
 final class StreamIdentity {
   private static final int MAX_ENDED = 100;
@@ -35,8 +35,8 @@ final class StreamIdentity {
   }
 
   /**
-   * Updates the name for a batch that reads these ranges; call it once per batch. `livePartitions`
-   * are all partitions of the stream: if one has disappeared, the name changes.
+   * Changes the name if a topic was re-created; call it once per batch, with the ranges that it
+   * reads. `livePartitions` are all partitions that the stream reads now.
    */
   void startBatch(List<OffsetRange> batch, Set<TopicPartition> livePartitions) {
     boolean isRecreated = ends.keySet().retainAll(livePartitions);
@@ -54,7 +54,7 @@ final class StreamIdentity {
     ends.putAll(next);
   }
 
-  /** Marks the name as ended: no task will use it again. */
+  /** Marks the name as ended, because no later task uses it. */
   void end() {
     synchronized (ENDED) {
       ENDED.add(name);

@@ -19,12 +19,12 @@ import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
 /**
- * The resources of a stream, which exist once a planner has validated its options.
+ * The resources of a stream, created after a planner has validated its options.
  *
  * @param admits whether the options limit batches
  * @param commits null without assignor.commitGroup
  * @param retentions null without assignor.fairness=deadline
- * @param times null if the planner needs none
+ * @param times null if the planner needs no record timestamps
  * @param log null without assignor.planLog
  */
 record StreamResources(
@@ -38,7 +38,7 @@ record StreamResources(
     PlanLog log)
     implements AutoCloseable {
 
-  /** Creates the resources; fails if the file of racks cannot be used. */
+  /** Creates the resources; fails if the rack file cannot be used. */
   static StreamResources of(
       SparkContext context, Messages.Validated valid, Map<String, String> kafka)
       throws PlannerException {
@@ -88,7 +88,7 @@ record StreamResources(
     return times == null ? null : times.timesOf(waiting, options.planTimeoutMs());
   }
 
-  /** Returns the retention of topics in milliseconds; null if the planner does not need it. */
+  /** Returns each topic's retention in milliseconds; null if the planner does not need it. */
   Map<String, Long> retentionsOf(Collection<String> topics) {
     return retentions == null ? null : retentions.retentionsOf(topics);
   }

@@ -15,7 +15,7 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
 import scala.Option;
 
-/** Builds the tasks of a verified plan from Spark's own partitions. */
+/** Verifies a plan and builds its tasks from Spark's own partitions. */
 final class TaskBuilder {
   private final Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
   private final List<OffsetRange> requested = new ArrayList<>();
@@ -63,8 +63,8 @@ final class TaskBuilder {
   }
 
   /**
-   * Returns the locations of a task. Spark does not rank executors: the first free one gets the
-   * task. So standbys are given as hosts, which Spark uses after it has waited for the executor.
+   * Returns a task's preferred locations. Spark does not rank executors: the first free one gets
+   * the task. Standbys are therefore hosts, which Spark uses only after waiting for the executor.
    */
   private static String[] preferredLocations(Columns.Task task, Map<String, String> hosts)
       throws PlannerException {
@@ -86,7 +86,7 @@ final class TaskBuilder {
     return hosts.get(executor);
   }
 
-  /** Returns Spark's own partition cut to the range, with its Kafka parameters and checks. */
+  /** Returns Spark's own partition cut to the range; its Kafka parameters and checks are kept. */
   private KafkaBatchInputPartition cutTemplate(OffsetRange range) {
     KafkaBatchInputPartition template =
         templates.get(new TopicPartition(range.topic(), range.partition()));

@@ -20,11 +20,10 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TimeoutException;
 
 /**
- * A Kafka consumer with bounded buffers. It fetches the first partitions with an unfinished range,
- * in the order of the plan, and pauses all others. Kafka fetches beyond the end of a range, and a
- * paused partition keeps each response that contains its records in memory. Kafka does not report
- * the size of these responses. The bound is the traffic since the oldest paused partition was
- * empty.
+ * A Kafka consumer with bounded buffers. It fetches the first partitions in plan order that have an
+ * unfinished range, and pauses all others. Kafka fetches beyond the end of a range, and a paused
+ * partition keeps each response that contains its records in memory. Kafka does not report the size
+ * of these responses. They are bounded by the traffic since the oldest paused partition was empty.
  */
 final class BoundedConsumer {
   private static final int CHECKS_PER_BUFFER = 16;
@@ -34,22 +33,21 @@ final class BoundedConsumer {
   private final long bufferBytes;
   private final Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory;
   private final Set<PartitionPosition> assigned = new LinkedHashSet<>();
-  private final List<PartitionPosition> unread = new ArrayList<>(); // in the order of the plan
+  private final List<PartitionPosition> unread = new ArrayList<>(); // in plan order
   private final Set<PartitionPosition> fetched = new LinkedHashSet<>(); // not paused
 
   private volatile Consumer<byte[], byte[]> consumer;
   private volatile boolean closed; // set by the pool's thread, maybe while the task's thread polls
   private int maxPollRecords;
   private long boundCheckedAtBytes; // `incoming` when the bound was last checked
-  private long windowAtBytes; // `incoming`, and held bytes, when the window was computed
-  private long windowHeldBytes;
+  private long windowAtBytes; // `incoming` when the window was last computed
+  private long windowHeldBytes; // held bytes when the window was last computed
   private long polledHeapBytes; // since the client was opened, estimated from samples
-  private long[] begunBytes = {}; // expected sizes of the ranges begun last
+  private long[] begunBytes = {}; // expected sizes of the unread ranges at the last `begin`
 
-  // Totals of the client: bytes from brokers, bytes of polled records, and responses.
-  private Metric incoming;
-  private Metric consumed;
-  private Metric responses;
+  private Metric incoming; // total bytes from brokers
+  private Metric consumed; // total bytes of polled records
+  private Metric responses; // total number of responses
   private long countedIncoming;
   private long countedConsumed;
   private final ReceivedBytes received = new ReceivedBytes();
@@ -83,7 +81,7 @@ final class BoundedConsumer {
     return unread;
   }
 
-  /** Returns those of them that are not paused; do not modify the set. */
+  /** Returns the unread partitions that are not paused; do not modify the set. */
   Set<PartitionPosition> fetched() {
     return fetched;
   }
@@ -102,7 +100,7 @@ final class BoundedConsumer {
     return polled;
   }
 
-  /** Updates the expected size of records from a partition that was just polled. */
+  /** Updates the expected record size after a poll of this partition. */
   void updateRecordSize(PartitionPosition polled, long heapBytes) {
     window.updateRecordSize(polled);
     polledHeapBytes += heapBytes;
@@ -116,8 +114,8 @@ final class BoundedConsumer {
   }
 
   /**
-   * Pauses partitions whose range is finished and fetches others instead. Kafka's buffered records
-   * of paused partitions stay, within the bound.
+   * Pauses partitions whose range is finished and fetches others instead. Kafka keeps the buffered
+   * records of paused partitions, within the bound.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    * @return whether a range was finished
@@ -157,7 +155,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Unassigns partitions, which drops Kafka's buffered records; their positions stay known. */
+  /** Unassigns partitions, which drops Kafka's buffered records but not the positions. */
   void drop(Collection<PartitionPosition> positions) {
     boolean changed = false;
     for (PartitionPosition p : positions) {
@@ -170,7 +168,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns an upper bound of the bytes that Kafka buffers for paused partitions. */
+  /** Returns an upper bound on the bytes that Kafka buffers for paused partitions. */
   long pausedBytes() {
     long incomingBytes = total(incoming);
     return streamPaused().mapToLong(p -> Math.max(0, incomingBytes - p.bufferedSinceBytes)).max().orElse(0);
@@ -183,7 +181,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns the consumer's offset, which is past markers and compacted offsets. */
+  /** Returns the consumer's offset, past transaction markers and compacted offsets. */
   long offsetOf(PartitionPosition position) {
     try {
       return consumer.position(position.partition, Duration.ZERO);
@@ -192,7 +190,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns the bytes received over the network since the last call, by id of broker. */
+  /** Returns the bytes received over the network since the last call, by broker id. */
   Map<Integer, Long> takeReceived() {
     received.update(consumer, total(incoming));
     return received.take();
@@ -214,7 +212,7 @@ final class BoundedConsumer {
     fetch(List.copyOf(unread.subList(0, count)));
   }
 
-  /** Assigns and positions partitions that the consumer does not have yet; new ones are paused. */
+  /** Assigns and pauses partitions that are new to the consumer, and seeks where necessary. */
   private void prepare(Collection<PartitionPosition> positions) {
     List<PartitionPosition> added = positions.stream().filter(assigned::add).toList();
     if (!added.isEmpty()) {
@@ -289,7 +287,7 @@ final class BoundedConsumer {
     countedConsumed = records;
   }
 
-  /** Returns the client's metric over all topics, or null if it has none of that name. */
+  /** Returns the client's metric over all topics, or null if no metric has that name. */
   private Metric findMetric(String name, String group) {
     return consumer.metrics().values().stream()
         .filter(metric -> metric.metricName().name().equals(name))

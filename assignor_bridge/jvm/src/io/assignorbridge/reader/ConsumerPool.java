@@ -20,9 +20,9 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The idle consumers of this JVM. A task takes a consumer out and returns it after it has read all
- * of its ranges without an error. Two tasks therefore never use the same consumer, and no broken
- * consumer returns. Capacity and idle time follow the settings of Spark's own consumer cache.
+ * The idle consumers of this JVM. A task takes a consumer out and returns it after reading all of
+ * its ranges without an error. Two tasks therefore never share a consumer, and the pool never holds
+ * a broken one. Capacity and idle time follow the settings of Spark's own consumer cache.
  */
 final class ConsumerPool {
   private static final Logger LOG = LoggerFactory.getLogger(ConsumerPool.class);
@@ -35,7 +35,7 @@ final class ConsumerPool {
 
   private final List<PooledConsumer> idle = new ArrayList<>(); // oldest first; also the lock
   private Set<String> endedStreams = Set.of(); // lock: idle
-  private int openCount; // idle or in use, without discarded ones; lock: idle
+  private int openCount; // idle or in use, but not discarded; lock: idle
 
   private final long bufferBytes;
   private final long idleLimitBytes;
@@ -43,7 +43,7 @@ final class ConsumerPool {
   private final int capacity;
   private final ScheduledExecutorService janitor;
 
-  /** Returns the JVM's pool: an eighth of the heap for idle consumers, another for task slots. */
+  /** Returns the JVM's pool: an eighth of the heap for idle consumers, and an eighth for tasks. */
   static synchronized ConsumerPool shared() {
     if (instance == null) {
       SparkConf conf = SparkEnv.get().conf();
@@ -60,8 +60,8 @@ final class ConsumerPool {
   }
 
   /**
-   * @param bufferBytes limit for one consumer's fetches in progress; the same limit applies to the
-   *     records that it keeps, and again to Kafka's buffers of paused partitions
+   * @param bufferBytes limit for one consumer's fetches in progress. The same limit also applies to
+   *     the records that the consumer keeps, and to Kafka's buffers of paused partitions
    * @param idleLimitBytes limit for the bytes that all idle consumers hold together
    */
   ConsumerPool(
@@ -91,7 +91,7 @@ final class ConsumerPool {
     }
   }
 
-  /** Closes the consumers of ended streams, both idle ones and those that tasks return later. */
+  /** Closes the consumers of ended streams: idle ones now, others when their task returns them. */
   void closeEnded(Collection<String> ended) {
     synchronized (idle) {
       endedStreams = Set.copyOf(ended);
@@ -100,11 +100,11 @@ final class ConsumerPool {
   }
 
   /**
-   * Takes the stream's idle consumer that is positioned at the start of the most ranges; otherwise
-   * one of the same slot; otherwise a new consumer.
+   * Takes an idle consumer of the stream: the one that is positioned at the start of the most
+   * ranges, or else one of the same slot. Creates a consumer if there is none.
    *
-   * @param isFresh whether to create a new one in any case, as for a task's second attempt; idle
-   *     ones that hold the same partitions are then closed
+   * @param isFresh whether to create a consumer in any case, as for a task's second attempt; idle
+   *     consumers that hold the same partitions are then closed
    */
   PooledConsumer take(
       String stream,
@@ -164,7 +164,7 @@ final class ConsumerPool {
     }
   }
 
-  /** Returns how many bytes idle consumers hold. */
+  /** Returns the number of bytes that idle consumers hold. */
   long idleBytes() {
     synchronized (idle) {
       return idle.stream().mapToLong(consumer -> consumer.idleBytes).sum();
@@ -192,7 +192,7 @@ final class ConsumerPool {
     }
   }
 
-  /** Releases records of the oldest idle consumers above the shared limit; their positions stay. */
+  /** Releases records of the oldest idle consumers until the limit is met; keeps the positions. */
   private void releaseExcess() {
     long total = idleBytes();
     for (PooledConsumer consumer : idle) {
@@ -218,7 +218,7 @@ final class ConsumerPool {
     try {
       consumer.close();
       LOG.info("Closed {}", consumer);
-    } catch (ConcurrentModificationException e) { // a thread of the ended task still polls
+    } catch (ConcurrentModificationException e) { // a thread of the ended task is polling
       janitor.schedule(() -> close(consumer), RETRY_CLOSE_MILLIS, TimeUnit.MILLISECONDS);
     } catch (RuntimeException e) {
       LOG.warn("Closing {} failed", consumer, e);

@@ -10,18 +10,18 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigDef;
 
 /**
- * Chooses the fetch size of a partition, unless the user sets it. It is the partition's share of
- * the buffer, or more if producers' batches are larger: a broker sends such a batch whole if it is
- * the first in a response, and then nothing else. docs/internals/reader.md explains the constants.
+ * Chooses the fetch size per partition, unless the user sets it. It is the partition's share of the
+ * buffer, or more if producers' batches are larger. A broker returns such a batch only if it is
+ * first in a response, and then nothing else. docs/internals/reader.md explains the constants.
  */
 final class FetchSize {
-  private static final long MIN_BYTES = 32L << 10; // two of a producer's default batches
+  private static final long MIN_BYTES = 32L << 10; // two producer batches of the default size
   private static final long MAX_BYTES = 1L << 20;
-  private static final int FETCHES_PER_RANGE = 4; // minimum: the last exceeds the range
+  private static final int FETCHES_PER_RANGE = 4; // minimum; the last fetch exceeds the range
   private static final int MIN_PARTITIONS = 8;
   private static final int MIN_RESPONSES = 4;
   private static final int MAX_RESPONSES = 16;
-  private static final int GROWTH = 4; // factor per increase: few increases, no large excess
+  private static final int GROWTH = 4; // factor per increase, for few increases and little excess
 
   private final Map<String, Object> params;
   private final long bufferBytes;
@@ -29,12 +29,11 @@ final class FetchSize {
   private long bytes;
   private boolean batchesAreLarge;
 
-  // Samples from the last polls: responses, their bytes, and how often another partition began.
-  private long responses;
-  private long responseBytes;
-  private long partitionChanges;
+  private long responses; // in the sampled polls
+  private long responseBytes; // size of these responses
+  private long partitionChanges; // how often a polled partition was not in the previous poll
   private Set<TopicPartition> lastPolled = Set.of();
-  private boolean areFirst; // whether they are a client's first responses, for all partitions
+  private boolean areFirst; // whether the samples are a client's first responses
 
   FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
     this.params = params;
@@ -46,7 +45,7 @@ final class FetchSize {
             : shareOfBuffer(partitions);
   }
 
-  /** Returns the consumer's parameters with defaults for those that are not set. */
+  /** Returns the consumer's parameters, with defaults for parameters that are not set. */
   Map<String, Object> params() {
     Map<String, Object> all = new HashMap<>(params);
     all.putIfAbsent(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "5");
@@ -63,12 +62,12 @@ final class FetchSize {
   }
 
   /**
-   * Increases the size if few long ranges are fetched at a time, because each fetch waits for a
-   * round trip, but not if the task also has many short ranges, because fewer would fit.
+   * Increases the size if few long ranges are fetched at a time, to save round trips. Keeps it if
+   * the task also has many short ranges, because fewer of them would fit in the buffer.
    *
    * @param partitions number of partitions fetched at a time
-   * @param expectedBytes expected network bytes of the rest of the first range
-   * @param rangeBytes expected sizes of all ranges read together
+   * @param expectedBytes expected network bytes of the first range's remaining records
+   * @param rangeBytes expected sizes of the ranges that are read at a time, in bytes
    * @return whether the size changed
    */
   boolean fitWindow(int partitions, long expectedBytes, long[] rangeBytes) {
@@ -85,7 +84,7 @@ final class FetchSize {
     return true;
   }
 
-  /** Decreases the size if many more partitions are fetched at a time; returns whether it did. */
+  /** Decreases the size if all fetches together exceed twice the buffer; returns whether it did. */
   boolean fitPartitions(int partitions) {
     if (isSetByUser || batchesAreLarge || bytes <= MIN_BYTES || bytes * partitions <= 2 * bufferBytes) {
       return false;
@@ -95,9 +94,9 @@ final class FetchSize {
   }
 
   /**
-   * Increases the size if each response had only one partition. That means a single large batch,
-   * or, in the first responses of a client, a fetch from the remote tier of a broker before Kafka
-   * 4.2, cut at the limit. With too few partitions, each response may have had all of them.
+   * Increases the size if each response held only one partition. Either the producers' batches are
+   * large, or, in a client's first responses, a broker before Kafka 4.2 cut a remote-tier fetch at
+   * the limit. With few partitions, the samples are inconclusive: a response may hold all.
    *
    * @param fetched partitions fetched at a time
    * @return whether the size changed
@@ -125,7 +124,7 @@ final class FetchSize {
     return false;
   }
 
-  /** Adds a poll to the samples; several polls may return the records of one large response. */
+  /** Adds a poll to the samples. Several polls may return the records of one large response. */
   void addPoll(long newResponses, long newBytes, Set<TopicPartition> partitions) {
     if (responses >= MAX_RESPONSES) {
       resetSamples(false);
@@ -133,10 +132,10 @@ final class FetchSize {
     responses += newResponses;
     responseBytes += newBytes;
     partitionChanges += partitions.stream().filter(p -> !lastPolled.contains(p)).count();
-    lastPolled = Set.copyOf(partitions); // a view would keep the records
+    lastPolled = Set.copyOf(partitions); // a view would keep the records in memory
   }
 
-  /** Starts new samples for a new client. */
+  /** Discards the samples, because the client is new. */
   void resetSamples() {
     resetSamples(true);
   }
@@ -146,14 +145,14 @@ final class FetchSize {
     responses = 0;
     responseBytes = 0;
     partitionChanges = 0;
-    lastPolled = Set.of(); // otherwise the same partitions would not count as a change
+    lastPolled = Set.of(); // so that every polled partition counts as a change
   }
 
   private long shareOfBuffer(int partitions) {
     return clamp(bufferBytes / Math.max(partitions, 1), MIN_BYTES, MAX_BYTES);
   }
 
-  /** Parses an integer setting as Kafka does, which accepts text with spaces around it. */
+  /** Parses an integer setting like Kafka, which also accepts surrounding spaces. */
   static int parseInt(Map<String, Object> params, String name) {
     return (Integer) ConfigDef.parseType(name, params.get(name), ConfigDef.Type.INT);
   }

@@ -4,9 +4,9 @@ import java.util.Iterator;
 import java.util.Collection;
 
 /**
- * Chooses how many partitions to fetch, in the order of the plan. A range is fetched if, by the
- * expected size of its predecessors, it begins within the next {@code bufferBytes} of the task's
- * records. The first range is always fetched.
+ * Chooses how many partitions to fetch, in plan order. A range is fetched if it is expected to
+ * begin within the next {@code bufferBytes} of the task's records. The first range is always
+ * fetched.
  */
 final class FetchWindow {
   private static final double UNKNOWN_BYTES_PER_OFFSET = 1024; // before the first poll
@@ -18,12 +18,12 @@ final class FetchWindow {
     this.bufferBytes = bufferBytes;
   }
 
-  /** Updates the expected bytes per offset of partitions that were not polled yet. */
+  /** Updates the expected bytes per offset of partitions that have not been polled yet. */
   void updateRecordSize(PartitionPosition polled) {
     typicalBytesPerOffset = (typicalBytesPerOffset + polled.bytesPerOffset) / 2;
   }
 
-  /** Estimates the heap bytes of the offsets of a partition's range that were not received yet. */
+  /** Estimates the heap bytes of the records that are still missing in a partition's range. */
   long estimateBytes(PartitionPosition p) {
     double bytesPerOffset = p.bytesPerOffset > 0 ? p.bytesPerOffset : typicalBytesPerOffset;
     return (long) ((p.reading.until - p.position) * bytesPerOffset);
@@ -32,7 +32,7 @@ final class FetchWindow {
   /**
    * Counts the partitions to fetch.
    *
-   * @param unread partitions with an unfinished range, in the order of the plan
+   * @param unread partitions with an unfinished range, in plan order
    * @param heldBytes heap bytes of records that were received before their turn
    * @param maxPartitions maximum number of partitions to fetch at a time
    */

@@ -10,9 +10,9 @@ import java.util.Set;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * The ranges of a task in the order of its plan, in which Spark gets their rows. Spark relies on
- * every attempt at a task to return the same rows in the same order. Records of a later range that
- * arrive early are therefore held until its turn.
+ * A task's ranges in plan order, the order in which Spark gets their rows. Spark relies on each
+ * attempt of a task to return the same rows in the same order. Records of a later range that arrive
+ * early are therefore held until that range's turn.
  */
 final class OrderedRanges {
   private final ArrayDeque<RangeCursor> remaining = new ArrayDeque<>();
@@ -28,7 +28,7 @@ final class OrderedRanges {
     return remaining.peek();
   }
 
-  /** Removes the first range, so that it is the next one's turn. */
+  /** Removes the first range, so that the next one is first. */
   void removeFirst() {
     remaining.remove();
     if (!remaining.isEmpty()) {
@@ -55,7 +55,7 @@ final class OrderedRanges {
     }
   }
 
-  /** Starts and returns the ranges that can be read now, at most one per partition. */
+  /** Marks the ranges that can be read now, at most one per partition, as begun; returns them. */
   List<RangeCursor> begin() {
     Set<TopicPartition> partitions = new HashSet<>();
     List<RangeCursor> begun = new ArrayList<>();

@@ -7,8 +7,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 
 /**
- * How far a consumer has read one partition. {@link #kept} holds records polled beyond a range's
- * end, for the next batch: each visible record from {@link #from} to {@link #position}.
+ * A consumer's position in one partition. {@link #kept} holds the records polled beyond the end of
+ * a range, for the next batch: all visible records from {@link #from} to {@link #position}.
  */
 final class PartitionPosition {
   /** Value of {@link #bufferedSinceBytes} before the first fetch from the partition. */
@@ -16,9 +16,9 @@ final class PartitionPosition {
 
   private static final long UNKNOWN = -1;
 
-  // Heap bytes of the objects around a record and a header, as measured with Kafka 3.9.
-  private static final int RECORD_OVERHEAD_BYTES = 160;
-  private static final int HEADER_OVERHEAD_BYTES = 150; // for the first header; others take 90
+  // Heap bytes of the objects around keys and values, measured with Kafka 3.9:
+  private static final int RECORD_OVERHEAD_BYTES = 160; // per record
+  private static final int HEADER_OVERHEAD_BYTES = 150; // for a record's first header; others: 90
 
   private static final int SAMPLES_PER_POLL = 8;
   private static final int MAX_SAMPLED_OFFSETS = 2_000;
@@ -36,7 +36,7 @@ final class PartitionPosition {
   /** Whether Kafka's consumer is at {@link #position}. */
   boolean positioned;
 
-  /** Bytes of the consumer's traffic before the first record that it still buffers. */
+  /** The client's traffic, in bytes, before the first record of the partition in its buffer. */
   long bufferedSinceBytes = NEVER_FETCHED;
 
   /** Heap bytes per offset, estimated from the last 2,000 offsets; 0 before the first poll. */
@@ -73,7 +73,7 @@ final class PartitionPosition {
     keptBytes = heapBytes(records);
   }
 
-  /** Returns the kept records from {@code offset} on, and keeps none. */
+  /** Returns the kept records from {@code offset} on; no kept records remain. */
   List<ConsumerRecord<byte[], byte[]>> takeKept(long offset) {
     List<ConsumerRecord<byte[], byte[]>> taken = kept;
     dropKept();
@@ -81,7 +81,7 @@ final class PartitionPosition {
     return taken.subList(countBelow(taken, offset), taken.size());
   }
 
-  /** Drops the kept records, so that offsets below the position would have to be fetched again. */
+  /** Drops the kept records. Offsets below the position must then be fetched again. */
   void dropKept() {
     if (!kept.isEmpty()) {
       kept = List.of();
@@ -127,7 +127,7 @@ final class PartitionPosition {
     return count;
   }
 
-  /** Returns the heap bytes of records that wait in memory. */
+  /** Returns the estimated heap size of the records, in bytes. */
   static long heapBytes(List<ConsumerRecord<byte[], byte[]>> records) {
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> record : records) {
@@ -136,7 +136,9 @@ final class PartitionPosition {
     return bytes;
   }
 
-  /** Returns a record's heap bytes; reads its headers, or they would keep the whole response. */
+  /**
+   * Estimates a record's heap bytes; reads its headers, because unread ones retain the response.
+   */
   private static long heapBytes(ConsumerRecord<byte[], byte[]> record) {
     long bytes = size(record) + RECORD_OVERHEAD_BYTES;
     for (Header header : record.headers()) {
@@ -146,7 +148,7 @@ final class PartitionPosition {
     return bytes;
   }
 
-  /** Returns the bytes of key and value; Kafka has -1 for null. */
+  /** Returns the size of key and value in bytes. Kafka's -1 for null counts as 0. */
   static int size(ConsumerRecord<byte[], byte[]> record) {
     return Math.max(record.serializedKeySize(), 0) + Math.max(record.serializedValueSize(), 0);
   }

@@ -18,8 +18,8 @@ import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.common.TopicPartition;
 
 /**
- * A consumer with its positions, used by one task at a time. Between two uses, all its partitions
- * are paused and keep their positions and the records fetched ahead.
+ * A consumer and its positions, used by one task at a time. Between two uses, all partitions are
+ * paused, and the positions and the records fetched ahead are kept.
  */
 final class PooledConsumer {
   /** Uses after which an unread partition is dropped, because it may have left the stream. */
@@ -28,9 +28,8 @@ final class PooledConsumer {
   final String stream;
   final int slot;
 
-  /** When it became idle, and how many bytes it held then. */
-  long idleSinceNanos;
-  long idleBytes;
+  long idleSinceNanos; // System.nanoTime() when the consumer became idle
+  long idleBytes; // bytes that it held then
 
   private final Map<String, Object> sparkParams;
   private final SecuredParams secured;
@@ -54,7 +53,7 @@ final class PooledConsumer {
     this.consumer = new BoundedConsumer(secured.params(), bufferBytes, partitions, clientFactory);
   }
 
-  /** Counts the ranges that begin at a position of this consumer. */
+  /** Counts the ranges whose start is covered by this consumer's positions. */
   int countOverlap(Collection<RangeCursor> ranges) {
     int count = 0;
     for (RangeCursor range : ranges) {
@@ -75,7 +74,7 @@ final class PooledConsumer {
     return sparkParams.equals(params) && !secured.isOutdated();
   }
 
-  /** Starts a task's use of the consumer. */
+  /** Starts another use, and drops partitions that were not read for a while. */
   void beginUse() {
     uses++;
     if (uses % MAX_UNREAD_USES == 0) {
@@ -114,12 +113,12 @@ final class PooledConsumer {
   }
 
   /**
-   * Polls once, adds the records to {@code out}, and keeps those beyond the end of a range. The
-   * caller then calls {@link #fitBuffers}, when it knows which of the records wait for their turn.
+   * Polls once, adds the records within ranges to {@code out}, and keeps records beyond them. The
+   * caller then calls {@link #fitBuffers}, when it knows which records wait for their turn.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    * @return whether the first unfinished range made progress
-   * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException as Kafka does
+   * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException if Kafka does
    */
   boolean poll(Duration timeout, long heldBytes, List<Chunk> out) {
     consumer.fitWindow(heldBytes);
@@ -129,7 +128,7 @@ final class PooledConsumer {
     for (TopicPartition partition : polled.partitions()) {
       List<ConsumerRecord<byte[], byte[]>> records = polled.records(partition);
       PartitionPosition p = positions.get(partition);
-      if (p.reading == null) { // a paused partition returns none; if it does, read them again
+      if (p.reading == null) { // if a paused partition returns records, read them again
         p.forget();
         continue;
       }
@@ -149,8 +148,8 @@ final class PooledConsumer {
   }
 
   /**
-   * Chooses the partitions to fetch next and keeps all records in memory within the buffer. It
-   * first drops records of the partitions that were not read recently.
+   * Chooses the partitions to fetch next, and limits the records in memory to the buffer size. The
+   * records of the least recently read partitions are dropped first.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    */
@@ -188,20 +187,20 @@ final class PooledConsumer {
     return unfinished;
   }
 
-  /** Marks the consumer as idle after a successful task; it keeps its records. */
+  /** Marks the consumer as idle after a successful task; keeps its records. */
   void becomeIdle() {
     idleSinceNanos = System.nanoTime();
     idleBytes = keptBytes() + consumer.pausedBytes();
   }
 
-  /** Drops all records that an idle consumer holds; its connections and positions stay. */
+  /** Drops all records that an idle consumer holds; keeps its connections and positions. */
   void release() {
     positions.values().forEach(PartitionPosition::dropKept);
     consumer.drop(positions.values());
     idleBytes = 0;
   }
 
-  /** Returns the bytes received over the network since the last call, by id of broker. */
+  /** Returns the bytes received over the network since the last call, by broker id. */
   Map<Integer, Long> takeReceived() {
     return consumer.takeReceived();
   }
@@ -215,7 +214,7 @@ final class PooledConsumer {
     return "consumer of " + positions.size() + " partitions for stream " + stream + ", slot " + slot;
   }
 
-  /** Adds the records below the range's end to `out`; keeps later ones, which finish the range. */
+  /** Adds the records within the range to `out`; keeps later records, which finish the range. */
   private static void deliver(
       PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
     int end = PartitionPosition.countBelow(records, p.reading.until);

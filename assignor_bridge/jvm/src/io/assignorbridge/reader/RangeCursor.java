@@ -30,7 +30,7 @@ final class RangeCursor {
   final long start;
   final long until;
 
-  /** Received records that were not yet returned to Spark, by offset. */
+  /** Received records that were not yet returned to Spark, in offset order. */
   final ArrayDeque<Chunk> chunks = new ArrayDeque<>();
 
   /** Heap bytes of {@link #chunks} while an earlier range of the task is read. */
@@ -45,11 +45,10 @@ final class RangeCursor {
   long bytes;
   long nanos;
 
-  /** Kafka's timestamps of the oldest and the newest record that was read, in milliseconds. */
-  long oldest = Long.MAX_VALUE;
-  long newest = Long.MIN_VALUE;
+  long oldest = Long.MAX_VALUE; // smallest Kafka timestamp of the records read, in milliseconds
+  long newest = Long.MIN_VALUE; // largest Kafka timestamp of the records read, in milliseconds
 
-  /** Offsets that were deleted before they were read (failOnDataLoss=false). */
+  /** Number of offsets that were deleted before they were read (failOnDataLoss=false). */
   long lost;
 
   RangeCursor(int index, KafkaBatchInputPartition range) {
@@ -62,13 +61,13 @@ final class RangeCursor {
     this.handedOverFrom = start;
   }
 
-  /** Hands the offsets from {@code offset} on over to Spark's reader. */
+  /** Hands the range over to Spark's reader, from {@code offset} on. */
   void handOver(long offset) {
-handedOverFrom = offset;
+    handedOverFrom = offset;
     state = State.HANDED_OVER;
   }
 
-  /** Adds a record's timestamp; Kafka has -1 if there is none. */
+  /** Updates the oldest and newest timestamps; ignores -1, Kafka's value for no timestamp. */
   void addTimestamp(long timestamp) {
     if (timestamp >= 0) {
       oldest = Math.min(oldest, timestamp);

@@ -4,8 +4,8 @@ import io.assignorbridge.reader.RangeCursor.Chunk;
 import java.util.List;
 
 /**
- * Charges each range with the time for its records, including what Spark does between two calls of
- * the reader. The clock is read once per chunk, never per record.
+ * Measures the time for each range's records, including Spark's work between two calls of the
+ * reader. The clock is read once per chunk, never per record.
  */
 final class ReadTimes {
   private RangeCursor charged; // null while the time belongs to no range
@@ -21,7 +21,7 @@ final class ReadTimes {
     markNanos = nowNanos;
   }
 
-  /** Splits the time that belongs to no range over the polled chunks, by number of records. */
+  /** Splits the uncharged time over the polled chunks, in proportion to their records. */
   void splitByRecords(List<Chunk> polled) {
     long nowNanos = System.nanoTime();
     long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();

@@ -22,9 +22,9 @@ public final class ReaderCounters {
   static final LongAdder RECORDS = addCounter("records");
   static final LongAdder RECORD_BYTES = addCounter("recordBytes");
 
-  /** From the metrics of Kafka's client: bytes of polled records, and bytes from the brokers. */
-  static final LongAdder CONSUMED_BYTES = addCounter("consumedBytes");
-  static final LongAdder NETWORK_BYTES = addCounter("networkBytes");
+  // From the metrics of Kafka's client:
+  static final LongAdder CONSUMED_BYTES = addCounter("consumedBytes"); // of polled records
+  static final LongAdder NETWORK_BYTES = addCounter("networkBytes"); // from brokers
 
   private ReaderCounters() {}
 

@@ -6,19 +6,19 @@ import org.apache.kafka.clients.consumer.Consumer;
 import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.MetricName;
 
-/** Counts the bytes received from each broker, by the metrics of Kafka's clients. */
+/** Counts the bytes received from each broker, from the metrics of Kafka's clients. */
 final class ReceivedBytes {
   private static final String NODE = "node-";
 
-  private final Map<Integer, Metric> totals = new HashMap<>(); // by id of broker
+  private final Map<Integer, Metric> totals = new HashMap<>(); // by broker id
   private final Map<Integer, Long> counted = new HashMap<>();
   private final Map<Integer, Long> untaken = new HashMap<>();
 
   /**
    * Adds the bytes that a client has received since the last update.
    *
-   * @param incoming bytes that it has received from all brokers; if they differ from the sum over
-   *     the known brokers, there is a new broker, and only then all metrics are scanned
+   * @param incoming bytes that the client has received from all brokers. If they differ from the
+   *     sum over the known brokers, there is a new broker; only then are all metrics scanned
    */
   void update(Consumer<?, ?> client, long incoming) {
     if (totals.values().stream().mapToLong(BoundedConsumer::total).sum() != incoming) {
@@ -38,7 +38,7 @@ final class ReceivedBytes {
     counted.clear();
   }
 
-  /** Returns the bytes since the last call, by id of broker (below 0: bootstrap connections). */
+  /** Returns the bytes since the last call, by broker id (negative for bootstrap connections). */
   Map<Integer, Long> take() {
     untaken.values().removeIf(bytes -> bytes == 0);
     Map<Integer, Long> taken = new HashMap<>(untaken);

@@ -19,9 +19,9 @@ import org.apache.spark.unsafe.types.VariantVal;
 
 /**
  * A Kafka record as a row of Spark's Kafka source. Columns are converted when they are read, as in
- * Spark's KafkaRecordToRowConverter (4.0 to 4.2). One mutable row shows all records of a task in
- * turn, which Spark's contract for readers allows: the projection above each scan copies its
- * columns.
+ * Spark's KafkaRecordToRowConverter (4.0 to 4.2). One mutable row shows all records of a task, one
+ * after another. Spark's contract for readers allows this, because the projection above each scan
+ * copies the columns.
  */
 final class RecordRow extends InternalRow {
   private static final int KEY = 0;
@@ -38,7 +38,7 @@ final class RecordRow extends InternalRow {
 
   private final boolean hasHeaders;
   private ConsumerRecord<byte[], byte[]> record;
-  private String topic; // the value of topicText
+  private String topic; // the text in topicText
   private UTF8String topicText;
 
   RecordRow(boolean hasHeaders) {

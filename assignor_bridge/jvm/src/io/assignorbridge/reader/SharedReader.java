@@ -29,17 +29,17 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads all ranges of a task with one Kafka consumer and returns their rows in the order of the
- * plan and by offset, whatever arrives first. Ranges are bounded, so it neither waits at the end of
- * a log nor requests end offsets. If offsets are gone or a partition makes no progress, Spark's own
- * reader reads the rest of the range, at the same place in the order. With `assignor.reader=spark`,
- * Spark's readers read all ranges from the start.
+ * Reads all ranges of a task with one Kafka consumer and returns their rows in plan order, then by
+ * offset, in whatever order they arrive. Ranges are bounded, so the reader neither waits at the end
+ * of a log nor requests end offsets. If offsets are gone or a partition makes no progress, Spark's
+ * own reader reads the rest of the range, at the same place in the order. With
+ * `assignor.reader=spark`, Spark's readers read all ranges from the start.
  */
 public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
 
-  private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends after it
-  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer ones are halved
+  private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends within it
+  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer poll timeouts are halved
   private static final long GRACE_NANOS = 2_000_000_000L;
 
   private final AssignedInputPartition task;
@@ -56,7 +56,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   /**
    * Empty while a thread uses the consumer, because a thread that pipes the task's rows can outlive
-   * the task. The thread that takes the consumer out puts it back or returns it to the pool.
+   * the task. The thread that took the consumer puts it back or returns it to the pool.
    */
   private final AtomicReference<PooledConsumer> consumer = new AtomicReference<>();
 
@@ -76,8 +76,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param isShared false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
-   * @param reports gets one report per range, for ranges of our own reader when the task ends
-   * @param received gets the bytes received over the network, by id of broker, if the rack is known
+   * @param reports gets one report per range; ranges that this reader reads are reported at the end
+   * @param received gets the bytes received over the network by broker id, if the rack is known
    */
   public SharedReader(
       AssignedInputPartition task,
@@ -96,7 +96,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     for (int i = 0; i < task.ranges().length; i++) {
       RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
       unreported.add(cursor);
-      // Spark's reader resolves "earliest" and "latest", which are below 0, itself.
+      // Offsets below 0 mean "earliest" and "latest", which Spark's reader resolves itself.
       if (!isShared || cursor.start < 0 || cursor.until < 0) {
         cursor.handOver(cursor.start);
         ranges.add(cursor);
@@ -147,9 +147,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   /**
-   * Returns the consumer to the pool if it has received all ranges although a limit ended the task.
-   * After an error or a kill, or with unfinished ranges, closes it, or leaves that to the thread
-   * that uses it.
+   * Returns the consumer to the pool if it has received all begun ranges, as when a LIMIT ends the
+   * task early. Otherwise (an error, a kill, or unfinished ranges), closes it. If another thread
+   * uses the consumer, that thread releases it.
    */
   private void releaseConsumer() {
     PooledConsumer unused = consumer.getAndSet(null);
@@ -178,7 +178,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     }
   }
 
-  /** Advances to the next records of our consumer or Spark's reader; returns false at the end. */
+  /** Advances to the next records of this reader or Spark's; returns false at the end. */
   private boolean advance() throws IOException {
     while (!isFinished) {
       RangeCursor first = ranges.first();
@@ -239,7 +239,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       withConsumer(current -> current.begin(begun, ranges.heldBytes(), kept));
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begun);
-      LOG.warn("Spark's own reader reads {} ranges: the shared reader is incompatible", count, e);
+      LOG.warn("Spark's own reader reads {} ranges, because this Spark is incompatible", count, e);
       ReaderCounters.HANDED_OVER.add(count);
       return;
     }
@@ -263,8 +263,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   /**
-   * Runs work with the consumer. The consumer is closed after an error, which may have lost polled
-   * records, and at the end of the task; a thread that continues to read then fails.
+   * Runs work with the consumer. Closes it after an error, because polled records may be lost, and
+   * after the end of the task. A thread that still reads then fails.
    */
   private void withConsumer(Consumer<PooledConsumer> work) {
     PooledConsumer current = consumer.getAndSet(null);
@@ -278,7 +278,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     } finally {
       if (hasSucceeded) {
         consumer.set(current);
-        if (hasEnded()) { // the task ended while we used it
+        if (hasEnded()) { // the task ended meanwhile
           discardConsumer();
         }
       } else {
@@ -287,12 +287,12 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     }
   }
 
-  /** Returns whether the task has ended, even if it did before Spark knew this reader. */
+  /** Returns whether the task has ended, even if it ended before Spark got this reader. */
   private boolean hasEnded() {
     return closed || (context != null && context.isCompleted());
   }
 
-  /** Returns Kafka's parameters with the executor's rack, for reads from near replicas, unless set. */
+  /** Returns Kafka's parameters; adds the executor's rack if unset, to read from near replicas. */
   private Map<String, Object> paramsWithRack(KafkaBatchInputPartition range) {
     Map<String, Object> params = range.executorKafkaParams();
     if (rack != null && !params.containsKey(ConsumerConfig.CLIENT_RACK_CONFIG)) {
@@ -324,13 +324,13 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     if (!hasProgress && waitedNanos >= patienceNanos) {
       String why = "no record arrived for " + waitedNanos / 1_000_000 + " ms";
       handOver(current, Set.of(first.partition), why);
-      // The other partitions have waited as long; give them a moment if the broker is back.
+      // The other partitions have waited just as long; give them time in case the broker is back.
       waitedNanos = Math.max(0, patienceNanos - GRACE_NANOS);
     }
     current.fitBuffers(ranges.heldBytes());
   }
 
-  /** Hands the rest of unfinished ranges over to Spark's reader; returns whether there was one. */
+  /** Hands unfinished ranges over to Spark's reader; returns whether there were any. */
   private boolean handOver(PooledConsumer current, Set<TopicPartition> partitions, String why) {
     List<RangeCursor> unfinished = current.handOver(partitions);
     for (RangeCursor range : unfinished) {

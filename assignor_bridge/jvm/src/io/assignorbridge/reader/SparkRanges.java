@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 
-/** Reads the ranges that are handed over with Spark's own readers, one after another. */
+/** Reads handed-over ranges with Spark's own readers, one after another. */
 final class SparkRanges {
   private static final int TIMESTAMP = 5; // column in a row of Spark's Kafka source
 
@@ -46,13 +46,13 @@ final class SparkRanges {
     }
     InternalRow row = reader.get();
     range.records++;
-    range.addTimestamp(Math.floorDiv(row.getLong(TIMESTAMP), 1000)); // Spark has microseconds
+    range.addTimestamp(Math.floorDiv(row.getLong(TIMESTAMP), 1000)); // from microseconds
     return row;
   }
 
   /** Returns the sums of all readers' metrics, because Spark replaces a task's previous values. */
   CustomTaskMetric[] metrics() {
-    PartitionReader<InternalRow> open = reader; // a thread that pipes the rows may close it
+    PartitionReader<InternalRow> open = reader; // another thread may close it
     if (open == null) {
       return closedValues;
     }

@@ -10,14 +10,14 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * Checks Avro records before {@code from_avro} reads them. Avro allocates memory by the length or
  * item count in a record before it reads the bytes, so a record of eight bytes can request
- * gigabytes and end the JVM. Avro's own limits are JVM properties, one size for all records. This
- * check needs no limit: a record is bad if it claims more bytes or items than it has bytes. Text
- * that is not UTF-8, which Avro would replace, is bad as well.
+ * gigabytes and crash the JVM. Avro's own limits are JVM properties, the same for all records. This
+ * check needs no limit: a record is bad if it declares more bytes or items than it has bytes. Text
+ * that is not UTF-8 is also bad, because Avro would replace it.
  */
 public final class AvroRecords implements UDF1<byte[], byte[]> {
   private static final long serialVersionUID = 1L;
 
-  /** Limit of nesting for recursive schemas, because Avro's reader recurses once per level. */
+  /** Maximum nesting depth, because Avro's reader recurses once per level of a recursive schema. */
   private static final int MAX_DEPTH = 500;
 
   private static final int MAX_NUMBER_BYTES = 10;
@@ -30,9 +30,9 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
   }
 
   /**
-   * Returns the record, or null for one that {@code from_avro} must not read.
+   * Returns a column with the record, or null if {@code from_avro} must not read it.
    *
-   * @param schema JSON of the schema that the record was written with
+   * @param schema the record's writer schema as JSON
    */
   public static Column check(Column record, String schema) {
     return functions.udf(new AvroRecords(schema), DataTypes.BinaryType).apply(record);
@@ -43,7 +43,7 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
     if (record == null) {
       return null;
     }
-    if (schema == null) { // parsed with Spark's settings
+    if (schema == null) { // with the parser settings of Spark
       schema = new Schema.Parser().setValidateDefaults(false).parse(schemaText);
     }
     try {
@@ -60,11 +60,11 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** Skips through a record's bytes once. */
+  /** Skips over the values of a record, and checks their sizes. */
   private static final class Scanner {
     private final byte[] record;
     private int position;
-    private long items; // of arrays and maps; items can have no bytes, as in an array of nulls
+    private long items; // in arrays and maps; an item can have no bytes, as in an array of nulls
 
     Scanner(byte[] record) {
       this.record = record;

@@ -24,7 +24,7 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
     this.scale = scale;
   }
 
-  /** Returns a column of the text parsed as a decimal, null if the type cannot hold it exactly. */
+  /** Returns the text as a decimal column; null if the type cannot hold the number exactly. */
   public static Column read(Column text, int precision, int scale) {
     DecimalType type = new DecimalType(precision, scale);
     return functions.udf(new ExactDecimals(precision, scale), type).apply(text);
@@ -46,7 +46,7 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
     }
     try {
       BigDecimal number = new BigDecimal(text, offset, length);
-      // Check the exponent as it was written first; even a zero can have one.
+      // Check the exponent first, as it was written, because even a zero can have a huge one.
       if (Math.abs((long) number.scale()) > MAX_CHARACTERS) {
         return false;
       }

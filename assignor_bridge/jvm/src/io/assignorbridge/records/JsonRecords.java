@@ -28,10 +28,10 @@ import org.apache.spark.unsafe.types.UTF8String;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Checks JSON before {@code from_json} reads it, which ignores text after the first object and
- * silently changes numbers. A record is bad if it is not one object in UTF-8, or has a number that
- * its column cannot hold exactly (except DOUBLE and FLOAT). If a STRING column gets another type of
- * value, the value becomes its JSON text as it was sent, as in Spark's file reader (SPARK-48148):
+ * Checks JSON records before {@code from_json}, which ignores text after the first object and
+ * silently changes numbers. A record is bad unless it is one object in UTF-8 whose numbers fit
+ * their columns exactly (except DOUBLE and FLOAT). If a STRING column gets a value of another type,
+ * the value becomes its JSON text as sent, as in Spark's file reader (SPARK-48148):
  * {@code from_json} would turn 12.50 into 12.5. Spark handles all other values of a wrong type.
  */
 public final class JsonRecords implements UDF1<byte[], byte[]> {
@@ -50,7 +50,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
   }
 
   /**
-   * Returns a column of bytes that {@code from_json} can read without loss, null for bad records.
+   * Returns a column with the bytes for {@code from_json}; null for bad records.
    *
    * @param schema JSON of a StructType
    * @param options options of {@code from_json}
@@ -74,7 +74,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
       boolean isGood = readExactly(parser, typeTree, copy) && parser.nextToken() == null;
       return isGood ? copy.bytes() : null;
     } catch (IOException | RuntimeException e) {
-      return null; // not JSON, or a number beyond a limit of Jackson
+      return null; // not JSON, or a number beyond one of Jackson's limits
     }
   }
 
@@ -88,7 +88,7 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
     }
   }
 
-  /** Reads the current value; returns false if it has a number that Spark would change. */
+  /** Reads the current value; returns false if it contains a number that Spark would change. */
   private boolean readExactly(JsonParser parser, TypeTree tree, QuotedCopy copy) throws IOException {
     JsonToken token = parser.currentToken();
     DataType type = tree.type;

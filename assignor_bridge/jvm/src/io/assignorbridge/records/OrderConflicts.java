@@ -10,12 +10,12 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.util.AccumulatorV2;
 
 /**
- * Counts the records of an upsert whose order Kafka does not define, while the merge reads them.
+ * Counts upsert records whose order Kafka does not define, while the merge reads them.
  *
- * <p>It registers two SQL functions that return true. {@code NAME_seen} gets each record of a batch
- * and compares it with the others of its key. To bound memory, it compares only the keys with the
+ * <p>The class registers two SQL functions that return true. {@code NAME_seen} compares each record
+ * of a batch with the other records of its key. To bound memory, it compares only the keys with the
  * {@value #MAX_KEYS} smallest hashes: all keys of a small batch, a random sample of a large one.
- * {@code NAME_found} counts each record that the merge found to contradict the table's row.
+ * {@code NAME_found} counts each record that contradicts the table's row, which the merge checks.
  */
 public final class OrderConflicts {
   private static final int MAX_KEYS = 1024;
@@ -23,8 +23,9 @@ public final class OrderConflicts {
   private final ConflictCounter counter;
 
   /**
-   * Registers the functions. With `byTimestamp`, two records of a key conflict if they are of the
-   * same partition and their timestamps contradict their offsets; else if their partitions differ.
+   * Registers the functions. With `byTimestamp`, records of a key conflict if they share a
+   * partition and their timestamps contradict their offsets. Otherwise, they conflict if they do
+   * not share a partition.
    */
   public OrderConflicts(SparkSession session, String name, boolean byTimestamp) {
     counter = new ConflictCounter(byTimestamp);
@@ -40,12 +41,12 @@ public final class OrderConflicts {
     return conflicts;
   }
 
-  /** Returns "partition P, offset O" of one conflicting record, for a message; call before `take`. */
+  /** Returns "partition P, offset O" of one conflicting record; call it before `take`. */
   public String example() {
     return counter.example;
   }
 
-  /** Takes the hashes of key and topic, the partition, offset, and timestamp. */
+  /** Takes a record's key hash, topic hash, partition, offset, and timestamp. */
   private record SeenFunction(ConflictCounter counter) implements UDF5<Long, Long, Integer, Long, Long, Boolean> {
     @Override
     public Boolean call(Long key, Long topic, Integer partition, Long offset, Long timestamp) {
@@ -78,11 +79,11 @@ public final class OrderConflicts {
     }
   }
 
-  /** The accumulator: each task has its own, which Spark merges into the driver's. */
+  /** Accumulates conflicts. Each task has its own copy, which Spark merges into the driver's. */
   private static final class ConflictCounter extends AccumulatorV2<Long, Long> {
     private final boolean byTimestamp;
 
-    /** The newest record for each of the smallest key hashes; null if the key has a conflict. */
+    /** The newest record of each retained key hash; null if the key has a conflict. */
     private final TreeMap<Long, Position> positions = new TreeMap<>();
 
     private long tableConflicts;

@@ -14,11 +14,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * The options of one stream as the user wrote them; the planner interprets them.
  *
- * @param values `assignor` and `assignor.*` of the source, which override the session's
- *     `spark.assignor.*`, and the Spark options that the planner needs; it gets no others
+ * @param values the source's options `assignor` and `assignor.*` (or else the session's
+ *     `spark.assignor.*`), and the Spark options that the planner needs
  * @param kafka settings of the stream's Kafka client as Spark reads them, including secrets
- * @param ambiguous session settings that differ only in case and have different values, if the
- *     source does not set them. Spark treats them as two settings, we treat them as one
+ * @param ambiguous session settings that exist twice, with different case and values, unless the
+ *     source sets them. Spark treats them as two settings, assignor-bridge as one
  */
 public record AssignorOptions(
     Map<String, String> values,
@@ -33,14 +33,14 @@ public record AssignorOptions(
   private static final List<String> SPARK_OPTIONS =
       List.of("minPartitions", "maxRecordsPerPartition");
 
-  /** Prefixes of the options that limit batches; with them, the planner needs more Spark options. */
+  /** Prefixes of options that limit batches; with them, the planner needs more Spark options. */
   private static final List<String> LIMITING =
       List.of(
           "targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.", "aligneventtime");
   private static final List<String> LIMIT_OPTIONS =
       List.of("maxOffsetsPerTrigger", "subscribe", "assign");
 
-  /** A copy of `options.BUILT_IN`, which a test compares. Other names refer to the user's code. */
+  /** Built-in assignors, a copy of Python's `options.BUILT_IN`. Other names refer to user code. */
   private static final Set<String> BUILT_IN =
       Set.of(
           "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
@@ -119,7 +119,7 @@ public record AssignorOptions(
     return "AssignorOptions" + valuesToLog();
   }
 
-  /** Returns the options, safe to log: secrets of custom assignors are masked. */
+  /** Returns the options for logs, with the secrets of custom assignors masked. */
   public Map<String, String> valuesToLog() {
     Map<String, String> masked = new TreeMap<>(values);
     masked.replaceAll((key, value) -> isSecret(key) ? "***" : value);
@@ -146,12 +146,12 @@ public record AssignorOptions(
         .allMatch(name -> name.isEmpty() || BUILT_IN.contains(name));
   }
 
-  /** Returns whether onError is "fail", for use without a planner, which validates the value. */
+  /** Returns whether onError is "fail", for use before the planner has validated it. */
   public boolean failOnError() {
     return strip(values.getOrDefault(PREFIX + "onError", "")).equalsIgnoreCase("fail");
   }
 
-  /** Strips what Python considers white space. */
+  /** Strips the characters that Python considers white space. */
   private static String strip(String text) {
     return text.replaceAll("(?U)^[\\s\\x1c-\\x1f]+|[\\s\\x1c-\\x1f]+$", "");
   }

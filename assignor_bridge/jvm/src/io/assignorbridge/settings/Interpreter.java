@@ -7,13 +7,13 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * The Python that runs the planner. The driver's environment often has secrets, and others may be
- * able to write to its working folder, so the process gets only selected variables and never
- * imports from that folder.
+ * The Python interpreter that runs the planner. The driver's environment often contains secrets,
+ * and other users may be able to write to its working folder. The process therefore gets only
+ * selected variables and never imports from that folder.
  *
  * @param command command that starts the interpreter
- * @param variables names of environment variables that it gets in addition to {@link #NEEDED}
- * @param files packages of the job (`--py-files`), which Spark passes only to its own Python
+ * @param variables names of environment variables to pass on in addition to {@link #NEEDED}
+ * @param files the job's packages (`--py-files`), which Spark passes only to its own Python
  */
 public record Interpreter(String command, List<String> variables, List<String> files) {
   private static final String SESSION_PYTHON = "spark.assignor.python";
@@ -32,7 +32,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
           "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG", "KRB5CCNAME", "KRB5_KTNAME");
 
   /**
-   * Starts the worker without the working folder on the path. `python -m` would import from it
+   * Starts the worker without the working folder on Python's path. `python -m` would import from it
    * first, and Python 3.10 has no option to prevent that.
    */
   private static final String RUN_WORKER =
@@ -52,8 +52,8 @@ public record Interpreter(String command, List<String> variables, List<String> f
             .filter(Interpreter::isPython)
             .findFirst()
             .orElse("python3");
-    // In cluster mode on YARN these are URIs of files with other local paths. They include the jars
-    // of `--packages`, of which Python would read every directory, 30 MB in all for Delta.
+    // In YARN's cluster mode, these are URIs of files that have other local paths. The jars of
+    // `--packages` are excluded, because Python would read all their directories (30 MB for Delta).
     List<String> files =
         splitSetting(session, SPARK_FILES).stream()
             .filter(file -> file.startsWith("/") && !file.contains(":") && !file.endsWith(".jar"))
@@ -74,7 +74,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
     Map<String, String> environment = process.environment();
     environment.keySet().removeIf(name -> !isPassedOn(name));
     environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // the default is a thread per core
-    // Spark's scripts set "$SPARK_HOME/python/:$PYTHONPATH". An empty part is the working folder.
+    // Spark's scripts set "$SPARK_HOME/python/:$PYTHONPATH". An empty part is the current folder.
     Stream<String> inherited = Stream.of(environment.getOrDefault("PYTHONPATH", "").split(":"));
     String path =
         Stream.concat(files.stream(), inherited)
@@ -93,7 +93,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
                     : name.equals(pattern));
   }
 
-  /** Returns false for jupyter and ipython, the PYSPARK_DRIVER_PYTHON of notebooks. */
+  /** Returns false for jupyter and ipython, to which notebooks set PYSPARK_DRIVER_PYTHON. */
   private static boolean isPython(String command) {
     String name = command.substring(command.lastIndexOf('/') + 1);
     return !name.startsWith("jupyter") && !name.startsWith("ipython");

@@ -12,7 +12,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Turns the option off and on while queries run, by a setting of the session that loaded the stream
- * or by the existence of a file. A query has its own copy of the session, which you cannot change.
+ * or by the existence of a file. The query's own copy of the session cannot be changed.
  */
 public final class KillSwitch {
   private static final Logger LOG = LoggerFactory.getLogger(KillSwitch.class);
@@ -42,7 +42,7 @@ public final class KillSwitch {
     }
   }
 
-  /** Returns why Spark plans the next batch, or null; the previous reason if unreadable. */
+  /** Returns why the option is off, or null; if the switch is unreadable, the previous result. */
   public String findOffReason() {
     try {
       return update(read());
@@ -64,7 +64,7 @@ public final class KillSwitch {
 
   private synchronized String update(String reason) {
     if (reason != null && offReason == null) {
-      LOG.warn("assignor-bridge is switched off, Spark's default assignment is used: {}", reason);
+      LOG.warn("assignor-bridge is switched off, so Spark's default assignment is used: {}", reason);
     } else if (reason == null && offReason != null) {
       LOG.warn("assignor-bridge is switched on again");
     }

@@ -32,15 +32,15 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Reads the ranges that the planner assigned, instead of Spark's default assignment. Offsets,
- * limits, data-loss checks, AvailableNow, and source metrics are inherited.
+ * Spark's Kafka stream with tasks from the planner instead of Spark's default assignment. It
+ * inherits offsets, limits, data-loss checks, AvailableNow, and source metrics.
  */
 final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
 
   /**
-   * Running streams with the threads of their queries. If a query fails before it has all of its
-   * streams, Spark stops none of them; they are stopped when the next stream starts.
+   * Running streams and the threads of their queries. If a query fails before all its streams
+   * exist, Spark stops none of them. They are stopped when the next stream starts.
    */
   private static final Map<AssignedMicroBatchStream, Thread> RUNNING = new ConcurrentHashMap<>();
 
@@ -53,9 +53,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private final Set<String> warned = new HashSet<>();
   private boolean hasLatestOffset;
   private boolean hasFixedEnd;
-  private boolean ignoresMinimum; // after the first batch towards a fixed end
+  private boolean ignoresMinimum; // true after the first batch with a fixed end
 
-  /** Copies the fields of the stream that Spark's scan created; they are the same in 4.0 to 4.2. */
+  /** Copies the fields of Spark's own stream, which are the same in Spark 4.0 to 4.2. */
   @SuppressWarnings("unchecked") // the field is a java.util.Map<String, Object>
   AssignedMicroBatchStream(
       MicroBatchStream base,
@@ -90,7 +90,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  /** Starts the planner; fails for an invalid option, and the caller must then stop the stream. */
+  /** Starts the planner. If an option is invalid, this fails; the caller must stop the stream. */
   void startPlanner() {
     RUNNING.forEach(
         (stream, query) -> {
@@ -115,8 +115,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   /**
    * Returns the metrics, and completes the batches before these offsets. Spark calls this when a
-   * batch is in the commit log (even the last one of an AvailableNow run) and at each idle trigger,
-   * but not for failed batches. It calls `commit(end)` only with the next batch.
+   * batch is in the commit log (even for the last batch of an AvailableNow run) and at each idle
+   * trigger, but not for failed batches. Spark calls `commit(end)` only with the next batch.
    */
   @Override
   public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
@@ -128,7 +128,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     return all;
   }
 
-  /** Runs an action whose failure must not end the query, whatever `onError` is; logs it once. */
+  /** Runs work whose failure must not end the query, whatever `onError` is; logs a failure once. */
   private void attempt(String action, Runnable work) {
     try {
       work.run();
@@ -139,18 +139,18 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  /** Overrides Spark's method of 4.1 and later, which 4.0 does not have. */
+  /** Overrides a method that Spark 4.1 added. */
   public void prepareForRealTimeMode() throws Throwable {
     try {
-      NoEffect.report("real-time mode plans no batches", failOnError);
+      NoEffect.report("Spark does not plan batches in real-time mode", failOnError);
     } catch (IllegalArgumentException e) {
-      stop(); // Spark does not, because the query does not have this stream yet
+      stop(); // Spark does not, because this stream is not part of the query yet
       throw e;
     }
     findSparkMethod("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
   }
 
-  /** Overrides Spark's method for real-time mode, with one task per partition for a whole batch. */
+  /** Overrides Spark's planning in real-time mode: one task per partition, for a whole batch. */
   public InputPartition[] planInputPartitions(Offset start) throws Throwable {
     InputPartition[] partitions =
         (InputPartition[])
@@ -210,7 +210,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     return latest;
   }
 
-  /** Returns the batch's end. Spark decides whether there is a batch, the planner its size. */
+  /** Returns the batch's end. Spark decides whether there is a batch; the planner sets its size. */
   private Offset limitBatch(Offset start, ReadLimit limit) {
     LimitedBatch.Limits limits = LimitedBatch.Limits.of(limit);
     if (limits.maxRecords() < 1) {
@@ -231,9 +231,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   }
 
   /**
-   * Returns Spark's metrics. A batch that runs again after a crash takes its offsets from the log,
-   * before anything requests the latest ones. Spark 4.1's metrics then fail the query
-   * (apache/spark#55236); those of 4.0 and 4.2 are empty.
+   * Returns Spark's metrics. A batch that is repeated after a crash takes its offsets from the log,
+   * before Spark has requested the latest ones. In that case, Spark 4.1 fails the query when it
+   * computes metrics (apache/spark#55236); Spark 4.0 and 4.2 return none.
    */
   private Map<String, String> readSparkMetrics(Optional<Offset> latestConsumedOffset) {
     try {

@@ -75,7 +75,7 @@ final class AssignedScan implements Scan {
   @Override
   public ContinuousStream toContinuousStream(String checkpointLocation) {
     NoEffect.report(
-        "continuous processing plans no batches", readOptions(SparkSession.active()).failOnError());
+        "Spark does not plan batches in continuous processing", readOptions(SparkSession.active()).failOnError());
     return base.toContinuousStream(checkpointLocation);
   }
 
@@ -93,7 +93,7 @@ final class AssignedScan implements Scan {
     return base.reportDriverMetrics();
   }
 
-  /** Delegates; the default would request the input partitions during physical planning. */
+  /** Delegates, because the default requests the input partitions during physical planning. */
   @Override
   public ColumnarSupportMode columnarSupportMode() {
     return base.columnarSupportMode();

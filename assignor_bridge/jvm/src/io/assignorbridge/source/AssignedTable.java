@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Spark's Kafka table with our scan; only streaming relations get it. */
+/** Spark's Kafka table with our scan, for streaming relations only. */
 final class AssignedTable implements SupportsRead {
   private final SupportsRead base;
   private final KillSwitch killSwitch;
@@ -24,7 +24,7 @@ final class AssignedTable implements SupportsRead {
   }
 
   @Override
-  @SuppressWarnings("deprecation") // the base derives columns() from it
+  @SuppressWarnings("deprecation") // Table.columns() calls it
   public StructType schema() {
     return base.schema();
   }

@@ -17,9 +17,9 @@ import scala.PartialFunction$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Replaces Spark's table by ours in each streaming Kafka relation that names an assignor. Sessions
- * run this rule over all queries, even without the Kafka connector. It must therefore not load a
- * class of the connector, nor fail a query that names no assignor.
+ * Replaces Spark's table with ours in each streaming Kafka relation that names an assignor. Spark
+ * applies this rule to all queries of a session, even without the Kafka connector. The rule must
+ * therefore not load the connector's classes, nor fail a query that names no assignor.
  */
 public final class KafkaRelationRule extends Rule<LogicalPlan> {
   private static final String PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
@@ -40,7 +40,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
   public LogicalPlan apply(LogicalPlan plan) {
     try {
       return plan.resolveOperators(PartialFunction$.MODULE$.fromFunction(this::replaceTable));
-    } catch (LinkageError e) { // a Spark with another relation class
+    } catch (LinkageError e) { // this Spark has a different relation class
       reportNoEffect(PlannerException.unexpected(e, session.version()).getMessage(), false);
       return plan;
     }
@@ -79,7 +79,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     return relation;
   }
 
-  /** Reports, when a query starts, that its session named an assignor too late for this source. */
+  /** Reports, when a query starts, that the session option was set too late for this source. */
   private void checkLateOption(LogicalPlan source) {
     if (source instanceof StreamingRelationV2 relation
         && !(relation.table() instanceof AssignedTable)
@@ -99,8 +99,8 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
   }
 
   /**
-   * Checks the provider's class, because users can name it instead of "kafka". Compares class
-   * names, because the connector may be missing or in a class loader that ours does not see.
+   * Returns whether this is Spark's Kafka provider, which users can name instead of "kafka".
+   * Compares names, because the connector may be missing or invisible to our class loader.
    */
   private static boolean isKafka(Class<?> source) {
     for (Class<?> c = source; c != null; c = c.getSuperclass()) {
@@ -111,7 +111,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     return false;
   }
 
-  /** Returns why we cannot read this source, or null if we can. */
+  /** Returns why assignor-bridge cannot read this source, or null if it can. */
   private String findObstacle(Object source) {
     try {
       if (!Class.forName(PROVIDER, false, getClass().getClassLoader()).isInstance(source)) {
@@ -143,12 +143,12 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
   }
 
   private void reportNoEffect(String why, boolean failOnError) {
-    if (failOnError || warned.add(why)) { // the rule sees each relation several times
+    if (failOnError || warned.add(why)) { // Spark applies the rule several times
       NoEffect.report(why, failOnError);
     }
   }
 
-  /** Copies the relation by its product, because Spark 4.2 added a parameter to the case class. */
+  /** Copies the relation field by field, because Spark 4.2 added a parameter to the case class. */
   private LogicalPlan copyWithOurTable(StreamingRelationV2 relation) {
     AssignedTable table = new AssignedTable((SupportsRead) relation.table(), killSwitch);
     Object[] arguments = new Object[relation.productArity()];

@@ -3,7 +3,7 @@ package io.assignorbridge.source;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** Reports that Spark reads a stream although it names an assignor, or fails the query. */
+/** Reports that the option `assignor` has no effect on a stream, or fails the query. */
 final class NoEffect {
   private static final Logger LOG = LoggerFactory.getLogger(NoEffect.class);
 

@@ -15,16 +15,16 @@ import java.util.stream.Collectors;
 import java.util.stream.Stream;
 
 /**
- * Checks that this Spark has the members we use. Many are not public in Scala, so another version
- * or a vendor's build may lack or change them. They are all looked up once, before the first
+ * Checks that this Spark has the members that assignor-bridge uses. Many are not public in Scala
+ * and may differ in another version or a vendor's build. All are looked up once, before the first
  * stream, so that an incompatible Spark disables the option instead of failing a batch.
  */
 final class SparkMembers {
-  /** Lines `owner` or `owner name descriptor`, which jvm/build.py extracts from our class files. */
+  /** Resource with lines `owner` or `owner name descriptor`, which jvm/build.py generates. */
   private static final String LIST = "/io/assignorbridge/spark-members.txt";
   private static final String STREAM = "org/apache/spark/sql/kafka010/KafkaMicroBatchStream";
 
-  /** Fields that we read by reflection, so no class file refers to them. */
+  /** Fields that are read by reflection, so that no class file refers to them. */
   private static final List<String> FIELDS =
       List.of(
           STREAM + " kafkaOffsetReader Lorg/apache/spark/sql/kafka010/KafkaOffsetReader;",
@@ -36,14 +36,14 @@ final class SparkMembers {
   private static final String OUR_PACKAGE = "io/assignorbridge/";
   private static final int MAX_NAMED = 3;
 
-  /** Looks members up on first use. */
+  /** Looks up the members on first use. */
   private static final class Lazy {
     static final String MISSING = lookUp();
   }
 
   private SparkMembers() {}
 
-  /** Returns the names of the members that this Spark lacks, or null if it has all. */
+  /** Returns the names of members that are missing from this Spark, or null if there are none. */
   static String findMissing() {
     return Lazy.MISSING;
   }
@@ -72,7 +72,7 @@ final class SparkMembers {
         + (more > 0 ? " and " + more + " more" : "");
   }
 
-  /** Returns the name of a member that is missing or incompatible, or null if it is there. */
+  /** Returns a member's name if it is missing or incompatible; otherwise null. */
   private static String describeIfMissing(String[] member) {
     if (member[0].startsWith(OUR_PACKAGE)) {
       return checkSuperclass(member[0]);
@@ -80,13 +80,13 @@ final class SparkMembers {
     return exists(member) ? null : describe(member);
   }
 
-  /** Loads a class of ours; Java refuses it if the superclass or an overridden method is final. */
+  /** Loads one of our classes, which fails if its superclass or an overridden method is final. */
   private static String checkSuperclass(String ours) {
     try {
       Class.forName(ours.replace('/', '.'), false, SparkMembers.class.getClassLoader());
       return null;
     } catch (ClassNotFoundException | NoClassDefFoundError e) {
-      return null; // a missing superclass has its own line
+      return null; // the superclass's own line reports it
     } catch (LinkageError e) {
       return "a compatible superclass (" + e.getMessage() + ")";
     }
@@ -114,7 +114,7 @@ final class SparkMembers {
     }
   }
 
-  /** Resolves a method as a call does; reflection would load the types of all methods. */
+  /** Returns whether a call would find the method; reflection would load all methods' types. */
   private static boolean hasMethod(Class<?> owner, String name, MethodType type) {
     MethodHandles.Lookup lookup = MethodHandles.lookup();
     try {

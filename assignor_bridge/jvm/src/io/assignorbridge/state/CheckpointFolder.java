@@ -15,8 +15,8 @@ import org.apache.hadoop.fs.Path;
 
 /**
  * A folder of small text files next to a checkpoint. Spark's own CheckpointFileManager writes them,
- * so every file system that can hold Spark's offsets can hold them, and each write is atomic. Spark
- * 4.1 moved the manager to another package, so reflection calls it. All errors are IOExceptions.
+ * so every file system that can hold Spark's offsets can hold them, and each write is atomic. The
+ * manager is called by reflection, because Spark 4.1 moved it. All errors are IOExceptions.
  */
 public final class CheckpointFolder {
   private static final String[] MANAGERS = {
@@ -27,7 +27,7 @@ public final class CheckpointFolder {
   /** One character per byte, so that a foreign file can be read, and then rejected. */
   private static final Charset BYTES = StandardCharsets.ISO_8859_1;
 
-  /** Limit for foreign files, which must not fill the memory; our own are far smaller. */
+  /** Limit that keeps foreign files from filling the memory; our own files are far smaller. */
   private static final int MAX_BYTES = 32 * 1024 * 1024;
 
   /** Hadoop's setting for the class that writes local files through FileContext. */
@@ -45,7 +45,7 @@ public final class CheckpointFolder {
     this.configuration = configure(folder, configuration);
   }
 
-  /** Configures local files to be written without processes, unless another class is configured. */
+  /** Configures Hadoop to write local files without processes, unless another class is set. */
   static Configuration configure(Path folder, Configuration configuration) {
     if (!FsConstants.LOCAL_FS_URI.getScheme().equals(folder.toUri().getScheme())
         || !HADOOP_CLASS.equals(configuration.get(LOCAL_FILES))) {
@@ -78,7 +78,7 @@ public final class CheckpointFolder {
     }
   }
 
-  /** Writes a new file, which must not exist; a failed write leaves no file. */
+  /** Writes a file that must not exist yet; a failed write leaves no file. */
   public synchronized void write(String name, String text) throws IOException {
     call("mkdirs", folder);
     Class<?>[] types = {Path.class, boolean.class};
@@ -148,7 +148,7 @@ public final class CheckpointFolder {
       try {
         return Class.forName(name, true, Thread.currentThread().getContextClassLoader());
       } catch (ClassNotFoundException elsewhere) {
-        // the package of other Spark versions
+        // another Spark version's package
       }
     }
     throw new IOException("this Spark has no CheckpointFileManager in the packages of 4.0 to 4.2");

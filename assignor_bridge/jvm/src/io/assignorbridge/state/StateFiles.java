@@ -21,8 +21,8 @@ import org.slf4j.LoggerFactory;
 /**
  * The planner's state on disk, in `assignments/<number>.v<version>` of the source's metadata
  * folder. Another thread writes the state of each completed batch under the next number and keeps
- * the newest three files, plus those of newer versions than the planner's. Failures are logged once
- * and never fail the query: a lost state costs stickiness, not data.
+ * the newest three files, and all files with a newer version than the planner's. Failures are
+ * logged once and never fail the query: a lost state costs stickiness, not data.
  */
 public final class StateFiles {
   private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);
@@ -123,7 +123,7 @@ public final class StateFiles {
           prunable.put(number, name);
         }
       } else if (LEFTOVER.matcher(name).matches()) {
-        leftovers.add(name); // of a driver that was killed during a write
+        leftovers.add(name); // from a driver that was killed during a write
       }
     }
     return files.values();

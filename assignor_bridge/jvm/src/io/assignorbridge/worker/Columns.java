@@ -14,8 +14,8 @@ import java.util.function.ToIntFunction;
 import java.util.function.ToLongFunction;
 
 /**
- * The tables of a message as columns of numbers, in little-endian bytes (base64 in JSON): `int32`
- * for indexes in a list of names, `int64` for offsets, `float64` for measured values.
+ * A message's tables as columns of little-endian numbers (base64 in JSON): `int32` for indexes,
+ * partitions, and counts, `int64` for offsets and timestamps, `float64` for measured values.
  */
 public final class Columns {
 
@@ -47,15 +47,15 @@ public final class Columns {
                   ends.getLong()));
         }
       } catch (RuntimeException e) { // a column is too short, or an index is out of range
-        throw new PlannerException("the columns of ranges do not fit together: " + e, e);
+        throw new PlannerException("the range columns are inconsistent: " + e, e);
       }
       return rows;
     }
   }
 
   /**
-   * Timestamps of ranges in milliseconds. `stamp` has the first record of each range (-1: unknown).
-   * After a look-up, `at` has the offset of the first record at or after `askedMs` (-1: none).
+   * Timestamps in milliseconds. `stamp` is the timestamp of each range's first record (-1 if none).
+   * After a look-up, `at` is each partition's first offset at or after time `askedMs` (-1 if none).
    */
   public record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
     public static Times of(
@@ -72,7 +72,7 @@ public final class Columns {
     }
   }
 
-  /** The racks from which ranges can be read; `range` has indexes in `sets` (-1: unknown). */
+  /** The racks from which each range can be read: `range` is an index in `sets` (-1 if unknown). */
   public record Racks(List<List<String>> sets, byte[] range) {
     public static Racks of(
         List<List<String>> sets,
@@ -118,13 +118,13 @@ public final class Columns {
     }
   }
 
-  /** One task of a plan; the executor is null if it may run anywhere. */
+  /** One task of a plan; the executor is null if the task may run anywhere. */
   public record Task(
       String executor, int slot, List<OffsetRange> ranges, List<String> standbys) {}
 
   /**
-   * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (their number) have one
-   * cell per task. The other columns have one cell per range, in the order of the tasks.
+   * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (a count) have one cell
+   * per task. The other columns have one cell per range, in task order.
    */
   public record Tasks(
       List<String> executors,
@@ -168,7 +168,7 @@ public final class Columns {
                   standbys.getOrDefault(tasks.size(), List.of())));
         }
       } catch (RuntimeException e) { // a column is too short, or an index is out of range
-        throw new PlannerException("the columns of the plan do not fit together: " + e, e);
+        throw new PlannerException("the plan's columns are inconsistent: " + e, e);
       }
       return tasks;
     }

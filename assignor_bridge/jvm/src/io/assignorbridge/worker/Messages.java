@@ -43,11 +43,11 @@ public final class Messages {
   @JsonTypeName("restore")
   public record Restore(String state, Collection<String> topics) implements Request {}
 
-  /** Ends a stream; sent before the next request of another stream. */
+  /** Ends a stream. It is sent before the next request of any other stream. */
   @JsonTypeName("end")
   record End() implements Request {}
 
-  /** Requests a plan. Racks are null if all are unknown; options are set only in the plan log. */
+  /** Requests a plan. `racks` is null if all are unknown; `options` is only for the plan log. */
   @JsonTypeName("plan")
   public record PlanBatch(
       int parallelism,
@@ -69,8 +69,8 @@ public final class Messages {
   }
 
   /**
-   * Requests the end of a batch. Null: Spark has no limit (`mostRecords`), there is no previous
-   * batch (`last`), or the planner does not need `times` or `retentionMs`.
+   * Requests the end of a batch. `mostRecords` is null if Spark has no limit, `last` if there is no
+   * completed batch to report, and `times` and `retentionMs` if the planner does not need them.
    */
   @JsonTypeName("admit")
   public record AdmitBatch(
@@ -102,7 +102,7 @@ public final class Messages {
           stream);
     }
 
-    /** Returns the request without the fields that the plan's request also has. */
+    /** Returns the request for the plan log, without fields that the plan's own request repeats. */
     public AdmitBatch forLog() {
       return new AdmitBatch(
           parallelism,
@@ -119,7 +119,7 @@ public final class Messages {
     }
   }
 
-  /** The size and duration of an admitted batch that is completed. */
+  /** The size (in offsets) and duration of a completed batch. */
   public record CompletedBatch(long records, double seconds) {}
 
   @JsonTypeInfo(use = JsonTypeInfo.Id.NAME, property = "type")
@@ -143,7 +143,7 @@ public final class Messages {
       String packageVersion)
       implements Answer {}
 
-  /** The effective options that Java uses; null if not set. */
+  /** The effective options that Java uses; an option that is not set is null. */
   public record EffectiveOptions(
       @JsonProperty("assignor.onError") String onError,
       @JsonProperty("assignor.reader") String reader,
@@ -173,7 +173,7 @@ public final class Messages {
   @JsonTypeName("admitted")
   public record Admitted(Columns.Ranges ranges, Map<String, String> metrics) implements Answer {}
 
-  /** Requests each range's first offset at or after a time, to limit the batch with it. */
+  /** Requests each partition's first offset at or after a time, which may limit the batch. */
   @JsonTypeName("lookUp")
   public record LookUp(long timeMs) implements Answer {}
 
@@ -186,11 +186,11 @@ public final class Messages {
     try {
       return JSON.writeValueAsString(message);
     } catch (JsonProcessingException e) {
-      throw new PlannerException("a message to the planner cannot be written", e);
+      throw new PlannerException("could not serialize a message for the planner", e);
     }
   }
 
-  /** Parses an answer of the expected type; throws a failure with its error and traceback. */
+  /** Parses an answer of the expected type; throws the planner's error if the request failed. */
   public static <A extends Answer> A read(String line, Class<A> expected) throws PlannerException {
     Answer answer;
     try {
@@ -218,7 +218,7 @@ public final class Messages {
     return expected.cast(answer);
   }
 
-  /** Returns the topics in an offset of Spark, which is JSON. */
+  /** Returns the topics in a Spark offset, which is JSON. */
   public static Collection<String> parseTopics(String offsets) throws PlannerException {
     try {
       return JSON.readValue(offsets, new TypeReference<Map<String, Object>>() {}).keySet();

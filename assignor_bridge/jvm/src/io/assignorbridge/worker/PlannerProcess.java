@@ -17,9 +17,9 @@ import java.util.concurrent.TimeoutException;
 import java.util.regex.Pattern;
 
 /**
- * The Python process of the planner, which answers one request line at a time. It ends when its
- * standard input closes, so it cannot outlive this JVM. After a failed {@link #ask} it is closed,
- * so that a late answer cannot be mistaken for the next one.
+ * The planner's Python process, which handles one request line at a time. It ends when its standard
+ * input closes, so it cannot outlive this JVM. A failed {@link #ask} closes it, so that a late
+ * answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;
@@ -100,7 +100,7 @@ final class PlannerProcess implements AutoCloseable {
     io.shutdownNow();
   }
 
-  /** Sends a request and returns its answer; skips text that Python prints before the first one. */
+  /** Sends a request and returns its answer; skips text that Python prints before it. */
   private String exchange(long number, String request) throws IOException {
     requests.write(number + " " + request + "\n");
     requests.flush();
@@ -138,7 +138,7 @@ final class PlannerProcess implements AutoCloseable {
     }
   }
 
-  /** Describes how the process ended: one line for a metric, followed by the end of its stderr. */
+  /** Describes how the process ended: one line for a metric, and then the end of its stderr. */
   private String describeEnd() throws InterruptedException {
     process.waitFor(1, TimeUnit.SECONDS);
     stderrReader.join(1000);
@@ -151,7 +151,7 @@ final class PlannerProcess implements AutoCloseable {
         + python
         + (process.isAlive() ? "" : ", exit code " + process.exitValue())
         + (lastLine.isEmpty() ? "" : ": " + PlannerException.shorten(lastLine, 300))
-        + "); is assignor-bridge installed there? See spark.assignor.python"
-        + (text.isEmpty() ? "" : ". Its stderr was:\n" + text);
+        + "); if assignor-bridge is not installed there, set spark.assignor.python"
+        + (text.isEmpty() ? "" : ". Its stderr:\n" + text);
   }
 }

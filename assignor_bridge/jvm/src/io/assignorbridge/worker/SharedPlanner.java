@@ -12,12 +12,12 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The planner process of all streams of this driver with the same interpreter. It starts with the
- * first request, restarts with the next request after a failure, and ends with the last stream.
+ * The planner process that this driver's streams with the same interpreter share. It starts with
+ * the first request, restarts with the next request after a failure, and ends with the last stream.
  *
- * <p>It handles one request at a time. Waiting for the turn does not count towards the planning
- * timeout, so a slow plan or a crash fails only its own stream. A stream with a custom assignor
- * gets its own process, because that code may do anything.
+ * <p>It handles one request at a time. Waiting for other streams does not count towards the
+ * planning timeout, so a slow plan or a crash fails only its own stream. A stream with a custom
+ * assignor gets its own process, because custom code may do anything.
  */
 public final class SharedPlanner {
   private static final long START_TIMEOUT_MS = 60_000;
@@ -27,9 +27,9 @@ public final class SharedPlanner {
 
   private final Interpreter interpreter;
   private final ReentrantLock turn = new ReentrantLock(true);
-  private final Queue<Integer> ended = new ConcurrentLinkedQueue<>(); // still in the process
+  private final Queue<Integer> ended = new ConcurrentLinkedQueue<>(); // maybe still in the process
   private int streams; // lock: SHARED
-  private volatile PlannerProcess process; // set by the owner of the turn
+  private volatile PlannerProcess process; // written only by the holder of `turn`
 
   private SharedPlanner(Interpreter interpreter) {
     this.interpreter = interpreter;
@@ -82,7 +82,7 @@ public final class SharedPlanner {
       }
     }
 
-    /** Makes the planner drop what it remembers of this stream before the next request. */
+    /** Makes the planner discard this stream's memory before the next request. */
     public void forget() {
       initialized = null;
       if (options.usesCustomAssignor() && planner.process != null) {
@@ -95,7 +95,7 @@ public final class SharedPlanner {
       planner.leave(stream);
     }
 
-    /** Waits for the turn; if other streams take too long, starts its own process. */
+    /** Waits for this stream's turn; if that takes too long, switches to a separate process. */
     private void takeTurn() throws InterruptedException {
       if (!planner.turn.tryLock(maxWaitMs, TimeUnit.MILLISECONDS)) {
         planner.leave(stream);
@@ -119,7 +119,7 @@ public final class SharedPlanner {
     }
   }
 
-  /** Returns a running process with this stream's options and without ended streams. */
+  /** Returns a running process that has this stream's options; ends streams that were closed. */
   private PlannerProcess prepare(Client client) throws PlannerException, InterruptedException {
     PlannerProcess running = process;
     if (running == null || !running.isAlive()) {
