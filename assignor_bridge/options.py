@@ -168,8 +168,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     """Parse a source's options; ignore all but `assignor`, `assignor.*`, and Spark's two.
 
     `own.configure_assignors` checks assignor names and custom assignors' options
-    (`assignor.<name>.<key>`) later. Raises `OptionError` for unknown names, invalid values, or
-    contradictions.
+    (`assignor.<name>.<key>`) later. Raises `OptionError` for invalid or contradictory options.
     """
     values: dict[str, object] = {}
     per_topic: dict[str, dict[str, object]] = {name: {} for name in _BY_TOPIC}

@@ -9,8 +9,7 @@ Promises, in order:
    gives one record each to the partitions that waited longest. So each partition is admitted
    within 1 + partitions / reserve batches.
 5. With `deadline`, records that retention deletes soon are admitted first.
-6. The remaining budget, up to the target time and bytes, is shared by weight, or by weight times
-   lag with `proportional`.
+6. The remaining budgets are shared by weight, or by weight times lag with `proportional`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Up to 100,000 partitions and tens of thousands of slots are planned per batch, so ranges are columns
 instead of objects. They are sorted by topic, partition, and start. Adjacent ranges of a partition
-(Spark's `minPartitions` cuts them) are joined, and empty ranges are dropped. Slots are numbered over
-all executors, sorted by id. Sums of offsets are floats, because int64 sums could overflow.
+(Spark's `minPartitions` cuts them) are joined, and empty ranges dropped. Slots are numbered across
+executors, sorted by id. Sums of offsets are floats, because int64 sums could overflow.
 """
 
 from __future__ import annotations

@@ -34,10 +34,8 @@ _SIGMAS_IF_OWN_COSTS = 1.0  # the same for partitions, if costs per partition ar
 _MAX_USUAL_SLOWNESS = math.log(1.15)
 #: Lower bound on records per offset, because a partition's next offsets may hold more records.
 MIN_DENSITY = 0.01
-#: Standard deviation of a good report's logarithmic error.
-GOOD_NOISE = 0.1
-#: Lower bound on work, so that divisions are safe.
-_MIN_WORK = 1e-12
+GOOD_NOISE = 0.1  # standard deviation of a good report's logarithmic error
+_MIN_WORK = 1e-12  # lower bound on work, so that divisions are safe
 
 Basis = Literal["records", "bytes", "seconds"]
 

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 _OUTLIER_SIGMAS = 3.0  # number of standard deviations beyond which a report is an outlier
 _MIN_OUTLIER_DISTANCE = 0.25  # minimum distance of an outlier from the mean
-#: Standard deviation of normal noise over its median absolute deviation (MAD).
-SIGMA_PER_MAD = 1.48
+SIGMA_PER_MAD = 1.48  # standard deviation of normal noise over its median absolute deviation
 
 
 class UsableReports(NamedTuple):

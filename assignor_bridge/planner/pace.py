@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
     from assignor_bridge.planner.evidence import UsableReports
 
-#: Maximum good reports in an executor's mean. A partition's cost changes faster, so its maximum is
-#: lower.
+#: Maximum good reports in an executor's mean; fewer for a partition, whose cost changes faster.
 _MAX_EVIDENCE = 8.0
 #: Maximum slowness of an executor, as a logarithm.
 _MAX_LOG_SLOWNESS = math.log(20)

@@ -2,8 +2,7 @@
 
 Promises, in order; a slot's `quota` is its fair share of all work, by speed:
 
-1. No slot gets more than `(1 + max_imbalance) * quota` (apart from rounding to whole offsets), even
-   if executors joined or left.
+1. No slot gets more than `(1 + max_imbalance) * quota`, apart from rounding to whole offsets.
 2. Ranges stay with the slot that read them last while that slot is within the limit. A slot above
    it gives away the tail of one range, because its consumer can continue with the head. If that is
    not enough, it gives away the tails of a few ranges, and then its largest ranges as well. Slots
@@ -190,8 +189,7 @@ def _wrap_around(
     """Lay ranges end to end over the room of their group's slots, and cut where a slot's room ends.
 
     This is McNaughton's wrap-around rule; slots with the most room come first. A slot's end within
-    `min_piece` of a range's end moves there, so that nothing is cut. Ranges that exceed their
-    group's room remain unassigned.
+    `min_piece` of a range's end moves there, so that nothing is cut. Excess ranges stay unassigned.
     """
     row = np.flatnonzero(unassigned)
     if not len(row):

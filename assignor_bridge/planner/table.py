@@ -1,10 +1,10 @@
 """The partition table of a batch: one line per partition of the state and of the batch.
 
 Partitions without data keep their line, because data may arrive again. Owners are expressed as
-current slots. After a restart of the driver Spark reuses executor ids, so an executor is the same
-one only if its id and host are. The slots of an executor that left map evenly to the slots of new
-executors on its host, so that partitions return to that host; without a new one they have no owner.
-Where readers report that a task ran on another executor than planned, the report wins.
+current slots. Spark reuses executor ids after a driver restart, so an executor is the same only if
+both its id and its host match. If an executor left, its slots are spread over the slots of new
+executors on its host, so that partitions stay on that host. Without a new executor there, they have
+no owner. If a task ran on another executor than planned, the readers' report determines the owner.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ class PartitionTable:
     state: StickyState
     #: Topic and partition of each line as one number, ascending.
     key: Ints
-    #: Line of each range of the batch, and of each report (-1 if its partition has no line).
+    #: Line of each range of the batch.
     line: Ints
+    #: Line of each report; -1 if its partition has no line.
     reported: Ints
-    #: Whether a line was in the state, and whether its partition had a reader there.
+    #: Whether each line was in the state.
     was_known: Flags
+    #: Whether each line's partition had a reader in the state.
     had_reader: Flags
     #: Whether members or partitions differ from the state's.
     changed: bool
@@ -61,7 +63,7 @@ def load_table(
     """Extend the state by the batch's partitions, and map its members to current slots.
 
     Partitions are dropped if the query no longer reads them, or if they had no data for
-    `forget_after` batches (None: the state's own value).
+    `forget_after` batches (None: the state's `hold`).
     """
     is_kept = state.seen > state.batches - (forget_after or state.hold)
     if batch.partitions is not None:
@@ -120,7 +122,7 @@ def load_table(
 def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str, Pace]]:
     """Return the current slot of each member of the state (-1: none), and the executors' paces.
 
-    If an executor has fewer slots than before, its slots are used again from the first. A new
+    If an executor has fewer slots than before, members wrap around to its first slot. A new
     executor starts with the pace of an executor that it replaces.
     """
     index = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
@@ -158,8 +160,8 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
 def _apply_reports(owner: Ints, reported: Ints, batch: MicroBatch) -> tuple[Ints, float | None]:
     """Return the owners corrected by the reports, and the share of reads that ran where planned.
 
-    If a partition has several reports (it was split), it is unknown which report is of which
-    piece, so they are used only if the partition had no owner.
+    If a partition has several reports (it was split), it is unknown which piece each report is
+    about. Such reports are used only if the partition had no owner.
     """
     reports = batch.observed
     row = np.flatnonzero(reported >= 0)

@@ -46,12 +46,9 @@ class Groups:
 class ZoneCapacity:
     """Work that each zone takes (one element per zone)."""
 
-    #: Fair share.
-    quota: Floats
-    #: Fill level, up to which a zone takes optional moves.
-    filled: Floats
-    #: Work above this must leave the zone.
-    limit: Floats
+    quota: Floats  # fair share
+    filled: Floats  # fill level, up to which a zone takes optional moves
+    limit: Floats  # work above this must leave the zone
 
 
 def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
