@@ -19,7 +19,7 @@ def find_negative_cycle(
     """Return the nodes of a cycle of negative cost, in order; empty if there is none.
 
     This is Bellman-Ford from all nodes at once; each edge has a source, a target, and a cost. A
-    path counts as shorter only by more than `tolerance`, so that rounding cannot create a cycle.
+    path is shorter only if it saves more than `tolerance`, so that rounding creates no cycle.
 
     >>> source, target = np.array([0, 1, 2, 1]), np.array([1, 2, 0, 0])
     >>> find_negative_cycle(source, target, np.array([1, 1, -3, 5]))

@@ -23,7 +23,7 @@ PREFIX = "assignor."
 
 #: Default assignor if options are set but no assignor is named.
 LAG_AWARE_STICKY = "lag-aware-sticky"
-#: Instead of assignors: this stream keeps Spark's default assignment, whatever the session sets.
+#: Set alone to keep Spark's default assignment for a stream, whatever the session sets.
 NONE = "none"
 #: Assignors in `assignors.registry`, copied because importing it is slow; a test compares both.
 BUILT_IN = frozenset({
@@ -73,7 +73,7 @@ class PlannerOptions:
     reader: Literal["shared", "spark"] = _define("assignor.reader", "shared",
         kinds.one_of("shared", "spark"),
         "shared: one consumer per slot; spark: Spark's own reader, one consumer per partition")
-    #: The first match applies.
+    #: The first matching pattern applies.
     priorities: tuple[tuple[str, int], ...] = _define("assignor.priorities", (), kinds.PRIORITIES,
         "for failover: only the executors with the highest number among those present read")
     standby_replicas: int = _define("assignor.standbyReplicas", 0, kinds.STANDBYS,
@@ -86,7 +86,7 @@ class PlannerOptions:
     plan_log: str | None = _define("assignor.planLog", None, kinds.LOCAL_FILE,
         "file on the driver to which each batch's snapshot and plan are appended, for "
         "`assignor lab plan`; at 64 MB it is renamed to FILE.1")
-    #: In seconds.
+    #: Seconds.
     align_event_time: float | None = _define("assignor.alignEventTime", None, kinds.DURATION,
         "maximum lead of a partition over the slowest one, by Kafka's timestamps")
     max_future_seconds: float = _define("assignor.maxFutureSeconds", 60.0, kinds.AHEAD,

@@ -150,7 +150,7 @@ def _compute_weights(lag: Lag, limits: Limits) -> Floats:
 
 
 def _trim_to_limit(offsets: Ints, min_offsets: Ints, max_records: int | None) -> Ints:
-    """Remove offsets above `max_records`, largest additions to the minimums first (in place)."""
+    """Reduce `offsets` to `max_records` in total, largest additions to the minimums first."""
     offsets_over_limit = 0 if max_records is None else int(offsets.sum()) - max_records
     for i in (
         np.argsort(min_offsets - offsets, kind="stable").tolist() if offsets_over_limit > 0 else ()

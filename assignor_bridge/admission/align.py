@@ -73,7 +73,7 @@ def align(
 
 
 def find_spread_s(times: RecordTimes, alignment: Alignment) -> float:
-    """Return the seconds between the slowest and the fastest partition's time; 0 if unknown."""
+    """Return the seconds from the slowest to the fastest partition's time; 0 if unknown."""
     usable_ms = times.stamp_ms[_find_usable_times(times, alignment)]
     return float(usable_ms.max() - usable_ms.min()) / 1000 if len(usable_ms) else 0.0
 

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag
 
-_MARGIN_S = 300.0  # part of the margin for clock differences and bursts
+_MARGIN_S = 300.0  # part of the margin, for clock differences and bursts
 _MARGIN_BATCHES = 10  # part of the margin, in median batch durations
-_URGENT_SHARE = 0.5  # another part: the time to read the lag with this share of each batch
+_URGENT_SHARE = 0.5  # share of each batch that the margin assumes for reading one partition's lag
 _MAX_SHARE_OF_RETENTION = 0.5  # upper bound of the margin, as a share of the retention time
 _MIN_MARGIN_S = 0.001  # so that divisions are safe
-_MAX_HALVINGS = 10  # of the margin, to group partitions by the time left
+_MAX_HALVINGS = 10  # maximum halvings of the margin, to group partitions by the time left
 
 
 def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
     """Return a lower bound on the seconds until retention deletes each first unread record.
 
-    It is infinite if the timestamp is unknown (-1), or the retention unknown or unlimited (inf).
+    It is infinite if the timestamp is unknown (-1), or if `retention_s` is infinite.
 
     >>> compute_seconds_left(np.array([1_000, -1]), np.array([60.0, 60.0]), 11_000).tolist()
     [50.0, inf]
@@ -59,7 +59,7 @@ def raise_urgent(  # noqa: PLR0917
     order: Ints,
     margin_share: Floats,
 ) -> Ints:
-    """Raise the minimums of urgent partitions up to their maximums, most urgent first.
+    """Raise the minimums of urgent partitions within the budgets, most urgent first.
 
     `margin_share` is the time left as a share of the margin; for the other parameters see `fill`.
     """

@@ -22,7 +22,7 @@ Fairness = Literal["proportional", "even", "deadline"]
 
 @dataclass(frozen=True, eq=False)
 class Lag:
-    """Partitions with unread records (`start < latest`), sorted by topic and number."""
+    """Partitions with unread records (`start < latest`), sorted by topic and partition number."""
 
     topics: tuple[str, ...]
     #: Index in `topics`.
@@ -93,7 +93,7 @@ class BatchTime(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """State kept between admissions; after a restart of the process it is learned again."""
+    """State kept between admissions; it is not saved, and is rebuilt after a restart."""
 
     #: Number of consecutive batches that admitted nothing from a partition with unread records.
     waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)

@@ -92,7 +92,7 @@ def encode_names(names: Sequence[str]) -> Names:
 
 @dataclass(frozen=True, eq=False)
 class MicroBatch:
-    """Ranges, executors and reports of one micro-batch."""
+    """Ranges, executors, and reports of one micro-batch."""
 
     #: Topics with data, sorted by name.
     topics: tuple[str, ...]
@@ -131,12 +131,12 @@ class MicroBatch:
 
     @cached_property
     def size(self) -> Ints:
-        """Offsets of each range."""
+        """Number of offsets of each range."""
         return self.end - self.start
 
     @cached_property
     def total(self) -> float:
-        """Offsets of all ranges."""
+        """Number of offsets of all ranges."""
         return float(self.size.sum(dtype=np.float64))
 
     @cached_property
@@ -156,7 +156,7 @@ class MicroBatch:
 
     @cached_property
     def first_slot(self) -> Ints:
-        """Number of the first slot of each executor."""
+        """Index of each executor's first slot."""
         return np.cumsum(self.executor_slots) - self.executor_slots
 
     @cached_property

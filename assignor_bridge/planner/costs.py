@@ -1,6 +1,6 @@
 """Predict how long reading each range will take, from the costs learned so far.
 
-The model, whose parts `learn` estimates from read reports, is
+`learn` estimates the parts of this model from read reports:
 
     seconds = (fixed + records) x cost x (the partition's factor) x (the executor's slowness)
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from checkpoints.sticky_state import StickyState
 
-_SIGMAS = 3.5  # number of standard errors subtracted from a deviation
+_SIGMAS = 3.5  # number of standard errors that are treated as noise
 _SIGMAS_IF_OWN_COSTS = 1.0  # the same for partitions, if costs per partition are used
 #: An executor has usual speed if its logarithmic slowness deviates by at most this much.
 _MAX_USUAL_SLOWNESS = math.log(1.15)
@@ -70,7 +70,7 @@ def predict(learned: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     work, basis = predict_work(learned, line, records)
     words = _describe_weights(learned, line, basis)
     total_bytes = _predict_bytes(learned, line, records) if batch.replicas is not None else None
-    if basis == "seconds" and not learned.common.relied_on:  # the same total, by records
+    if basis == "seconds" and not learned.common.relied_on:  # divide the same total by records
         work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), _MIN_WORK)
         usual_slowness, no_fixed = np.ones(len(batch.executors)), np.zeros(batch.ranges)
         return Weights(work, basis, usual_slowness, no_fixed, words, total_bytes)

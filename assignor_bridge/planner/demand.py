@@ -2,8 +2,8 @@
 
 With one task per slot Spark never sees waiting tasks, and with tasks on all executors none is ever
 idle. So a plan requests executors by adding tasks, and frees executors by gathering partitions on
-the others (docs/internals/design.md). The others then have twice the load of a calm batch, far from
-both thresholds, so that the decision does not oscillate. An executor is in use if it owns a
+the others (docs/internals/design.md). The others then have up to twice a calm batch's load, far
+from both thresholds, so that the decision does not oscillate. An executor is in use if it owns a
 partition in the state, or read a piece in the last batch. The state counts consecutive batches.
 """
 
@@ -38,7 +38,7 @@ CALM_BATCHES = 10
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """The executors that a batch uses, and the number of tasks that requests more executors."""
+    """The executors that a batch uses, and the tasks that it plans to request more."""
 
     #: Whether each slot's executor is in use.
     in_use: Flags
@@ -58,7 +58,7 @@ class Demand:
 
 
 def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Demand:
-    """Return which executors to use, and how many tasks to plan to request more."""
+    """Return which executors to use, and how many tasks to plan if more are requested."""
     all_slots, calm_before = np.ones(batch.slots, np.bool_), table.state.calm
     allocation = batch.allocation
     if allocation is None or not batch.ranges:
@@ -68,8 +68,8 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
     if present < allocation.max_executors:
         tasks = _count_tasks_to_request(batch, allocation, weights, float(speed.sum()))
         if tasks is not None:
-            limit = "any number" if allocation.unlimited else f"{allocation.max_executors}"
-            note = f"requests executors with {tasks} tasks: {present} of {limit} are present"
+            limit = "none" if allocation.unlimited else f"{allocation.max_executors}"
+            note = f"plans {tasks} tasks to request executors ({present} present, limit: {limit})"
             return Demand(all_slots, tasks, min(0, calm_before) - 1, (note,))
     if weights.basis != "seconds" or not present:
         return Demand(all_slots, None, 0)
@@ -90,7 +90,7 @@ def _count_present_executors(batch: MicroBatch) -> int:
 def _count_tasks_to_request(
     batch: MicroBatch, allocation: Allocation, weights: Weights, speed: float
 ) -> int | None:
-    """Return how many tasks to plan to request executors; None if the slots are enough."""
+    """Return how many tasks a request for executors takes; None if the slots are enough."""
     present, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
     wanted_slots = batch.settings.slots
     if isinstance(wanted_slots, int) and slots >= wanted_slots:  # more executors would be idle

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.zones import ZoneMap
 
 FAILOVER = "failover"
-#: Up to this many predicted seconds of work, ranges stay whole and with their owners. A plan could
-#: not save more time than an additional task costs Spark.
+#: Up to this many predicted seconds of work, ranges stay whole and with their owners. No plan
+#: could save more time than an additional task costs Spark.
 SHORT_BATCH_S = 0.05
 #: Maximum attempts to reach `minRecordsPerTask` with whole ranges, each on fewer slots.
 _MAX_ATTEMPTS = 9
@@ -67,7 +67,7 @@ def place_batch(
     """Place all ranges with the chosen assignor, `lag-aware-sticky` or `failover`.
 
     The promises are those of `place`, or of `assignors.whole` if ranges may not be cut. If whole
-    ranges leave a slot with too few records (`minRecordsPerTask`), repeat with fewer slots.
+    ranges leave a slot with too few records (`minRecordsPerTask`), they are placed on fewer slots.
     """
     name, notes, in_use = choice.assignor.name, [*demand.gathering_notes], demand.in_use
     owner = table.range_owner
@@ -177,7 +177,7 @@ def _search_cuts(  # noqa: PLR0917
 def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     """Return whether the batch and its backlog are too short for a plan to save time.
 
-    False with racks, where a plan saves bytes, and with `minPartitions`, which requires tasks.
+    Never true with racks, where a plan saves bytes, or with `minPartitions`, which requires tasks.
     """
     needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
     if weights.basis != "seconds" or needs_plan:

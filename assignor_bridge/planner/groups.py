@@ -81,7 +81,7 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
 
 
 def _list_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
-    """Return the racks of all partitions; a partition with unknown racks gets all racks."""
+    """Return the racks of all partitions; unknown racks become the racks of all executors."""
     if batch.replicas is None or not batch.settings.zone_price_per_gb:
         return {}
     everywhere = frozenset(e.rack for e in batch.executors if e.rack)

@@ -2,7 +2,7 @@
 
 A report states how many seconds an executor took to read records of a partition. The error of the
 prediction is divided between the parts of the model in `costs`. Errors are logarithms, so that 1:50
-and 50:1 are equally far from 1. A single outlier changes nothing (docs/internals/planner.md).
+and 50:1 are equally far from 1. No single outlier moves a learned cost (docs/internals/planner.md).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _START_USING = 0.8  # error ratio to the baseline below which the planner starts
 _KEEP_USING = 0.95  # error ratio to the baseline up to which the planner keeps using a model
 _INITIAL_ERROR = 0.25  # initial error of a model
 _INITIAL_REPORTS = 4.0  # number of reports that the initial error is worth
-_INITIAL_NOISE = 0.2
-_MIN_NOISE = 0.01
+_INITIAL_NOISE = 0.2  # initial standard deviation of a report's error
+_MIN_NOISE = 0.01  # lower bound of that deviation
 _MIN_GAIN = 0.2  # minimum weight of a batch in the running errors
 _MAX_REPORTS = 1e6  # maximum number of reports in the running errors
 _MAX_COMPARED = 10.0  # maximum number of batches in the comparison with records alone

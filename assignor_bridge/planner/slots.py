@@ -34,7 +34,7 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
         return batch
     total = int(slots.sum())
     if isinstance(requested, float):
-        requested = max(1, math.ceil(requested * total - 1e-9))  # 0.1 * 30 is 3
+        requested = max(1, math.ceil(requested * total - 1e-9))  # 0.1 * 30 must be 3
     if requested >= total:
         return batch
     counts, fraction = slots * requested // total, slots * requested % total

@@ -48,12 +48,12 @@ class PartitionTable:
 
     @property
     def owner(self) -> Ints:
-        """Slot that read each line's partition last, -1 for none."""
+        """Slot that read each line's partition last; -1 if none."""
         return self.state.member
 
     @cached_property
     def range_owner(self) -> Ints:
-        """Slot that read each range's partition last, -1 for none."""
+        """Slot that read each range's partition last; -1 if none."""
         return self.owner[self.line]
 
 
@@ -148,7 +148,7 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
         new_slot[orphans[host]] = np.array(slots_of_host)[position]
     mapped = np.flatnonzero(new_slot >= 0)[::-1]
     predecessor = np.full(len(batch.executors), -1)
-    predecessor[batch.slot_executor[new_slot[mapped]]] = reader[mapped]  # the first one wins
+    predecessor[batch.slot_executor[new_slot[mapped]]] = reader[mapped]  # the first member wins
     paces = {
         executor.id: state.paces[state.readers[r].executor]
         for executor, r in zip(batch.executors, predecessor.tolist(), strict=True)
@@ -180,5 +180,5 @@ def _apply_reports(owner: Ints, reported: Ints, batch: MicroBatch) -> tuple[Ints
     number = np.where(last_slot >= 0, batch.slot_number[last_slot], line)
     slot = batch.first_slot[executor] + number % batch.executor_slots[executor]
     owner = owner.copy()
-    owner[line[::-1]] = slot[::-1]  # of several reports, the first one wins
+    owner[line[::-1]] = slot[::-1]  # the first of several reports wins
     return owner, float(hits.mean()) if len(hits) else None

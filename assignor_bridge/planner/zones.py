@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.pieces import Pieces
 
-#: With more zones than this, placement ignores zones: there may be a group per subset of zones.
+#: Maximum zones that placement supports, because there can be a group for each subset of zones.
 MAX_ZONES = 8
 _FILL_LEVEL = 0.7  # share of the allowance up to which a zone takes near work
 _KEEP_LEVEL = 0.85  # share of the allowance up to which a zone keeps its work
