@@ -76,7 +76,7 @@ def _compare_all_reports(
 def _compare_readers(
     reports: UsableReports, excess: Floats, noise: float, executors: int
 ) -> tuple[Floats, Floats]:
-    """Return how much slower each executor is than others on the same partitions, and evidence.
+    """Return each executor's slowness relative to others on the same partitions, and evidence.
 
     This is the only direct evidence: same partition, same batch, different executor.
     """

@@ -224,7 +224,7 @@ def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
 
 
 def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int) -> int:
-    """Move the end of the largest piece whose range the taker does not read; return its size."""
+    """Move the end of the largest piece whose range the taker does not read; return how much."""
     rows = {row for row, _, _ in taker}
     sizes = [(end - start, -row, i) for i, (row, start, end) in enumerate(giver) if row not in rows]
     if not sizes:

@@ -40,7 +40,7 @@ class Pieces:
         return Pieces(self.row[order], self.start[order], self.end[order], self.slot[order])
 
     def predict_work(self, batch: MicroBatch, weights: Weights) -> Floats:
-        """Return each piece's predicted work: its share of the range's, plus all fixed work."""
+        """Return each piece's predicted work: a share of the variable work, plus the fixed work."""
         share_of_range = (self.end - self.start) / batch.size[self.row]
         work, fixed = weights.work[self.row], weights.fixed[self.row]
         return np.asarray(fixed + (work - fixed) * share_of_range)

@@ -189,8 +189,8 @@ PROTECTIONS = {
         Protection(
             "partitions whose times say nothing go on in steps, and the slowest in any case",
             "assignor_bridge/admission/align.py",
-            "    end[stands] = lag.start[stands]\n",
-            "    end[stands] = lag.start[stands]\n    return Aligned(end, {})\n",
+            "    end[stays] = lag.start[stays]\n",
+            "    end[stays] = lag.start[stays]\n    return Aligned(end, {})\n",
             ("records of 1970 and of next year",),
         ),
     )
