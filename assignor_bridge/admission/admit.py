@@ -77,8 +77,8 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     # 5. Update the waiting batches.
     without_offsets = np.flatnonzero(offsets == 0).tolist()
     names = lag.names if without_offsets else []
-    after = {names[i]: int(waiting[i]) + 1 for i in without_offsets}
-    return Admission(lag.start + offsets, limited_by, replace(memory, waiting=after))
+    new_waiting = {names[i]: int(waiting[i]) + 1 for i in without_offsets}
+    return Admission(lag.start + offsets, limited_by, replace(memory, waiting=new_waiting))
 
 
 def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:

@@ -131,6 +131,6 @@ def _choose_kept_executors(
     if needed < float(speed[in_use].sum()):
         calm = min(max(0, table.state.calm) + 1, CALM_BATCHES)
     if calm == CALM_BATCHES:
-        enough = 1 + int(np.searchsorted(np.cumsum(speed[ranked]), needed / 2))
-        count, calm = min(count, max(enough, allocation.min_executors)), 0
+        sufficient_count = 1 + int(np.searchsorted(np.cumsum(speed[ranked]), needed / 2))
+        count, calm = min(count, max(sufficient_count, allocation.min_executors)), 0
     return np.isin(np.arange(executors), ranked[:count]), calm

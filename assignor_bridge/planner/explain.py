@@ -161,12 +161,12 @@ def _describe_moves(  # noqa: PLR0917
         f"{moves.offsets:.1%} of the offsets moved to another executor"
     )
     load_without_moves = np.bincount(table.range_owner[owned], weights.work[owned], batch.slots)
-    before = float((load_without_moves * weights.slowness[batch.slot_executor]).max())
-    if before > busiest and bound > 0:
+    busiest_if_kept = float((load_without_moves * weights.slowness[batch.slot_executor]).max())
+    if busiest_if_kept > busiest and bound > 0:
         yield (
-            f"without moves the busiest slot would take {_format_amount(before, weights)} "
-            f"({before / bound - 1:.1%} over the ideal): moving saved "
-            f"{_format_amount(before - busiest, weights)}"
+            f"without moves the busiest slot would take {_format_amount(busiest_if_kept, weights)} "
+            f"({busiest_if_kept / bound - 1:.1%} over the ideal): moving saved "
+            f"{_format_amount(busiest_if_kept - busiest, weights)}"
         )
     if moves.moved.any():
         yield f"moved {_name(batch, moves.moved)}"

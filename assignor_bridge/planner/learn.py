@@ -111,11 +111,11 @@ def _compare_with_records(
     if basis != "seconds":  # no cost was learned yet
         return common, error
     # The first comparison starts from equal errors.
-    previous = (common.missed, common.missed_alike) if common.compared else (baseline,) * 2
+    previous_errors = (common.missed, common.missed_alike) if common.compared else (baseline,) * 2
     trust = float(_compute_trust(np.log(seconds.sum())))
     gain = trust * max(_MIN_GAIN, 1 / (common.compared + 1.5))
-    misplaced = previous[0] + gain * (misplaced - previous[0])
-    baseline = previous[1] + gain * (baseline - previous[1])
+    misplaced = previous_errors[0] + gain * (misplaced - previous_errors[0])
+    baseline = previous_errors[1] + gain * (baseline - previous_errors[1])
     max_ratio = _KEEP_USING if common.relied_on else _START_USING
     relied_on = misplaced < min(max_ratio * baseline - _MIN_IMPROVEMENT, _MAX_MISPLACED)
     compared = min(common.compared + trust, _MAX_COMPARED)

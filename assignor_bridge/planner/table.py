@@ -113,8 +113,8 @@ def load_table(
         bytes=extend(state.bytes),
         density=extend(state.density),
     )
-    before = state.readers, state.topics, len(state.topic)
-    changed = (extended.readers, topics, len(key)) != before or not bool(was_known.all())
+    old_members = state.readers, state.topics, len(state.topic)
+    changed = (extended.readers, topics, len(key)) != old_members or not bool(was_known.all())
     line = np.searchsorted(key, batch_key)
     return PartitionTable(extended, key, line, reported, was_known, member >= 0, changed, hit_rate)
 
@@ -126,7 +126,7 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
     executor starts with the pace of an executor that it replaces.
     """
     index = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
-    before = {(r.executor, r.host) for r in state.readers}
+    known_readers = {(r.executor, r.host) for r in state.readers}
     slot_counts = np.array([r.slots for r in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slot_counts)), slot_counts)
     number = np.arange(len(reader)) - (np.cumsum(slot_counts) - slot_counts)[reader]
@@ -141,7 +141,7 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
             orphans[host].append(member)
     free_slots: dict[str, list[int]] = defaultdict(list)
     for e, first in zip(batch.executors, batch.first_slot.tolist(), strict=True):
-        if e.host in orphans and (e.id, e.host) not in before:
+        if e.host in orphans and (e.id, e.host) not in known_readers:
             free_slots[e.host].extend(range(first, first + e.slots))
     for host, slots_of_host in free_slots.items():
         position = np.arange(len(orphans[host])) * len(slots_of_host) // len(orphans[host])

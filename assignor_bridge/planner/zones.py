@@ -130,9 +130,9 @@ def place_in_zones(  # noqa: PLR0917
         added = (lost, slot, amount[lost])
         placed = Shares(*(np.append(*both) for both in zip(placed, added, strict=True)))
     row = row[placed.row]
-    real = placed.amount > _ROUNDING * work[row]  # not a rounding error between two zones
-    real |= (np.bincount(row, real) == 0)[row]
-    shares = Shares(row[real], placed.slot[real], placed.amount[real])
+    is_real = placed.amount > _ROUNDING * work[row]  # not a rounding error between two zones
+    is_real |= (np.bincount(row, is_real) == 0)[row]
+    shares = Shares(row[is_real], placed.slot[is_real], placed.amount[is_real])
     return _sort_shares(shares, owner, ~zones.near[shares.row, zones.slot_zone[shares.slot]])
 
 
@@ -144,13 +144,13 @@ def place_whole_in_zones(  # noqa: PLR0917
     by_amount = np.lexsort((amount, row))
     zone_of = np.empty(len(work), np.int64)
     zone_of[row[by_amount]] = zone[by_amount]  # the zone with the largest part is written last
-    local, slot = np.full(len(quota) + 1, -1, np.int64), np.empty(len(work), np.int64)
+    local_slot, slot = np.full(len(quota) + 1, -1, np.int64), np.empty(len(work), np.int64)
     for number in np.unique(zone_of).tolist():
         rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(zones.slot_zone == number)
-        local[slots] = np.arange(len(slots))
-        zone_work, zone_owner = work[rows], local[owner[rows]]
+        local_slot[slots] = np.arange(len(slots))
+        zone_work, zone_owner = work[rows], local_slot[owner[rows]]
         placed = place_whole(zone_work, zone_owner, quota[slots], executor[slots], max_imbalance)
-        local[slots] = -1
+        local_slot[slots] = -1
         slot[rows] = slots[placed]
     zoneless = place_whole(work, owner, quota, executor, max_imbalance)
     loads = (np.bincount(s, work, len(quota)) / quota for s in (slot, zoneless))
