@@ -58,7 +58,7 @@ class PlannerOptions:
     max_imbalance: float = _define("assignor.maxImbalance", 0.05, kinds.SHARE,
         "maximum planned load of the busiest slot above an even share (0.05 is 5%)")
     min_records_per_task: int | None = _define("assignor.minRecordsPerTask", None, kinds.COUNT,
-        "minimum records per task: smaller tasks get records of others, or are joined")
+        "minimum records per task; smaller tasks take records from others, or are joined")
     #: A partition that may not be split can exceed it.
     max_records_per_task: int | None = _define("assignor.maxRecordsPerTask", None, kinds.COUNT,
         "maximum records per task; may need more tasks than assignor.tasksPerSlot")
@@ -66,7 +66,7 @@ class PlannerOptions:
         "maximum tasks per slot; pieces are divided among them, largest first, but not cut")
     #: A float is a share, an int a number of slots.
     slots: float | None = _define("assignor.slots", None, kinds.SLOTS,
-        "share or number of the task slots that this query uses, if several queries share them")
+        "share or number of task slots for this query, if several queries share the executors")
     on_error: Literal["fallback", "fail"] = _define("assignor.onError", "fallback",
         kinds.one_of("fallback", "fail"),
         "if planning fails: use Spark's default assignment for that batch, or fail the query")
@@ -75,7 +75,7 @@ class PlannerOptions:
         "shared: one consumer per slot; spark: Spark's own reader, one consumer per partition")
     #: The first matching pattern applies.
     priorities: tuple[tuple[str, int], ...] = _define("assignor.priorities", (), kinds.PRIORITIES,
-        "for failover: only the executors with the highest number among those present read")
+        "for failover: only the executors with the highest number present read partitions")
     standby_replicas: int = _define("assignor.standbyReplicas", 0, kinds.STANDBYS,
         "for streams: number of standby executors per task, preferred after its own")
     plan_timeout_ms: int = _define("assignor.planTimeoutMs", 10_000, kinds.MILLISECONDS,

@@ -90,7 +90,7 @@ def _count_present_executors(batch: MicroBatch) -> int:
 def _count_tasks_to_request(
     batch: MicroBatch, allocation: Allocation, weights: Weights, speed: float
 ) -> int | None:
-    """Return how many tasks a request for executors takes; None if the slots are enough."""
+    """Return how many tasks to plan to request executors; None if the slots are enough."""
     present, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
     wanted_slots = batch.settings.slots
     if isinstance(wanted_slots, int) and slots >= wanted_slots:  # more executors would be idle

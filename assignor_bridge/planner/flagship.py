@@ -133,7 +133,9 @@ def _place_and_cut(  # noqa: PLR0917
     busiest, pieces = _search_cuts(batch, weights, owner, quota, executor, zones)
     if zones is None or busiest <= limit + _MAX_ZONE_IMBALANCE:
         return pieces
-    max_offset_work = float((weights.work / batch.size).max() / quota.min())  # cuts fall between offsets
+    max_offset_work = float(
+        (weights.work / batch.size).max() / quota.min()
+    )  # cuts fall between offsets
     if busiest <= limit + max_offset_work:
         return pieces
     busiest_zoneless, zoneless = _search_cuts(batch, weights, owner, quota, executor, None)

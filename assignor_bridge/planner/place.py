@@ -122,7 +122,7 @@ def place(  # noqa: PLR0917
 
 
 def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Floats:
-    """Return how much of each range its slot gives away; it keeps an excess up to `min_piece`.
+    """Return how much of each range its slot gives away; an excess up to `min_piece` may stay.
 
     1. Release whole ranges, largest first, until a few cuts can release the remaining excess.
     2. Cut the smallest range that is large enough alone, because this moves the least work in the
