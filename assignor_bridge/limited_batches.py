@@ -1,4 +1,4 @@
-"""Answer requests that ask where a batch ends: predict costs, and admit offsets."""
+"""Answer `AdmitBatch` requests: predict costs, then decide where the batch ends."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 class LimitedBatch(NamedTuple):
-    """The answer to a request, and what later requests need."""
+    """The answer to a request, and the values that later requests need."""
 
     answer: messages.AdmittedBatch | messages.LookUp
-    #: For the next admission.
+    #: Memory for the next admission.
     memory: Memory
-    #: For the plan of this batch: unread offsets over those that it reads.
+    #: Unread offsets divided by admitted offsets, for the plan of this batch.
     backlog: float = 1.0
 
 
 def limit_batch(
     request: AdmitBatch, options: PlannerOptions, memory: Memory, state: StickyState
 ) -> LimitedBatch:
-    """Return where the batch ends, or a time for which Java must look up offsets first.
+    """Return where the batch ends, or a time at which Java must look up offsets first.
 
-    After a look-up the same request is sent again with Kafka's answer, so the memory stays as is.
+    After a look-up Java repeats the request with Kafka's answer, so the memory must not change.
     """
     batch = unpack_batch(request, options)
     cost = forecast(batch, state)

@@ -19,7 +19,7 @@ def find_negative_cycle(
     """Return the nodes of a cycle of negative cost, in order; empty if there is none.
 
     This is Bellman-Ford from all nodes at once; each edge has a source, a target, and a cost. A
-    path counts as shorter only by more than `tolerance`, so that rounding cannot create a cycle.
+    path is shorter only if it saves more than `tolerance`, so that rounding creates no cycle.
 
     >>> source, target = np.array([0, 1, 2, 1]), np.array([1, 2, 0, 0])
     >>> find_negative_cycle(source, target, np.array([1, 1, -3, 5]))
@@ -31,7 +31,7 @@ def find_negative_cycle(
         return []
     nodes = int(max(source.max(), target.max())) + 1
     distance = np.zeros(nodes, cost.dtype)
-    previous = np.full(nodes + 1, nodes, np.int64)  # the last element precedes all paths
+    previous = np.full(nodes + 1, nodes, np.int64)  # the last element is a sentinel
     while True:
         through = distance[source] + cost
         new_distance = distance.copy()
@@ -44,10 +44,10 @@ def find_negative_cycle(
         ancestor = previous
         for _ in range(nodes.bit_length()):
             ancestor = ancestor[ancestor]
-        # This many steps back, only nodes of a cycle remain.
+        # This many steps back, each node reaches the sentinel or a node on a cycle.
         on_cycle: list[int] = ancestor[ancestor != nodes].tolist()
         if on_cycle:
             cycle = on_cycle[:1]
-            while (before := int(previous[cycle[-1]])) != cycle[0]:
-                cycle.append(before)
+            while (predecessor := int(previous[cycle[-1]])) != cycle[0]:
+                cycle.append(predecessor)
             return cycle[::-1]

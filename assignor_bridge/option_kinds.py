@@ -1,4 +1,4 @@
-"""Kinds of option values: how to parse each, and which values are allowed."""
+"""Option kinds: how to parse a value, and which values are allowed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _non_empty_text(is_valid: Callable[[str], object]) -> Callable[[str], str]:
     return parse_text
 
 
-#: Seconds per unit of a duration.
+#: Seconds per duration unit.
 _UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
 _PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})s?\b")
 _MAX_DURATION_S = 36_500 * _UNITS["day"]

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 STRATEGY = "assignor"
 PREFIX = "assignor."
 
-#: The assignor to use if options are set but none is named.
+#: Default assignor if options are set but no assignor is named.
 LAG_AWARE_STICKY = "lag-aware-sticky"
-#: Replaces the list: this stream keeps Spark's default assignment, regardless of the session.
+#: Set alone to keep Spark's default assignment for a stream, whatever the session sets.
 NONE = "none"
-#: Names in `assignors.registry`, copied because its import is slow; a test compares them.
+#: Assignors in `assignors.registry`, copied because importing it is slow; a test compares both.
 BUILT_IN = frozenset({
     "range", "roundrobin", "sticky", "cooperative-sticky", "constrained-cooperative-sticky",
     "uniform", "lag-aware", LAG_AWARE_STICKY, "failover", "streams",
@@ -34,9 +34,9 @@ BUILT_IN = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The documentation and kind of an option."""
+    """The name, kind, and description of an option."""
 
-    #: Such as `assignor.maxImbalance`.
+    #: For example `assignor.maxImbalance`.
     name: str
     kind: kinds.OptionKind
     meaning: str
@@ -56,64 +56,65 @@ class PlannerOptions:
     split: bool = _define("assignor.split", True, kinds.BOOLEAN,
         "whether several tasks may read one partition in the same batch")
     max_imbalance: float = _define("assignor.maxImbalance", 0.05, kinds.SHARE,
-        "how far above an even share the busiest slot may be planned (0.05 is 5%)")
+        "maximum planned load of the busiest slot above an even share (0.05 is 5%)")
     min_records_per_task: int | None = _define("assignor.minRecordsPerTask", None, kinds.COUNT,
-        "smaller tasks are joined until each has at least this many records")
-    #: Except for a partition that may not be split.
+        "minimum records per task; smaller tasks take records from others, or are joined")
+    #: A partition that may not be split can exceed it.
     max_records_per_task: int | None = _define("assignor.maxRecordsPerTask", None, kinds.COUNT,
-        "most records of a task; may need more tasks than assignor.tasksPerSlot")
+        "maximum records per task; may need more tasks than assignor.tasksPerSlot")
     tasks_per_slot: int = _define("assignor.tasksPerSlot", 1, kinds.TASKS,
-        "most tasks of a slot; its pieces are divided among them, longest first, but not cut")
+        "maximum tasks per slot; pieces are divided among them, largest first, but not cut")
     #: A float is a share, an int a number of slots.
     slots: float | None = _define("assignor.slots", None, kinds.SLOTS,
-        "how many of the executors' task slots this query plans for, if several queries share them")
+        "share or number of task slots for this query, if several queries share the executors")
     on_error: Literal["fallback", "fail"] = _define("assignor.onError", "fallback",
         kinds.one_of("fallback", "fail"),
         "if planning fails: use Spark's default assignment for that batch, or fail the query")
     reader: Literal["shared", "spark"] = _define("assignor.reader", "shared",
         kinds.one_of("shared", "spark"),
         "shared: one consumer per slot; spark: Spark's own reader, one consumer per partition")
-    #: The first match applies.
+    #: The first matching pattern applies.
     priorities: tuple[tuple[str, int], ...] = _define("assignor.priorities", (), kinds.PRIORITIES,
-        "for failover: the executors with the highest number present read everything")
+        "for failover: only the executors with the highest number present read partitions")
     standby_replicas: int = _define("assignor.standbyReplicas", 0, kinds.STANDBYS,
-        "for streams: how many further executors a task prefers after its own")
+        "for streams: number of standby executors per task, preferred after its own")
     plan_timeout_ms: int = _define("assignor.planTimeoutMs", 10_000, kinds.MILLISECONDS,
         "how long the driver waits for a plan before assignor.onError applies")
     commit_group: str | None = _define("assignor.commitGroup", None, kinds.GROUP,
-        "group to which the end offsets of completed batches are committed, for Kafka's own "
+        "consumer group to which the end offsets of completed batches are committed, for Kafka's "
         "tools")
     plan_log: str | None = _define("assignor.planLog", None, kinds.LOCAL_FILE,
         "file on the driver to which each batch's snapshot and plan are appended, for "
-        "`assignor lab plan`; at 64 MB it becomes FILE.1")
-    #: In seconds.
+        "`assignor lab plan`; at 64 MB it is renamed to FILE.1")
+    #: Seconds.
     align_event_time: float | None = _define("assignor.alignEventTime", None, kinds.DURATION,
-        "how far beyond the slowest partition others may be read, by Kafka's timestamps")
+        "maximum lead of a partition over the slowest one, by Kafka's timestamps")
     max_future_seconds: float = _define("assignor.maxFutureSeconds", 60.0, kinds.AHEAD,
-        "ignore timestamps further ahead of the driver's clock, for assignor.alignEventTime")
+        "for assignor.alignEventTime: ignore timestamps further ahead of the driver's clock")
     target_batch_seconds: float | None = _define("assignor.targetBatchSeconds", None, kinds.SECONDS,
-        "limit a batch to about this many seconds, estimated from the batches before it")
+        "limit a batch to about this many seconds, estimated from earlier batches")
     max_bytes_per_trigger: int | None = _define("assignor.maxBytesPerTrigger", None, kinds.COUNT,
         "limit a batch to about this many bytes of keys and values")
     fairness: Literal["proportional", "even", "deadline"] = _define(
         "assignor.fairness", "proportional", kinds.one_of("proportional", "even", "deadline"),
-        "how partitions share a limited batch: in proportion to lag, as in Spark; evenly; or first "
-        "the records that retention deletes soon, then evenly")
-    #: By topic in lower case, because Spark lower-cases option names.
+        "how partitions share a limited batch: by lag, as in Spark; equally; or equally after the "
+        "records that retention deletes soon")
+    #: Weight by topic, in lower case because Spark lower-cases option names.
     weights: tuple[tuple[str, float], ...] = ()
+    #: Minimum records by topic, in lower case.
     floors: tuple[tuple[str, int], ...] = ()
     zone_price_per_gb: float = _define("assignor.zonePricePerGb", 0.02, kinds.PRICE,
-        "price of a GB that is read from another zone than the executor's; 0 turns zones off")
+        "price per GB read from a zone other than the executor's; if 0, zones are not used")
     rack: str | None = _define("assignor.rack", None, kinds.ENVIRONMENT,
-        "environment variable of executors that holds their rack (zone), instead of "
+        "environment variable that holds an executor's rack (zone), instead of "
         "SPARK_EXECUTOR_ATTRIBUTE_RACK")
     rack_file: str | None = _define("assignor.rackFile", None, kinds.LOCAL_FILE,
-        "file on the driver with the racks of executors' hosts, one HOST=RACK per line")
+        "file on the driver with the rack of each executor host, one HOST=RACK per line")
     min_partitions: int | None = _define("minPartitions", None, kinds.COUNT,
-        "Spark's option: the least number of tasks")
+        "Spark's option: minimum number of tasks")
     max_records_per_partition: int | None = _define("maxRecordsPerPartition", None, kinds.COUNT,
-        "Spark's option: the most records of a task")
-    #: Options of the user's own assignors: names without the prefix, and values.
+        "Spark's option: maximum records per task")
+    #: Options of custom assignors: names without the prefix, and values.
     own: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -133,43 +134,41 @@ class PlannerOptions:
         return self.align_event_time is not None or self.fairness == "deadline"
 
     def with_tasks(self, min_tasks: int | None) -> PlannerOptions:
-        """Return options whose `minPartitions` is at least `min_tasks`, unless that is None."""
+        """Return options with `minPartitions` raised to `min_tasks`; unchanged if it is None."""
         if min_tasks is None:
             return self
         return replace(self, min_partitions=max(min_tasks, self.min_partitions or 0))
 
     @property
     def task_cap_records(self) -> int | None:
-        """The smaller of the two limits of records per task; None if neither is set."""
+        """The lower of the two limits on records per task; None if neither is set."""
         limits = [n for n in (self.max_records_per_task, self.max_records_per_partition) if n]
         return min(limits, default=None)
 # fmt: on
 
 
-#: By field of `PlannerOptions`.
+#: Options by `PlannerOptions` field.
 _BY_FIELD: dict[str, Option] = {
     each.name: each.metadata["option"] for each in fields(PlannerOptions) if each.metadata
 }
 _BY_LOWER_NAME = {option.name.lower(): (name, option) for name, option in _BY_FIELD.items()}
-#: The planner's options, without Spark's.
+#: The planner's options, excluding Spark's.
 OPTIONS = tuple(option for option in _BY_FIELD.values() if option.name.startswith(PREFIX))
-#: Options whose name ends in a topic, by field of `PlannerOptions`.
+#: Options per topic, by `PlannerOptions` field.
 _BY_TOPIC: dict[str, Option] = {
     "weights": Option("assignor.weight.<topic>", kinds.WEIGHT,
         "weight of a partition of this topic in a limited batch; the default is 1"),
     "floors": Option("assignor.floor.<topic>", kinds.COUNT,
-        "least records of this topic in each limited batch, if it has them"),
+        "minimum records of this topic in each limited batch, if it has that many"),
 }  # fmt: skip
 PER_TOPIC = tuple(_BY_TOPIC.values())
 
 
 def parse_options(source: Mapping[str, str]) -> PlannerOptions:
-    """Parse the options of a source.
+    """Parse a source's options; ignore all but `assignor`, `assignor.*`, and Spark's two.
 
-    Options other than `assignor`, `assignor.*`, and Spark's two are ignored. Names of assignors
-    and options of a user's own assignor (`assignor.<name>.<key>`) are checked later, by
-    `own.configure_assignors`. Raises `OptionError` for unknown names, invalid values, or
-    contradictions.
+    `own.configure_assignors` checks assignor names and custom assignors' options
+    (`assignor.<name>.<key>`) later. Raises `OptionError` for invalid or contradictory options.
     """
     values: dict[str, object] = {}
     per_topic: dict[str, dict[str, object]] = {name: {} for name in _BY_TOPIC}
@@ -178,7 +177,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     for key in sorted(source):
         lower_name, text = key.lower(), str(source[key])
         if lower_name in spelling and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
-            raise OptionError(f"option {key!r} is given twice, also as {spelling[lower_name]!r}")
+            raise OptionError(f"option {key!r} is set twice: remove {spelling[lower_name]!r}")
         spelling[lower_name] = key
         if lower_name == STRATEGY:
             values["assignors"] = _parse_assignor_names(text)
@@ -210,7 +209,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     if options.slots is not None and "failover" in options.assignors:
         raise OptionError(
             "option 'assignor.slots' cannot be combined with the assignor 'failover', which plans "
-            "for all slots of the highest priority: remove one of the two"
+            "for all slots of the highest priority: remove one of them"
         )
     if options.limits_batches:
         _check_limits(options, {key.lower(): str(value) for key, value in source.items()})
@@ -218,7 +217,7 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
 
 
 def list_effective_options(options: PlannerOptions) -> dict[str, object]:
-    """Return the values of all options, by documented name, as JSON values."""
+    """Return the values of all options as JSON values, by documented name."""
     values: dict[str, object] = {STRATEGY: ",".join(options.assignors)}
     for name, option in _BY_FIELD.items():
         value = getattr(options, name)
@@ -240,7 +239,7 @@ def _read_value(kind: kinds.OptionKind, name: str, text: str) -> object:
 
 
 def _match_topic_option(lower_name: str) -> tuple[str, str] | None:
-    """Return the field and the topic of an option whose name ends in a topic."""
+    """Return the field and topic of an option per topic; None for other options."""
     for name, option in _BY_TOPIC.items():
         prefix = option.name.removesuffix("<topic>")
         if lower_name.startswith(prefix) and lower_name != prefix:
@@ -249,7 +248,7 @@ def _match_topic_option(lower_name: str) -> tuple[str, str] | None:
 
 
 def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
-    """Raise `OptionError` if options of limited batches do not fit the source's limit or topics."""
+    """Raise `OptionError` if batch limit options conflict with the source's limit or topics."""
     max_offsets = source.get("maxoffsetspertrigger")
     is_limited = max_offsets or options.target_batch_seconds or options.max_bytes_per_trigger
     if options.shares_batches and not is_limited:
@@ -268,20 +267,20 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
             if topics and topic not in topics:
                 raise OptionError(
                     f"option {option.name.replace('<topic>', topic)!r} names a topic that is not "
-                    f"read: topics are {elide(sorted(topics))}"
+                    f"read: use one of {elide(sorted(topics))}"
                 )
     floors = sum(floor for _, floor in options.floors)
     if max_offsets and max_offsets.strip().isdecimal() and 0 < int(max_offsets) <= floors:
         raise OptionError(
-            f"the floors of topics (assignor.floor.<topic>) add up to {floors} records and leave "
-            f"nothing of maxOffsetsPerTrigger={max_offsets} to other topics: lower them"
+            f"the topic floors (assignor.floor.<topic>) add up to {floors} records, which leaves "
+            f"none of maxOffsetsPerTrigger={max_offsets} for other topics: lower them"
         )
 
 
 def _read_topics(source: Mapping[str, str]) -> set[str]:
-    """Return the topics that a source names, in lower case; none if it has a pattern."""
+    """Return the source's topics in lower case; empty if it subscribes by pattern."""
     topics = [topic.strip() for topic in source.get("subscribe", "").split(",")]
-    with contextlib.suppress(ValueError, RecursionError):  # Spark reports what is wrong
+    with contextlib.suppress(ValueError, RecursionError):  # Spark reports invalid JSON
         assigned = json.loads(source.get("assign", "{}"))
         topics += assigned if isinstance(assigned, dict) else ()
     return {topic.lower() for topic in topics if topic}
@@ -291,12 +290,12 @@ def _parse_assignor_names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if not names:
         raise OptionError(
-            f"option {STRATEGY!r} is {text!r}: the name of an assignor is expected, "
+            f"option {STRATEGY!r} is {text!r}: an assignor name is expected, "
             f"such as {LAG_AWARE_STICKY!r}, or several separated by commas"
         )
     if len(names) > 1 and any(name.lower() == NONE for name in names):
         raise OptionError(
             f"option {STRATEGY!r} is {text!r}: {NONE!r} keeps Spark's default assignment and "
-            "excludes all others; remove it from the list"
+            "excludes all others: remove it from the list"
         )
     return names

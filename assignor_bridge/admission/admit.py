@@ -2,15 +2,14 @@
 
 Promises, in order:
 
-1. Each partition ends within its records, and the batch has at least one record.
-2. The batch never has more records than Spark's limit.
-3. Topics get their floors, even if the batch exceeds its target time or bytes.
-4. No partition starves: those that waited longest get one record each, from half of the budget
-   after floors (the reserve, at least one record). So each partition is admitted within
-   1 + partitions / reserve batches.
+1. Each end is within the partition's unread offsets, and the batch has at least one offset.
+2. The batch never exceeds Spark's record limit.
+3. Each topic gets its floor, even if the batch exceeds its target time or bytes.
+4. No partition starves. Half of the budget after floors (at least one record) is a reserve: it
+   gives one record each to the partitions that waited longest. So each partition is admitted
+   within 1 + partitions / reserve batches.
 5. With `deadline`, records that retention deletes soon are admitted first.
-6. The remaining budget is shared by weight, and by lag with `proportional`, up to the target time
-   and bytes.
+6. The remaining budgets are shared by weight, or by weight times lag with `proportional`.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag, Limits
 
-#: Limit of a batch's records, up to which floats represent every whole number.
+#: Maximum records per batch, low enough for floats to represent every whole number.
 _MAX_RECORDS = 2**52
 
 
 def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     """Return where each partition's batch ends.
 
-    1. Rank partitions by the batches that they waited.
+    1. Rank partitions by how many batches they have waited.
     2. Turn the limits into budgets.
-    3. Set minimums: floors of topics, one record for partitions that waited, urgent records.
+    3. Set minimums: topic floors, one record per partition from the reserve, urgent records.
     4. Share the remaining budgets by weight (`fill`).
-    5. Remember which partitions got nothing.
+    5. Update how many batches each partition has waited.
     """
     # 1. Rank partitions.
     waiting = np.zeros(len(lag.start), np.int64)
@@ -73,17 +72,17 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     # 4. Share the remaining budgets.
     offsets, limited_by = fill(min_offsets, max_offsets, weight, budgets, order)
     offsets = _trim_to_limit(offsets, min_offsets, limits.records)
-    if not offsets.any():  # a single record exceeds the budgets
+    if not offsets.any():  # the budgets are too small for one record
         offsets[order[0]] = 1
-    # 5. Remember.
+    # 5. Update the waiting batches.
     without_offsets = np.flatnonzero(offsets == 0).tolist()
     names = lag.names if without_offsets else []
-    after = {names[i]: int(waiting[i]) + 1 for i in without_offsets}
-    return Admission(lag.start + offsets, limited_by, replace(memory, waiting=after))
+    new_waiting = {names[i]: int(waiting[i]) + 1 for i in without_offsets}
+    return Admission(lag.start + offsets, limited_by, replace(memory, waiting=new_waiting))
 
 
 def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:
-    """Return the memory with the duration of a completed batch."""
+    """Return the memory with the size and duration of a completed batch added."""
     return replace(memory, times=(*memory.times, time)[-MAX_BATCHES:])
 
 
@@ -93,7 +92,7 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
     if limits.records is not None:
         budgets.append(Budget("records", ones, float(min(limits.records, _MAX_RECORDS))))
     if limits.bytes is not None:
-        if np.isnan(lag.bytes_per_offset).any():  # none were reported yet
+        if np.isnan(lag.bytes_per_offset).any():  # no bytes are reported yet
             budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
         else:
             budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
@@ -109,7 +108,7 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
 
 
 def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budget]:
-    """Lower the scarcest budget so that all batches up to the fixed end are equally large."""
+    """Lower the scarcest budget so that all batches up to the fixed end have equal sizes."""
     batches_of = [float(budget.cost @ max_offsets) / budget.amount for budget in budgets]
     batch_count = math.ceil(max(batches_of, default=1.0))
     if batch_count <= 1:
@@ -122,7 +121,7 @@ def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budg
 
 
 def _count_reserve(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
-    """Return how many partitions that waited get a record before others get more."""
+    """Return how many waiting partitions get one record each from the reserve (at least 1)."""
     count = len(oldest)
     for budget in budgets:
         half = (budget.amount - float(budget.cost @ floors)) / 2
@@ -132,7 +131,7 @@ def _count_reserve(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int
 
 
 def _share_floors(lag: Lag, limits: Limits, max_offsets: Ints, order: Ints) -> Ints:
-    """Share the floor of each topic equally between its partitions."""
+    """Divide each topic's floor equally among its partitions."""
     floors = np.zeros(len(max_offsets), np.int64)
     for code, topic in enumerate(lag.topics):
         if floor := limits.floors.get(topic.lower()):
@@ -151,10 +150,12 @@ def _compute_weights(lag: Lag, limits: Limits) -> Floats:
 
 
 def _trim_to_limit(offsets: Ints, min_offsets: Ints, max_records: int | None) -> Ints:
-    """Take offsets beyond the limit, from floors or rounding, back from the largest additions."""
-    excess = 0 if max_records is None else int(offsets.sum()) - max_records
-    for i in np.argsort(min_offsets - offsets, kind="stable").tolist() if excess > 0 else ():
-        returned = min(excess, int(offsets[i] - min_offsets[i]))
-        offsets[i] -= returned
-        excess -= returned
+    """Reduce `offsets` to `max_records` in total, largest additions to the minimums first."""
+    offsets_over_limit = 0 if max_records is None else int(offsets.sum()) - max_records
+    for i in (
+        np.argsort(min_offsets - offsets, kind="stable").tolist() if offsets_over_limit > 0 else ()
+    ):
+        removed = min(offsets_over_limit, int(offsets[i] - min_offsets[i]))
+        offsets[i] -= removed
+        offsets_over_limit -= removed
     return offsets

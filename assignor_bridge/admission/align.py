@@ -1,13 +1,13 @@
-"""Event-time alignment: no partition is read further than a span beyond the slowest one.
+"""Event-time alignment: no partition is read more than a time span beyond the slowest one.
 
 A partition's time is the Kafka timestamp of its first unread record. The horizon is the slowest
 partition's time plus the span. Kafka returns the offset of each partition's first record at or
 after the horizon, and the batch ends there. Unknown times and times in the future (from a wrong
 clock) are not used, so they neither hold other partitions back nor let them run ahead.
 
-Kafka searches the whole log. If the record that it finds was read already (because records are out
-of order) or is in the future, it does not limit the next records. Such a partition advances by one
-record, then by twice as many each time, while its own time is not beyond the horizon.
+Kafka searches the whole log. It may return a record that was already read (if records are out of
+order), or a next record with a time in the future; neither shows where to end. The partition then
+advances by one record, and by twice as many in each later batch, until its time is at the horizon.
 """
 
 from __future__ import annotations
@@ -25,39 +25,41 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.lag import Flags, Ints, Lag, Limits, Memory, RecordTimes
 
-#: Limit of a step; it is longer than any partition.
+#: Maximum step, longer than any partition.
 _MAX_STEP_RECORDS = 2**40
-#: Most requests to Kafka per batch; the answer to the last one is used.
+#: Maximum offset look-ups per batch; the answer to the last look-up is used.
 _MAX_LOOK_UPS = 2
 
 
 class Alignment(NamedTuple):
-    """Limits of times, in milliseconds."""
+    """Limits on timestamps, in milliseconds."""
 
-    #: Between the slowest partition's time and the end of any other.
+    #: Maximum distance from the slowest partition's time to the end of any other partition.
     span_ms: int
-    #: Beyond the driver's clock; later times are in the future.
+    #: Tolerance beyond the driver's clock; later times are in the future.
     ahead_ms: int
 
 
 class Aligned(NamedTuple):
-    """The largest end of each partition, and by name the next step of those that use steps."""
+    """The result of `align`."""
 
+    #: Maximum end offset of each partition.
     end: Ints
+    #: Next step of each partition that advances in steps, by topic and number.
     steps: Mapping[tuple[str, int], int]
 
 
 def align(
     lag: Lag, times: RecordTimes, alignment: Alignment, steps: Mapping[tuple[str, int], int]
 ) -> Aligned | int:
-    """Return the largest end of each partition, or a time for which to request offsets first.
+    """Return the maximum end of each partition, or a time at which to request offsets first.
 
-    If Kafka's answer shows that the slowest partition is later than assumed, as after a pause,
-    offsets are requested a second time.
+    If Kafka's answer shows that the slowest partition is later than assumed (for example after a
+    pause), offsets are requested a second time.
 
-    Example: the next record of one partition is from 12:00, that of another from 12:50, and the
-    span is 30 minutes, so offsets at 12:30 are requested. For the first partition Kafka returns
-    offset 600, where its batch ends; for the second its next record, so it has to wait.
+    Example: partition A's next record is from 12:00, partition B's from 12:50, and the span is 30
+    minutes, so offsets at 12:30 are requested. Kafka returns offset 600 for A, where A's batch
+    ends. For B it returns the next record, so B waits.
     """
     horizon_ms = _find_horizon(times, alignment)
     if horizon_ms is None:
@@ -71,13 +73,13 @@ def align(
 
 
 def find_spread_s(times: RecordTimes, alignment: Alignment) -> float:
-    """Return the seconds from the slowest partition's time to the fastest's."""
+    """Return the seconds from the slowest to the fastest partition's time; 0 if unknown."""
     usable_ms = times.stamp_ms[_find_usable_times(times, alignment)]
     return float(usable_ms.max() - usable_ms.min()) / 1000 if len(usable_ms) else 0.0
 
 
 def _find_horizon(times: RecordTimes, alignment: Alignment) -> int | None:
-    """Return the time before which records may be read; None if all records may."""
+    """Return the horizon in milliseconds; None if all records may be read."""
     usable_ms = times.stamp_ms[_find_usable_times(times, alignment)]
     if len(times.stamp_ms) < 2 or not len(usable_ms):
         return None
@@ -101,21 +103,21 @@ def _limit_ends(  # noqa: PLR0917
         step = steps.get(names[i], 1)
         end[i] += min(step, int(lag.size[i]))
         next_steps[names[i]] = min(2 * step, _MAX_STEP_RECORDS)
-    if not (end > lag.start).any():  # all times are later than assumed, even after the last request
+    if not (end > lag.start).any():  # the horizon of the last look-up was still too early
         slowest = int(np.where(usable, times.stamp_ms, np.iinfo(np.int64).max).argmin())
         end[slowest] += 1
     return Aligned(end, next_steps)
 
 
 def admit_up_to(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> Admission:
-    """Admit up to the aligned ends; waiting partitions keep their place in the order."""
+    """Admit up to the aligned ends; partitions held back by alignment keep their waiting counts."""
     memory = replace(memory, steps=aligned.steps)
     if (aligned.end == lag.latest).all():
         return admit(lag, limits, memory)
     advances = aligned.end > lag.start
     end = aligned.end.copy()
     advancing = replace(lag.only(advances), latest=end[advances])
-    # Batches up to a fixed end have equal sizes only if no partition waits for others.
+    # Equal batches up to a fixed end are possible only if alignment holds no partition back.
     admitted = admit(advancing, replace(limits, fixed_end=False), memory)
     end[advances] = admitted.end
     names = lag.only(~advances).names

@@ -1,12 +1,12 @@
-"""Fairness by deadline: partitions whose records retention may delete soon come first.
+"""Deadline fairness: partitions whose records retention may delete soon come first.
 
 Kafka deletes a segment when its newest record is older than `retention.ms`, so the first unread
 record lives for at least `stamp + retention - now`.
 
-Reading the earliest deadline first loses no record if that is possible at all (Liu and Layland,
-1973), but all partitions would wait for a backlog with days to live. So a partition is urgent only
-within a margin. Partitions with about the same time left share equally, because it is unknown how
-many of the records behind the first one are urgent too.
+Reading in deadline order loses no record if any order can avoid a loss (Liu and Layland, 1973). But
+then all partitions would wait for a backlog with days left. So a partition is urgent only if its
+time left is below a margin. Urgent partitions with about the same time left share equally, because
+it is unknown how many records behind the first one are urgent too.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag
 
-#: Parts of the margin: seconds for clock differences and bursts, a number of batches, and the time
-#: to read the lag with this share of each batch. It is at most this share of the retention time.
-_MARGIN_S, _MARGIN_BATCHES, _URGENT_SHARE, _MAX_SHARE_OF_RETENTION = 300.0, 10, 0.5, 0.5
-_MIN_MARGIN_S = 0.001
-#: How often the margin is halved to group partitions by the time left.
-_MAX_HALVINGS = 10
+_MARGIN_S = 300.0  # part of the margin, for clock differences and bursts
+_MARGIN_BATCHES = 10  # part of the margin, in median batch durations
+_URGENT_SHARE = 0.5  # share of each batch that the margin assumes for reading one partition's lag
+_MAX_SHARE_OF_RETENTION = 0.5  # upper bound of the margin, as a share of the retention time
+_MIN_MARGIN_S = 0.001  # so that divisions are safe
+_MAX_HALVINGS = 10  # maximum halvings of the margin, to group partitions by the time left
 
 
 def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Floats:
-    """Return the least seconds that each first unread record lives; infinite if unknown.
+    """Return a lower bound on the seconds until retention deletes each first unread record.
 
-    An unknown timestamp is -1; `retention_s` is infinite if unknown or without a limit.
+    It is infinite if the timestamp is unknown (-1), or if `retention_s` is infinite.
 
     >>> compute_seconds_left(np.array([1_000, -1]), np.array([60.0, 60.0]), 11_000).tolist()
     [50.0, inf]
@@ -43,7 +43,7 @@ def compute_seconds_left(stamp_ms: Ints, retention_s: Floats, now_ms: int) -> Fl
 
 
 def compare_with_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
-    """Return the time left as a share of the margin; a partition below 1 is urgent."""
+    """Return each partition's time left as a share of its margin; below 1 it is urgent."""
     batch_s = float(np.median([time.seconds for time in times] or [0.0]))
     offset_s = float(np.median([time.seconds / max(time.records, 1.0) for time in times] or [0.0]))
     needed_s = _MARGIN_S + _MARGIN_BATCHES * batch_s + lag.size * offset_s / _URGENT_SHARE
@@ -59,7 +59,7 @@ def raise_urgent(  # noqa: PLR0917
     order: Ints,
     margin_share: Floats,
 ) -> Ints:
-    """Raise the minimum of urgent partitions up to all that they have, the most urgent first.
+    """Raise the minimums of urgent partitions within the budgets, most urgent first.
 
     `margin_share` is the time left as a share of the margin; for the other parameters see `fill`.
     """

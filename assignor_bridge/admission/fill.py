@@ -1,8 +1,8 @@
 """Weighted max-min fair shares by progressive filling.
 
-Each partition gets `weight x level` offsets, but at least its minimum and at most what it has. The
-level is the highest one that exceeds no budget. So no partition gets more, relative to its weight,
-than another one that could take more.
+Each partition gets `weight x level` offsets, but at least its minimum and at most its maximum. All
+partitions have the same level: the highest that exceeds no budget. So, apart from minimums, no
+partition gets more, relative to its weight, than another partition that could take more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def fill(
     """Return how many offsets each partition gets, and the name of the budget that limits them.
 
     Each partition gets at least `min_offsets`, even beyond a budget, and at most `max_offsets`.
-    Single remaining offsets go to partitions without any first, then by fraction, then by `order`.
+    Offsets lost to rounding go to partitions that have none, then by fraction, then by `order`.
 
     >>> from assignor_bridge.admission.lag import Budget
     >>> none, lag, ones = np.zeros(3, int), np.array([2, 90, 90]), np.ones(3)
@@ -48,7 +48,7 @@ def fill(
 
 
 def _find_level(min_offsets: Ints, max_offsets: Ints, weight: Floats, budget: Budget) -> float:
-    """Return the level at which a budget is used up; infinite if it suffices for all offsets."""
+    """Return the level at which a budget is used up; infinite if it covers all offsets."""
     cost, amount = budget.cost, budget.amount
     if float(cost @ max_offsets) <= amount:
         return math.inf

@@ -1,4 +1,4 @@
-"""The input and output of admission: columns of partitions, limits, memory, and ends."""
+"""Input and output of admission: partition columns, limits, memory, and ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Fairness = Literal["proportional", "even", "deadline"]
 
 @dataclass(frozen=True, eq=False)
 class Lag:
-    """Partitions with unread records (`start < latest`), sorted by topic and number."""
+    """Partitions with unread records (`start < latest`), sorted by topic and partition number."""
 
     topics: tuple[str, ...]
     #: Index in `topics`.
@@ -30,16 +30,17 @@ class Lag:
     partition: Ints
     start: Ints
     latest: Ints
-    #: Seconds of a slot per offset, and per range in addition to its offsets.
+    #: Slot seconds per offset.
     seconds_per_offset: Floats
+    #: Fixed slot seconds per range.
     seconds_per_range: Floats
-    #: Learned bytes per offset; NaN if no partition has reported any.
+    #: Learned bytes per offset; NaN if no bytes are reported yet.
     bytes_per_offset: Floats
-    #: Number of slots, weighted by the speed of their executors.
+    #: Number of slots, weighted by executor speed.
     slots: float
-    #: Least seconds until retention deletes the first unread record, and the retention time;
-    #: infinite if records are kept forever or it is unknown.
+    #: Lower bound on the seconds until retention deletes the first unread record, or infinite.
     seconds_left: Floats
+    #: Retention time in seconds; infinite if it is unknown or unlimited.
     retention_s: Floats
 
     @cached_property
@@ -64,41 +65,41 @@ class Lag:
 
 
 class RecordTimes(NamedTuple):
-    """Kafka's timestamps of the partitions' records, in milliseconds."""
+    """Kafka record timestamps of each partition, in milliseconds."""
 
     #: The driver's clock.
     now_ms: int
-    #: Of the first unread record; -1 if unknown. After a batch it is that of the newest record
-    #: read, because the next one is at least as new if records are in order.
+    #: Timestamp of the first unread record; -1 if unknown. After a batch it is the newest timestamp
+    #: read, because the next record is at least as new if records are in order.
     stamp_ms: Ints
     #: Number of requests to Kafka for this batch.
     look_ups: int = 0
-    #: The last requested time, and the offset of the partition's first record at or after it, which
-    #: may have been read already; -1 if there is none.
+    #: Time of the last request.
     asked_ms: int | None = None
+    #: Offset of the first record at or after `asked_ms`, perhaps already read; -1 if there is none.
     first_offset: Ints | None = None
 
 
 class BatchTime(NamedTuple):
-    """The duration of a completed batch."""
+    """The size and duration of a completed batch."""
 
-    #: Offsets admitted.
+    #: Number of offsets admitted.
     records: float
-    #: Seconds of reading per slot.
+    #: Reading seconds per slot.
     reading: float
-    #: Seconds from admission to completion, including the sink's.
+    #: Seconds from admission to completion, including the sink.
     seconds: float
 
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory between admissions; it is lost with the process and built up again."""
+    """State kept between admissions; it is not saved, and is rebuilt after a restart."""
 
-    #: Batches in a row that admitted nothing of a partition with unread records.
+    #: Number of consecutive batches that admitted nothing from a partition with unread records.
     waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    #: Sorted by time, the newest last.
+    #: Recent batches, newest last.
     times: tuple[BatchTime, ...] = ()
-    #: Records to admit next of partitions whose timestamps are not usable (`align`).
+    #: Next step, in records, of each partition that advances in steps (`align`).
     steps: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
@@ -111,15 +112,16 @@ class Limits:
     bytes: int | None = None
     seconds: float | None = None
     fairness: Fairness = "proportional"
-    #: By topic, in lower case.
+    #: Weight by topic in lower case.
     weights: Mapping[str, float] = field(default_factory=dict)
+    #: Minimum records by topic in lower case.
     floors: Mapping[str, int] = field(default_factory=dict)
-    #: Whether there is a fixed end (`availableNow`), to be reached in batches of equal size.
+    #: Whether there is a fixed end (`availableNow`), which is reached in batches of equal size.
     fixed_end: bool = False
 
 
 class Budget(NamedTuple):
-    """An amount that a batch may use up, and what an offset of each partition costs of it."""
+    """An amount that a batch may use, and how much of it one offset of each partition uses."""
 
     name: str
     cost: Floats
@@ -128,7 +130,7 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Admission:
-    """The end of each partition, the limit that held others back (None: none), and the memory."""
+    """The end of each partition, the limit that held offsets back (if any), and the memory."""
 
     end: Ints
     held_back_by: str | None

@@ -1,10 +1,10 @@
-"""Estimate how much fits into a target time, with a line through the durations of past batches.
+"""Estimate the reading time that fits into a target time, from a line fitted to past batches.
 
-    seconds of a batch = fixed + slope x seconds of reading per slot
+    batch seconds = fixed + slope x reading seconds per slot
 
 The fixed part is scheduling and the sink's commit. Without it, a batch whose fixed part exceeds the
 target would become smaller and smaller without becoming faster. The slope is 1 until batches of
-different sizes show another value; it is shrunk towards 1 by the noise, and outliers are ignored.
+different sizes show another value. It is shrunk towards 1 by the noise, and outliers are ignored.
 """
 
 from __future__ import annotations
@@ -18,23 +18,21 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.lag import BatchTime, Floats
 
-#: Batches remembered, and the weight of a batch's fixed part relative to that of the next batch.
-MAX_BATCHES, _DECAY_PER_BATCH = 16, 0.8
-#: Records per slot in the first batch, and the largest growth from batch to batch.
-FIRST_RECORDS, _MAX_GROWTH = 1000, 4
-#: Lower limit of the slope, and the standard deviation of its prior around 1.
-_MIN_SLOPE, _PRIOR_SIGMA = 0.1, 30.0
-#: Least noise, as a share of a batch's seconds; standard deviation per median distance.
-_MIN_NOISE, _SIGMA_PER_MAD = 0.05, 1.48
-#: Part of the target for reading even if the fixed part takes all of it, and the growth of batches
-#: that take too long up to that part.
-MIN_SHARE, _SLOW_GROWTH = 0.25, 1.5
-#: Part of the target for reading in the first batch.
-_FIRST_SHARE = 0.5
+MAX_BATCHES = 16  # past batches that are remembered
+_DECAY_PER_BATCH = 0.8  # weight of a past batch relative to the next one
+FIRST_RECORDS = 1000  # maximum records per slot in the first batch
+_MAX_GROWTH = 4  # maximum size of a batch relative to the largest remembered batch
+_MIN_SLOPE = 0.1  # lower bound of the slope
+_PRIOR_SIGMA = 30.0  # standard deviation of the slope's prior around 1
+_MIN_NOISE = 0.05  # lower bound of the noise, as a share of the median batch duration
+_SIGMA_PER_MAD = 1.48  # standard deviation of normal noise over its median absolute deviation
+MIN_SHARE = 0.25  # share of the target kept for reading, even if the fixed part takes all of it
+_SLOW_GROWTH = 1.5  # maximum growth of the median reading time towards that share
+_FIRST_SHARE = 0.5  # share of the target for reading in the first batch
 
 
 def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
-    """Return the most records of a batch, given the sizes of the last ones.
+    """Return the maximum records of a batch, given the sizes of the last batches.
 
     >>> limit_growth((), 2.0)
     2000
@@ -57,7 +55,7 @@ def fit_read_s(times: Sequence[BatchTime], target_s: float) -> float:
 
 
 def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
-    """Return the median slope of all pairs (Theil-Sen), shrunk towards 1 by the noise."""
+    """Return the weighted median slope of all pairs of batches (Theil-Sen), shrunk towards 1."""
     i, j = np.triu_indices(len(reading_s), 1)
     distance = np.abs(reading_s[j] - reading_s[i])
     differs = distance > 0

@@ -1,8 +1,8 @@
-"""A micro-batch as arrays, on which every step of the planner works.
+"""A micro-batch as arrays, the input of every planner step.
 
 Up to 100,000 partitions and tens of thousands of slots are planned per batch, so ranges are columns
-instead of objects. They are sorted by topic, partition, and start; adjacent ranges of a partition
-(Spark's `minPartitions` cuts them) are joined, and empty ones dropped. Slots are numbered over all
+instead of objects. They are sorted by topic, partition, and start. Adjacent ranges of a partition
+(Spark's `minPartitions` cuts them) are joined, and empty ranges dropped. Slots are numbered across
 executors, sorted by id. Sums of offsets are floats, because int64 sums could overflow.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     #: Distinct names, sorted, and the index of each element's name in them.
     Names = tuple[tuple[str, ...], Ints]
 
-#: Limit of the slots of all executors; more are a mistake, and could exhaust the memory.
+#: Maximum slots of all executors; more are a mistake, and could exhaust memory.
 MAX_SLOTS = 1_000_000
 
 #: Id of the only executor in local mode; its tasks have no preferred location.
@@ -69,7 +69,7 @@ class ReadReports:
         seconds: Floats,
         offsets: Floats,
     ) -> ReadReports:
-        """Sort columns of reports."""
+        """Sort report columns into the canonical order."""
         (topic_names, topic), (executor_names, executor) = topics, executors
         order = argsort_rows((offsets, size, seconds, records), executor, partition, topic)
         return cls(
@@ -92,31 +92,31 @@ def encode_names(names: Sequence[str]) -> Names:
 
 @dataclass(frozen=True, eq=False)
 class MicroBatch:
-    """Ranges, executors and reports of one micro-batch."""
+    """Ranges, executors, and reports of one micro-batch."""
 
-    #: Topics with data, by name.
+    #: Topics with data, sorted by name.
     topics: tuple[str, ...]
-    #: Index in `topics`, partition number, first offset and end offset of each range.
+    #: Index in `topics`, partition number, first offset, and end offset of each range.
     topic: Ints
     partition: Ints
     start: Ints
     end: Ints
-    #: Sorted by id; a single one named `ANONYMOUS` in local mode.
+    #: Sorted by id; in local mode a single executor with the id `ANONYMOUS`.
     executors: tuple[Executor, ...]
     settings: PlannerOptions
     observed: ReadReports
     #: None without dynamic allocation.
     allocation: Allocation | None = None
-    #: Waiting offsets over those of the batch; above 1 if admission holds some back.
+    #: Unread offsets divided by the batch's offsets; above 1 if admission holds some back.
     backlog: float = 1.0
     #: Racks of the ranges; None if none are known.
     replicas: Replicas | None = None
-    #: Number of the stream in its driver, in the order of their starts.
+    #: Number of the stream among its driver's streams, in the order of their starts.
     stream: int = 0
     #: Number of executors that give no slot to this stream (`assignor.slots`).
     unused_executors: int = 0
-    #: Number of partitions of each topic that the query reads, also of those without data; None if
-    #: unknown. Partitions in the state beyond these no longer exist.
+    #: Number of partitions of each topic that the query reads, with or without data; None if
+    #: unknown. All other partitions in the state no longer exist.
     partitions: Mapping[str, int] | None = None
 
     @property
@@ -131,12 +131,12 @@ class MicroBatch:
 
     @cached_property
     def size(self) -> Ints:
-        """Offsets of each range."""
+        """Number of offsets of each range."""
         return self.end - self.start
 
     @cached_property
     def total(self) -> float:
-        """Offsets of all ranges."""
+        """Number of offsets of all ranges."""
         return float(self.size.sum(dtype=np.float64))
 
     @cached_property
@@ -156,7 +156,7 @@ class MicroBatch:
 
     @cached_property
     def first_slot(self) -> Ints:
-        """Number of the first slot of each executor."""
+        """Index of each executor's first slot."""
         return np.cumsum(self.executor_slots) - self.executor_slots
 
     @cached_property
@@ -266,10 +266,10 @@ def _check_executors(executors: Sequence[Executor], parallelism: int) -> tuple[E
 
 
 def argsort_rows(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:
-    """Return the order of rows by `keys`, the last key first, then by `ties`, as `np.lexsort` does.
+    """Return the sort order of rows by `keys`, last key first, then by `ties` (as `np.lexsort`).
 
     It packs the keys into one integer if they fit, and compares ties only where keys are equal.
-    This is several times as fast, most of all if the rows are sorted already.
+    This is several times as fast as `np.lexsort`, and faster still if the rows are sorted.
     """
     packed, factor = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:

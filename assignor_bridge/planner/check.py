@@ -21,7 +21,7 @@ _RULE = "A plan must read each offset exactly once."
 def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: int) -> None:
     """Raise `PlanError` unless the pieces tile the ranges, and no piece or task is empty.
 
-    `name` is the assignor's, for messages; `task` is the task of each piece.
+    `name` is the assignor's name, for messages; `task` holds the task of each piece.
     """
     pieces = pieces.take(argsort_rows((pieces.start,), pieces.row))
     row, start, end = pieces.row, pieces.start, pieces.end
@@ -38,7 +38,7 @@ def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: 
 
     refuse(end <= start, lambda _: "has an empty piece")
     is_unread = np.bincount(row, minlength=batch.ranges) == 0
-    refuse(is_unread, lambda _: "is not read", np.arange(batch.ranges))
+    refuse(is_unread, lambda _: "is missing", np.arange(batch.ranges))
     is_first = np.append(True, row[1:] != row[:-1])
     expected = np.where(is_first[: len(row)], batch.start[row], np.append(0, end)[: len(row)])
     refuse(start < expected, lambda i: f"repeats offsets between {expected[i]} and {start[i]}")

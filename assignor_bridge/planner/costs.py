@@ -1,15 +1,15 @@
 """Predict how long reading each range will take, from the costs learned so far.
 
-The model, whose parts `learn` estimates from read reports, is
+`learn` estimates the parts of this model from read reports:
 
     seconds = (fixed + records) x cost x (the partition's factor) x (the executor's slowness)
 
 A factor is shrunk by the part that may be noise: by one standard error if costs per partition
-predicted the reports better than one cost for all, else by several. A partition without reports has
-the mean factor of its topic, else of all. An executor's slowness is shrunk in the same way.
+predicted the reports better than one common cost, else by several. A partition without reports has
+its topic's mean factor, or else the overall mean. An executor's slowness is shrunk in the same way.
 
-The model is used only while it predicts reports better than records alone; otherwise ranges share
-its total seconds by records. Until seconds are reported, a record weighs its bytes, else 1.
+The model is used only while it predicts reports better than records alone. Otherwise its total
+seconds are divided by records. Until seconds are reported, a range's work is its bytes or records.
 """
 
 from __future__ import annotations
@@ -28,33 +28,30 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
     from checkpoints.sticky_state import StickyState
 
-#: Standard errors by which a deviation is shrunk: of executors and partitions, and of partitions
-#: if costs per partition are used.
-_SIGMAS, _SIGMAS_IF_OWN_COSTS = 3.5, 1.0
-#: Deviations of an executor's logarithmic slowness up to this count as usual.
+_SIGMAS = 3.5  # number of standard errors that are treated as noise
+_SIGMAS_IF_OWN_COSTS = 1.0  # the same for partitions, if costs per partition are used
+#: An executor has usual speed if its logarithmic slowness deviates by at most this much.
 _MAX_USUAL_SLOWNESS = math.log(1.15)
-#: Lower bound of the records per offset, because a quiet partition may come back full.
+#: Lower bound on records per offset, because a partition's next offsets may hold more records.
 MIN_DENSITY = 0.01
-#: Standard deviation of a good report.
-GOOD_NOISE = 0.1
-#: Lower bound on work, so that divisions are safe.
-_MIN_WORK = 1e-12
+GOOD_NOISE = 0.1  # standard deviation of a good report's logarithmic error
+_MIN_WORK = 1e-12  # lower bound on work, so that divisions are safe
 
 Basis = Literal["records", "bytes", "seconds"]
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """Predicted work of each range, on a usual executor."""
+    """Predicted work of each range, on an executor of usual speed."""
 
     work: Floats
-    #: What the work is derived from.
+    #: Quantity that `work` is predicted from.
     basis: Basis
-    #: Seconds that each executor needs for one second of work of a usual one.
+    #: Seconds that each executor needs for one second of a usual executor's work.
     slowness: Floats
-    #: Part of each range's work that each further piece of it costs again.
+    #: Part of each range's work that is repeated for each additional piece.
     fixed: Floats
-    #: The basis in words.
+    #: Description of the basis, for the plan's reasons.
     words: str
     #: Predicted bytes of each range; None without racks, or if no bytes were reported.
     bytes: Floats | None = None
@@ -67,13 +64,13 @@ class Weights:
 
 
 def predict(learned: StickyState, line: Ints, batch: MicroBatch) -> Weights:
-    """Predict the work of each range; `line` is the line of its partition in the table."""
+    """Predict the work of each range; `line` is its partition's line in the partition table."""
     density = fill_from_topic(learned.density, learned.topic, 1.0)[line]
     records = np.asarray(batch.size * np.clip(density, MIN_DENSITY, 1.0), np.float64)
     work, basis = predict_work(learned, line, records)
     words = _describe_weights(learned, line, basis)
     total_bytes = _predict_bytes(learned, line, records) if batch.replicas is not None else None
-    if basis == "seconds" and not learned.common.relied_on:  # the same total, by records
+    if basis == "seconds" and not learned.common.relied_on:  # divide the same total by records
         work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), _MIN_WORK)
         usual_slowness, no_fixed = np.ones(len(batch.executors)), np.zeros(batch.ranges)
         return Weights(work, basis, usual_slowness, no_fixed, words, total_bytes)
@@ -84,7 +81,7 @@ def predict(learned: StickyState, line: Ints, batch: MicroBatch) -> Weights:
 
 
 def predict_work(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
-    """Predict the work of reading these numbers of records of these partitions."""
+    """Predict the work of reading `records` from the partitions at these table lines."""
     common = learned.common
     if math.isfinite(common.level):
         cost = np.exp(common.level + compute_factors(learned)[line])
@@ -102,7 +99,7 @@ def _predict_bytes(learned: StickyState, line: Ints, records: Floats) -> Floats 
 
 
 def compute_factors(learned: StickyState) -> Floats:
-    """Return the logarithm of each partition's cost over the common one, shrunk by its error."""
+    """Return the logarithm of each partition's cost over the common cost, shrunk by its error."""
     sigmas = _SIGMAS_IF_OWN_COSTS if learned.common.own else _SIGMAS
     with np.errstate(divide="ignore", invalid="ignore"):
         error = sigmas * learned.common.noise / np.sqrt(learned.evidence)
@@ -125,7 +122,7 @@ def compute_log_slowness(paces: Floats) -> Floats:
 def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
     """Return deviations without the part that may be due to `error`.
 
-    The result is 0 up to `error`, half at 1.4 times the error, and nearly all far above it.
+    The result is 0 up to `error`, half the deviation at 1.4 times `error`, and more above that.
 
     >>> shrink_towards_zero(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
     [0.0, 0.0, -3.75]
@@ -137,7 +134,7 @@ def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
 
 
 def fill_from_topic(column: Floats, topic: Ints, default: float) -> Floats:
-    """Replace missing values by the mean of their topic, else of all topics, else the default."""
+    """Replace missing values by their topic's mean, else the overall mean, else `default`."""
     missing = np.isnan(column)
     if not missing.any():
         return column
@@ -163,5 +160,5 @@ def _describe_weights(learned: StickyState, line: Ints, basis: Basis) -> str:
     count = np.count_nonzero(compute_factors(learned)[line])
     return (
         f"weights: seconds, {fixed}{cost:.2g} s per record; {count} of {len(line)} partitions have "
-        "costs of their own"
+        "a different cost"
     )

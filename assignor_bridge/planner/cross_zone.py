@@ -1,4 +1,4 @@
-"""Measure what a plan reads across zones, and suggest changes that would reduce it."""
+"""Measure how much a plan reads across zones, and suggest changes that reduce it."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.pieces import Pieces
     from assignor_bridge.planner.racks import Replicas, Zones
 
-#: Largest share of the work that may cross zones without a suggestion.
+#: Maximum share of the work that may cross zones without a suggestion.
 _NEGLIGIBLE_SHARE = 0.005
-#: Racks that a reason lists at most.
+#: Maximum number of racks in a reason.
 _MAX_LISTED = 3
 
 
 class CrossZone(NamedTuple):
-    """Data read in another zone than that of its replicas."""
+    """Data read in zones without a replica of it."""
 
     offsets: int
-    #: Share of the batch's bytes; of its work until bytes are reported.
+    #: Share of the batch's bytes, or of its work until bytes are reported.
     share: float
     #: One sentence per fact; all but the first are advice.
     reasons: tuple[str, ...]
 
 
 def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> CrossZone | None:
-    """Return what the pieces read across zones; None if no racks are known."""
+    """Return how much the pieces read across zones; None if no racks are known."""
     if batch.zones is None or batch.replicas is None:
         return None
     zone = batch.zones.of_executor[batch.slot_executor[pieces.slot]]
@@ -65,7 +65,7 @@ def _explain_cross_zone(
     yield f"{share:.1%} of the data read crosses zones ({rack_count} racks with executors){notes}"
     unused_racks = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
     if unused_racks:
-        yield f"no partition has a replica in {_list_racks(unused_racks)}, where executors are"
+        yield f"executors run in {_list_racks(unused_racks)}, where no partition has a replica"
     slots = batch.executor_slots / weights.slowness
     speed = np.bincount(zones.of_executor, slots, len(zones.names)) / slots.sum()
     if len(zones.names) > MAX_ZONES:
@@ -77,13 +77,13 @@ def _explain_cross_zone(
 def _suggest_changes(
     batch: MicroBatch, zones: Zones, replicas: Replicas, work: Floats, speed: Floats
 ) -> Iterator[str]:
-    """Suggest where executors or replicas are missing, and the least work that must cross zones."""
+    """Suggest where to add executors or replicas; report the minimum work that crosses zones."""
     unreachable = ~zones.near.any(axis=1)
     if (lost_work := float(work[unreachable].sum())) > _NEGLIGIBLE_SHARE:
         racks = frozenset().union(*(replicas.racks[i] for i in np.flatnonzero(unreachable)))
         yield (
             f"{lost_work:.1%} of the work has replicas only in {_list_racks(sorted(racks))}, where "
-            "no executor is: executors there, or replicas in racks with executors, would help"
+            "no executors run: add executors there, or replicas in racks with executors"
         )
     max_work = speed * (1 + batch.settings.max_imbalance)
     full, crossing = _find_full_zones(work, zones.near, max_work)
@@ -92,15 +92,14 @@ def _suggest_changes(
     names = [name for name, is_full in zip(zones.names, full, strict=True) if is_full and name]
     only_full = ~zones.near[:, ~full].any(axis=1) & ~unreachable
     yield (
-        f"at least {crossing + lost_work:.1%} must cross: {work[only_full].sum():.0%} of the work "
-        f"has replicas only in {_list_racks(names)}, and executors there are "
-        f"{speed[full].sum():.0%} of all: more executors there, or replicas of these partitions "
-        "elsewhere, would help"
+        f"at least {crossing + lost_work:.1%} must cross zones: {work[only_full].sum():.0%} of the "
+        f"work has replicas only in {_list_racks(names)}, with {speed[full].sum():.0%} of the "
+        "slots: add executors there, or replicas of these partitions elsewhere"
     )
 
 
 def _find_full_zones(work: Floats, near: Flags, max_work: Floats) -> tuple[Flags, float]:
-    """Return the zones that cannot read all work near only to them, and the least that crosses.
+    """Return the zones that cannot read all work near only to them, and the work that must cross.
 
     This is a minimum cut over all subsets of zones: a subset reads at most its limit, and the
     other zones read all work that is near to one of them.

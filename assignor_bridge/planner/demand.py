@@ -1,10 +1,10 @@
-"""Decide how many tasks request executors under dynamic allocation, and which executors to free.
+"""Decide, under dynamic allocation, when to request executors and which executors to free.
 
 With one task per slot Spark never sees waiting tasks, and with tasks on all executors none is ever
-idle. So a plan requests executors with further tasks, and frees executors by gathering partitions
-on the others (docs/internals/design.md). The others then have twice as much work, far from both
-thresholds, so that the decision does not oscillate. An executor is in use if it owns a partition
-in the state, or read a piece in the last batch. The only memory is a count of batches in a row.
+idle. So a plan requests executors by adding tasks, and frees executors by gathering partitions on
+the others (docs/internals/design.md). The others then have up to twice a calm batch's load, far
+from both thresholds, so that the decision does not oscillate. An executor is in use if it owns a
+partition in the state, or read a piece in the last batch. The state counts consecutive batches.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.table import PartitionTable
 
-#: Seconds of work per slot above which a batch requests executors; Spark itself requests them after
-#: tasks waited this long (`spark.dynamicAllocation.schedulerBacklogTimeout`).
+#: Seconds of work per slot above which a batch requests executors. Spark requests executors once
+#: tasks have waited this long (`spark.dynamicAllocation.schedulerBacklogTimeout`).
 BUSY_S = 1.0
-#: Least predicted seconds of a task that is made only to request executors.
+#: Minimum predicted seconds of a task that is added only to request executors.
 MIN_TASK_S = 0.25
-#: Tasks per possible slot: some must still wait when Spark requests the last executor.
+#: Tasks per possible slot, so that some still wait when Spark requests the last executor.
 TASKS_PER_SLOT = 4
-#: Requesting batches in a row whose further tasks may run anywhere.
+#: Number of consecutive requesting batches whose additional tasks may run anywhere.
 OPEN_BATCHES = 3
-#: Seconds of work per slot, and share of the time between batches, below which a batch is calm.
-CALM_S, CALM_SHARE = 0.25, 0.25
-#: Calm batches in a row after which executors are freed.
+CALM_S = 0.25  # a calm batch has less work per slot, in seconds
+CALM_SHARE = 0.25  # a calm batch has less work per slot, as a share of the time between batches
+#: Number of consecutive calm batches after which executors are freed.
 CALM_BATCHES = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Demand:
-    """The executors that a batch uses, and the tasks with which it requests more."""
+    """The executors that a batch uses, and the tasks that it plans to request more."""
 
-    #: Whether a slot takes part, because its executor is in use.
+    #: Whether each slot's executor is in use.
     in_use: Flags
-    #: Least number of tasks, like `minPartitions`; None if no executors are requested.
+    #: Minimum number of tasks, like `minPartitions`; None if no executors are requested.
     min_tasks: int | None
-    #: Calm batches in a row; below 0, requesting batches in a row.
+    #: Number of consecutive calm batches, or minus the number of consecutive requesting batches.
     calm: int
-    #: Sentences about requests and freed executors; only `lag-aware-sticky` frees executors.
+    #: Sentences about requested executors.
     request_notes: tuple[str, ...] = ()
+    #: Sentences about freed executors; consumer group assignors free none.
     gathering_notes: tuple[str, ...] = ()
 
     @property
@@ -57,7 +58,7 @@ class Demand:
 
 
 def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Demand:
-    """Return how many tasks to request executors with, and which executors to use."""
+    """Return which executors to use, and how many tasks to plan if more are requested."""
     all_slots, calm_before = np.ones(batch.slots, np.bool_), table.state.calm
     allocation = batch.allocation
     if allocation is None or not batch.ranges:
@@ -67,8 +68,8 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
     if present < allocation.max_executors:
         tasks = _count_tasks_to_request(batch, allocation, weights, float(speed.sum()))
         if tasks is not None:
-            limit = "any number" if allocation.unlimited else f"{allocation.max_executors}"
-            note = f"requests executors with {tasks} tasks: {present} of {limit} are present"
+            limit = "none" if allocation.unlimited else f"{allocation.max_executors}"
+            note = f"plans {tasks} tasks to request executors ({present} present, limit: {limit})"
             return Demand(all_slots, tasks, min(0, calm_before) - 1, (note,))
     if weights.basis != "seconds" or not present:
         return Demand(all_slots, None, 0)
@@ -89,10 +90,10 @@ def _count_present_executors(batch: MicroBatch) -> int:
 def _count_tasks_to_request(
     batch: MicroBatch, allocation: Allocation, weights: Weights, speed: float
 ) -> int | None:
-    """Return the number of tasks that are worth an executor; None if the slots suffice."""
+    """Return how many tasks to plan to request executors; None if the slots are enough."""
     present, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
     wanted_slots = batch.settings.slots
-    if isinstance(wanted_slots, int) and slots >= wanted_slots:  # further executors would stay idle
+    if isinstance(wanted_slots, int) and slots >= wanted_slots:  # more executors would be idle
         return None
     useful_tasks, seconds = batch.ranges, batch.backlog * float(weights.work.sum())
     if weights.basis == "seconds":
@@ -110,12 +111,12 @@ def _count_tasks_to_request(
 def _choose_kept_executors(
     batch: MicroBatch, allocation: Allocation, table: PartitionTable, weights: Weights
 ) -> tuple[Flags, int]:
-    """Return which executors stay in use, and the number of calm batches in a row."""
+    """Return which executors stay in use, and the number of consecutive calm batches."""
     executors, seconds = len(batch.executors), batch.backlog * float(weights.work.sum())
     speed = batch.executor_slots / weights.slowness
     owners = table.owner[table.owner >= 0]
     owned_lines = np.bincount(batch.slot_executor[owners], minlength=executors)
-    # Only the reader of a cut range's tail owns it, so readers of other pieces need the reports.
+    # A cut range's owner is its tail's reader; only the reports name readers of other pieces.
     in_use = (owned_lines > 0) | np.isin([e.id for e in batch.executors], batch.observed.executors)
     if not in_use.any() or seconds > BUSY_S * float(speed[in_use].sum()):
         return np.ones(executors, np.bool_), 0
@@ -125,11 +126,11 @@ def _choose_kept_executors(
     ranked = np.lexsort((np.arange(executors), -owned_lines, -work, ~in_use))
     count = max(min(max(1, allocation.min_executors), executors), int(in_use.sum()))
     interval, calm = allocation.seconds_since_last_plan, 0
-    # The slots that the work keeps busy for a whole calm batch, and for a calm share of the time.
+    # The batch is calm if the executors in use have more than `needed` slots of usual speed.
     needed = math.inf if not interval else max(seconds / CALM_S, seconds / interval / CALM_SHARE)
     if needed < float(speed[in_use].sum()):
         calm = min(max(0, table.state.calm) + 1, CALM_BATCHES)
     if calm == CALM_BATCHES:
-        enough = 1 + int(np.searchsorted(np.cumsum(speed[ranked]), needed / 2))
-        count, calm = min(count, max(enough, allocation.min_executors)), 0
+        sufficient_count = 1 + int(np.searchsorted(np.cumsum(speed[ranked]), needed / 2))
+        count, calm = min(count, max(sufficient_count, allocation.min_executors)), 0
     return np.isin(np.arange(executors), ranked[:count]), calm

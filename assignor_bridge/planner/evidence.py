@@ -11,14 +11,13 @@ if TYPE_CHECKING:
 
     from assignor_bridge.planner.batch import Flags, Floats
 
-#: Standard deviations, and least distance from the mean, beyond which a report is an outlier.
-_OUTLIER_SIGMAS, _MIN_OUTLIER_DISTANCE = 3.0, 0.25
-#: Standard deviation of normal noise over its median absolute deviation (MAD).
-SIGMA_PER_MAD = 1.48
+_OUTLIER_SIGMAS = 3.0  # number of standard deviations beyond which a report is an outlier
+_MIN_OUTLIER_DISTANCE = 0.25  # minimum distance of an outlier from the mean
+SIGMA_PER_MAD = 1.48  # standard deviation of normal noise over its median absolute deviation
 
 
 class UsableReports(NamedTuple):
-    """Columns of read reports; `line` is the partition's line in the table."""
+    """Columns of read reports; `line` is the partition's line in the partition table."""
 
     line: NDArray[Any]
     executor: NDArray[Any]
@@ -38,9 +37,9 @@ def update_running_mean(
 ) -> Floats:
     """Move running means towards samples, each worth `weight` good reports.
 
-    An outlier does not move the mean, unless the previous sample was one on the same side: then the
-    mean starts again from both. The rows of `columns`, and of the result, are the mean, the
-    previous sample, and the evidence (the good reports that the mean rests on, up to `max_weight`).
+    An outlier does not move the mean. But if the previous sample was an outlier on the same side,
+    the mean restarts as the average of both. The rows of `columns` and of the result are the mean,
+    the previous sample, and the evidence: the number of good reports, at most `max_weight`.
 
     >>> columns, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])
     >>> for _ in range(2):

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.pieces import Pieces
     from assignor_bridge.planner.table import PartitionTable
 
-#: Below this share of hits the plan advises to raise `spark.locality.wait`.
+#: Hit rate below which the plan advises raising `spark.locality.wait`.
 _GOOD_HIT_RATE = 0.8
-#: Names that a reason lists at most.
+#: Maximum number of names in a reason.
 _MAX_LISTED = 3
 
 
 class _Moves(NamedTuple):
     """Moves of the ranges whose partitions had a reader before (one flag per range)."""
 
-    #: The executor left, and no new one on its host replaces it.
+    #: The executor left, and no new executor on its host replaces it.
     orphaned: Flags
     #: Another executor reads the first piece.
     moved: Flags
@@ -42,7 +42,7 @@ class _Moves(NamedTuple):
 
 
 def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces: Pieces) -> _Moves:
-    """Return which ranges moved to another executor than their partition's last reader."""
+    """Compare each range's executors with its partition's last reader."""
     owner, owned = table.range_owner, table.range_owner >= 0
     orphaned = ~owned & table.had_reader[table.line]
     home = np.where(owned, batch.slot_executor[owner], -1)
@@ -68,7 +68,7 @@ def explain(  # noqa: PLR0917
     prediction_error: float | None,
     state_warning: str | None,
 ) -> tuple[dict[str, str | int | float], list[str]]:
-    """Return metrics (camelCase, without prefix) and reasons, of which the first is a summary."""
+    """Return metrics (camelCase, without prefix) and reasons; the first reason is a summary."""
     pieces, bound = tasks.pieces, placement.bound
     slowness = weights.slowness[batch.slot_executor]
     load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots)
@@ -109,7 +109,7 @@ def explain(  # noqa: PLR0917
         weights.words,
         *(
             f"executor {batch.executors[i].id} takes {weights.slowness[i]:.2g} times as long as a "
-            "usual one"
+            "usual executor"
             for i in most_unusual.tolist()
             if weights.slowness[i] != 1
         ),
@@ -150,30 +150,30 @@ def _describe_moves(  # noqa: PLR0917
     bound: float,
     busiest: float,
 ) -> Iterator[str]:
-    """Describe what stayed, what moved, and the busiest slot if all ranges had stayed."""
+    """Describe kept and moved partitions, and the busiest slot if no range had moved."""
     if moves.orphaned.any():
-        yield f"other executors read {_name(batch, moves.orphaned)}, because theirs left"
+        yield f"{_name(batch, moves.orphaned)} moved to other executors after their executor left"
     owned = table.range_owner >= 0
     if not owned.any():
         return
     yield (
-        f"kept {moves.kept.sum()} of {owned.sum()} partitions at their executor; "
+        f"kept {moves.kept.sum()} of {owned.sum()} partitions on their executor; "
         f"{moves.offsets:.1%} of the offsets moved to another executor"
     )
     load_without_moves = np.bincount(table.range_owner[owned], weights.work[owned], batch.slots)
-    before = float((load_without_moves * weights.slowness[batch.slot_executor]).max())
-    if before > busiest and bound > 0:
+    busiest_if_kept = float((load_without_moves * weights.slowness[batch.slot_executor]).max())
+    if busiest_if_kept > busiest and bound > 0:
         yield (
-            f"without moves the busiest slot would take {_format_amount(before, weights)} "
-            f"({before / bound - 1:.1%} over the ideal): moving saved "
-            f"{_format_amount(before - busiest, weights)}"
+            f"without moves the busiest slot would take {_format_amount(busiest_if_kept, weights)} "
+            f"({busiest_if_kept / bound - 1:.1%} over the ideal): moving saved "
+            f"{_format_amount(busiest_if_kept - busiest, weights)}"
         )
     if moves.moved.any():
         yield f"moved {_name(batch, moves.moved)}"
     if moves.handed_over.any():
         yield (
             f"handed over {_name(batch, moves.handed_over)}: their executor reads the beginning, "
-            "another one the greater part"
+            "other executors most of the offsets"
         )
 
 

@@ -1,6 +1,6 @@
 """Place a batch for `lag-aware-sticky`: choose slots, compute fair shares, and place the ranges.
 
-`failover` places in the same way on fewer executors: those with the highest priority present.
+`failover` does the same, but only on the executors with the highest priority present.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.zones import ZoneMap
 
 FAILOVER = "failover"
-#: Up to this much predicted work ranges stay whole and with their owners, because no plan could
-#: save more time than another task costs Spark.
+#: Up to this many predicted seconds of work, ranges stay whole and with their owners. No plan
+#: could save more time than an additional task costs Spark.
 SHORT_BATCH_S = 0.05
-#: How often whole ranges are placed on fewer slots to reach `minRecordsPerTask`.
+#: Maximum attempts to reach `minRecordsPerTask` with whole ranges, each on fewer slots.
 _MAX_ATTEMPTS = 9
-#: How often ranges are cut if each piece has a fixed cost.
+#: Maximum attempts to cut ranges if each piece has a fixed cost.
 _MAX_CUT_ATTEMPTS = 3
-#: Imbalance above `max_imbalance` that zones may cause in small batches, where pieces cost time.
+#: Imbalance above `max_imbalance` that zones may cause, because cuts cost time in small batches.
 _MAX_ZONE_IMBALANCE = 0.01
 
 
@@ -47,16 +47,17 @@ class Placement:
 
     assignor: str
     pieces: Pieces
-    #: Lower bound of the time that the slots in use need, in units of work.
+    #: Lower bound on the time that the slots in use need, in units of work.
     bound: float
-    #: Slot of each line of the table, also of partitions without data in this batch.
+    #: Slot of each table line, including partitions without data in this batch.
     slot_of_line: Ints
-    #: Sentences about slots, and about assignors that were not used.
+    #: Sentences about the slots in use.
     notes: tuple[str, ...] = ()
+    #: Sentences about assignors that could not be used.
     refusals: tuple[str, ...] = ()
     #: Executor ids with standby copies of a slot's partitions, most preferred first.
     standbys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    #: Reports the assignment, with its generation, to a user's assignor that has `on_assignment`.
+    #: Calls a custom assignor's `on_assignment` with the generation; None if it has no such method.
     on_assignment: Callable[[int], None] | None = None
 
 
@@ -65,8 +66,8 @@ def place_batch(
 ) -> Placement:
     """Place all ranges with the chosen assignor, `lag-aware-sticky` or `failover`.
 
-    The promises are those of `place`, and of `assignors.whole` if ranges may not be cut. If whole
-    ranges leave a slot with too few records (`minRecordsPerTask`), it repeats with fewer slots.
+    The promises are those of `place`, or of `assignors.whole` if ranges may not be cut. If whole
+    ranges leave a slot with too few records (`minRecordsPerTask`), they are placed on fewer slots.
     """
     name, notes, in_use = choice.assignor.name, [*demand.gathering_notes], demand.in_use
     owner = table.range_owner
@@ -127,13 +128,15 @@ def _place_and_cut(  # noqa: PLR0917
     executor: Ints,
     zones: ZoneMap | None,
 ) -> Pieces:
-    """Place and cut ranges; ignore zones if they alone would exceed the imbalance."""
+    """Place and cut ranges; ignore zones if the imbalance is within the limit only without them."""
     limit = 1 + batch.settings.max_imbalance
     busiest, pieces = _search_cuts(batch, weights, owner, quota, executor, zones)
     if zones is None or busiest <= limit + _MAX_ZONE_IMBALANCE:
         return pieces
-    offset = float((weights.work / batch.size).max() / quota.min())  # cuts fall between records
-    if busiest <= limit + offset:
+    max_offset_work = float(
+        (weights.work / batch.size).max() / quota.min()
+    )  # cuts fall between offsets
+    if busiest <= limit + max_offset_work:
         return pieces
     busiest_zoneless, zoneless = _search_cuts(batch, weights, owner, quota, executor, None)
     return zoneless if busiest_zoneless <= limit else pieces
@@ -147,11 +150,11 @@ def _search_cuts(  # noqa: PLR0917
     executor: Ints,
     zones: ZoneMap | None,
 ) -> tuple[float, Pieces]:
-    """Return the load of the busiest slot, as a share of its fair work, and the best pieces.
+    """Return the busiest slot's load, as a share of its quota, and the best pieces.
 
-    Each further piece of a range costs the fixed work again. In most batches that is within the
-    allowance. In small ones the ranges are placed again with that work added to those that were
-    cut, and pieces are at least as large as the fixed work.
+    Each additional piece of a range repeats the fixed work. In most batches that is within the
+    allowance. In small batches ranges are placed again with the repeated work added to the cut
+    ranges, and with a minimum piece as large as the mean fixed work.
     """
     extra_work, min_piece = np.zeros(batch.ranges), 0.0
     max_imbalance, candidates = batch.settings.max_imbalance, list[tuple[float, Pieces]]()
@@ -174,9 +177,9 @@ def _search_cuts(  # noqa: PLR0917
 
 
 def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
-    """Return whether all work, with the backlog behind it, is too short for a plan to save time.
+    """Return whether the batch and its backlog are too short for a plan to save time.
 
-    It is not with racks, where a plan saves bytes, nor with `minPartitions`, which requires tasks.
+    Never true with racks, where a plan saves bytes, or with `minPartitions`, which requires tasks.
     """
     needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
     if weights.basis != "seconds" or needs_plan:
@@ -191,11 +194,11 @@ def leave_whole(batch: MicroBatch, slot: Ints) -> Pieces:
 
 
 def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
-    """Return a lower bound of the time of any plan, in units of work on a usual executor.
+    """Return a lower bound on any plan's time, in units of work on a usual executor.
 
-    It is the larger of all work divided by the total speed, and the costliest offset with its
+    It is the larger of two times: all work at the total speed, and the costliest offset with its
     fixed work on the fastest slot. It assumes divisible ranges even if `split` is off, so that the
-    imbalance shows the cost of that option. For a short batch it is the limit of a short batch.
+    imbalance shows the cost of that option. For a short batch it is `SHORT_BATCH_S`.
     """
     if not batch.ranges:
         return 0.0
@@ -208,7 +211,7 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
 
 
 def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
-    """Return the priority by the first host pattern that matches, else the executor's own."""
+    """Return the first matching pattern's priority, or else the executor's own priority."""
     for pattern, number in batch.settings.priorities:
         if fnmatchcase(executor.host, pattern) or fnmatchcase(executor.id, pattern):
             return number
@@ -216,17 +219,17 @@ def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
 
 
 def _select_highest_priority(batch: MicroBatch) -> tuple[Flags, str]:
-    """Return the slots of the executors with the highest priority; no priority ranks lowest."""
+    """Flag the slots of the executors with the highest priority; no priority ranks lowest."""
     ranks = [(p is not None, p or 0) for p in (find_priority(batch, e) for e in batch.executors)]
     best = max(ranks)
     is_best = np.array([rank == best for rank in ranks], np.bool_)
     level = f"priority {best[1]}" if best[0] else "no priority"
-    note = f"failover: {int(is_best.sum())} of {len(ranks)} executors, those with {level}, read all"
+    note = f"failover: only the {int(is_best.sum())} of {len(ranks)} executors with {level} read"
     return is_best[batch.slot_executor], note
 
 
 def _rank_slots(batch: MicroBatch, weights: Weights, owner: Ints, slots: Ints) -> Ints:
-    """Return the slots by owned work, the largest first; ties alternate between executors."""
+    """Return the slots, most owned work first; ties alternate between executors."""
     owned = owner >= 0
     work = np.bincount(owner[owned], weights.work[owned], batch.slots)[slots]
     return np.asarray(slots[np.lexsort((slots, batch.slot_number[slots], -work))])

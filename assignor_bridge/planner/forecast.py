@@ -1,4 +1,4 @@
-"""Predict the cost of reading a batch before it is planned, for admission."""
+"""Predict a batch's reading cost for admission, before the batch is planned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, MicroBatch
     from checkpoints.sticky_state import StickyState
 
-#: Seconds per record until some are reported.
+#: Seconds per record until seconds are reported.
 ASSUMED_SECONDS = 1e-5
 
 
@@ -24,12 +24,13 @@ ASSUMED_SECONDS = 1e-5
 class Forecast:
     """Predicted cost of each range (one element per range)."""
 
-    #: Seconds of a slot per offset, and per range in addition to its offsets.
+    #: Slot seconds per offset.
     seconds_per_offset: Floats
+    #: Fixed slot seconds per range.
     seconds_per_range: Floats
-    #: Bytes per offset; NaN if none were reported.
+    #: Bytes per offset; NaN if no bytes are reported yet.
     bytes_per_offset: Floats
-    #: Number of slots, weighted by the speed of their executors.
+    #: Number of slots, weighted by executor speed.
     slots: float
 
 

@@ -1,9 +1,9 @@
-"""Plan with consumer group assignors: the batch as a Kafka consumer group, its answer as pieces.
+"""Plan with consumer group assignors: turn the batch into a group, and its assignment into pieces.
 
 Members are task slots, named `<executor>/<slot>`, subscribed to all topics. The group has all known
-partitions, also those without data in this batch, so that placement does not change with the
-partitions that happen to have data. A topic's partitions end at the highest number in the state or
-the batch, because partitions that never had data would use up a member's share. All stay whole.
+partitions, even without data in this batch, so that placement does not depend on which partitions
+have data. A topic's partitions end at the highest number in the state or the batch, because
+partitions that never had data would use up a member's share. No partition is cut.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Executor name of members in local mode.
 LOCAL = "local"
-#: Limit of a group's partitions; more are a mistake, and could exhaust the memory.
+#: Maximum partitions of a group; more are a mistake, and could exhaust memory.
 _MAX_PARTITIONS = 5_000_000
 
 
@@ -81,7 +81,7 @@ def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights)
 
 
 def _list_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, frozenset[str]]]:
-    """Return the racks of all partitions; those without known racks have a replica in each."""
+    """Return the racks of all partitions; unknown racks become the racks of all executors."""
     if batch.replicas is None or not batch.settings.zone_price_per_gb:
         return {}
     everywhere = frozenset(e.rack for e in batch.executors if e.rack)
@@ -102,11 +102,11 @@ def _name_members(batch: MicroBatch) -> Iterator[tuple[str, int]]:
 def place_group(
     choice: Choice, group: Group, batch: MicroBatch, table: PartitionTable, weights: Weights
 ) -> Placement:
-    """Let the chosen assignor assign the group, and translate its answer to slots of ranges."""
+    """Assign the group with the chosen assignor, and place each range on its partition's slot."""
     assignment = assign_checked(choice.assignor, group)
     member = np.asarray(assignment.owner, np.int64)
     if assignment.withheld is not None:
-        # No partition is being read between micro-batches, so withheld ones can move at once.
+        # Between micro-batches no partition is being read, so withheld partitions can move now.
         member = np.where(member < 0, assignment.withheld, member)
     slot_of = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
     slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
@@ -135,7 +135,7 @@ def _make_listener(
 def _rank_standbys(
     batch: MicroBatch, group: Group, assignment: Assignment, slot_of_id: Ints
 ) -> dict[int, tuple[str, ...]]:
-    """Return the executors with most standby copies of each slot's partitions, in that order."""
+    """Return each slot's standby executors, those with most copies of its partitions first."""
     copies, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
     index = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys

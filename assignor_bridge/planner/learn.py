@@ -1,8 +1,8 @@
-"""Learn costs, executors' slowness, and records per offset from the read reports.
+"""Learn costs, executor slowness, and records per offset from the read reports.
 
-A report states that reading `records` of a partition on an executor took `seconds`. Its error is
-divided between the parts of the model in `costs`, as logarithms, so that 1:50 and 50:1 are equally
-far from 1. No single report changes a belief; docs/internals/planner.md has the rules.
+A report states how many seconds an executor took to read records of a partition. The error of the
+prediction is divided between the parts of the model in `costs`. Errors are logarithms, so that 1:50
+and 50:1 are equally far from 1. No single outlier moves a learned cost (docs/internals/planner.md).
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import Common, StickyState
 
-#: A report of this duration has half of the full weight; shorter ones are mostly noise.
-_HALF_TRUST_S = 0.1
-#: Most good reports in a partition's mean; number of reports that halve the common shift.
-_MAX_EVIDENCE, _HALF_COMMON_REPORTS = 4.0, 4.0
-#: This many records move an average of bytes or density by half of the largest gain.
-_HALF_TRUST_RECORDS, _MAX_GAIN = 5.0, 0.6
-#: Limit of logarithms of seconds; anything beyond is not a measurement.
-_MAX_LOG_SECONDS = 45.0
-#: Candidates for the fixed cost of a range, in records; error ratio below which one replaces it.
-_FIXED_COSTS, _REPLACEMENT_RATIO = np.append(0.0, 2.0 ** np.arange(21)), 0.9
-#: The smallest fixed cost whose error is within this factor of the least error is used.
-_EQUALLY_GOOD = 1.05
-#: Error ratio to the baseline below which a model comes into use, and above which it goes out.
-_START_USING, _KEEP_USING = 0.8, 0.95
-#: Initial error of a model, the reports it rests on, initial and least noise.
-_INITIAL_ERROR, _INITIAL_REPORTS, _INITIAL_NOISE, _MIN_NOISE = 0.25, 4.0, 0.2, 0.01
-#: Least weight of a batch in the running errors, and the most reports and batches they rest on.
-_MIN_GAIN, _MAX_REPORTS, _MAX_COMPARED = 0.2, 1e6, 10.0
-#: Largest share of the time that a model in use may misplace, and its least gain over records.
-_MAX_MISPLACED, _MIN_IMPROVEMENT = 0.5, 0.01
-#: Upper limit of an error, and the reports that suffice to compare models.
-_MAX_ERROR, _MAX_COMPARED_REPORTS = 1.5, 500
+_HALF_TRUST_S = 0.1  # a report of this duration has half weight; shorter ones are mostly noise
+_MAX_EVIDENCE = 4.0  # maximum good reports in a partition's mean
+_HALF_COMMON_REPORTS = 4.0  # with this many reports, half of the common shift is applied
+_HALF_TRUST_RECORDS = 5.0  # this many records move an average by half of `_MAX_GAIN`
+_MAX_GAIN = 0.6  # maximum weight of a batch in an average of bytes or density
+_MAX_LOG_SECONDS = 45.0  # maximum logarithm of seconds; a larger one is not a measurement
+_FIXED_COSTS = np.append(0.0, 2.0 ** np.arange(21))  # candidates for a fixed cost, in records
+_REPLACEMENT_RATIO = 0.9  # error ratio below which a candidate replaces the fixed cost in use
+_EQUALLY_GOOD = 1.05  # use the smallest fixed cost with an error within this factor of the minimum
+_START_USING = 0.8  # error ratio to the baseline below which the planner starts to use a model
+_KEEP_USING = 0.95  # error ratio to the baseline up to which the planner keeps using a model
+_INITIAL_ERROR = 0.25  # initial error of a model
+_INITIAL_REPORTS = 4.0  # number of reports that the initial error is worth
+_INITIAL_NOISE = 0.2  # initial standard deviation of a report's error
+_MIN_NOISE = 0.01  # lower bound of that deviation
+_MIN_GAIN = 0.2  # minimum weight of a batch in the running errors
+_MAX_REPORTS = 1e6  # maximum number of reports in the running errors
+_MAX_COMPARED = 10.0  # maximum number of batches in the comparison with records alone
+_MAX_MISPLACED = 0.5  # maximum share of the time that a model in use may misplace
+_MIN_IMPROVEMENT = 0.01  # minimum reduction of that share compared with records alone
+_MAX_ERROR = 1.5  # maximum error of a report; a larger error is reduced to this
+_MAX_COMPARED_REPORTS = 500  # maximum number of partitions on which fixed costs are compared
 
 
 def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float | None]:
@@ -61,7 +61,7 @@ def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float 
     # 1. Select reports, and update averages.
     before, raw = table.state, batch.observed
     columns = table.reported, raw.executor, raw.records, raw.bytes, raw.seconds, raw.offsets
-    is_count = (raw.records == 0) | (raw.records >= 1)  # values in between overflow quotients
+    is_count = (raw.records == 0) | (raw.records >= 1)  # values between 0 and 1 overflow quotients
     usable = (table.reported >= 0) & is_count & (raw.records < 2**63)
     reports = UsableReports(*columns).only(usable)
     knows_offsets = (reports.offsets > 0) & np.isfinite(reports.offsets)
@@ -111,11 +111,11 @@ def _compare_with_records(
     if basis != "seconds":  # no cost was learned yet
         return common, error
     # The first comparison starts from equal errors.
-    previous = (common.missed, common.missed_alike) if common.compared else (baseline,) * 2
+    previous_errors = (common.missed, common.missed_alike) if common.compared else (baseline,) * 2
     trust = float(_compute_trust(np.log(seconds.sum())))
     gain = trust * max(_MIN_GAIN, 1 / (common.compared + 1.5))
-    misplaced = previous[0] + gain * (misplaced - previous[0])
-    baseline = previous[1] + gain * (baseline - previous[1])
+    misplaced = previous_errors[0] + gain * (misplaced - previous_errors[0])
+    baseline = previous_errors[1] + gain * (baseline - previous_errors[1])
     max_ratio = _KEEP_USING if common.relied_on else _START_USING
     relied_on = misplaced < min(max_ratio * baseline - _MIN_IMPROVEMENT, _MAX_MISPLACED)
     compared = min(common.compared + trust, _MAX_COMPARED)
@@ -134,12 +134,11 @@ def _measure_misplacement(expected: Floats, seconds: Floats) -> float:
 def _update_models(
     before: StickyState, reports: UsableReports, executors: Sequence[str], log_slowness: Floats
 ) -> StickyState:
-    """Divide the error of each report between all partitions, its executor, and its partition.
+    """Divide each report's error between the common cost, its executor, and its partition.
 
     1. Compute each report's error, and its weight.
     2. Select the fixed cost, and whether costs per partition are used.
-    3. Update the common cost, the executors' paces, and the partitions' costs, relative to the
-       median partition.
+    3. Update the common cost, executor paces, and partition costs relative to the median.
     """
     # 1. Compute errors and weights.
     old, line, executor = before.common, reports.line, reports.executor
@@ -192,14 +191,14 @@ def _update_models(
 def _select_model(
     common: Common, reports: UsableReports, log_seconds: Floats, own_error: Floats, trust: Floats
 ) -> Common:
-    """Update the models' running errors, and select the fixed cost and the use of own costs.
+    """Select the fixed cost, and whether costs per partition are used, by running errors.
 
-    1. Add up reports by partition: costly ones have more pieces, which would look like fixed costs.
+    1. Add up reports by partition: a costly partition has more pieces, which look like fixed costs.
     2. Update the error of each candidate for the fixed cost.
     3. Update the error of costs per partition, and the noise.
-    4. Replace the fixed cost if another is clearly better, and decide whether own costs are used.
+    4. Replace the fixed cost if another is clearly better; decide whether to use partition costs.
     """
-    # 1. Add up by partition. `log_seconds` is on a usual executor.
+    # 1. Add up by partition. `log_seconds` is the time on a usual executor.
     lines = np.flatnonzero(np.bincount(reports.line))
     log_took = np.log(np.bincount(reports.line, np.exp(log_seconds))[lines])
     records = np.bincount(reports.line, reports.records)[lines]
@@ -237,12 +236,12 @@ def _select_model(
 
 
 def _compute_errors(error: Floats, trust: Floats) -> Floats:
-    """Return absolute errors, scaled to the size that they would have in long reports."""
+    """Return absolute errors, scaled down for short reports, which have larger errors."""
     return np.asarray(np.sqrt(trust) * np.minimum(np.abs(error), _MAX_ERROR))
 
 
 def _compute_trust(log_seconds: Floats) -> Floats:
-    """Return the weight of reports by their duration, from 0 to 1."""
+    """Return the weight of each report by its duration, from 0 to 1."""
     seconds = np.exp(log_seconds)
     return np.asarray(seconds / (seconds + _HALF_TRUST_S))
 

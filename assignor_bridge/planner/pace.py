@@ -1,4 +1,4 @@
-"""Learn how slow each executor is, from what its reports have in common."""
+"""Learn how slow each executor is, from the prediction errors that its reports share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
     from assignor_bridge.planner.evidence import UsableReports
 
-#: Good reports that an executor's mean rests on at most; more than for a partition, whose cost
-#: changes faster.
+#: Maximum good reports in an executor's mean; fewer for a partition, whose cost changes faster.
 _MAX_EVIDENCE = 8.0
-#: Limit of an executor's slowness, as a logarithm.
+#: Maximum slowness of an executor, as a logarithm.
 _MAX_LOG_SLOWNESS = math.log(20)
-#: Reports that an executor needs before their median is used.
+#: Minimum reports of an executor before their median is used.
 _MIN_REPORTS = 3
 #: Efficiency of a median compared with a mean if noise is normal (2 / pi).
 _MEDIAN_EFFICIENCY = 0.64
@@ -35,8 +34,8 @@ def update_paces(  # noqa: PLR0917
 ) -> Floats:
     """Return the executors' paces, updated with the reports of a batch.
 
-    `log_slowness` is the slowness used in predictions, `excess` the logarithm of each report's
-    seconds over the predicted ones, and `own_costs` whether costs per partition are used.
+    `log_slowness` is the slowness used in predictions. `excess` is the logarithm of each report's
+    seconds divided by the predicted seconds. `own_costs`: whether costs per partition are used.
     """
     executors = len(before)
     overall, weight = _compare_all_reports(reports.executor, excess, noise, executors, own_costs)
@@ -53,14 +52,14 @@ def update_paces(  # noqa: PLR0917
 
 
 def _weigh_report(noise: float) -> float:
-    """Return how many good reports one is worth; noise is larger until costs are learned."""
+    """Return a report's weight in good reports; noise is larger until costs are learned."""
     return (GOOD_NOISE / max(GOOD_NOISE, noise)) ** 2
 
 
 def _compare_all_reports(
     executor: Ints, excess: Floats, noise: float, executors: int, own_costs: bool
 ) -> tuple[Floats, Floats]:
-    """Return each executor's median excess relative to the others, and the evidence for it."""
+    """Return each executor's median excess relative to the other executors, and its evidence."""
     median, count = _compute_medians(executor, excess, executors)
     usable = count >= _MIN_REPORTS
     if np.count_nonzero(usable) < 2:  # no other executor to compare with
@@ -69,7 +68,7 @@ def _compare_all_reports(
     spread = SIGMA_PER_MAD * float(np.median(distance))
     relative = median - np.median(median[usable])
     noise = max(noise, spread)
-    if own_costs:  # costs per partition absorb small offsets, so ignore those within the noise
+    if own_costs:  # costs per partition absorb small differences, so ignore the noise
         usable &= np.abs(relative) * np.sqrt(count) > noise
     return relative, np.where(usable, _MEDIAN_EFFICIENCY * count * _weigh_report(noise), 0.0)
 
@@ -77,7 +76,7 @@ def _compare_all_reports(
 def _compare_readers(
     reports: UsableReports, excess: Floats, noise: float, executors: int
 ) -> tuple[Floats, Floats]:
-    """Return how much slower each executor is than others that read the same partitions.
+    """Return each executor's slowness relative to others on the same partitions, and evidence.
 
     This is the only direct evidence: same partition, same batch, different executor.
     """

@@ -1,9 +1,9 @@
-"""Pack the pieces of each slot into Spark tasks: one task per slot, unless options need others.
+"""Pack each slot's pieces into Spark tasks: one task per slot, unless options require otherwise.
 
 Promises, in order:
 
-1. At most 64 tasks per slot, or 10,000 if that is more, to limit the driver's work.
-2. No task above `maxRecordsPerTask`, except for a partition that may not be split.
+1. At most 64 tasks per slot, or 10,000 in total if that is more, to limit the driver's work.
+2. No task above `maxRecordsPerTask`, except with a partition that may not be split.
 3. At least `minPartitions` tasks.
 4. No task below `minRecordsPerTask` while another can give records or be joined to it.
 5. At most `tasksPerSlot` tasks per slot.
@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
 
-    #: A piece: row, start, end. A task: its slot, and its number among the slot's tasks.
-    Piece = tuple[int, int, int]
-    Task = tuple[int, int]
+    Piece = tuple[int, int, int]  # row, start, end
+    Task = tuple[int, int]  # slot, number among the slot's tasks
 
-#: Most tasks of a batch, in all or per slot; the larger limit applies.
-_MAX_TASKS, _MAX_TASKS_PER_SLOT = 10_000, 64
+_MAX_TASKS = 10_000  # maximum tasks of a batch, unless the next limit allows more
+_MAX_TASKS_PER_SLOT = 64  # maximum mean number of tasks per slot
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +47,12 @@ class TaskList:
     task: Ints
     #: Slot (over all executors) of each task.
     slot: Ints
-    #: Number of the task's consumer on its executor: that of the slot for its first task, plus the
-    #: executor's number of slots for each further one.
+    #: Consumer number on the executor: the slot's number for its first task, plus the executor's
+    #: number of slots for each additional task.
     number: Ints
     #: Index of the executor of each task, -1 if the task may run anywhere.
     executor: Ints
-    #: Sentences about options that could not be fulfilled.
+    #: Sentences about options that require too many tasks.
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -98,7 +97,7 @@ def pack(
 def _count_tasks(
     pieces: Pieces, slots: int, options: PlannerOptions
 ) -> tuple[Ints, tuple[str, ...]]:
-    """Return the number of tasks of each slot, and notes on options that would need too many."""
+    """Return the number of tasks of each slot, and notes on options that require too many."""
     sizes, piece_counts = pieces.records_by_slot(slots), np.bincount(pieces.slot, minlength=slots)
     in_use, notes = piece_counts > 0, []
     max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
@@ -131,7 +130,7 @@ def _count_tasks(
 
 
 def _explain_limit(option: str, tasks: float, max_tasks: int) -> str:
-    return f"{option} needs {tasks:,.0f} tasks, but a batch has at most {max_tasks:,} here"
+    return f"{option} needs {tasks:,.0f} tasks, but this batch may have at most {max_tasks:,}"
 
 
 def _group_by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
@@ -143,7 +142,7 @@ def _group_by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
 
 
 def _sort_rows(rows: Sequence[tuple[int, ...]]) -> Ints:
-    """Return rows that begin with a piece as columns, sorted by range and offset."""
+    """Turn rows that begin with a piece into columns, sorted by range and offset."""
     columns = np.array(rows, np.int64).T
     return np.asarray(columns[:, np.lexsort(columns[1::-1])])
 
@@ -168,7 +167,7 @@ def _count_offsets(group: list[Piece]) -> int:
 
 
 def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide without cutting: add the largest remaining piece to the smallest group."""
+    """Divide pieces without cutting: add the largest remaining piece to the smallest group."""
     groups: list[list[Piece]] = [[] for _ in range(min(count, len(pieces)))]
     heap = [(0, i) for i in range(len(groups))]
     for piece in sorted(pieces, key=lambda p: (p[1] - p[2], p)):
@@ -179,7 +178,7 @@ def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 
 def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
-    """Divide into equal numbers of offsets, and cut pieces at the boundaries."""
+    """Divide pieces into groups of equal numbers of offsets, and cut them at the boundaries."""
     total, read = _count_offsets(pieces), 0
     groups: list[list[Piece]] = [[]]
     for row, first, last in pieces:
@@ -198,7 +197,7 @@ def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
 def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
     """Move ends of the fullest slots' largest pieces to slots below the minimum.
 
-    Joining two tasks instead would double a slot's load. No giving slot falls below the minimum.
+    Joining two tasks would double a slot's load instead. No slot is reduced below the minimum.
     """
     records = pieces.records_by_slot(slots)
     if not ((records > 0) & (records < min_records)).any():
@@ -225,7 +224,7 @@ def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
 
 
 def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int) -> int:
-    """Move the end of a piece of a range that the taker does not read; return its records."""
+    """Move the end of the largest piece whose range the taker does not read; return how much."""
     rows = {row for row, _, _ in taker}
     sizes = [(end - start, -row, i) for i, (row, start, end) in enumerate(giver) if row not in rows]
     if not sizes:
@@ -239,7 +238,7 @@ def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int)
 
 
 def _join_small(tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints) -> None:
-    """Join each task below the minimum to the smallest other task, on its executor first."""
+    """Join each task below the minimum to the smallest other task, preferring its executor."""
     sizes = {task: _count_offsets(group) for task, group in tasks.items()}
     small = [(size, task) for task, size in sizes.items() if size < min_records]
     heapq.heapify(small)
@@ -263,7 +262,7 @@ def _join_small(tasks: dict[Task, list[Piece]], min_records: int, slot_executor:
 
 
 def _join_pieces(one: list[Piece], other: list[Piece]) -> list[Piece] | None:
-    """Return all pieces, with adjacent ones joined; None if two of a range are not adjacent."""
+    """Join adjacent pieces of two tasks; None if two pieces of a range are not adjacent."""
     joined: list[Piece] = []
     for row, start, end in sorted(one + other):
         if joined and joined[-1][0] == row:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Shares(NamedTuple):
-    """Shares of the work of ranges, by slot (one element per share)."""
+    """Shares of each range's work, by slot (one element per share)."""
 
     #: Index of the range in the batch.
     row: Ints
@@ -40,7 +40,7 @@ class Pieces:
         return Pieces(self.row[order], self.start[order], self.end[order], self.slot[order])
 
     def predict_work(self, batch: MicroBatch, weights: Weights) -> Floats:
-        """Return the predicted work of each piece: a share of its range's, plus all fixed work."""
+        """Return each piece's predicted work: a share of the variable work, plus the fixed work."""
         share_of_range = (self.end - self.start) / batch.size[self.row]
         work, fixed = weights.work[self.row], weights.fixed[self.row]
         return np.asarray(fixed + (work - fixed) * share_of_range)
@@ -54,7 +54,7 @@ class Pieces:
 def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """Turn shares of work into pieces: cut each range between offsets, in proportion to its shares.
 
-    Each share includes the fixed work of its range once, so offsets are divided by the remainder.
+    Each share includes its range's fixed work once; the remainders determine the offsets.
     The shares of a range are adjacent, in the order of their offsets. Empty pieces are dropped.
     """
     row = shares.row
@@ -76,7 +76,7 @@ def _divide_offsets(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
     """Return the first and end offset of each part, relative to its row's start.
 
     The offsets of a row are divided in proportion to the amounts of its parts. Sums are formed row
-    by row, because ten offsets would vanish next to 2^62 offsets of another row.
+    by row, because rounding would lose ten offsets next to another row's 2^62 offsets.
     """
     first = np.flatnonzero(np.append(True, row[1:] != row[:-1]))
     after = np.append(first[1:], len(row))

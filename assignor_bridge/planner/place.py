@@ -1,18 +1,17 @@
-"""Place ranges on slots, and cut some of them, so that no slot takes much longer than the ideal.
+"""Place ranges on slots, and cut some, so that no slot takes much longer than its fair share.
 
 Promises, in order; a slot's `quota` is its fair share of all work, by speed:
 
-1. No slot gets more than `(1 + max_imbalance) * quota` (apart from rounding to whole offsets), even
-   if executors joined or left.
-2. Ranges stay with the slot that read them last, and nothing moves while a slot is within the
-   limit. A slot beyond it gives away the tail of one range if that is enough, because its consumer
-   can continue with the head; else the tails of a few ranges; else its largest ranges as well.
-   Slots of its own executor come first.
+1. No slot gets more than `(1 + max_imbalance) * quota`, apart from rounding to whole offsets.
+2. Ranges stay with the slot that read them last while that slot is within the limit. A slot above
+   it gives away the tail of one range, because its consumer can continue with the head. If that is
+   not enough, it gives away the tails of a few ranges, and then its largest ranges as well. Slots
+   of the same executor take them first.
 3. There are few pieces: at most one per range plus two per slot.
 
 Ties go to the lower slot and the earlier range.
 
-Two slots have a quota of 6 each; the first read both ranges, 8 and 4, before:
+Example: two slots have a quota of 6 each; the first read both ranges last, with work 8 and 4.
 
 >>> work, owner = np.array([8.0, 4.0]), np.array([0, 0])
 >>> placed = place(work, owner, np.array([6.0, 6.0]), np.array([0, 1]), max_imbalance=0.05)
@@ -36,12 +35,12 @@ from checkpoints.sorting import stable_order
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
 
-#: Share of the allowance that placement uses up; the remainder is for rounding to whole offsets.
+#: Share of the allowance that placement uses; the remainder covers rounding to whole offsets.
 USED_ALLOWANCE = 0.9
-#: Smallest piece, as a share of a slot's time: less is not worth a cold consumer. If no range was
-#: read before, all consumers are cold and the second value applies.
-_MIN_PIECE, _MIN_PIECE_IF_COLD = 0.02, 0.001
-#: Ranges that an overloaded slot may cut; two if all slots are overloaded.
+#: Minimum piece, as a share of a slot's time. A smaller piece is not worth a cold consumer.
+_MIN_PIECE = 0.02
+_MIN_PIECE_IF_COLD = 0.001  # if no range was read before, so that all consumers are cold
+#: Maximum cuts by an overloaded slot; two if all slots need more than one cut.
 _MAX_CUTS = 4
 _ROUNDING = 1e-9  # upper bound of the relative error of a sum of floats
 
@@ -55,11 +54,11 @@ def place(  # noqa: PLR0917
     min_piece: float = 0.0,
     zones: tuple[Ints, Ints] | None = None,
 ) -> Shares:
-    """Return which slot does how much of the work of each range.
+    """Return how much of each range's work each slot does.
 
-    1. Release the work of overloaded slots beyond the middle of their allowance (`release`).
+    1. Release the work of overloaded slots above the middle of their allowance (`release`).
     2. Keep released work on its executor: whole if it fits (`_fit_whole`), else cut.
-    3. Cut ranges that are larger than the largest room, while much room is left.
+    3. Cut ranges that are larger than any slot's room, before whole ranges use up the room.
     4. Fit the other ranges whole, largest first, and cut those that fit nowhere.
     5. Sort by range: the share that stays comes first and the largest share last, because its
        reader owns the range in the next batch.
@@ -67,17 +66,17 @@ def place(  # noqa: PLR0917
     Parameters
     ----------
     work, owner, executor
-        Work of each range (above 0), the slot that read it last (-1: none); executor of each slot.
+        Work of each range (above 0); slot that read it last (-1: none); executor of each slot.
     max_imbalance
-        How far above its quota a slot may go, as a share of it; one value, or one per slot.
+        Maximum load of a slot above its quota, as a share of the quota; one value, or one per slot.
     min_piece
-        Work below this is neither cut off nor left over. A large value outranks the promises.
+        Minimum work of a piece and of its range's remainder. A large value outranks the promises.
     zones
-        Zones of ranges and of slots; a range stays in its zone, and a zone's quotas equal its work.
+        Zones of ranges and of slots; a range stays in its zone, whose quotas add up to its work.
     """
     # 1. Release the excess of overloaded slots.
     owned = owner >= 0
-    all_cold = not owned.any()  # no range to keep, so aim at the ideal itself
+    all_cold = not owned.any()  # no range to keep, so aim at the exact quota
     allowance = 0.0 if all_cold else USED_ALLOWANCE * max_imbalance
     # `_wrap_around` may exceed a slot's room by two of `min_pieces`, which is within the limit.
     share = _MIN_PIECE_IF_COLD if all_cold else np.minimum(_MIN_PIECE, np.divide(allowance, 2))
@@ -123,11 +122,11 @@ def place(  # noqa: PLR0917
 
 
 def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Floats:
-    """Return how much of each range its slot gives away, to lose its excess up to `min_piece`.
+    """Return how much of each range its slot gives away; an excess up to `min_piece` may stay.
 
     1. Release whole ranges, largest first, until a few cuts can release the remaining excess.
-    2. Cut the smallest range that suffices alone, because then the least work changes hands in the
-       next batch; if none does, cut the largest and repeat.
+    2. Cut the smallest range that is large enough alone, because this moves the least work in the
+       next batch. If no range is large enough, cut the largest one and repeat.
 
     `giver` is the slot of each range, -1 if that slot is not overloaded.
     """
@@ -144,7 +143,7 @@ def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Flo
     max_tail = np.maximum(size - smallest[group], 0.0)  # leaves a head worth reading
     givers_of_several = int(np.count_nonzero(max_tail[first] < remaining))  # one cut is too little
     max_cuts = min(_MAX_CUTS, 1 + len(min_piece) // max(givers_of_several, 1))
-    # 1. Release whole ranges: those after which all possible cuts would still be too little.
+    # 1. Release a range whole if the ranges before it and all allowed cuts are not enough.
     tail_before, end = np.append(0.0, np.cumsum(max_tail)), np.append(first[1:], len(row))[group]
     tails_until = tail_before[np.minimum(index + max_cuts, end)]
     possible = size_before[index] - size_before[first][group] + tails_until - tail_before[index]
@@ -166,7 +165,7 @@ def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Flo
 
 
 def _fit_whole(unassigned: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
-    """Assign each range that fits whole, largest first, to the slot with most room in its group."""
+    """Assign each range that fits whole, largest first, to its group's slot with the most room."""
     heaps: dict[int, list[tuple[float, int]]] = {}
     rooms, slot_groups = room.tolist(), slot_group.tolist()
     for slot in np.argsort(-room, kind="stable").tolist():
@@ -190,8 +189,7 @@ def _wrap_around(
     """Lay ranges end to end over the room of their group's slots, and cut where a slot's room ends.
 
     This is McNaughton's wrap-around rule; slots with the most room come first. A slot's end within
-    `min_piece` of a range's end moves there, so that nothing is cut. Ranges for which their group
-    has no room remain unassigned.
+    `min_piece` of a range's end moves there, so that nothing is cut. Excess ranges stay unassigned.
     """
     row = np.flatnonzero(unassigned)
     if not len(row):
@@ -201,7 +199,7 @@ def _wrap_around(
     supply, demand = np.bincount(slot_group, room), np.bincount(group[row], unassigned[row])
     through = np.cumsum(unassigned[row]) - (np.cumsum(demand) - demand)[group[row]]
     row = row[through <= supply[group[row]]]
-    # The spare room of each group is laid out as one more range, -1, at its end.
+    # Each group's spare room becomes an additional range at its end, with row -1.
     spare = np.maximum(supply - np.bincount(group[row], unassigned[row], len(supply)), 0.0)
     order = np.argsort(np.append(group[row], np.arange(len(supply))), kind="stable")
     range_ends = np.cumsum(np.append(unassigned[row], spare)[order])

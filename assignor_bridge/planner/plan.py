@@ -44,7 +44,7 @@ class PlannedBatch:
     assignor: str
     batch: MicroBatch
     tasks: TaskList
-    #: Executor ids by task, most preferred first; tasks without standbys have no entry.
+    #: Standby executor ids by task, most preferred first; tasks without standbys have no entry.
     standbys: Mapping[int, tuple[str, ...]]
     state: StickyState
     metrics: Mapping[str, str | int | float]
@@ -56,7 +56,7 @@ def plan_batch(
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
-    Raises `OptionError` if options or data are invalid, and `PlanError` if an assignor's answer is.
+    Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
     >>> from streaming.human_json.snapshots import read_snapshot, write_plan
     >>> executors = [{"id": "1", "host": "host-a"}, {"id": "2", "host": "host-b"}]
@@ -84,7 +84,7 @@ def plan_step(
     2. Learn from the reports, and predict the work of each range.
     3. Choose the executors in use, and place all ranges on their slots.
     4. Pack the pieces into tasks, and check that these read each offset exactly once.
-    5. Make the next state, and explain the plan.
+    5. Build the next state, and explain the plan.
     """
     # 1. Select slots, and match the state.
     batch = share_slots(batch, state)
@@ -96,11 +96,11 @@ def plan_step(
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
     placement = _place(batch, table, weights, demand, find)
-    # 4. Pack and check. Whole partitions of a group's members are not cut to reach a minimum.
+    # 4. Pack and check. A group assignor's partitions are not cut to reach `minRecordsPerTask`.
     cuts_ranges = placement.assignor in _BUILT_IN
     tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
-    # 5. Make the next state and explain.
+    # 5. Build the next state and explain.
     after = remember(batch, table, learned, demand, placement, tasks)
     if placement.on_assignment is not None:
         placement.on_assignment(after.generation)
@@ -134,5 +134,5 @@ def _place(
 
 
 def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
-    """Raise `OptionError` for unknown assignors and for options that they refuse."""
+    """Raise `OptionError` for unknown assignors, and for options that an assignor rejects."""
     configure_assignors(options.assignors, options.own, find)

@@ -49,17 +49,17 @@ class Replicas:
 
 @dataclass(frozen=True, eq=False)
 class Zones:
-    """The zones of executors, and which sets of racks are near to them."""
+    """The zones of executors, and which rack sets are near to them."""
 
     #: Racks with executors, sorted; the last is None if there are executors without a rack.
     names: tuple[str | None, ...]
-    of_executor: Ints
-    #: By set of racks and zone: whether the zone has a replica.
+    of_executor: Ints  # index in `names`
+    #: Whether each zone (column) is near to each rack set (row).
     near: Flags
 
 
 def build_zones(executors: Sequence[Executor], replicas: Replicas) -> Zones:
-    """Return the zones of the executors, and how near the replicas are to them."""
+    """Return the zones of the executors, and which replicas are near to them."""
     racks = sorted({e.rack for e in executors if e.rack})
     names: tuple[str | None, ...] = tuple(racks)
     if any(not e.rack for e in executors):

@@ -1,4 +1,4 @@
-"""Make the next state: which slot reads each partition now, and what was learned."""
+"""Build the next state: which slot reads each partition now, and what was learned."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.table import PartitionTable
 
-#: Most batches without data after which a partition is forgotten. Assignors that also plan
-#: partitions without data always use this limit.
+#: Maximum number of batches without data before a partition is forgotten. Consumer group assignors,
+#: which also assign partitions without data, always use this number.
 MAX_HOLD_BATCHES = 10_000
 
 
@@ -30,7 +30,7 @@ def remember(  # noqa: PLR0917
     placement: Placement,
     tasks: TaskList,
 ) -> StickyState:
-    """Return the next state; its generation rises if members or partitions changed."""
+    """Return the next state; increase its generation if members or partitions changed."""
     member, position = placement.slot_of_line.copy(), learned.position.copy()
     last_batch_with_data, pieces = learned.seen.copy(), tasks.pieces
     last_piece = np.flatnonzero(pieces.end == batch.end[pieces.row])
@@ -54,11 +54,11 @@ def remember(  # noqa: PLR0917
 
 
 def _compute_hold(table: PartitionTable, batch: MicroBatch) -> int:
-    """Return after how many batches without data a partition is forgotten.
+    """Return the number of batches without data after which a partition is forgotten.
 
-    It is twice the longest recent absence, so that quiet partitions find their reader again and
-    deleted ones are dropped. A forgotten partition that returns is recognized by a start above 0
-    and by a lower number than a remembered one, because Kafka numbers partitions without gaps.
+    It is twice the longest recent absence, so that quiet partitions keep their reader and deleted
+    partitions are dropped. A forgotten partition that returns is recognized by a start above 0 and
+    a lower number than a remembered partition, because Kafka numbers partitions without gaps.
     """
     state, is_new = table.state, ~table.was_known[table.line]
     batch_number = state.batches + 1

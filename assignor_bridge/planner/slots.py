@@ -1,8 +1,8 @@
 """Select the slots that a query plans for (`assignor.slots`) if queries share executors.
 
-Each executor gives slots in proportion to its own. The remaining slots come from the executors
-with the largest fractions; ties go to those that hold most of the query's partitions, so that
-these stay, and then to a different executor for each query.
+Each executor gives slots in proportion to its size. The remaining slots come from the executors
+with the largest fractions. Ties go to the executors that read most of the query's partitions, so
+that the partitions stay there, and then to a different executor for each query.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
-    """Return the batch with the slots that its query may use; executors without any are dropped.
+    """Return the batch with the slots that its query may use; drop executors that give none.
 
     >>> from streaming.human_json.snapshots import read_snapshot
     >>> from checkpoints.sticky_state import StickyState
@@ -34,7 +34,7 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
         return batch
     total = int(slots.sum())
     if isinstance(requested, float):
-        requested = max(1, math.ceil(requested * total - 1e-9))  # 0.1 of 30 is 3
+        requested = max(1, math.ceil(requested * total - 1e-9))  # 0.1 * 30 must be 3
     if requested >= total:
         return batch
     counts, fraction = slots * requested // total, slots * requested % total
@@ -47,7 +47,7 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
 
 
 def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:
-    """Return how many partitions each executor read, or its host if the executor is new."""
+    """Return each executor's partitions; a new one has those of executors that left its host."""
     slots = np.array([reader.slots for reader in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slots)), slots)
     counts = np.bincount(reader[state.member[state.member >= 0]], minlength=len(slots)).tolist()

@@ -1,10 +1,10 @@
 """The partition table of a batch: one line per partition of the state and of the batch.
 
 Partitions without data keep their line, because data may arrive again. Owners are expressed as
-current slots. After a restart of the driver Spark reuses executor ids, so an executor is the same
-one only if its id and host are. The slots of an executor that left map evenly to the slots of new
-executors on its host, so that partitions return to that host; without a new one they have no owner.
-Where readers report that a task ran on another executor than planned, the report wins.
+current slots. Spark reuses executor ids after a driver restart, so an executor is the same only if
+both its id and its host match. If an executor left, its slots are spread over the slots of new
+executors on its host, so that partitions stay on that host. Without a new executor there, they have
+no owner. If a task ran on another executor than planned, the readers' report determines the owner.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ class PartitionTable:
     state: StickyState
     #: Topic and partition of each line as one number, ascending.
     key: Ints
-    #: Line of each range of the batch, and of each report (-1 if its partition has no line).
+    #: Line of each range of the batch.
     line: Ints
+    #: Line of each report; -1 if its partition has no line.
     reported: Ints
-    #: Whether a line was in the state, and whether its partition had a reader there.
+    #: Whether each line was in the state.
     was_known: Flags
+    #: Whether each line's partition had a reader in the state.
     had_reader: Flags
     #: Whether members or partitions differ from the state's.
     changed: bool
@@ -46,12 +48,12 @@ class PartitionTable:
 
     @property
     def owner(self) -> Ints:
-        """Slot that read each line's partition last, -1 for none."""
+        """Slot that read each line's partition last; -1 if none."""
         return self.state.member
 
     @cached_property
     def range_owner(self) -> Ints:
-        """Slot that read each range's partition last, -1 for none."""
+        """Slot that read each range's partition last; -1 if none."""
         return self.owner[self.line]
 
 
@@ -61,7 +63,7 @@ def load_table(
     """Extend the state by the batch's partitions, and map its members to current slots.
 
     Partitions are dropped if the query no longer reads them, or if they had no data for
-    `forget_after` batches (None: the state's own value).
+    `forget_after` batches (None: the state's `hold`).
     """
     is_kept = state.seen > state.batches - (forget_after or state.hold)
     if batch.partitions is not None:
@@ -111,8 +113,8 @@ def load_table(
         bytes=extend(state.bytes),
         density=extend(state.density),
     )
-    before = state.readers, state.topics, len(state.topic)
-    changed = (extended.readers, topics, len(key)) != before or not bool(was_known.all())
+    old_members = state.readers, state.topics, len(state.topic)
+    changed = (extended.readers, topics, len(key)) != old_members or not bool(was_known.all())
     line = np.searchsorted(key, batch_key)
     return PartitionTable(extended, key, line, reported, was_known, member >= 0, changed, hit_rate)
 
@@ -120,11 +122,11 @@ def load_table(
 def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str, Pace]]:
     """Return the current slot of each member of the state (-1: none), and the executors' paces.
 
-    If an executor has fewer slots than before, its slots are used again from the first. A new
+    If an executor has fewer slots than before, members wrap around to its first slot. A new
     executor starts with the pace of an executor that it replaces.
     """
     index = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
-    before = {(r.executor, r.host) for r in state.readers}
+    known_readers = {(r.executor, r.host) for r in state.readers}
     slot_counts = np.array([r.slots for r in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slot_counts)), slot_counts)
     number = np.arange(len(reader)) - (np.cumsum(slot_counts) - slot_counts)[reader]
@@ -139,14 +141,14 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
             orphans[host].append(member)
     free_slots: dict[str, list[int]] = defaultdict(list)
     for e, first in zip(batch.executors, batch.first_slot.tolist(), strict=True):
-        if e.host in orphans and (e.id, e.host) not in before:
+        if e.host in orphans and (e.id, e.host) not in known_readers:
             free_slots[e.host].extend(range(first, first + e.slots))
     for host, slots_of_host in free_slots.items():
         position = np.arange(len(orphans[host])) * len(slots_of_host) // len(orphans[host])
         new_slot[orphans[host]] = np.array(slots_of_host)[position]
     mapped = np.flatnonzero(new_slot >= 0)[::-1]
     predecessor = np.full(len(batch.executors), -1)
-    predecessor[batch.slot_executor[new_slot[mapped]]] = reader[mapped]  # the first one wins
+    predecessor[batch.slot_executor[new_slot[mapped]]] = reader[mapped]  # the first member wins
     paces = {
         executor.id: state.paces[state.readers[r].executor]
         for executor, r in zip(batch.executors, predecessor.tolist(), strict=True)
@@ -158,8 +160,8 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
 def _apply_reports(owner: Ints, reported: Ints, batch: MicroBatch) -> tuple[Ints, float | None]:
     """Return the owners corrected by the reports, and the share of reads that ran where planned.
 
-    If a partition has several reports (it was split), it is unknown which report is of which
-    piece, so they are used only if the partition had no owner.
+    If a partition has several reports (it was split), it is unknown which piece each report is
+    about. Such reports are used only if the partition had no owner.
     """
     reports = batch.observed
     row = np.flatnonzero(reported >= 0)
@@ -178,5 +180,5 @@ def _apply_reports(owner: Ints, reported: Ints, batch: MicroBatch) -> tuple[Ints
     number = np.where(last_slot >= 0, batch.slot_number[last_slot], line)
     slot = batch.first_slot[executor] + number % batch.executor_slots[executor]
     owner = owner.copy()
-    owner[line[::-1]] = slot[::-1]  # of several reports, the first one wins
+    owner[line[::-1]] = slot[::-1]  # the first of several reports wins
     return owner, float(hits.mean()) if len(hits) else None

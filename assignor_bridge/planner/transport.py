@@ -1,9 +1,9 @@
 """Decide how much of each group of ranges each zone reads: a transport problem with few zones.
 
-A group is work that zones cannot tell apart: near to the same zones, and last read by the same one.
-Work moves between zones along the cheapest path. A zone may pass on work that another zone can
-read as well, to make room for work that only it is near to. The methods are successive shortest
-paths and, where no move is forced, negative cycles, on a graph with one node per zone.
+The ranges of a group are near to the same zones, and were last read in the same zone. Work moves
+between zones along the cheapest path. A zone may give away work that is also near to another zone,
+to make room for work that is near to it alone. On a graph with one node per zone, required moves
+follow successive shortest paths, and optional moves follow negative cycles.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from assignor_bridge.negative_cycle import find_negative_cycle
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Flags, Floats, Ints
 
-#: Costs of a unit of work, where crossing zones costs 1: it moves to another zone, or it exceeds
-#: the quota of its zone but not the limit.
-_MOVE_COST, _BEYOND_QUOTA_COST = 0.01, 0.1
-#: A path of moves must save at least this much, so most of the moved work no longer crosses zones.
+#: Costs per unit of work, relative to the cost of crossing zones.
+_MOVE_COST = 0.01  # the work moves to another zone
+_BEYOND_QUOTA_COST = 0.1  # the work exceeds its zone's quota but not the limit
+#: Minimum saving of a path of moves, so that most of the moved work no longer crosses zones.
 _MIN_GAIN = 0.5
 #: Share of all work below which an amount is a rounding error; also the tolerance of costs.
 _ROUNDING = 1e-9
@@ -34,7 +34,7 @@ class Groups:
     """Groups of ranges (one element per group)."""
 
     work: Floats
-    #: Zone that read the group last, -1 for none.
+    #: Zone that read the group last; -1 if none.
     home: Ints
     #: Whether a zone has replicas (one row per group, one column per zone).
     near: Flags
@@ -44,17 +44,17 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class ZoneCapacity:
-    """Work of each zone: quota, the level up to which it takes more, and limit."""
+    """Work that each zone takes (one element per zone)."""
 
-    quota: Floats
-    filled: Floats
-    limit: Floats
+    quota: Floats  # fair share
+    filled: Floats  # fill level, up to which a zone takes optional moves
+    limit: Floats  # work above this must leave the zone
 
 
 def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     """Return how much work of each group (row) each zone (column) reads.
 
-    1. Keep each group in its zone; groups without one start in an extra column.
+    1. Keep each group in its zone; a group without a zone starts in an extra column.
     2. Move work out of zones beyond their limit, and out of the extra column, to near zones first.
     3. Move groups out of zones without replicas, if it pays, to near zones below their fill level.
 
@@ -79,7 +79,7 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     overloaded = flow[:, :zones].sum(axis=0) > capacity.limit + epsilon
     limit = np.append(np.where(overloaded, capacity.filled, capacity.limit), 0.0)
     _move_excess(flow, cost_if_home_is_free, capacity.quota, limit, epsilon)
-    # 3. Move far work; without a home it went along the cheapest path already.
+    # 3. Move far work; step 2 already used the cheapest path for work without a home.
     if has_home.any():
         movable = has_home & groups.pays
         cost[~movable] = cost_if_home_is_free[~movable]
@@ -88,19 +88,19 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
 
 
 def _compute_cost_changes(cost: Floats) -> Floats:
-    """Return by how much the cost of a group changes from each zone, or none, to each other."""
+    """Return each group's change of cost if it moves from a zone (or none) to another zone."""
     current = np.column_stack((cost, np.zeros(len(cost))))
     return np.asarray(cost[:, None, :] - current[:, :, None], np.float64)
 
 
 def _find_cheapest_moves(flow: Floats, changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
-    """Return the least cost of moving work from a zone (row) to another, and the group to move."""
+    """Return the minimum cost of a move from a zone (row) to another, and the group to move."""
     possible = np.where((flow > epsilon)[:, :, None], changes, np.inf)
     return possible.min(axis=0), possible.argmin(axis=0)
 
 
 def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsilon: float) -> None:
-    """Move work beyond the limit of a zone to zones below theirs, in place."""
+    """Move work above a zone's limit to zones below their limits, in place."""
     zones, changes = range(len(quota)), _compute_cost_changes(cost)
     quotas, limits = quota.tolist(), limit.tolist()
     for _ in range(4 * flow.size + 50):
@@ -132,7 +132,7 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
 def _move_to_near_zones(flow: Floats, cost: Floats, filled: Floats, epsilon: float) -> None:
     """Move work that crosses zones to near zones that are below their fill level, in place.
 
-    The graph has one node more than zones, for free room: a cycle through it fills a zone, and
+    The graph has one node more than zones, for free room. A cycle through that node fills a zone;
     any other cycle exchanges work between zones.
     """
     zones = len(filled)
@@ -168,7 +168,7 @@ def _move_along_path(flow: Floats, path: list[int], group: Ints, amount: float) 
 
 
 def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], list[int]]:
-    """Return the cost of the cheapest path to each zone, and the node before it (Bellman-Ford).
+    """Return the cost of the cheapest path to each zone, and each predecessor (Bellman-Ford).
 
     Plain Python is faster than arrays for so few zones.
     """

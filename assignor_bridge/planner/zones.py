@@ -3,15 +3,15 @@
 Promises, in order:
 
 1. No slot gets more than `place` allows, with or without zones.
-2. As little work as possible is read in a zone without a replica. A range leaves its owner's zone
-   for that only if it pays, and only while the other zone is below its fill level, so that ranges
-   do not move back and forth while loads change a little.
-3. Within a zone, the promises of `place` hold. A range is cut between zones only where the share of
-   a zone ends, at most once per group of similar ranges.
+2. As little work as possible is read in a zone without a replica. To reduce it, a range leaves its
+   owner's zone only if that pays, and only while the other zone is below its fill level. So small
+   changes of load do not move ranges back and forth.
+3. Within a zone, the promises of `place` hold. A range is cut between zones only where a zone's
+   share ends, at most once per group of similar ranges.
 
-If near and far zones share a range, the far ones read its tail: a consumer fetches beyond the end
-of its piece, and in a far zone those bytes would cross zones for nothing. The range stays with its
-last near reader (`find_last_near_pieces`), so the next batch is cut in the same way.
+If near and far zones share a range, the far zones read its tail. A consumer fetches beyond the end
+of its piece, and in a far zone those bytes would cross zones unused. The range's last near reader
+owns it (`find_last_near_pieces`), so the next batch is cut in the same way.
 
 `transport` decides how much of each group of ranges each zone reads, `release` which ranges these
 are, and `place` how each zone's slots share the work of their zone.
@@ -34,16 +34,15 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.pieces import Pieces
 
-#: With more zones than this, placement ignores zones: groups grow with the number of their subsets.
+#: Maximum zones that placement supports, because there can be a group for each subset of zones.
 MAX_ZONES = 8
-#: Shares of the allowance up to which zones take near work, and up to which they keep their work.
-_FILL_LEVEL, _KEEP_LEVEL = 0.7, 0.85
-#: Share of a slot's time to which the work of zones is rounded, so that less is cut.
+_FILL_LEVEL = 0.7  # share of the allowance up to which a zone takes near work
+_KEEP_LEVEL = 0.85  # share of the allowance up to which a zone keeps its work
+#: Minimum work that moves between zones, as a share of a slot's time, so that fewer ranges are cut.
 _MIN_PIECE = 0.002
 #: Share of a range below which an amount is a rounding error.
 _ROUNDING = 1e-9
-#: Price of a move, in the currency of `zonePricePerGb`: a slot waits 20 ms for a cold consumer, at
-#: 0.05 per hour.
+#: Price of a move, in the currency of `zonePricePerGb`: 20 ms of a slot that costs 0.05 per hour.
 _PRICE_OF_MOVE = 0.02 * 0.05 / 3600
 _GB = 1e9
 #: Bytes per record until some are reported.
@@ -54,15 +53,16 @@ class ZoneMap(NamedTuple):
     """Zones of the slots that take part, and which ranges are near to them."""
 
     slot_zone: Ints
-    #: By range and zone: whether a replica is in the zone.
+    #: Whether each zone (column) has a replica of each range (row).
     near: Flags
-    #: By range: its near zones as a bit mask, and whether it pays to move it out of a far zone.
+    #: Near zones of each range, as a bit mask.
     near_zones: Ints
+    #: Whether it pays to move each range out of a far zone.
     pays: Flags
 
 
 def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | None:
-    """Return the nearness of ranges to zones; None if zones make no difference or have no price."""
+    """Return which zones ranges are near to; None if zones make no difference or have no price."""
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
@@ -80,7 +80,7 @@ def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | Non
 
 
 def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
-    """Return the last piece with a near reader of each cut range; empty if zones are not used."""
+    """Return each cut range's last piece with a near reader; empty if zones are not used."""
     zones, replicas = batch.zones, batch.replicas
     if zones is None or replicas is None or not batch.settings.zone_price_per_gb:
         return np.empty(0, np.int64)
@@ -109,9 +109,9 @@ def place_in_zones(  # noqa: PLR0917
     min_piece: float,
     zones: ZoneMap,
 ) -> Shares:
-    """Return which slot does how much of each range; the other parameters are those of `place`.
+    """Return how much of each range's work each slot does; the parameters are as in `place`.
 
-    The parts of each zone are placed on its slots, within the allowance that the zone has left.
+    The parts of each zone are placed on its slots, within the zone's remaining allowance.
     """
     row, zone, amount = _divide_among_zones(work, owner, quota, max_imbalance, min_piece, zones)
     zone_quota = np.bincount(zones.slot_zone, quota)
@@ -122,7 +122,7 @@ def place_in_zones(  # noqa: PLR0917
     part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
     part_quota, part_zones = quota * fill, (zone, zones.slot_zone)
     placed = place(amount, part_owner, part_quota, executor, slot_imbalance, min_piece, part_zones)
-    # Rounding can lose a range next to one 10^16 times as large; any slot of its zone will do.
+    # Rounding can lose a range next to a 10^16 times larger one: use any slot of its zone.
     lost = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
     if len(lost):
         by_zone = np.argsort(zones.slot_zone, kind="stable")
@@ -130,9 +130,9 @@ def place_in_zones(  # noqa: PLR0917
         added = (lost, slot, amount[lost])
         placed = Shares(*(np.append(*both) for both in zip(placed, added, strict=True)))
     row = row[placed.row]
-    real = placed.amount > _ROUNDING * work[row]  # not an error at the border of two zones
-    real |= (np.bincount(row, real) == 0)[row]
-    shares = Shares(row[real], placed.slot[real], placed.amount[real])
+    is_real = placed.amount > _ROUNDING * work[row]  # not a rounding error between two zones
+    is_real |= (np.bincount(row, is_real) == 0)[row]
+    shares = Shares(row[is_real], placed.slot[is_real], placed.amount[is_real])
     return _sort_shares(shares, owner, ~zones.near[shares.row, zones.slot_zone[shares.slot]])
 
 
@@ -144,13 +144,13 @@ def place_whole_in_zones(  # noqa: PLR0917
     by_amount = np.lexsort((amount, row))
     zone_of = np.empty(len(work), np.int64)
     zone_of[row[by_amount]] = zone[by_amount]  # the zone with the largest part is written last
-    local, slot = np.full(len(quota) + 1, -1, np.int64), np.empty(len(work), np.int64)
+    local_slot, slot = np.full(len(quota) + 1, -1, np.int64), np.empty(len(work), np.int64)
     for number in np.unique(zone_of).tolist():
         rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(zones.slot_zone == number)
-        local[slots] = np.arange(len(slots))
-        zone_work, zone_owner = work[rows], local[owner[rows]]
+        local_slot[slots] = np.arange(len(slots))
+        zone_work, zone_owner = work[rows], local_slot[owner[rows]]
         placed = place_whole(zone_work, zone_owner, quota[slots], executor[slots], max_imbalance)
-        local[slots] = -1
+        local_slot[slots] = -1
         slot[rows] = slots[placed]
     zoneless = place_whole(work, owner, quota, executor, max_imbalance)
     loads = (np.bincount(s, work, len(quota)) / quota for s in (slot, zoneless))
@@ -161,15 +161,15 @@ def place_whole_in_zones(  # noqa: PLR0917
 def _divide_among_zones(  # noqa: PLR0917
     work: Floats, owner: Ints, quota: Floats, max_imbalance: float, min_piece: float, zones: ZoneMap
 ) -> tuple[Ints, Ints, Floats]:
-    """Return parts of ranges: the range, the zone, and the amount of work of each part.
+    """Return the range, the zone, and the amount of work of each part.
 
-    1. Group ranges with the same near zones, the same owner's zone, and the same worth of a move.
+    1. Group ranges by their near zones, their owner's zone, and whether a move pays.
     2. Decide how much of each group each zone reads (`assign_groups_to_zones`).
     3. Decide how much of each range leaves its zone (`release`).
-    4. Give to the target zones: if a group has several, new ranges end to end, others zone by zone.
+    4. Give released work to the target zones: new ranges end to end, owned ranges zone by zone.
     5. Keep the remainder in the owner's zone.
     """
-    # 1. Group ranges; of equally good groups, the one with the largest range gives work away first.
+    # 1. Group ranges. On ties, the group with the largest range gives work away first.
     count = zones.near.shape[1]
     home = np.append(zones.slot_zone, -1)[owner]
     keys = (zones.near_zones * (count + 1) + home + 1) * 2 + zones.pays
@@ -194,14 +194,14 @@ def _divide_among_zones(  # noqa: PLR0917
     min_piece = max(_MIN_PIECE * float(quota.min()), min_piece)
     flow[numbers, groups.home] *= groups.home < 0
     targets = flow > 0
-    lost = np.flatnonzero(~targets.any(axis=1))  # too small next to the others to be assigned
+    lost = np.flatnonzero(~targets.any(axis=1))  # too small compared with the others
     flow[lost, groups.near[lost].argmax(axis=1)] = 1.0
     single = (flow > 0).sum(axis=1) == 1
     gives = (groups.home >= 0) & (leaves > min_piece)
     giver = np.where((gives & single)[group], group, -1)
     min_pieces = np.full(len(member), min_piece)
     released = np.where(home < 0, work, release(work, giver, leaves, min_pieces))
-    # 4. Give to the target zones.
+    # 4. Give released work to the target zones.
     leaving = np.flatnonzero(released > 0)
     rows = leaving[single[group[leaving]]]
     parts = [(rows, flow.argmax(axis=1)[group[rows]], released[rows])]
@@ -225,10 +225,10 @@ def _divide_among_zones(  # noqa: PLR0917
 
 
 def _release_to_zones(work: Floats, share: Floats, min_piece: float) -> Floats:
-    """Return how much of each range (row) each zone (column) gets of one zone's released work.
+    """Return how much released work of each range (row) each zone (column) gets.
 
-    A zone takes from ranges that no zone took from yet, as long as they are enough: otherwise the
-    reader of a range's first part would also fetch the second.
+    A zone takes work from ranges that are still whole, if they have enough. Otherwise the reader of
+    a range's first part would also fetch some of its second part.
     """
     by_zone, remaining = np.zeros((len(work), len(share))), work.copy()
     for zone in np.argsort(-share, kind="stable")[: np.count_nonzero(share)].tolist():
@@ -269,7 +269,7 @@ def _cut_at_zone_shares(
 
 
 def _sort_shares(shares: Shares, owner: Ints, far: Flags) -> Shares:
-    """Sort by range; within a range near readers first, then the owner first, the largest last."""
+    """Sort by range; within a range, near readers first, then the owner, then by amount."""
     row, slot, amount = shares
     order = stable_order(row)
     of_cut_range = np.flatnonzero(np.bincount(row)[row[order]] > 1)

@@ -272,7 +272,7 @@ def test_the_plan_of_batch_17_is_explained_as_shown(tmp_path, capsys):
     [(_, shown)] = _examples(block)
     main.run(["plan", "--batch", "17", str(log)])
     printed = capsys.readouterr().out
-    kept = "kept 4 of 4 partitions at their executor\n"  # a batch before, which is not shown
+    kept = "kept 4 of 4 partitions on their executor\n"  # a batch before, which is not shown
     assert printed == shown.replace(kept, "")
 
 

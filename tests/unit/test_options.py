@@ -35,7 +35,7 @@ def test_options_of_others_are_left_alone():
         ({"assignor.priorities": "a"}, "host patterns"),
         ({"assignor.commitGroup": " "}, "the name of a consumer group"),
         ({"assignor.commitGroup": "a\nb"}, "the name of a consumer group"),
-        ({"assignor": ","}, "the name of an assignor is expected"),
+        ({"assignor": ","}, "an assignor name is expected"),
         (
             {"assignor": "sticky, None"},
             "'none' keeps Spark's default assignment .* excludes all others",
@@ -48,7 +48,7 @@ def test_options_of_others_are_left_alone():
         ({"assignor.rack": "env:"}, "env:NAME with the name of an environment variable"),
         ({"assignor.racks": "env:A"}, "assignor.rack"),
         ({"assignor.planLog": "s3://a/b"}, "the path of a local file is expected"),
-        ({"assignor.split": "true", "ASSIGNOR.split": "false"}, "'assignor.split' is given twice"),
+        ({"assignor.split": "true", "ASSIGNOR.split": "false"}, "'assignor.split' is set twice"),
         ({"assignor.mine.x": "1"}, "unknown option 'assignor.mine.x'"),
         ({"assignor": "mine", "assignor.mine": "1"}, "unknown option 'assignor.mine'"),
         ({"assignor.alignEventTime": "600"}, "'600': a duration with its unit, such as 30 seconds"),
@@ -77,11 +77,11 @@ def test_options_of_others_are_left_alone():
         ({"assignor.weight.": "2"}, "unknown option 'assignor.weight.'"),
         (
             {"assignor.weight.x": "2", "maxOffsetsPerTrigger": "9", "subscribe": "a, b"},
-            "'assignor.weight.x' names a topic that is not read: topics are a, b",
+            "'assignor.weight.x' names a topic that is not read: use one of a, b",
         ),
         (
             {"assignor.floor.a": "5", "assignor.floor.b": "4", "maxoffsetspertrigger": "9"},
-            "floors of topics .* add up to 9 records",
+            "topic floors .* add up to 9 records",
         ),
         (
             {"assignor.minRecordsPerTask": "9", "maxRecordsPerPartition": "5"},

@@ -89,7 +89,7 @@ def test_reasons_count_partitions_that_mostly_moved_as_handed_over():
     assert made.metrics["movedPartitions"] == 0
     assert made.metrics["movedOffsets"] == pytest.approx(0.9, abs=0.01)
     text = "\n".join(made.reasons)
-    assert "kept 0 of 4 partitions at their executor; 89.8% of the offsets moved to an" in text
+    assert "kept 0 of 4 partitions on their executor; 89.8% of the offsets moved to an" in text
     assert "handed over 4 partitions (t-0, t-1, t-2 and 1 more)" in text
     gone = stream.read(sizes, cluster(4, first=100))
     assert gone.metrics["movedOffsets"] == 1
@@ -200,5 +200,5 @@ def test_the_number_of_tasks_is_bounded(options):
     asked = tuple(OffsetRange("t", i, 0, 50_000) for i in range(4))
     made = plan(Snapshot(cluster(2, 2), asked, options))
     assert 9_900 <= len(made.tasks) <= 10_000
-    assert any("a batch has at most 10,000 here" in reason for reason in made.reasons)
+    assert any("this batch may have at most 10,000" in reason for reason in made.reasons)
     assert max(task.size for task in made.tasks) <= 21

@@ -28,8 +28,8 @@ def test_a_plan_that_tiles_the_ranges_passes_in_any_order():
 @pytest.mark.parametrize(
     ("rows", "tasks", "count", "message"),
     [
-        pytest.param(GOOD[:2], (0, 1), 2, r"t-1\[0,5\) is not read", id="a range lost"),
-        pytest.param([], (), 0, "is not read", id="nothing read"),
+        pytest.param(GOOD[:2], (0, 1), 2, r"t-1\[0,5\) is missing", id="a range lost"),
+        pytest.param([], (), 0, "is missing", id="nothing read"),
         pytest.param([(0, 10, 14, 0), *GOOD[1:]], (0, 1, 1), 2,
                      r"t-0\[10,20\) loses offsets between 14 and 15", id="a gap"),
         pytest.param([(0, 10, 16, 0), *GOOD[1:]], (0, 1, 1), 2,

@@ -41,15 +41,15 @@ THREE = {"1": "a", "2": "b", "3": "c"}
         pytest.param(THREE, {0: (150, "ab"), 1: (100, "bc"), 2: (50, "c")}, 0.0,
                      ["0.0% of the data read crosses zones"], id="even with cuts"),
         pytest.param(THREE, dict.fromkeys(range(3), (100, "a")), 0.65,
-                     ["at least 65.0% must cross: 100% of the work has replicas only in rack a, "
-                      "and executors there are 33% of all: more executors there, or replicas of "
-                      "these partitions elsewhere, would help"], id="all leaders in one zone"),
+                     ["at least 65.0% must cross zones: 100% of the work has replicas only in rack "
+                      "a, with 33% of the slots: add executors there, or replicas of these "
+                      "partitions elsewhere"], id="all leaders in one zone"),
         pytest.param({"1": "a", "2": "b"}, {0: (100, "a"), 1: (100, "b"), 2: (100, "c")}, 1 / 3,
-                     ["33.3% of the work has replicas only in rack c, where no executor is: "
-                      "executors there, or replicas in racks with executors, would help"],
+                     ["33.3% of the work has replicas only in rack c, where no executors run: "
+                      "add executors there, or replicas in racks with executors"],
                      id="a zone without executors"),
         pytest.param({"1": "a", "2": "B"}, {0: (100, "a"), 1: (100, "b")}, 0.5,
-                     ["no partition has a replica in rack B, where executors are"], id="a typo"),
+                     ["executors run in rack B, where no partition has a replica"], id="a typo"),
         pytest.param({"1": "a", "2": None}, {0: (100, "a"), 1: (100, "b")}, 0.0,
                      ["executors without a rack are treated as near to all"],
                      id="an unknown executor"),
@@ -69,7 +69,7 @@ def test_cross_zone_share_and_reasons(executors, ranges, share, said):
     assert made.metrics["imbalance"] <= 0.05 + 1e-6
     for text in said:
         assert any(text in reason for reason in made.reasons), (text, made.reasons)
-    to_change = [r for r in made.reasons if "would help" in r or "no partition has" in r]
+    to_change = [r for r in made.reasons if "add executors there" in r or "no partition has" in r]
     assert set(to_change) <= set(made.metrics.get("zoneAdvice", "").split("; "))
 
 
