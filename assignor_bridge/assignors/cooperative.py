@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.claims import Claims
     from assignor_bridge.assignors.group import Group
 
-    #: Completes and balances owners, in place.
+    #: Assigns the unowned partitions and balances all of them, in place.
     Balance = Callable[[NDArray[np.int32]], None]
 
-#: Attempts to find an answer that the second round does not change.
+#: Maximum number of attempts to find an answer that the second round does not change.
 _MAX_TRIES = 8
 
 
 def cooperative_sticky(group: Group) -> Assignment:
     """Assign as `sticky` does, but withhold partitions that another present member still owns.
 
-    Promises, in order: (1) no partition goes to a member while another one claims it, unless the
-    receiver's own claim is the newest; (2) each other subscribed partition goes to one subscriber;
+    Promises, in order: (1) no partition goes to a member while another member claims it, unless the
+    receiver's claim is the newest; (2) each other subscribed partition goes to one subscriber;
     (3) after the owners have revoked the withheld partitions, the next round assigns them and moves
     nothing else; each goes to the member named in `withheld` if all members subscribe to the same
     topics, and nearly always otherwise (that round chooses again among equally good assignments);
     (4) over both rounds, all promises of `sticky`, with its tie rule. With racks, the second round
-    has fewer claims and may find a better swap; such a swap is made in the first round already.
-    (Kafka's assignor needs a third round there, or more.)
+    has fewer claims and could find a better swap, so the first round already makes such swaps.
+    (Kafka's assignor needs three or more rounds for them.)
 
     Source: KIP-429, Kafka 4.1.0 `CooperativeStickyAssignor`.
 
@@ -100,7 +100,7 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
 
 
 def describe_different_subscriptions(group: Group) -> str | None:
-    """Return two members that subscribe to different topics, as a sentence; None if none do."""
+    """Return a sentence that names two members with different subscriptions; None if all agree."""
     if len(group.subscriptions) <= 1:
         return None
     (one, first), (other, second) = group.subscriptions[:2]
@@ -115,8 +115,8 @@ def describe_different_subscriptions(group: Group) -> str | None:
 def _assign_in_two_rounds(group: Group, claims: Claims, balance_owners: Balance) -> Assignment:
     """Return an answer after which the next round moves only the withheld partitions.
 
-    Without racks every answer is like that. With racks the greedy choice may improve once the
-    withheld partitions have no owner, so the balance is repeated.
+    Without racks, the first attempt is such an answer. With racks, the greedy choice may improve
+    once the withheld partitions have no owner, so the balancing is repeated.
     """
     owner = claims.owner.copy()
     balance_owners(owner)

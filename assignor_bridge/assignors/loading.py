@@ -20,7 +20,7 @@ ENTRY_POINTS = "assignor_bridge.assignors"
 
 
 class Finder:
-    """Finds assignors by name; loads each custom one once and keeps its object."""
+    """Finds assignors by name; loads each custom assignor only once."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Assignor] = {}
