@@ -93,8 +93,7 @@ def find_tool(name: str) -> str:
 def lock_cache(name: str) -> Iterator[None]:
     """Hold a named lock on the cache; if the process dies, the system releases the lock.
 
-    Raises CacheError if the cache cannot be written, and JarError if another process holds the lock
-    for 20 minutes.
+    Raises CacheError if the cache cannot be written, JarError if the lock is held for 20 minutes.
     """
     path = cache_folder() / f"{name}.lock"
     try:
@@ -159,8 +158,7 @@ def fetch(
     """Fetch `group:artifact:version` with its dependencies and return the sorted jar paths.
 
     Concurrent processes wait for the first one. `on_line` receives each line that Ivy prints.
-    Raises JarError with the repositories' answers if Ivy cannot resolve the coordinate, after three
-    attempts if a repository failed temporarily.
+    Raises JarError with the repositories' answers if Ivy fails; temporary failures are retried.
     """
     group, artifact, version = coordinate.split(":")
     name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")

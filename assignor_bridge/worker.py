@@ -1,9 +1,8 @@
 """The planner process, `python -m assignor_bridge.worker`: one for all streams of a driver.
 
 It reads one request per line from stdin and writes one answer per line to stdout, until stdin ends.
-A request line has the request's number, the stream's number, and the request (`protocol.messages`);
-an answer line has the request's number and the answer. An error becomes an answer. Everything that
-custom assignors print goes to stderr.
+A request (`protocol.messages`) is preceded by its number and the stream's number, an answer by the
+request's number. An error becomes an answer. Custom assignors print to stderr.
 """
 
 from __future__ import annotations

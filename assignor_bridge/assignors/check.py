@@ -45,8 +45,7 @@ def assign_checked(assignor: Assignor, group: Group) -> Assignment:
 def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     """Return a copy of an answer after checking that it is valid and complete.
 
-    The answer is an `Assignment` of any array and mapping types, or plain data: a mapping of member
-    id to a mapping of topic to partitions.
+    The answer is an `Assignment` or a plain mapping: `{member id: {topic: partition numbers}}`.
 
     Raises PlanError if it is not valid; the message names the assignor and the problem.
 
@@ -131,9 +130,7 @@ class _AnswerCheck:
             self.fail(f"returned {len(indices)} member indices in {part!r} for {total} partitions")
         for member in (int(indices.min()), int(indices.max())) if total else ():
             if not -1 <= member < members:
-                self.fail(
-                    f"returned member index {member} in {part!r}: the group has {members} members"
-                )
+                self.fail(f"put member index {member} in {part!r}: the group has {members} members")
         return indices.astype(np.int32, copy=False)
 
     def check_member(self, member: Any) -> None:

@@ -67,8 +67,7 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     and racks require. Only claims of the newest generation are used. Ties: unowned partitions are
     assigned in the order t0p0, t1p0, t2p0, t0p1, … to the members below the minimum quota, by id,
     each its share consecutively, then one each (with racks as in `sticky`). The proposal also takes
-    partitions back from members at the maximum quota; `divide_evenly` explains why that is never
-    needed here.
+    partitions from members at the maximum quota, which `divide_evenly` makes unnecessary.
 
     Source: the constrained cooperative sticky proposal (KAFKA-9987). Kafka did not add this
     assignor, but used the algorithm in its existing sticky assignors.

@@ -108,8 +108,7 @@ class Group:
     def kafka_order(self) -> tuple[int, ...]:
         """Indices of members in the order of Kafka's `AbstractPartitionAssignor.MemberInfo`.
 
-        Static members come first, by instance id, so that they keep their position across restarts.
-        The others follow, by id.
+        Static members come first, by instance id, and keep their position across restarts.
         """
         members = self.members
         return tuple(

@@ -41,8 +41,7 @@ def find(name: str) -> Assignor:
     or a function of a group. It may also have `name`, `protocols`, `refusal`, `reservation`,
     `user_data`, `configure` and `on_assignment`.
 
-    Raises OptionError if there is no such assignor, or it cannot be loaded; the message has the
-    reason.
+    Raises OptionError, with the reason, if there is no such assignor or it cannot be loaded.
     """
     if name in ASSIGNORS:
         return ASSIGNORS[name]

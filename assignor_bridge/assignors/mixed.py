@@ -1,8 +1,8 @@
 """Balance members with different subscriptions, as a minimum-cost flow (not needed in Spark).
 
 Promises, in order: counts are balanced; the fewest partitions are read across racks; the fewest
-partitions move. Partitions of a topic differ only in their owners, so the search runs on counts by
-topic and member.
+partitions move. A topic's partitions differ only in their owners, so counts by topic and member
+suffice for the search.
 
 1. Assign the unowned partitions greedily, as Kafka does.
 2. Move partitions along *chains* (augmenting paths), from a member to another with at least two

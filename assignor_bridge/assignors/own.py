@@ -31,7 +31,7 @@ class CustomAssignor:
     function of a group.
 
     Raises OptionError if the class raises an error, has no `assign`, or has an invalid name or
-    protocols.
+    invalid protocols.
     """
 
     def __init__(self, reference: str, user_object: Any) -> None:
@@ -184,8 +184,7 @@ def configure_assignors(
     Each belongs to the custom assignor whose name it begins with, ignoring case: `mine.age` is the
     option `age` of the assignor `mine`.
 
-    Raises OptionError if an assignor is unknown, or cannot be created or configured, or if an
-    option belongs to no custom assignor.
+    Raises OptionError if an assignor is unknown or fails, or an option belongs to no assignor.
     """
     assignors = {name: find(name) for name in names}
     custom = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}

@@ -4,8 +4,7 @@ A `Catalog` numbers the partitions of all topics consecutively, topics sorted by
 of the second topic has the number `counts[0] + 3`. A set of partitions is a sorted array of such
 numbers; an assignment is an array with a member index for each partition (`Assignment.owner`). Set
 operations and checks are a few passes over contiguous integers. One Python object per partition
-would cost 50 to 100 bytes, and 50 to 100 ns for each access. Mappings of topics to partition
-numbers are built when they are read.
+would cost 50 to 100 bytes, and 50 to 100 ns per access. Topic mappings are built on first use.
 """
 
 from __future__ import annotations

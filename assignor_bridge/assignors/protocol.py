@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Assignment, Group
 
-#: EAGER: members revoke all partitions before each rebalance. COOPERATIVE (KIP-429): only those
-#: that move.
+#: Before a rebalance, EAGER members revoke all partitions, COOPERATIVE ones only those that move.
 RebalanceProtocol = Literal["EAGER", "COOPERATIVE"]
 
 

@@ -71,8 +71,7 @@ def find_racks(group: Group) -> GroupRacks | None:
 def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     """Return the racks of tasks (partition p of each topic), or None if they do not matter.
 
-    A member is near to a task if no rack has replicas of more of the task's partitions than its
-    own rack.
+    A member is near to a task if its rack has replicas of the most partitions of the task.
     """
     racks = find_racks(group)
     if racks is None:

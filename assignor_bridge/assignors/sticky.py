@@ -60,8 +60,7 @@ def uniform(group: Group) -> Assignment:
 
     The promises are those of `sticky`, in the same order. Unless racks matter, members of the same
     subscription take consecutive unowned partitions, so that a member reads neighbouring partitions
-    of few topics. If nothing has to change, it takes one pass over the claims. Ties: partitions by
-    topic and number, members by id.
+    of few topics. If nothing changes, it takes one pass over the claims. Ties: as in `sticky`.
 
     Source: KIP-848, Kafka 4.1.0 `UniformAssignor`. In Kafka, the order of a hash map decides which
     members get an extra partition; here current owners come first, then others by id. Kafka used

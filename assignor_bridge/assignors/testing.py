@@ -1,8 +1,7 @@
 """Simulate rebalances and strategy elections, to test assignors.
 
 Members and groups are values, so a test builds each state of a group: add a `Member` for a join,
-remove one for a crash, and add the old `Member` again for a zombie, which returns with its old
-claim (KIP-341).
+remove one for a crash, and add an old `Member` for a zombie with an outdated claim (KIP-341).
 """
 
 from __future__ import annotations
