@@ -148,7 +148,7 @@ class _AnswerCheck:
 
     def read_mappings(self, answer: Any) -> Assignment:
         if not isinstance(answer, Mapping):
-            self.fail(f"returned a {type(answer).__name__}, not a mapping of members")
+            self.fail(f"returned a {type(answer).__name__}, not a mapping of members to topics")
         owner = np.full(self.catalog.total, -1, np.int32)
         for member, owned in answer.items():
             self.check_member(member)

@@ -64,10 +64,10 @@ def constrained_cooperative_sticky(group: Group) -> Assignment:
     Assumption: all members subscribe to the same topics. Promises, in order: (1) partitions that
     another present member owns are withheld until it has revoked them; (2) counts differ by at most
     one; (3) racks as in `sticky`; (4) nothing moves if nothing changed, and never more than balance
-    and racks require. Only claims of the newest generation are used. Ties: unowned partitions are
-    assigned in the order t0p0, t1p0, t2p0, t0p1, … to the members below the minimum quota, by id,
-    each its share consecutively, then one each (with racks as in `sticky`). The proposal also takes
-    partitions from members at the maximum quota, which `divide_evenly` makes unnecessary.
+    and racks require. Only claims of the newest generation are used. Ties: unowned partitions, in
+    the order t0p0, t1p0, t2p0, t0p1, …, fill one member after another to the minimum quota, by id;
+    then members get one more each (with racks as in `sticky`). The proposal also takes partitions
+    from members at the maximum quota, which `divide_evenly` makes unnecessary.
 
     Source: the constrained cooperative sticky proposal (KAFKA-9987). Kafka did not add this
     assignor, but used the algorithm in its existing sticky assignors.

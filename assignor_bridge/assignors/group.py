@@ -32,7 +32,7 @@ class Member:
     """One member of a consumer group: in Spark, one task slot, `<executor>/<slot>`."""
 
     id: str
-    #: Subscribed topics. Members that share one frozenset object are grouped fastest.
+    #: Subscribed topics. Grouping is fastest if members with the same topics share one frozenset.
     topics: frozenset[str]
     #: The partitions it claims to own: a plain mapping, or `Partitions`.
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)

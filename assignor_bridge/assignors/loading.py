@@ -15,7 +15,7 @@ from assignor_bridge.errors import OptionError, convert_errors
 if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
 
-#: Entry point group in which distributions name their assignors.
+#: Entry point group in which distributions register their assignors.
 ENTRY_POINTS = "assignor_bridge.assignors"
 
 

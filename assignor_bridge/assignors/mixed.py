@@ -211,7 +211,7 @@ def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]]
 
 
 def _move_along_cycles(flow: _Flow) -> bool:
-    """Save cross-rack reads and moves by shifts along cycles; return whether anything moved."""
+    """Shift partitions along cycles to cut cross-rack reads and moves; return whether any moved."""
     has_changed = False
     while cycle := _find_saving_cycle(flow):
         has_changed = True

@@ -77,7 +77,7 @@ class CustomAssignor:
     def on_assignment(
         self, member: Member, owned: Mapping[str, Sequence[int]], generation: int
     ) -> Member:
-        """Return the member as it joins next time (`Assignor.on_assignment`; None: `owning`)."""
+        """Return the member as it joins next time (`Assignor.on_assignment` or `Member.owning`)."""
         expected = f"the member {member.id!r} or None"
         after = self._call("on_assignment", Member, expected, member, owned, generation)
         if after is not None and after.id != member.id:
@@ -123,7 +123,7 @@ class CustomAssignor:
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
-        """Call an optional method; return None without it, raise PlanError for a wrong type."""
+        """Call an optional method, if there is one; raise PlanError for a wrong type."""
         function = self._read_attribute(method)
         if function is None:
             return None
@@ -154,7 +154,7 @@ class CustomAssignor:
             )
         if name in ASSIGNORS or name.lower() == NONE:
             raise OptionError(
-                f"assignor {self._reference!r} has the name of a built-in one, {name!r}: "
+                f"assignor {self._reference!r} has a built-in assignor's name, {name!r}: "
                 "give it another name"
             )
         return str.__str__(name)  # flatten subclasses: msgspec encodes only plain str

@@ -25,7 +25,7 @@ class GroupRacks:
     of_member: Ids
     #: Index in `near` of each partition's set of racks.
     rack_set: Ids
-    #: Whether each set (row) has each rack (column); the last column is for members without a rack.
+    #: Whether a rack set (row) has a rack (column); the last column is for members without a rack.
     near: NDArray[np.bool_]
     #: Number of members in the racks of each set.
     near_members: Ids

@@ -1,4 +1,4 @@
-"""`range`: each member gets a contiguous block of each topic, with the same numbers in all."""
+"""`range`: each member gets a contiguous block of each topic, with the same partition numbers."""
 
 from __future__ import annotations
 

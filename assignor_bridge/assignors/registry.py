@@ -1,4 +1,4 @@
-"""The built-in assignors, and the choice from a list; `loading` finds custom assignors."""
+"""The built-in assignors, and the choice of one from a list; `loading` finds custom assignors."""
 
 from __future__ import annotations
 

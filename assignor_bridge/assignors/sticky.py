@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.partitions import Catalog, Ids
     from assignor_bridge.assignors.racks import GroupRacks
 
-#: How members get unowned partitions: "deal" gives one each per round, "blocks" each share at once.
+#: How members get unowned partitions: one per round ("deal"), or their share at once ("blocks").
 Fill = Literal["deal", "blocks"]
 
 
@@ -92,7 +92,7 @@ def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None
 
 
 def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
-    """Group distinct subscriptions (topic indices, member indices) that shared topics connect."""
+    """Return groups of subscriptions (topic indices, member indices) connected by shared topics."""
     index, counts = group.catalog.index, group.catalog.counts.tolist()
     members_of: dict[tuple[int, ...], list[int]] = {}
     for subscription, members in group.subscriptions:
@@ -233,7 +233,7 @@ def _count_owned(owner: NDArray[np.int32], ids: Ids, members: Ids) -> Ids:
 
 
 def _deal_order(room: Ids) -> Ids:
-    """Return member indices in rounds; a round has each member that still has room once."""
+    """Return member indices in rounds; each round has every member that still has room."""
     max_room = int(room.max(initial=0))
     if not max_room:
         return np.empty(0, np.int64)

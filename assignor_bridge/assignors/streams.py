@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def describe_short_topics(group: Group) -> str | None:
-    """Return a sentence that lists topics with fewer partitions than the largest, or None."""
+    """Return text that lists the topics with fewer partitions than the largest topic, or None."""
     return "; ".join(_list_short_topics(group)) or None
 
 

@@ -105,7 +105,7 @@ def elect(supported: Mapping[str, Sequence[str]]) -> str:
         lists = "; ".join(f"{m!r} supports {', '.join(supported[m]) or 'none'}" for m in members)
         raise InconsistentStrategyError(
             f"the group has no assignor that all its members support: {lists or 'it is empty'}. "
-            "Add a common one to every member's list before you remove the old one"
+            "Add a common strategy to every member's list before you remove the old one"
         )
     # A counter keeps the order of insertion, and `max` takes the first of equal votes.
     votes = Counter(next(name for name in supported[m] if name in common) for m in members)

@@ -13,7 +13,7 @@ capacity; the ideal time is the total load divided by the total capacity. Promis
    none fits, it swaps a partition for a smaller one. A released partition prefers a slot with room
    on the same executor (the member id before the last `/`); the others go, largest first, to the
    slot that then ends first.
-3. If promise 1 is not kept, the LPT answer is used; each share goes to the member that owns most.
+3. If this breaks promise 1, the LPT answer is used; each share goes to its main previous owner.
 
 If subscriptions differ, each set of topics with the same subscribers is balanced on top of the
 previous sets, starting with the fewest subscribers. Overall balance and stability are not promised.
@@ -253,7 +253,7 @@ def _find_swap(
         target_rows = target_rows[np.argsort(weights[target_rows], kind="stable")]
         # A move is a swap for a row of weight 0.
         returned = np.append(0.0, weights[target_rows])
-        # Index of the lightest row in return that keeps the target slot within its limit.
+        # Index of the lightest returned row that keeps the target slot within its limit.
         index = np.searchsorted(returned, weights[rows] - target_room)
         gain = weights[rows] - returned[np.minimum(index, len(returned) - 1)]
         gain[index == len(returned)] = 0.0
