@@ -70,7 +70,7 @@ def describe_unknown_name(kind: str, name: str, names: Sequence[str], prefix: st
     )
     if close_matches:
         return f"unknown {kind} {name!r}; did you mean {names_by_key[close_matches[0]]!r}?"
-    return f"unknown {kind} {name!r}. Allowed are {', '.join(names)}"
+    return f"unknown {kind} {name!r}: use one of {', '.join(names)}"
 
 
 def elide(names: Sequence[str], max_names: int = 3, separator: str = ", ") -> str:

@@ -90,7 +90,7 @@ class Allocation:
 
     min_executors: int
     max_executors: int
-    #: Concurrent tasks of an executor, as Spark counts them when it requests executors.
+    #: Concurrent tasks per executor, as Spark counts them when it requests executors.
     slots_per_executor: int
     #: Seconds since the previous plan of this run; None for the first plan.
     seconds_since_last_plan: float | None = None

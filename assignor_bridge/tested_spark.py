@@ -14,9 +14,7 @@ INSTALL = f"pip install 'pyspark=={next(reversed(TESTED_SPARKS))}'"
 
 
 def connector_version(spark: str) -> str:
-    """Return the Kafka connector version for a Spark version.
-
-    It is the version tested with that Spark, or Spark's own version if that Spark was not tested.
+    """Return the Kafka connector version tested with a Spark version, or else Spark's own version.
 
     >>> connector_version("4.0.4"), connector_version("4.9.1")
     ('4.0.0', '4.9.1')

@@ -16,13 +16,13 @@ _MAX_DEPTH = 2
 #: Maximum number of folders searched, because a table next to the checkpoints may have many.
 _MAX_FOLDERS = 500
 _MAX_NAMES = 5
-#: Prefix of the checkpoint folder of the query that writes a job's bad records.
+#: Name prefix of the checkpoint folder of a job's dead-letter query.
 DEAD_LETTER = "dead_letter_"
 #: A URL's scheme; it has at least two characters, because a path may contain a colon.
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 #: A `file:` URL without a host, or with the host `localhost`.
 _LOCAL_URL = re.compile(r"file:(//(localhost)?(?=/)|(?!//))(?P<path>.*)", re.DOTALL)
-#: Maximum size of a file to read: above that of any checkpoint file, to protect the memory.
+#: Maximum size of a file to read, to protect the memory. All checkpoint files are smaller.
 MAX_FILE_BYTES = 256 * 1024 * 1024
 
 

@@ -93,7 +93,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class LastBatches:
-    """The progress of a query with any sources."""
+    """A query's progress; its sources may be of any kind."""
 
     #: None if no query has started.
     query_id: str | None
@@ -101,7 +101,7 @@ class LastBatches:
     planned: LoggedBatch | None
     #: Number of the newest completed batch.
     completed: int | None
-    #: Start offsets of the Kafka sources without an offset in the planned batch, by source.
+    #: Start offsets, by source, of the Kafka sources that have no offset in the planned batch.
     begins: Mapping[str, KafkaOffsets] = field(default_factory=dict)
 
     @property

@@ -1,9 +1,9 @@
 """Build the jar that runs inside Spark: `python -m assignor_bridge.jvm.build`, or `make jar`.
 
-It runs `javac --release 17` against jars of the oldest tested Spark, its Kafka connector, and
-Delta, whatever the version of the installed pyspark; no build tool is needed. The version ends with
-a hash of the sources, because Ivy caches by version. The zip's timestamps are fixed, so that the
-same sources give the same bytes. Commits with the same Java sources share the compiled classes.
+It runs `javac --release 17` against the jars of the oldest tested Spark, its Kafka connector, and
+Delta, not those of the installed pyspark; no build tool is needed. The version ends with a hash of
+the sources, because Ivy caches by version. The zip's timestamps are fixed, so that the same sources
+give the same bytes. Commits with the same Java sources share the compiled classes.
 """
 
 from __future__ import annotations

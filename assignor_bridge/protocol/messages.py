@@ -2,8 +2,7 @@
 
 `Messages.java` has a record for each. Ranges, reports and tasks are sent as packed columns, because
 10,000 JSON objects take ten times as long to read. A column is base64 of little-endian numbers:
-`int32` for partitions, slots, counts and indices, `int64` for offsets, and `float64` for
-measurements (NaN: unknown).
+`int64` for offsets and times, `float64` for measurements (NaN: unknown), `int32` for all others.
 """
 
 from __future__ import annotations
@@ -87,11 +86,13 @@ class PackedTasks(Message, frozen=True):
 
     executors: list[str]
     topics: list[str]
-    #: One cell per task: index in `executors` (-1: any), slot, and number of ranges.
+    #: Index in `executors` of each task; -1: any executor.
     executor: Column
+    #: Slot of each task.
     slot: Column
+    #: Number of ranges in each task.
     ranges: Column
-    #: One cell per range.
+    #: The next columns have one cell per range.
     topic: Column
     partition: Column
     start: Column
@@ -165,7 +166,7 @@ class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
 
     #: Value of `maxOffsetsPerTrigger`; None if it is not set.
     most_records: Positive | None = None
-    #: Whether the query ends at the ends of the ranges.
+    #: Whether the query stops at the end of these ranges.
     fixed_end: bool = False
     last: CompletedBatch | None = None
     #: Only sent if the planner needs them (`Validated.needs_times`).

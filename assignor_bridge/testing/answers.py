@@ -100,7 +100,7 @@ def main(module: str, file: str) -> None:
 
 
 def _import_file(name: str, file: str) -> ModuleType:
-    """Import a file under a module name that may not be importable by name, as pytest does."""
+    """Import a file as the named module, even if it is not on `sys.path`, as pytest does."""
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is not a Python file")

@@ -36,8 +36,8 @@ def groups(
 ) -> Group:
     """Draw a group with claims, racks, lags and priorities.
 
-    With `same`, all members subscribe to all topics; without `claimed`, they own nothing; `members`
-    and `most` are the maximum numbers of members and of partitions per topic.
+    With `same`, all members subscribe to all topics. Without `claimed`, they own nothing. `members`
+    is the maximum number of members, `most` the maximum number of partitions per topic.
     """
     topics = draw(_draw_topic_counts(most=most))
     subscription = st.frozensets(st.sampled_from([*topics, "missing"]))

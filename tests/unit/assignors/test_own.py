@@ -94,7 +94,7 @@ def raising(error: BaseException) -> Any:
         pytest.param(KeyError("x"), "KeyError: 'x'", id="an error"),
         pytest.param(SystemExit(3), "SystemExit: 3", id="an exit"),
         pytest.param(RuntimeError("a\nb"), "RuntimeError: a b", id="two lines"),
-        pytest.param(UnspeakableError(), "UnspeakableError: (its __str__", id="no text"),
+        pytest.param(UnspeakableError(), "UnspeakableError: (its __str__ raises", id="no text"),
         pytest.param(OptionError("odd"), "OptionError: odd", id="one of ours"),
         pytest.param(RuntimeError("\ud800"), "RuntimeError: ?", id="half a character"),
     ],
