@@ -2,7 +2,7 @@
 
 Spark fetches packages when its JVM starts, so this must happen before the first session. Under
 `spark-submit` the JVM is already running; pass it the flags that `assignor jars` prints. Packages
-are fetched before the JVM starts, so that a missing one results in a one-line error.
+are fetched before the JVM starts, so that a missing package gives a one-line error.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-#: Levels searched for checkpoints, so that a job's folder or its parent folder may be given.
+#: Number of folder levels searched, so that a job's folder or its parent folder may be given.
 _MAX_DEPTH = 2
 #: Maximum number of folders searched, because a table next to the checkpoints may have many.
 _MAX_FOLDERS = 500

@@ -61,7 +61,7 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
 
 
 def _collect_claims(group: Group) -> tuple[Ids, Ids]:
-    """Return the number of each claimed partition and the index of the member that claims it."""
+    """Return the numbers of the claimed partitions, and the claiming member's index for each."""
     catalog, no_ids = group.catalog, np.empty(0, np.int64)
     claimed_ids = []
     for member in group.members:

@@ -237,7 +237,7 @@ class AssignorConformance:
         def check(group: Group, rng: random.Random) -> None:
             for _ in range(_EVENTS):
                 rounds = rebalance(assignor, group)
-                _require(len(rounds) <= limit, f"{len(rounds)} rounds, but {limit} promised")
+                _require(len(rounds) <= limit, f"{len(rounds)} rounds, at most {limit} promised")
                 same = self.same_subscriptions
                 group = disturb(rng, rounds[-1].after, same=same)
 
@@ -252,9 +252,9 @@ class AssignorConformance:
         ratio = many / few / _SIZE_FACTOR
         if ratio > self.growth:
             raise AssertionError(
-                f"{_PARTITIONS} partitions execute {few:,} lines of Python, {_SIZE_FACTOR} times "
-                f"as many partitions {many:,}: {ratio:.1f} times as many for each partition, "
-                f"but at most {self.growth:g} is promised"
+                f"{_PARTITIONS} partitions take {few:,} lines of Python, and {_SIZE_FACTOR} times "
+                f"as many partitions take {many:,} lines: {ratio:.1f} times as many for each "
+                f"partition, but at most {self.growth:g} is promised"
             )
 
     def answers(self) -> Iterator[str]:
