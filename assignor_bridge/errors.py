@@ -32,12 +32,12 @@ class PlanError(AssignorError, ValueError):
 
 
 def to_one_line(text: str) -> str:
-    """Return a text on one line, without the lone surrogates that UTF-8 cannot encode."""
+    """Return the text on one line; replace lone surrogates, which UTF-8 cannot encode, with '?'."""
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
 def escape_unprintable(text: str) -> str:
-    r"""Return a text with unprintable characters escaped, so that it cannot control a terminal.
+    r"""Escape unprintable characters, so that the text cannot control a terminal.
 
     >>> escape_unprintable("t\x1b[2J"), escape_unprintable("Größe")
     ('t\\x1b[2J', 'Größe')
@@ -48,18 +48,18 @@ def escape_unprintable(text: str) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the type and the message of any error on one line."""
+    """Return an error's type and message on one line."""
     try:
         text = to_one_line(str(error))
     except Exception:  # noqa: BLE001  (a user's __str__ may raise anything)
-        text = "(its text cannot be read)"
+        text = "(its __str__ raises an error)"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def describe_unknown_name(kind: str, name: str, names: Sequence[str], prefix: str = "") -> str:
-    """Return the message for an unknown name: the closest of `names`, or all of them.
+    """Return an error message that suggests the closest of `names`, or lists all of them.
 
-    The comparison ignores a `prefix` that all names share.
+    The comparison ignores `prefix`, which all names share.
 
     >>> describe_unknown_name("key", "checkpont", ["name", "checkpoint"])
     "unknown key 'checkpont'; did you mean 'checkpoint'?"
@@ -70,11 +70,11 @@ def describe_unknown_name(kind: str, name: str, names: Sequence[str], prefix: st
     )
     if close_matches:
         return f"unknown {kind} {name!r}; did you mean {names_by_key[close_matches[0]]!r}?"
-    return f"unknown {kind} {name!r}. Allowed are {', '.join(names)}"
+    return f"unknown {kind} {name!r}: use one of {', '.join(names)}"
 
 
 def elide(names: Sequence[str], max_names: int = 3, separator: str = ", ") -> str:
-    """Return the first few names and the number of the others.
+    """Return the first `max_names` names and the number of the others.
 
     >>> elide(["a", "b", "c", "d", "e"]), elide(["a", "b"])
     ('a, b, c and 2 more', 'a, b')
@@ -94,7 +94,7 @@ def pluralize(number: int, one: str, many: str = "") -> str:
 
 @contextlib.contextmanager
 def convert_errors(error_type: type[AssignorError], message: str) -> Iterator[None]:
-    """Convert all errors of a user's code, `SystemExit` included, to `error_type`.
+    """Convert any error that a user's code raises, even `SystemExit`, to `error_type`.
 
     `{}` in `message` is replaced by the type and message of the cause.
     """

@@ -1,4 +1,4 @@
-"""Find the Spark that will run: that of SPARK_HOME, or else pip's pyspark.
+"""Find the Spark installation that will run: the one in SPARK_HOME, or else pip's pyspark.
 
 pyspark starts the JVM from SPARK_HOME, even if the versions differ. The jars in that JVM (the
 connector, Delta) must match the version in SPARK_HOME.
@@ -13,18 +13,18 @@ from pathlib import Path
 
 from assignor_bridge import ivy
 
-#: A jar that every Spark has. Vendors append a suffix to the version.
+#: Name of the Spark core jar, with Spark's version. Vendors may append a suffix to the version.
 _CORE_JAR = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+).*\.jar")
 
 
 def spark_home() -> Path:
-    """Return the folder of the Spark whose `spark-submit` pyspark will run."""
+    """Return the Spark folder whose `spark-submit` pyspark will run."""
     home = os.environ.get("SPARK_HOME")
     return Path(home) if home else ivy.pyspark_home()
 
 
 def spark_version() -> str:
-    """Return the version of the Spark that will run; raise JarError if SPARK_HOME has none."""
+    """Return the version of the Spark that will run; raise JarError if SPARK_HOME has no Spark."""
     if not os.environ.get("SPARK_HOME"):
         return importlib.metadata.version("pyspark")
     home = spark_home()
@@ -38,7 +38,7 @@ def spark_version() -> str:
 
 
 def describe_mismatch() -> str | None:
-    """Return a sentence if SPARK_HOME and pip's pyspark have different versions, or else None."""
+    """Return a warning if the Spark in SPARK_HOME and pip's pyspark differ in version, or None."""
     version = spark_version()
     try:
         pip_version = importlib.metadata.version("pyspark")

@@ -1,8 +1,8 @@
-"""Fetch jars by Maven coordinate into the user's cache, with the Ivy that pyspark contains.
+"""Fetch jars by Maven coordinate into the user's cache, with pyspark's Ivy.
 
-The jar is compiled against Spark's Kafka connector, and the embedded broker runs Kafka; neither is
-on PyPI. Ivy uses its default repositories, or those of the settings file that
-`ASSIGNOR_BRIDGE_IVY_SETTINGS` names. Ivy does not lock its cache, so this module does.
+The assignor-bridge jar is compiled against Spark's Kafka connector, and the embedded broker needs
+Kafka's jars; neither is on PyPI. Ivy uses its default repositories, or the settings file in
+`ASSIGNOR_BRIDGE_IVY_SETTINGS`. Ivy does not lock its cache, so this module does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Seconds to wait for another process that is fetching into the same cache.
 _LOCK_TIMEOUT_S = 1200
-#: Pauses before the second and the third attempt to fetch.
+#: Seconds to pause before the second and the third attempt to fetch.
 _RETRY_PAUSES_S = (1, 2)
 
 _MISSING = re.compile(r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE)
@@ -52,7 +52,7 @@ class CacheError(JarError):
 
     @classmethod
     def of(cls, folder: Path, error: OSError) -> CacheError:
-        """Return the error for a folder and the cause."""
+        """Create the error from the folder and its cause."""
         return cls(
             f"the cache {folder} cannot be written ({error.strerror or error}): "
             "set ASSIGNOR_BRIDGE_CACHE to another folder"
@@ -78,11 +78,11 @@ def pyspark_home() -> Path:
 
 
 def find_tool(name: str) -> str:
-    """Return the path of a tool of the JDK in `JAVA_HOME`, or on the PATH if that is not set."""
+    """Return the path of a JDK tool in `JAVA_HOME`, or on the PATH if `JAVA_HOME` is not set."""
     home = os.environ.get("JAVA_HOME")
     tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
     if home and not Path(home).is_dir():
-        raise JarError(f"JAVA_HOME is not a folder: {home}; set it to that of a JDK, or unset it")
+        raise JarError(f"JAVA_HOME is not a folder: {home}; set it to a JDK's folder, or unset it")
     if tool is None:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
         raise JarError(f"{name!r} was not found in {where}: install a JDK 17 or 21")
@@ -91,10 +91,9 @@ def find_tool(name: str) -> str:
 
 @contextmanager
 def lock_cache(name: str) -> Iterator[None]:
-    """Hold the cache's lock of this name; the lock also ends with the process.
+    """Hold a named lock on the cache; if the process dies, the system releases the lock.
 
-    Raises CacheError if the cache cannot be written, and JarError if another process holds the lock
-    for 20 minutes.
+    Raises CacheError if the cache cannot be written, JarError if the lock is held for 20 minutes.
     """
     path = cache_folder() / f"{name}.lock"
     try:
@@ -116,7 +115,7 @@ def lock_cache(name: str) -> Iterator[None]:
 
 @contextmanager
 def create_folder(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder that becomes `target` at the end, so that it is never incomplete."""
+    """Yield a temporary folder, then rename it to `target`, so `target` is never incomplete."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".making-", dir=target.parent) as scratch:
         new_folder = Path(scratch, target.name)
@@ -130,7 +129,7 @@ def create_folder(target: Path) -> Iterator[Path]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a shared file atomically, if its content differs."""
+    """Write a shared file atomically, unless it already has this content."""
     if path.is_file() and path.read_bytes() == content:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,11 +155,10 @@ def retry(fetch_once: Callable[[], None]) -> None:
 def fetch(
     coordinate: str, *, transitive: bool = True, on_line: Callable[[str], None] | None = None
 ) -> list[Path]:
-    """Fetch `group:artifact:version` with its dependencies and return the sorted paths of the jars.
+    """Fetch `group:artifact:version` with its dependencies and return the sorted jar paths.
 
     Concurrent processes wait for the first one. `on_line` receives each line that Ivy prints.
-    Raises JarError with the repositories' answers if Ivy cannot resolve the coordinate, after three
-    attempts if a repository failed temporarily.
+    Raises JarError with the repositories' answers if Ivy fails; temporary failures are retried.
     """
     group, artifact, version = coordinate.split(":")
     name = f"{group}.{artifact}-{version}" + ("" if transitive else "-alone")
@@ -185,7 +183,7 @@ def _fetch_into_folder(
 
 
 def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | None = None) -> None:
-    """Run pyspark's Ivy under `lock_cache("ivy")`; raise JarError if `name` is missing."""
+    """Run pyspark's Ivy; raise JarError if `name` is missing. The caller locks the cache."""
     ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy is None:
         raise JarError(f"the installed pyspark ({pyspark_home()}) has no ivy-*.jar: {INSTALL}")
@@ -210,9 +208,9 @@ def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | No
 
 
 def resolution_error(output: str, package: str, advice: str) -> JarError:
-    """Return a one-line error for a failed resolution, from the sixty lines that Ivy printed.
+    """Summarize the sixty lines that Ivy prints for a failed resolution in a one-line error.
 
-    Spark prints the same text for `spark.jars.packages`.
+    Spark prints the same lines for `spark.jars.packages`.
 
     >>> print(resolution_error('''
     ...   :: org.foo#bar;1.0: not found
@@ -236,14 +234,14 @@ def resolution_error(output: str, package: str, advice: str) -> JarError:
     answer_by_host = dict.fromkeys(hosts, "not there") | error_by_host
     answers = [f"{host}: {answer}" if host else answer for host, answer in answer_by_host.items()]
     needed_by = "" if package in missing else f" (needed for {package})"
-    # Do not try again on a machine without a network.
+    # Do not retry without a network: unknown hosts and timeouts are treated as permanent.
     may_succeed_later = any(
         error != _NO_HOST and "timed out" not in error.lower() for error in error_by_host.values()
     )
     return (RepositoryTroubleError if may_succeed_later else JarError)(
         f"{', '.join(missing) or 'a package'} could not be fetched "
         f"({'; '.join(answers) or 'no repository was tried'}){needed_by}. "
-        f"Is the repository reachable, and does the version exist? {advice}"
+        f"Check that the repository is reachable and the version exists. {advice}"
     )
 
 

@@ -1,7 +1,7 @@
-"""Find the built jar and offer it to Spark as a Maven package in a local folder.
+"""Find the built jar and write it into a local Maven repository, from which Spark fetches it.
 
-Spark ships packages to executors in every deploy mode. `spark.jars` would not do: if a builder sets
-it together with `spark.jars.packages`, the packages are missing on the executors.
+Spark ships packages to executors in every deploy mode. `spark.jars` does not work: if a builder
+sets it together with `spark.jars.packages`, the packages are missing on the executors.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _DESCRIPTION = "Plans what Spark's Kafka source reads; requires that source"
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """The coordinates for `spark.jars.packages`, and the URL of the repository with the jar."""
+    """Coordinates for `spark.jars.packages`, and the URL of the Maven repository with the jar."""
 
     coordinates: tuple[str, ...]
     repository: str
 
 
 def connector_coordinate(spark: str | None = None) -> str:
-    """Return the coordinate of the Kafka connector for a Spark version (default: the installed)."""
+    """Return the Kafka connector's coordinate for a Spark version (default: the installed one)."""
     version = connector_version(spark or spark_version())
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
@@ -69,7 +69,7 @@ def write_repository(
 
 
 def prepare_packages() -> Packages:
-    """Write a Maven repository with the jar into the user's cache and return the packages."""
+    """Write a Maven repository with the jar into the user's cache and return its packages."""
     jar = find_built_jar()
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-#: Kafka's limits: a partition is an INT32, and a topic name has at most 249 characters.
+#: Largest partition number in Kafka, an INT32.
 MAX_PARTITION = 2**31 - 1
+#: Maximum length of a topic name in Kafka.
 MAX_TOPIC_LENGTH = 249
 #: Largest Java long: the type of offsets and other numbers in messages.
 MAX_OFFSET = 2**63 - 1
@@ -70,10 +71,11 @@ class Executor:
     slots: int = 1
     rack: str | None = None
     priority: int | None = None
-    #: Scheduler state: excluded for the application; removed or being decommissioned; id of the
-    #: resource profile (streams use the default one, 0).
+    #: Whether Spark excludes it for the whole application.
     excluded: bool = False
+    #: Whether it is removed or being decommissioned.
     leaving: bool = False
+    #: Id of its resource profile; streams use the default profile, 0.
     resource_profile: int = 0
 
     @property
@@ -88,9 +90,9 @@ class Allocation:
 
     min_executors: int
     max_executors: int
-    #: Concurrent tasks of an executor, as Spark counts them when it requests executors.
+    #: Concurrent tasks per executor, as Spark counts them when it requests executors.
     slots_per_executor: int
-    #: Seconds between the previous plan of this run and this one; None for the first.
+    #: Seconds since the previous plan of this run; None for the first plan.
     seconds_since_last_plan: float | None = None
 
     @property

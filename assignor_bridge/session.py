@@ -2,7 +2,7 @@
 
 Spark fetches packages when its JVM starts, so this must happen before the first session. Under
 `spark-submit` the JVM is already running; pass it the flags that `assignor jars` prints. Packages
-are fetched before the JVM starts, so that a missing one results in a one-line error.
+are fetched before the JVM starts, so that a missing package gives a one-line error.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ _ADVICE = (
 #: The builder's settings have no effect on a running JVM.
 _TOO_LATE = (
     "configure_spark cannot add assignor-bridge to the JVM that spark-submit has started: "
-    "give it the flags that `assignor jars` prints, `spark-submit $(assignor jars) job.py`"
+    "pass the flags that `assignor jars` prints, as in `spark-submit $(assignor jars) job.py`"
 )
 
 
 def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add the bridge's jar, Spark's Kafka connector and the planner's interpreter to a builder.
 
-    Your packages, repositories and extensions are kept, also those in `spark-defaults.conf`. Call
-    it after helpers that replace the packages, such as `configure_spark_with_delta_pip`. The bridge
-    does nothing until a stream or the session names an assignor.
+    Your packages, repositories and extensions are kept, including those in `spark-defaults.conf`.
+    Call it after helpers that replace the packages, such as `configure_spark_with_delta_pip`. The
+    bridge does nothing until a stream or the session names an assignor.
 
     Parameters
     ----------
     builder
-        A `SparkSession.builder`, before the call of `getOrCreate`.
+        A `SparkSession.builder` on which `getOrCreate` has not been called.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     options: dict[str, str] = getattr(builder, "_options", {})
     builder = builder.config(_PYTHON, options.get(_PYTHON) or sys.executable)
-    # The jars of a client of Spark Connect belong on its server.
+    # With Spark Connect, the server needs the jars and the client does not.
     is_client = bool(options.get("spark.remote") or os.environ.get("SPARK_REMOTE"))
     if _is_submitted():
         if not is_client and not _has_bridge():
@@ -88,9 +88,9 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
         return builder
     if options.get("spark.jars"):
         raise OptionError(
-            "spark.jars is set on the builder: Spark would then lose the packages (the Kafka "
-            "connector, assignor-bridge) on its executors. Name those jars in spark.jars.packages, "
-            "or give them to spark-submit with --jars"
+            "spark.jars is set on the builder, so the executors would not get the packages (the "
+            "Kafka connector, assignor-bridge): move its jars to spark.jars.packages, or pass them "
+            "to spark-submit with --jars"
         )
     bridge_packages = prepare_packages()
     # A value on the builder replaces the one in spark-defaults.conf, so merge them.
@@ -113,7 +113,7 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def _jvm_is_running() -> bool:
-    """Return whether this process has a JVM; raise OptionError if that lacks the bridge."""
+    """Return whether this process has a JVM; raise OptionError if the JVM has no bridge jar."""
     from pyspark import SparkContext
 
     if SparkContext._gateway is None:
@@ -132,7 +132,7 @@ def _is_submitted() -> bool:
 
 
 def _has_bridge() -> bool:
-    """Return whether the bridge's jar is on the class path of this process's JVM."""
+    """Return whether the bridge jar is on the class path of this process's JVM."""
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()  # connects to the JVM of spark-submit

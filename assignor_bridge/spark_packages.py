@@ -1,10 +1,10 @@
 """Resolve Spark's packages into Spark's Ivy cache before a driver starts.
 
-Spark resolves `spark.jars.packages` while its JVM starts. Ivy does not lock that cache, so two
-drivers that start at once on a new machine can break each other's downloads. A missing package ends
-in sixty lines of Ivy and JAVA_GATEWAY_EXITED. Therefore Spark's own code resolves the packages once
-beforehand, under a lock. A note in this package's cache lists the jars, and later starts only check
-the note.
+Spark resolves `spark.jars.packages` while its JVM starts. Ivy does not lock its cache, so two
+drivers that start at once on a new machine can break each other's downloads. A missing package
+fails with sixty lines of Ivy output and JAVA_GATEWAY_EXITED. Therefore this module first lets
+Spark's own code resolve the packages, under a lock. A note in this package's cache lists the jars;
+later starts only check that the jars in the note exist.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _STORED = re.compile(r"^The jars for the packages stored in: (.+)$", re.MULTILIN
 
 
 def resolve(settings: Mapping[str, str], advice: str) -> bool:
-    """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether that was done before.
+    """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether it already had them.
 
     Only the `settings` in `SETTINGS` are used. Raises JarError if Java is missing or a package
     cannot be fetched; the message has the repositories' answers and ends with `advice`.
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV).is_file():
-        ivy.find_tool("java")  # without this file, Spark needs the same Java; fail early
+        ivy.find_tool("java")  # without this file, Spark finds Java in the same way; fail early
     relevant_settings = {key: settings[key] for key in SETTINGS if settings.get(key)}
     spark_path = str(spark_home().resolve())
     key = hashlib.sha256(
@@ -88,7 +88,7 @@ def _run_spark_submit(chosen: Mapping[str, str], note: Path, advice: str) -> Non
         raise ivy.resolution_error(output, chosen["spark.jars.packages"], advice)
     folder = Path(stored_match[1].strip())
     expected_jars = [folder / _file_name(c) for c in chosen["spark.jars.packages"].split(",")]
-    jars = [str(jar) for jar in expected_jars if jar.is_file()]  # a package may be a POM alone
+    jars = [str(jar) for jar in expected_jars if jar.is_file()]  # a package may have only a POM
     ivy.write_file(note, json.dumps({"jars": jars}).encode())
 
 

@@ -1,4 +1,4 @@
-"""The only list of the Spark versions on which the tests have run."""
+"""Spark versions on which the tests have run; no other module lists them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ INSTALL = f"pip install 'pyspark=={next(reversed(TESTED_SPARKS))}'"
 
 
 def connector_version(spark: str) -> str:
-    """Return the version of the Kafka connector for a Spark version.
-
-    It is the tested one, or Spark's own version if that Spark was not tested.
+    """Return the Kafka connector version tested with a Spark version, or else Spark's own version.
 
     >>> connector_version("4.0.4"), connector_version("4.9.1")
     ('4.0.0', '4.9.1')

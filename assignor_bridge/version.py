@@ -1,7 +1,7 @@
 """The version of this build: a release, or a version that names a commit (PEP 440).
 
 In a checkout the version comes from git each time, so an editable installation never reports an
-older commit. A wheel, an sdist, and any tree without `.git` have the version of their jar.
+older commit. In a wheel, an sdist, or any tree without `.git`, it comes from the jar's version.
 pyproject.toml runs this file alone, so it imports only the standard library.
 """
 
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     from importlib.abc import SourceLoader
 
-#: The next release, or the current one on a commit with the tag `v<RELEASE>`.
+#: The next release; on a commit with the tag `v<RELEASE>`, the current release.
 RELEASE = "0.2.0"
-#: Files in a wheel: only changes to these make a build dirty.
+#: Files in a wheel: only changes to them make a build dirty.
 _PACKED = ("assignor_bridge", "checkpoints", "streaming", "pyproject.toml", "README.md", "LICENSE")
-#: `git archive` replaces this with the hash of the commit (.gitattributes).
+#: `git archive` replaces this with the commit hash (.gitattributes).
 _ARCHIVED_COMMIT = "$Format:%H$"
 
 
@@ -50,7 +50,7 @@ def read_jar_version() -> str:
 
 
 def format_version(release: str, tag: str, count: int, commit: str, *, is_dirty: bool) -> str:
-    """Return the version of a commit, `count` commits after `tag` (after the first one if empty).
+    """Return a commit's version; `count` is its number of commits since `tag`, or in total.
 
     >>> format_version("0.2.0", "", 1232, "a661871d9400c6e2", is_dirty=False)
     '0.2.0.dev1232+ga661871d94'

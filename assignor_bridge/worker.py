@@ -1,8 +1,8 @@
 """The planner process, `python -m assignor_bridge.worker`: one for all streams of a driver.
 
 It reads one request per line from stdin and writes one answer per line to stdout, until stdin ends.
-Output of custom assignors goes to stderr. A request (`protocol.messages`) follows its number and
-the number of its stream; the answer follows the request's number. Errors become answers.
+A request (`protocol.messages`) is preceded by its number and the stream's number, an answer by the
+request's number. An error becomes an answer. Custom assignors print to stderr.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Answers the requests of one stream; validating its options resets the state."""
+    """Answers one stream's requests; each `Validate` request resets its memory."""
 
     def __init__(self) -> None:
         self._options: PlannerOptions | None = None
@@ -56,7 +56,7 @@ class Worker:
     def _start_stream(self, find: Finder) -> None:
         self._find = find  # custom assignors are kept for one run of the stream
         self._memory = Memory()
-        self._backlog = 1.0  # of the last admitted batch, until its plan
+        self._backlog = 1.0  # backlog of the last admitted batch; its plan resets this to 1
         self._decode_state = lru_cache(maxsize=1)(decode_or_empty)
 
     def answer(self, line: bytes) -> Answer:
@@ -122,7 +122,7 @@ def _explain_unusable_state(state: str, topics: list[str]) -> str | None:
         old_topics, current_topics = (
             escape_unprintable(elide(names)) for names in (state_topics, sorted(topics))
         )
-        return f"the state is of other topics ({old_topics}) than those read now ({current_topics})"
+        return f"the state belongs to topics {old_topics}; the stream now reads {current_topics}"
     return None
 
 
@@ -142,7 +142,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _exit_with_driver(driver: int) -> None:
-    """Exit when the driver has been killed: the end of stdin goes unnoticed during a plan."""
+    """Exit if the driver is killed; during a plan, the end of stdin would go unnoticed."""
     while os.getppid() == driver:
         time.sleep(1)
     os._exit(1)

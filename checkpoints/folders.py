@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
 
-#: Levels searched for checkpoints, so that a job's folder or its parent folder may be given.
+#: Number of folder levels searched, so that a job's folder or its parent folder may be given.
 _MAX_DEPTH = 2
 #: Maximum number of folders searched, because a table next to the checkpoints may have many.
 _MAX_FOLDERS = 500
 _MAX_NAMES = 5
-#: Prefix of the checkpoint folder of the query that writes a job's bad records.
+#: Name prefix of the checkpoint folder of a job's dead-letter query.
 DEAD_LETTER = "dead_letter_"
-#: Scheme of a URL; at least two characters, because a path may contain a colon.
+#: A URL's scheme; it has at least two characters, because a path may contain a colon.
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 #: A `file:` URL without a host, or with the host `localhost`.
 _LOCAL_URL = re.compile(r"file:(//(localhost)?(?=/)|(?!//))(?P<path>.*)", re.DOTALL)
-#: Larger than any file of a checkpoint, so that another file cannot fill the memory.
+#: Maximum size of a file to read, to protect the memory. All checkpoint files are smaller.
 MAX_FILE_BYTES = 256 * 1024 * 1024
 
 
@@ -35,7 +35,7 @@ class NoCheckpointError(CheckpointError):
 
 
 class Folder(Protocol):
-    """A folder of some file system."""
+    """A folder on any file system."""
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class LocalFolder:
             return []
 
     def read(self, path: str) -> bytes | None:
-        """Return the content of a regular file; reading others, such as a pipe, may never end."""
+        """Return a regular file's content; reject other files: reading a pipe may never end."""
         file = self.root / path
         try:
             status = file.stat()
@@ -98,7 +98,7 @@ def open_folder(location: str) -> LocalFolder:
     if folder is None:
         raise NoCheckpointError(
             f"checkpoint {location!r} is not on a local file system: "
-            f"{location.partition(':')[0]}: is read only through Spark's file systems"
+            f"{location.partition(':')[0]}: can be read only through Spark's file systems"
         )
     unquoted = unquote(str(folder))
     is_quoted = not os.path.exists(folder) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
@@ -106,7 +106,7 @@ def open_folder(location: str) -> LocalFolder:
 
 
 def local_path(location: str) -> Path | None:
-    """Return the path in a location as Hadoop parses it, undecoded; None if it is not local."""
+    """Return a location's path, not decoded, as Hadoop parses it; None if it is not local."""
     if not _URL_SCHEME.match(location):
         return Path(location)
     local = _LOCAL_URL.match(location)
@@ -130,7 +130,7 @@ def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:
 
 
 def describe_missing_checkpoint(folder: Folder) -> str:
-    """Return an error message that lists the checkpoints in a folder that is not one itself."""
+    """Return the error message for a folder that is no checkpoint; list the checkpoints in it."""
     problem = f"{folder.name!r} is not a streaming checkpoint"
     paths, _ = find_checkpoints(folder)
     if not paths:

@@ -1,8 +1,8 @@
-"""Read single files of Spark's streaming checkpoint without Spark.
+"""Read individual files of a Spark streaming checkpoint without Spark.
 
 Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, and keeps the last 100
-batches. `sources/<n>/0` has the start offsets of a source, and `metadata` the query's id. All are
-small text files that begin with their version.
+batches. `sources/<n>/0` has a source's start offsets, and `metadata` the query's id. All are small
+text files; all but `metadata` begin with a version.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from checkpoints.sticky_state import StateError, StickyState
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Newest supported versions of `offsets` (2 since Spark 4.2) and of `sources/<n>/0`.
+#: Newest supported version of `offsets/N` (2 since Spark 4.2).
 OFFSETS_VERSION = 2
+#: Newest supported version of `sources/<n>/0`.
 SOURCE_VERSION = 1
-#: Kafka's largest offset and partition.
-_MAX_OFFSET, _MAX_PARTITION = 2**63 - 1, 2**31 - 1
-#: Digits of the largest number in these files.
+#: Kafka's largest offset.
+_MAX_OFFSET = 2**63 - 1
+#: Kafka's largest partition number.
+_MAX_PARTITION = 2**31 - 1
+#: Number of digits of the largest number in these files.
 _MAX_DIGITS = 19
 
 #: `{topic: {partition: offset}}`, Spark's format for the offset of a Kafka source.
@@ -38,7 +41,7 @@ class LoggedBatch:
     batch_id: int
     #: End offsets of each Kafka source that has an offset.
     ends: dict[str, KafkaOffsets]
-    #: Whether Spark has written the commit of the batch.
+    #: Whether Spark has written the batch's commit.
     committed: bool
     #: Time of planning in milliseconds since 1970; None if the file has none.
     timestamp_ms: int | None
@@ -89,9 +92,9 @@ def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | No
 
 
 def read_source_start(folder: Folder, source: str) -> KafkaOffsets | None:
-    """Return the start offsets of a Kafka source; None for another source.
+    """Return a Kafka source's start offsets; None for another source, or without a file.
 
-    They are empty if no topic matched its pattern yet; other sources may have an empty object too.
+    They are empty if no topic matched the pattern yet, or if another source stored an empty object.
     """
     raw = folder.read(f"sources/{source}/0")
     if raw is None:
@@ -107,7 +110,7 @@ def read_source_start(folder: Folder, source: str) -> KafkaOffsets | None:
 
 
 def read_states(folder: Folder, source: str, warnings: list[str]) -> tuple[StickyState, ...]:
-    """Return the planner's valid states of a source, the oldest first; add errors to `warnings`."""
+    """Return the planner's valid states of a source, oldest first; append errors to `warnings`."""
     path = f"sources/{source}/assignments"
     names = [name for name in folder.names(path) if is_number(name.partition(".")[0])]
     states = []
@@ -137,7 +140,7 @@ def parse_kafka_offsets(value: Any) -> KafkaOffsets | None:
 
 
 def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
-    """Return a Kafka source's offsets; raise CheckpointError for values that Kafka cannot have."""
+    """Return a Kafka source's offsets; raise CheckpointError for values impossible in Kafka."""
     offsets = parse_kafka_offsets(value)
     for topic, partitions in (offsets or {}).items():
         for number, offset in partitions.items():

@@ -36,17 +36,17 @@ KafkaRanges = dict[str, dict[str, dict[int, tuple[int, int]]]]
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The data of a checkpoint about the Kafka sources of its query."""
+    """A checkpoint's data about the Kafka sources of its query."""
 
     name: str
     query_id: str | None
     #: In ascending order; gaps are possible.
     batches: tuple[LoggedBatch, ...]
-    #: Start offsets by Kafka source, if the file still exists.
+    #: Start offsets by Kafka source; a source whose `sources/<n>/0` is gone is omitted.
     begins: dict[str, KafkaOffsets]
     #: The planner's readable states by source, the oldest first.
     kept_states: dict[str, tuple[StickyState, ...]] = field(default_factory=dict)
-    #: Why a state file was skipped, one line each.
+    #: One line for each skipped state file, with the reason.
     warnings: tuple[str, ...] = ()
     #: Batch numbers in the commit log.
     commits: frozenset[int] = frozenset()
@@ -81,7 +81,7 @@ class Checkpoint:
 
     @property
     def ranges(self) -> dict[int, KafkaRanges]:
-        """The ranges of each batch, if the batch before it exists too."""
+        """Ranges by batch number; a batch is omitted if its start offsets are unknown."""
         ends_of_batch = {batch.batch_id: batch.ends for batch in self.batches}
         ranges = {}
         for number, ends in ends_of_batch.items():
@@ -93,7 +93,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class LastBatches:
-    """The progress of a query with any sources."""
+    """A query's progress; its sources may be of any kind."""
 
     #: None if no query has started.
     query_id: str | None
@@ -101,17 +101,17 @@ class LastBatches:
     planned: LoggedBatch | None
     #: Number of the newest completed batch.
     completed: int | None
-    #: Start offsets of the Kafka sources without an offset in the planned batch, by source.
+    #: Start offsets, by source, of the Kafka sources that have no offset in the planned batch.
     begins: Mapping[str, KafkaOffsets] = field(default_factory=dict)
 
     @property
     def ends(self) -> dict[str, KafkaOffsets]:
-        """End offsets of each Kafka source in the planned batch, or its start offsets."""
+        """End offsets by Kafka source in the planned batch, or else the source's start offsets."""
         return {**self.begins, **(self.planned.ends if self.planned is not None else {})}
 
 
 def read_last_batches(folder: Folder) -> LastBatches:
-    """Return the progress of a query; raise CheckpointError if a file is not readable."""
+    """Return a query's progress; raise CheckpointError if a file cannot be read."""
     with _convert_os_errors(folder):
         commits = list_batches(folder, "commits")
         planned = list_batches(folder, "offsets")
@@ -125,7 +125,7 @@ def read_last_batches(folder: Folder) -> LastBatches:
 
 
 def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, KafkaOffsets]]:
-    """Return each Kafka source's offsets after the completed batches and after the planned one."""
+    """Return the Kafka sources' offsets after the completed batches, and after the planned one."""
     last = read_last_batches(folder)
     if last.planned is None or last.planned.committed:
         return last.ends, last.ends
@@ -138,13 +138,12 @@ def read_position(folder: Folder) -> tuple[dict[str, KafkaOffsets], dict[str, Ka
 def read_checkpoint(folder: Folder) -> Checkpoint:
     """Return all data of a checkpoint; the folder of a job with one sink may be given instead.
 
-    Raises CheckpointError if it is not a checkpoint, is unreadable or of a newer version, or has no
-    Kafka source.
+    Raises CheckpointError if it is not a readable checkpoint of a query with a Kafka source.
     """
     with _convert_os_errors(folder):
         query_id = read_query_id(folder)
         warnings: list[str] = []
-        # Read states before offsets: the query may be running, and plans a batch before its state.
+        # Read states before offsets: a running query logs a batch's offsets before its state.
         states = {s: read_states(folder, s, warnings) for s in folder.names("sources")}
         planned = list_batches(folder, "offsets")
         if query_id is None and not planned:
@@ -183,8 +182,7 @@ class BatchRangeReader:
     def read(self, number: int) -> KafkaRanges | None:
         """Return the ranges of a batch, from the ends of the previous batch to its own ends.
 
-        Return None if either batch or the start of a source is missing. Raises CheckpointError if a
-        file is unreadable or of a newer version.
+        Return None if an end or start is missing; raise CheckpointError if a file cannot be read.
         """
         folder, previous = self._folder, self._last
         with _convert_os_errors(folder):
@@ -196,9 +194,9 @@ class BatchRangeReader:
             starts = previous.ends if number and previous else {}
             source_begins = {s: read_source_start(folder, s) for s in batch.ends.keys() - starts}
             begins = {s: begin for s, begin in source_begins.items() if begin is not None}
-            known_starts = {**begins, **starts}
-            is_complete = known_starts.keys() >= batch.ends.keys()
-            return ranges_between(known_starts, batch.ends) if is_complete else None
+            all_starts = {**begins, **starts}
+            is_complete = all_starts.keys() >= batch.ends.keys()
+            return ranges_between(all_starts, batch.ends) if is_complete else None
 
 
 def ranges_between(
@@ -214,14 +212,14 @@ def ranges_between(
     ranges: KafkaRanges = {}
     for source, topics in ends.items():
         for topic, partitions in topics.items():
-            before = starts.get(source, {}).get(topic, {})
-            read = {
+            topic_starts = starts.get(source, {}).get(topic, {})
+            topic_ranges = {
                 number: (begin, end)
                 for number, end in sorted(partitions.items())
-                if (begin := before.get(number, 0)) != end
+                if (begin := topic_starts.get(number, 0)) != end
             }
-            if read:
-                ranges.setdefault(source, {})[topic] = read
+            if topic_ranges:
+                ranges.setdefault(source, {})[topic] = topic_ranges
     return ranges
 
 

@@ -1,4 +1,4 @@
-"""A stable sort of small integers, several times as fast as NumPy's."""
+"""A stable sort of non-negative integers, several times as fast as NumPy's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def stable_order(numbers: NDArray[np.integer]) -> NDArray[np.intp]:
     """Return the sort order of non-negative integers: `np.argsort(numbers, kind="stable")`.
 
-    It sorts by 16 bits at a time, from the lowest, because NumPy uses a radix sort for these.
+    It sorts by 16 bits at a time, lowest bits first: NumPy has a radix sort for 16-bit integers.
     """
     largest = int(numbers.max(initial=0))
     order = np.argsort(numbers.astype(np.uint16), kind="stable")

@@ -1,4 +1,4 @@
-"""Encode the members' claims in the planner's state as Kafka's sticky user data (KIP-341, v1).
+"""Encode the claims in the planner's state as Kafka's sticky user data (KIP-341, version 1).
 
 The bytes are the same as those of `checkpoints.user_data`; a test compares them. This code handles
 all members at once, because 100,000 partitions must take only a fraction of a second.
@@ -29,7 +29,7 @@ def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     begins = [0, *changes.tolist()] if len(order) else []
     ends = [*begins[1:], len(order)]
     names = [_kafka_string(name) for name in state.topics]
-    blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # one for each topic of a member
+    blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # by member, a block per topic
     owners, topics = member[begins].tolist(), topic[begins].tolist()
     for owner, code, begin, end in zip(owners, topics, begins, ends, strict=False):
         count = (end - begin).to_bytes(4, "big")
@@ -46,10 +46,10 @@ def decode_claims(
     topic: NDArray[np.int64],
     partition: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the owner of each listed partition, from the members' user data."""
+    """Return the owner of each partition, from the members' user data; -1 for none."""
     code_of_name = {_kafka_string(name): i << 32 for i, name in enumerate(topics)}
     integer = int.from_bytes
-    blocks: list[bytes] = []  # the partitions of one topic of one member
+    blocks: list[bytes] = []  # partition numbers, a block for each topic of each member
     codes: list[int] = []
     owners: list[int] = []
     counts: list[int] = []

@@ -2,8 +2,8 @@
 
 Format (opaque to Java): base64 of magic, version, CRC-32 and a zlib stream. The stream has a JSON
 header (generation, topics, members with hosts and slowness, common costs), the members' claims as
-Kafka's sticky user data (KIP-341, version 1), and a column for each field of all partitions.
-Columns are fast: 100,000 partitions take only a fraction of a second.
+Kafka's sticky user data (KIP-341, version 1), and one column for each field of the partitions.
+Columns are fast: encoding 100,000 partitions takes only a fraction of a second.
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ VERSION = 2
 #: The oldest version that can be read.
 _OLDEST_VERSION = 2
 _ENVELOPE = struct.Struct(">3sBI")
-#: Larger than any state that the planner writes, so that a forged one cannot fill the memory.
+#: Maximum size of a decoded state, above any real size, so that a forged one cannot fill memory.
 _MAX_BYTES = 64 * 1024 * 1024
-#: Largest plausible absolute value of a logarithm of a cost.
+#: Largest plausible absolute value of a cost's logarithm.
 _MAX_LOGARITHM = 50.0
-#: Columns in the order of the file, with their stored type and unit. A unit as coarse as the
-#: precision of the values compresses better.
+#: Columns in stored order, with their type and unit. Coarse units compress better.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("topic", "<i4", 1), ("partition", "<i4", 1), ("position", "<i8", 1), ("seen", "<i4", 1),
     ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 8),
@@ -60,7 +59,7 @@ _SIGNS_OF_CORRUPTION = (
 
 
 def encode(state: StickyState) -> str:
-    """Return a state as text for `decode`."""
+    """Encode a state as text for `decode`."""
     lengths, claims = encode_claims(state)
     paces = np.round(np.array([*state.paces.values()], np.float64), 2)
     header = orjson.dumps(
@@ -86,7 +85,7 @@ def encode(state: StickyState) -> str:
 
 
 def _pack_column(column: NDArray[Any], kind: str, unit: float) -> bytes:
-    """Return all first bytes of a column, then all second ones, and so on, to compress well."""
+    """Return the first bytes of all cells, then all second bytes, and so on, to compress well."""
     if column.dtype.kind == "f":
         units = np.clip(np.rint(column / unit), 1 - 2**15, 2**15 - 1)
         column = np.where(np.isnan(column), _UNKNOWN, units)
@@ -126,7 +125,7 @@ def decode(text: str) -> StickyState:
 
 
 def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
-    """Return the state in a text, or an empty state and the reason why the text is unusable."""
+    """Decode a state; return an empty state and the reason if the text is unusable."""
     try:
         return (decode(text) if text else StickyState.empty()), None
     except StateError as error:
@@ -171,7 +170,7 @@ def _parse_body(body: bytes) -> StickyState:
     offset += sum(lengths)
     count = int(header["partitions"])
     row_size = sum(np.dtype(kind).itemsize for _, kind, _ in _COLUMNS)
-    if count < 0 or offset + count * row_size != len(body):  # before such an allocation
+    if count < 0 or offset + count * row_size != len(body):  # check before allocating
         raise StateError("the state is corrupt: it has the wrong length")
     columns: dict[str, Any] = {}
     for name, kind, unit in _COLUMNS:
@@ -179,7 +178,7 @@ def _parse_body(body: bytes) -> StickyState:
         offset += np.dtype(kind).itemsize * count
     topics = tuple(str(t) for t in header["topics"])
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
-        raise StateError("the state is corrupt: it has a topic index that it does not list")
+        raise StateError("the state is corrupt: it has a topic index without a topic")
     readers = tuple(KnownExecutor(str(e), str(h), int(s)) for e, h, s in header["readers"])
     if len(lengths) != sum(reader.slots for reader in readers) or any(
         reader.slots < 1 for reader in readers
@@ -212,7 +211,7 @@ def _parse_body(body: bytes) -> StickyState:
 
 
 def _parse_counters(header: dict[str, Any]) -> dict[str, int]:
-    """Return the counters in the header."""
+    """Return the header's counters; raise StateError if one is out of range."""
     counters = {name: int(header[name]) for name in ("generation", "batches", "calm", "hold")}
     for name, value in counters.items():
         if not (-MAX_INT32 if name == "calm" else 0) <= value <= MAX_INT32:

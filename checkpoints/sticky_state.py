@@ -1,7 +1,7 @@
 """The planner's state between micro-batches.
 
-It has the position and the last reader of each partition, the generation of that assignment, and
-the learned costs. Losing it costs stickiness, but never data. `checkpoints.state_text` encodes it.
+It has each partition's position and last reader, the assignment's generation, and the learned
+costs. Losing it costs stickiness, but never data. `checkpoints.state_text` encodes it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIN_HOLD = 16
 
 
 class StateError(ValueError):
-    """A state is unusable: corrupt, of other topics, or of a newer version."""
+    """A state is unusable: corrupt, or written by an unsupported version."""
 
 
 class KnownExecutor(NamedTuple):
@@ -34,11 +34,11 @@ class KnownExecutor(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The slowness of an executor, with the same statistics as the cost of a partition."""
+    """An executor's slowness, with the same statistics as a partition's cost."""
 
     #: Smoothed logarithm of its seconds divided by those of a typical executor; 0 is typical.
     slowness: float = 0.0
-    #: The last observed value of it.
+    #: The last observed value of the same logarithm, before smoothing.
     last: float = 0.0
     #: Number of valid reports behind `slowness`.
     evidence: float = 0.0
@@ -53,17 +53,19 @@ class Common(NamedTuple):
     fixed: float = 0.0
     #: Whether a cost for each partition predicted the reports better than one cost for all.
     own: bool = False
-    #: Standard deviation of log(cost) of a long report around its partition's mean.
+    #: Standard deviation of a long report's log(cost) from its partition's mean.
     noise: float = 0.2
     #: Prediction error of each candidate model (see `planner.learn`).
     errors: tuple[float, ...] = ()
     #: Number of reports behind `errors`.
     reports: float = 0.0
-    #: Share of the reported time that was predicted for the wrong task, by the model and by record
-    #: counts; both fade. Number of batches compared, and whether the model is used.
+    #: Share of the reported time that the model predicted for the wrong task (running mean).
     missed: float = 0.0
+    #: The same share if time is predicted from record counts alone.
     missed_alike: float = 0.0
+    #: Number of batches compared, weighted by trust.
     compared: float = 0.0
+    #: Whether the model is used.
     relied_on: bool = False
 
 
@@ -75,24 +77,24 @@ class StickyState:
     generation: int
     #: Batches planned so far.
     batches: int
-    #: Sorted by id. Members are numbered over all slots, starting with the first executor's.
+    #: Executors, sorted by id. Their slots, in this order, are the numbered members.
     readers: tuple[KnownExecutor, ...]
-    #: By executor id.
+    #: Slowness by executor id.
     paces: dict[str, Pace]
     common: Common
-    #: Sorted; `topic` has indices into it.
+    #: Sorted topic names; `topic` has indices into them.
     topics: tuple[str, ...]
     topic: NDArray[np.int64]
     partition: NDArray[np.int64]
     #: Number of the member that read the partition last; -1 for none.
     member: NDArray[np.int64]
-    #: Offset at which it stopped; -1 if unknown.
+    #: Offset at which that member stopped; -1 if unknown.
     position: NDArray[np.int64]
     #: Number of the batch (see `batches`) in which the partition last had data.
     seen: NDArray[np.int64]
     #: Smoothed logarithm of the partition's cost divided by the common cost; NaN if unknown.
     cost: NDArray[np.float64]
-    #: The last observed value of it, to distinguish an outlier from a change.
+    #: The last observed value of the same logarithm, to distinguish an outlier from a change.
     last_cost: NDArray[np.float64]
     #: Number of valid reports behind `cost`.
     evidence: NDArray[np.float64]
@@ -100,8 +102,7 @@ class StickyState:
     bytes: NDArray[np.float64]
     #: Smoothed number of records per offset; NaN if unknown.
     density: NDArray[np.float64]
-    #: Consecutive batches with far too many executors; negative: consecutive batches that requested
-    #: more executors.
+    #: Consecutive batches with far too many executors, or (negative) that requested more executors.
     calm: int = 0
     #: Number of batches without data after which a partition is dropped.
     hold: int = MIN_HOLD
@@ -112,7 +113,7 @@ class StickyState:
         return sum(reader.slots for reader in self.readers)
 
     def last_executors(self) -> dict[tuple[str, int], KnownExecutor]:
-        """Return the last (near) reader of each partition; empty in local mode."""
+        """Return the executor that last read each partition; empty in local mode."""
         of_member = [executor for executor in self.readers for _ in range(executor.slots)]
         columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())
         return {

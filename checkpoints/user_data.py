@@ -3,7 +3,7 @@
 All integers are big-endian. Version 0 is an array of topics (INT32 count; each an INT16 length,
 UTF-8 bytes and an array of INT32 partitions); version 1 adds the generation, an INT32. The bytes
 come from other processes and are not trusted: each count is checked against the remaining bytes
-before an allocation, reading takes linear time (plus a sort), and invalid bytes are no claim.
+before an allocation, reading takes linear time (plus a sort), and invalid bytes give no claim.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-#: Generation of a claim that carries none; ranks below all others.
+#: Generation of a claim without one; it ranks below all others.
 NO_GENERATION = -1
 
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
@@ -70,7 +70,7 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
 
 
 def decode_claim(data: bytes | None) -> Claim:
-    """Return the claim in user data: generation -1 for version 0, and empty if it is invalid."""
+    """Return the claim in user data, with generation -1 for version 0; empty if it is invalid."""
     if not data:
         return Claim()
     try:
@@ -122,7 +122,7 @@ def encode_generation(generation: int | None) -> bytes:
 
 
 def decode_generation(data: bytes | None) -> int:
-    """Return the generation in Kafka's cooperative sticky user data; -1 if there is none."""
+    """Return the generation in Kafka's cooperative sticky user data, or -1 without one."""
     number = decode_priority(data)
     return NO_GENERATION if number is None else number
 

@@ -2,9 +2,9 @@
 
 - `partitions`: sets of partitions as arrays of numbers
 - `group`: the data (`Member`, `Group`, `Assignment`)
-- `protocol`: the interface of an assignor; `registry`: the built-in ones, and the choice of one
-- `check`: the check that every answer must pass; `loading`: imports custom assignors
-- `testing`: the rounds of a rebalance, for tests of assignors
+- `protocol`: the interface of an assignor; `registry`: the built-in assignors, and `choose`
+- `check`: the check that every answer must pass; `loading`: the import of custom assignors
+- `testing`: simulated rebalances, for tests of assignors
 """
 
 from assignor_bridge.assignors.check import check_assignment

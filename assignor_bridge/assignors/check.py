@@ -1,8 +1,8 @@
 """Check the answer of every assignor, built-in or custom, before it is used.
 
 No assignor can lose or duplicate a partition. Each subscribed, existing partition goes to exactly
-one member that subscribes to it. A cooperative assignor may instead withhold it for such a member
-while another member of the group still owns it.
+one member that subscribes to it. A cooperative assignor may instead withhold a partition for such a
+member while another member of the group still owns it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RULE = (
 
 
 def assign_checked(assignor: Assignor, group: Group) -> Assignment:
-    """Return the checked answer of an assignor; raise PlanError if it fails or is invalid."""
+    """Run an assignor and check its answer; raise PlanError if either step fails."""
     try:
         answer = assignor.assign(group)
     except AssignorError:
@@ -45,8 +45,7 @@ def assign_checked(assignor: Assignor, group: Group) -> Assignment:
 def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     """Return a copy of an answer after checking that it is valid and complete.
 
-    The answer is an `Assignment` of any array and mapping types, or plain data: a mapping of member
-    id to a mapping of topic to partitions.
+    The answer is an `Assignment` or a plain mapping: `{member id: {topic: partition numbers}}`.
 
     Raises PlanError if it is not valid; the message names the assignor and the problem.
 
@@ -117,15 +116,15 @@ class _AnswerCheck:
         )
 
     def fail_if(self, partition_ids: NDArray[np.integer], verb: str, problem: str) -> None:
-        """Fail if there are such partitions; the message has their number and the first five."""
+        """Fail if `partition_ids` is not empty; list their number and first five names."""
         if len(partition_ids):
             names = (self.catalog.name(int(i)) for i in partition_ids[:5])
             self.fail(f"{verb} {len(partition_ids)} {problem}", names)
 
     def rebuild(self, answer: Assignment) -> Assignment:
-        """Build a new assignment from the checked parts of this one."""
+        """Check each part of `answer`, and return a new Assignment built from them."""
         if answer.ids != self.group.ids or answer.catalog != self.catalog:
-            self.fail("returned an assignment of other members or topics than those of the group")
+            self.fail("returned an assignment whose members or topics are not those of the group")
         if not isinstance(answer.standbys, Mapping):
             kind = type(answer.standbys).__name__
             self.fail(f"returned standbys as a {kind}, not a mapping")
@@ -141,7 +140,7 @@ class _AnswerCheck:
         )
 
     def check_indices(self, part: str, values: Any) -> NDArray[np.int32]:
-        """Check an array with a member index for each partition, -1 for none."""
+        """Check an array of member indices, one per partition; -1 means no member."""
         indices, total, members = np.asarray(values), self.catalog.total, len(self.group.ids)
         if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
             kind = f"{indices.ndim} dimensions of {indices.dtype}"
@@ -150,7 +149,7 @@ class _AnswerCheck:
             self.fail(f"returned {len(indices)} member indices in {part!r} for {total} partitions")
         for member in (int(indices.min()), int(indices.max())) if total else ():
             if not -1 <= member < members:
-                self.fail(f"returned member index {member} in {part!r}: the group has {members}")
+                self.fail(f"put member index {member} in {part!r}: the group has {members} members")
         return indices.astype(np.int32, copy=False)
 
     def check_member(self, member: Any) -> None:
@@ -160,7 +159,7 @@ class _AnswerCheck:
     def check_standbys(self, member: Any, copies: Any) -> Partitions:
         self.check_member(member)
         if not isinstance(copies, Mapping):
-            self.fail(f"gave {member!r} standbys as a {type(copies).__name__}, not by topic")
+            self.fail(f"gave {member!r} standbys as a {type(copies).__name__}, not a mapping")
         ids = self.catalog.ids(copies).astype(np.int64, casting="same_kind", copy=False)
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.catalog.total:
             self.fail(f"gave {member!r} standbys of partitions that do not exist")
@@ -168,13 +167,13 @@ class _AnswerCheck:
 
     def read_mappings(self, answer: Any) -> Assignment:
         if not isinstance(answer, Mapping):
-            self.fail(f"returned a {type(answer).__name__}, not members with their partitions")
+            self.fail(f"returned a {type(answer).__name__}, not a mapping of members to topics")
         owner = np.full(self.catalog.total, -1, np.int32)
         for member, owned in answer.items():
             self.check_member(member)
             if not isinstance(owned, Mapping):
                 kind = type(owned).__name__
-                self.fail(f"gave {member!r} a {kind}, not topics with partitions")
+                self.fail(f"gave {member!r} a {kind}, not a mapping of topics to partitions")
             for topic, partitions in owned.items():
                 kind = type(partitions).__name__
                 if isinstance(partitions, str) or not hasattr(partitions, "__iter__"):
@@ -202,7 +201,7 @@ class _AnswerCheck:
             is_foreign = np.fromiter((t not in topics for t in self.catalog), np.bool_)
             if not is_foreign.any():
                 continue
-            is_subscriber = np.zeros(len(self.group.ids) + 1, np.bool_)  # the last cell is "none"
+            is_subscriber = np.zeros(len(self.group.ids) + 1, np.bool_)  # the last cell is for -1
             is_subscriber[list(indices)] = True
             foreign_ids = np.flatnonzero(is_subscriber[owner] & is_foreign[self.catalog.topic_of])
             if len(foreign_ids):

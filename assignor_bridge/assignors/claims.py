@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 class Claims:
     """The partitions that members claim to own, and the owners whose claims are valid."""
 
-    #: Number of each claimed partition, member by member.
+    #: Numbers of the claimed partitions, member by member.
     ids: Ids
-    #: Index of the member that claims it.
+    #: Index of the claiming member, for each element of `ids`.
     member: Ids
-    #: Index of the member with the valid claim to each partition, -1 for none.
+    #: For each partition, index of the member with the valid claim; -1 if there is none.
     owner: NDArray[np.int32]
 
 
@@ -35,8 +35,8 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
     A claim is valid if its member still subscribes to the topic and no other member claims the
     partition at the same or a newer generation. A claim without a generation is older than all
     others. If two members claim a partition at the same newest generation, neither owns it.
-    `newest_only` drops all claims of members below the newest generation of the group, even
-    uncontested ones (the rule of constrained-cooperative-sticky).
+    `newest_only` drops all claims older than the group's newest generation, even uncontested ones
+    (the rule of constrained-cooperative-sticky).
     """
     ids, member = _collect_claims(group)
     owner = np.full(group.catalog.total, -1, np.int32)
@@ -61,7 +61,7 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
 
 
 def _collect_claims(group: Group) -> tuple[Ids, Ids]:
-    """Return the number of each claimed partition and the index of the member that claims it."""
+    """Return the numbers of the claimed partitions, and the claiming member's index for each."""
     catalog, no_ids = group.catalog, np.empty(0, np.int64)
     claimed_ids = []
     for member in group.members:
@@ -82,7 +82,7 @@ def _generations_by_member(group: Group) -> Ids:
 
 
 def _is_subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | slice:
-    """Return whether each member subscribes to the topic it claims; a full slice if all do."""
+    """Return for each claim whether its member subscribes to the topic; a full slice if all do."""
     names = group.catalog.names
     if len(group.subscriptions) == 1 and group.subscriptions[0][0].issuperset(names):
         return slice(None)
@@ -103,12 +103,12 @@ def write_claim(member: Member) -> bytes | None:
 
 
 def write_generation(member: Member) -> bytes:
-    """Return the user data of Kafka's cooperative assignor; owned partitions are sent apart."""
+    """Return the user data of Kafka's cooperative assignor; it has no owned partitions."""
     return encode_generation(member.generation)
 
 
 def read_claim(member: Member, data: bytes | None) -> Member:
-    """Return a copy of the member with the claim in its user data, empty if it does not parse."""
+    """Return a copy of the member with the claim in `data`; invalid data is an empty claim."""
     claim = decode_claim(data)
     generation = None if claim.generation == NO_GENERATION else claim.generation
     return replace(member, owned=claim.owned, generation=generation, user_data=data)

@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.claims import Claims
     from assignor_bridge.assignors.group import Group
 
-    #: Completes and balances owners, in place.
+    #: Assigns the unowned partitions and balances all of them, in place.
     Balance = Callable[[NDArray[np.int32]], None]
 
-#: Attempts to find an answer that the second round does not change.
+#: Maximum number of attempts to find an answer that the second round does not change.
 _MAX_TRIES = 8
 
 
 def cooperative_sticky(group: Group) -> Assignment:
     """Assign as `sticky` does, but withhold partitions that another present member still owns.
 
-    Promises, in order: (1) no partition goes to a member while another one claims it, unless the
-    receiver's own claim is the newest; (2) each other subscribed partition goes to one subscriber;
+    Promises, in order: (1) no partition goes to a member while another member claims it, unless the
+    receiver's claim is the newest; (2) each other subscribed partition goes to one subscriber;
     (3) after the owners have revoked the withheld partitions, the next round assigns them and moves
     nothing else; each goes to the member named in `withheld` if all members subscribe to the same
     topics, and nearly always otherwise (that round chooses again among equally good assignments);
     (4) over both rounds, all promises of `sticky`, with its tie rule. With racks, the second round
-    has fewer claims and may find a better swap; such a swap is made in the first round already.
-    (Kafka's assignor needs a third round there, or more.)
+    has fewer claims and could find a better swap, so the first round already makes such swaps.
+    (Kafka's assignor needs three or more rounds for them.)
 
     Source: KIP-429, Kafka 4.1.0 `CooperativeStickyAssignor`.
 
@@ -64,11 +64,10 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
     Assumption: all members subscribe to the same topics. Promises, in order: (1) partitions that
     another present member owns are withheld until it has revoked them; (2) counts differ by at most
     one; (3) racks as in `sticky`; (4) nothing moves if nothing changed, and never more than balance
-    and racks require. Only claims of the newest generation are used. Ties: unowned partitions are
-    assigned in the order t0p0, t1p0, t2p0, t0p1, … to the members below the minimum quota, by id,
-    each its share consecutively, then one each (with racks as in `sticky`). The proposal also takes
-    partitions back from members at the maximum quota; `divide_evenly` explains why that is never
-    needed here.
+    and racks require. Only claims of the newest generation are used. Ties: unowned partitions, in
+    the order t0p0, t1p0, t2p0, t0p1, …, fill one member after another to the minimum quota, by id;
+    then members get one more each (with racks as in `sticky`). The proposal also takes partitions
+    from members at the maximum quota, which `divide_evenly` makes unnecessary.
 
     Source: the constrained cooperative sticky proposal (KAFKA-9987). Kafka did not add this
     assignor, but used the algorithm in its existing sticky assignors.
@@ -100,7 +99,7 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
 
 
 def describe_different_subscriptions(group: Group) -> str | None:
-    """Return two members that subscribe to different topics, as a sentence; None if none do."""
+    """Return a sentence that names two members with different subscriptions; None if all agree."""
     if len(group.subscriptions) <= 1:
         return None
     (one, first), (other, second) = group.subscriptions[:2]
@@ -115,8 +114,8 @@ def describe_different_subscriptions(group: Group) -> str | None:
 def _assign_in_two_rounds(group: Group, claims: Claims, balance_owners: Balance) -> Assignment:
     """Return an answer after which the next round moves only the withheld partitions.
 
-    Without racks every answer is like that. With racks the greedy choice may improve once the
-    withheld partitions have no owner, so the balance is repeated.
+    Without racks, the first attempt is such an answer. With racks, the greedy choice may improve
+    once the withheld partitions have no owner, so the balancing is repeated.
     """
     owner = claims.owner.copy()
     balance_owners(owner)

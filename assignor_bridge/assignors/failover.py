@@ -1,4 +1,4 @@
-"""`failover`: active/passive; the member of the highest priority gets all partitions."""
+"""`failover`: active/passive; the highest-priority member gets all partitions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def failover(group: Group) -> Assignment:
-    """Give all partitions of a topic to its subscriber of the highest priority.
+    """Give all partitions of a topic to its highest-priority subscriber.
 
-    Promises, in order: (1) each subscribed partition goes to one subscriber; (2) the subscriber of
-    the highest priority gets all partitions of a topic; when it leaves, the next one does. Ties:
-    the first member by id. Members without a priority, in `priority` or in user data, rank below
-    all others (in the article they rank highest and would take everything). Balance, lags and
-    owners are ignored.
+    Promises, in order: (1) each subscribed partition goes to one subscriber; (2) the
+    highest-priority subscriber gets all partitions of a topic; when it leaves, the next-highest
+    subscriber gets them. Ties: the first member by id. Members without a priority, in `priority` or
+    in user data, rank below all others (in the article they rank highest and would get all
+    partitions). Balance, lags and owners are ignored.
 
     Source: `FailoverAssignor` of "Understanding Kafka partition assignment strategies".
 
@@ -41,7 +41,7 @@ def failover(group: Group) -> Assignment:
 
 
 def write_priority(member: Member) -> bytes | None:
-    """Return the user data of a member: its priority, None if it has none."""
+    """Return the member's priority as user data, or None if it has no priority."""
     return None if member.priority is None else encode_priority(member.priority)
 
 

@@ -1,7 +1,7 @@
 """The input and output of every assignor: `Member`, `Group` and `Assignment`.
 
-An assignor is a pure function from `Group` to `Assignment`: the previous assignment is an argument
-(`Member.owned` with its `generation`). `partitions` explains how sets of partitions are stored.
+An assignor is a pure function from `Group` to `Assignment`. The previous assignment is part of its
+input (`Member.owned`, `Member.generation`). `partitions` explains how partition sets are stored.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Member:
     """One member of a consumer group: in Spark, one task slot, `<executor>/<slot>`."""
 
     id: str
-    #: Subscribed topics. Members that share one frozenset object are grouped fastest.
+    #: Subscribed topics. Grouping is fastest if members with the same topics share one frozenset.
     topics: frozenset[str]
     #: The partitions it claims to own: a plain mapping, or `Partitions`.
     owned: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Member:
     capacity: float = 1.0
     #: For `streams`: the partitions of which it keeps a standby copy.
     standby: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    #: User data of its subscription, as received.
+    #: User data in its subscription, as received.
     user_data: bytes | None = None
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Group:
 
     members: tuple[Member, ...]
     topics: Mapping[str, int]
-    #: Lag (or another load: records, seconds) by topic and partition, finite; 0 if missing.
+    #: Finite lag by topic and partition, or another load, such as seconds; 0 if missing.
     lags: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     #: Racks that hold a replica, by topic and partition.
     partition_racks: Mapping[str, Mapping[int, frozenset[str]]] = field(default_factory=dict)
@@ -108,8 +108,7 @@ class Group:
     def kafka_order(self) -> tuple[int, ...]:
         """Indices of members in the order of Kafka's `AbstractPartitionAssignor.MemberInfo`.
 
-        Static members come first, by instance id, so that they keep their position over restarts;
-        then the others by id.
+        Static members come first, by instance id, and keep their position across restarts.
         """
         members = self.members
         return tuple(
@@ -121,7 +120,7 @@ class Group:
 
     @cached_property
     def subscriptions(self) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
-        """Each distinct subscription with its members' indices, in the order of first members."""
+        """Distinct subscriptions with their members' indices, ordered by first member."""
         by_object: dict[int, list[int]] = {}
         for index, member in enumerate(self.members):
             by_object.setdefault(id(member.topics), []).append(index)
@@ -202,8 +201,8 @@ class Assignment(Mapping[str, Partitions]):
         self.owner = owner
         #: For `streams`: the partitions of which each member keeps a copy.
         self.standbys: Mapping[str, Partitions] = standbys or {}
-        #: For cooperative assignors: index of the next owner of each partition that is withheld
-        #: until its present owner has revoked it; -1 for other partitions.
+        #: For cooperative assignors: index of each withheld partition's next owner, -1 for other
+        #: partitions. A partition is withheld until its present owner has revoked it.
         self.withheld = withheld
         #: Messages for users, one line each, such as a topic with too few partitions.
         self.notes = notes

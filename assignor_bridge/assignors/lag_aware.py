@@ -1,4 +1,4 @@
-"""`lag-aware`: balance counts, then lags, topic by topic; and the definition of lag."""
+"""`lag-aware`: balance partition counts, then lags, per topic. `Offsets` defines lag."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.racks import GroupRacks
 
-#: A member in a rack with a replica is preferred if its lag is above the least by at most this
-#: share of the members' mean lag of the topic.
+#: A member in a rack with a replica is preferred if its lag exceeds the minimum by at most this
+#: fraction of the members' mean lag (per topic).
 _ALIKE_SHARE = 0.05
 
 
 def lag_aware(group: Group) -> Assignment:
-    """Assign each topic's partitions in rounds: the largest lag to the member with the least lag.
+    """Assign each topic's partitions in rounds, the largest lag to the least loaded member.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
     differ by at most one; (3) per topic, no member's total lag exceeds another's by more than the
     largest lag. Ties: partitions of equal lag by number, members by id. Without lags it is as
     balanced as `range`. If racks matter (see `racks`), a member in a rack with a replica is
-    preferred if its lag is within 5% of the mean above the least, which widens the bound of (3) by
-    that much. Negative lags become 0. Lags are not balanced over topics, and owners are ignored:
-    use `lag-aware-sticky` for that.
+    preferred if its lag exceeds the minimum by at most 5% of the members' mean; bound (3) grows by
+    that amount. Negative lags become 0. Lags are not balanced across topics, and owners are
+    ignored: use `lag-aware-sticky` for that.
 
     Source: the lag-aware proposal (KAFKA-5337), extended by racks.
 
@@ -76,10 +76,10 @@ def _prefer_near_members(
     ranked: Sequence[tuple[int, float]],
     alike: float,
 ) -> list[int]:
-    """Return the member for each partition, given the partitions' rack sets.
+    """Return a different member of `ranked` for each partition, given the partitions' rack sets.
 
-    It is the first of `ranked` in a rack with a replica if its lag is within `alike` of the least
-    lag, and otherwise the first of all.
+    It is the first free member in a rack with a replica, if its lag exceeds that of the first free
+    member by at most `alike`; otherwise it is the first free member.
     """
     queues: dict[int, deque[int]] = {}  # indices in `ranked`, by rack
     rack_of_member = racks.of_member.tolist()
@@ -113,7 +113,7 @@ class Offsets:
     latest: int
     #: Offset of the first record that is not deleted.
     beginning: int = 0
-    #: Offset that the group committed; None if it never did.
+    #: The group's committed offset; None if there is no commit.
     committed: int | None = None
 
     def lag(self, offset_reset: str = "latest") -> int:

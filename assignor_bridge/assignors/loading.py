@@ -15,12 +15,12 @@ from assignor_bridge.errors import OptionError, convert_errors
 if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
 
-#: Entry point group in which distributions name their assignors.
+#: Entry point group in which distributions register their assignors.
 ENTRY_POINTS = "assignor_bridge.assignors"
 
 
 class Finder:
-    """Finds assignors by name; loads each custom one once and keeps its object."""
+    """Finds assignors by name; loads each custom assignor only once."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Assignor] = {}
@@ -41,8 +41,7 @@ def find(name: str) -> Assignor:
     or a function of a group. It may also have `name`, `protocols`, `refusal`, `reservation`,
     `user_data`, `configure` and `on_assignment`.
 
-    Raises OptionError if there is no such assignor, or it cannot be loaded; the message has the
-    reason.
+    Raises OptionError, with the reason, if there is no such assignor or it cannot be loaded.
     """
     if name in ASSIGNORS:
         return ASSIGNORS[name]

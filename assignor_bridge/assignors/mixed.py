@@ -1,13 +1,13 @@
 """Balance members with different subscriptions, as a minimum-cost flow (not needed in Spark).
 
 Promises, in order: counts are balanced; the fewest partitions are read across racks; the fewest
-partitions move. Partitions of a topic differ only in their owners, so the search runs on counts by
-topic and member.
+partitions move. A topic's partitions differ only in their owners, so counts by topic and member
+suffice for the search.
 
 1. Assign the unowned partitions greedily, as Kafka does.
 2. Move partitions along *chains* (augmenting paths), from a member to another with at least two
-   fewer, perhaps over others. Without such a chain, counts are balanced: loads over subscriptions
-   form a base polyhedron, in which every local optimum is the least in sorted order.
+   fewer, possibly through other members. If there is no such chain, counts are balanced: loads over
+   subscriptions form a base polyhedron, in which every local optimum is a global one.
 3. Move partitions along *cycles*, which keep the sorted counts, until none saves moves. Then the
    number of moves is minimal. A read across racks costs more than all moves of a cycle.
 4. Choose the partitions.
@@ -41,11 +41,11 @@ def balance_mixed_subscriptions(
     classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
     racks: GroupRacks | None = None,
 ) -> None:
-    """Complete and balance the partitions of connected subscriptions, in place.
+    """Assign the unowned partitions of connected subscriptions and balance all, in place.
 
-    `owner` has the member with the valid claim to each partition, -1 for none; `classes` has the
-    topics and members of each distinct subscription. With racks, partitions of a topic whose
-    replicas are in the same racks count as a topic of their own.
+    `owner` has the member with the valid claim to each partition, or -1; `classes` has the topics
+    and members of each distinct subscription. With racks, the partitions of a topic whose replicas
+    are in the same racks are treated as a separate topic.
 
     >>> from assignor_bridge.assignors import Catalog
     >>> catalog, owner = Catalog({"t0": 3, "t1": 1}), np.array([0, 0, 0, -1], np.int32)
@@ -99,7 +99,7 @@ def _count_by_member(holders: NDArray[np.int32]) -> dict[int, int]:
 
 
 def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
-    """Return the members for `count` partitions, one by one to the least loaded, ties in order."""
+    """Return members for `count` partitions, each the least loaded at that point, ties in order."""
     loads = load[members]
     ascending = np.sort(loads)
     # Partitions needed to raise the first k members to the same load.
@@ -118,7 +118,7 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
 def _choose_partitions(
     topic_owner: NDArray[np.int32], claimed: NDArray[np.int32], counts: dict[int, int]
 ) -> None:
-    """Choose a topic's partitions: first the claimed ones, then those assigned, then any."""
+    """Choose each member's partitions of a topic: claimed ones, then assigned ones, then any."""
     assigned = topic_owner.copy()
     topic_owner[:] = -1
     missing = dict(counts)
@@ -133,10 +133,11 @@ def _choose_partitions(
 
 @dataclass(slots=True)
 class _Flow:
-    """Counts of partitions by topic and member, changed by chains and cycles."""
+    """Partition counts by topic and member, which chains and cycles change."""
 
-    #: Topics of each class (distinct subscription), and the class of each member.
+    #: Topics of each class (distinct subscription).
     topics: list[tuple[int, ...]]
+    #: Class of each member.
     class_of: dict[int, int]
     #: By topic and member: number of partitions assigned now; no zeros.
     count: dict[int, dict[int, int]]
@@ -157,7 +158,7 @@ class _Flow:
 
 
 def _move_along_chains(flow: _Flow) -> bool:
-    """Balance the counts by moves along chains; return whether anything moved."""
+    """Move partitions along chains until the counts are balanced; return whether anything moved."""
     has_changed = False
     may_improve = True
     load = flow.load
@@ -184,7 +185,7 @@ def _move_along_chains(flow: _Flow) -> bool:
 
 
 def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return each member's next step (topic, taker) towards `receiver`, and the most loaded one."""
+    """Return each giver's next step (topic, taker) to `receiver`, and the most loaded giver."""
     next_step: dict[int, tuple[int, int]] = {receiver: (-1, -1)}
     seen_topics: set[int] = set()
     seen_classes: set[int] = set()
@@ -210,7 +211,7 @@ def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]]
 
 
 def _move_along_cycles(flow: _Flow) -> bool:
-    """Save reads across racks and moves along cycles; return whether anything moved."""
+    """Shift partitions along cycles to cut cross-rack reads and moves; return whether any moved."""
     has_changed = False
     while cycle := _find_saving_cycle(flow):
         has_changed = True
@@ -227,8 +228,8 @@ def _move_along_cycles(flow: _Flow) -> bool:
 def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     """Return a cycle of steps (topic, giver) that saves moves; empty if there is none.
 
-    Each giver gives to the next. A step with topic -1 joins two chains: its giver has one partition
-    fewer than the next member.
+    Each giver gives a partition to the next giver. A step with topic -1 joins two chains: its giver
+    has one partition fewer than the next giver.
     """
     lost_claims = [
         (topic, member)
@@ -249,10 +250,10 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     edges: list[tuple[int, int, int]] = []
     for topic, holders in flow.count.items():
         claimed, far = flow.owned[topic], flow.far.get(topic, _NO_MEMBERS)
-        for m, count in holders.items():  # giving an unclaimed one away saves a move
+        for m, count in holders.items():  # giving away an unclaimed partition saves a move
             saving = int(count > claimed.get(m, 0)) + crossing * (m in far)
             edges.append((node[m], topic_node[topic], -saving))
-    for topic, m in lost_claims:  # a claimed partition comes back
+    for topic, m in lost_claims:  # taking a claimed partition back
         edges.append(
             (topic_node[topic], node[m], crossing * (m in flow.far.get(topic, _NO_MEMBERS)))
         )

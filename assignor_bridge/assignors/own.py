@@ -1,8 +1,8 @@
 """Adapt a custom assignor to `protocol.Assignor`.
 
-Its methods may raise anything, `SystemExit` included, or return anything. Each such mistake becomes
-an error that names the assignor and does not affect the planner process or the next line of a
-command's input. `check_assignment` checks its answers, as it does for built-in assignors.
+Its methods may raise any error, even `SystemExit`, or return a value of a wrong type. Each such
+fault becomes an error that names the assignor; the planner process continues, and so does a command
+with its next line of input. `check_assignment` checks its answers, as for built-in assignors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CustomAssignor:
     function of a group.
 
     Raises OptionError if the class raises an error, has no `assign`, or has an invalid name or
-    protocols.
+    invalid protocols.
     """
 
     def __init__(self, reference: str, user_object: Any) -> None:
@@ -65,7 +65,7 @@ class CustomAssignor:
         return self._call_for_reason("reservation", group)
 
     def assign(self, group: Group) -> Assignment:
-        """Return its answer, which `check_assignment` has to check (`Assignor.assign`)."""
+        """Return its unchecked answer; the caller runs `check_assignment` (`Assignor.assign`)."""
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}}"):
             return cast("Assignment", self._function(group))
 
@@ -77,7 +77,7 @@ class CustomAssignor:
     def on_assignment(
         self, member: Member, owned: Mapping[str, Sequence[int]], generation: int
     ) -> Member:
-        """Return the member as it joins next time (`Assignor.on_assignment`; None: as usual)."""
+        """Return the member as it joins next time (`Assignor.on_assignment` or `Member.owning`)."""
         expected = f"the member {member.id!r} or None"
         after = self._call("on_assignment", Member, expected, member, owned, generation)
         if after is not None and after.id != member.id:
@@ -90,7 +90,7 @@ class CustomAssignor:
         return self._read_attribute("on_assignment") is not None
 
     def with_options(self, options: Mapping[str, str]) -> CustomAssignor:
-        """Return this assignor configured with options, by key: one object for each set of them."""
+        """Return this assignor configured with `options`; equal options return the same object."""
         key = frozenset(options.items())
         if key in self._by_options:
             return self._by_options[key]
@@ -118,12 +118,12 @@ class CustomAssignor:
     def _read_attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the user's object; reading it may run any code."""
         with convert_errors(
-            OptionError, f"assignor {self.name!r} raised {{}} on reading its {name}"
+            OptionError, f"assignor {self.name!r} raised {{}} when `{name}` was read"
         ):
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
-        """Return the result of an optional method, of the expected type, or None."""
+        """Call an optional method, if there is one; raise PlanError for a wrong type."""
         function = self._read_attribute(method)
         if function is None:
             return None
@@ -154,7 +154,7 @@ class CustomAssignor:
             )
         if name in ASSIGNORS or name.lower() == NONE:
             raise OptionError(
-                f"assignor {self._reference!r} has the name of a built-in one, {name!r}: "
+                f"assignor {self._reference!r} has a built-in assignor's name, {name!r}: "
                 "give it another name"
             )
         return str.__str__(name)  # flatten subclasses: msgspec encodes only plain str
@@ -178,14 +178,13 @@ def configure_assignors(
     options: Sequence[tuple[str, str]],
     find: Callable[[str], Assignor],
 ) -> dict[str, Assignor]:
-    """Return the listed assignors by name as written, after configuring the custom ones.
+    """Return the named assignors, keyed by name as written; configure the custom ones.
 
-    `options` has names, without `assignor.`, and values of options that are not built in. Each
-    belongs to the custom assignor whose name it begins with, in any case: `mine.age` is the option
-    `age` of the assignor `mine`.
+    `options` has the names (without `assignor.`) and values of the options that are not built in.
+    Each belongs to the custom assignor whose name it begins with, ignoring case: `mine.age` is the
+    option `age` of the assignor `mine`.
 
-    Raises OptionError if an assignor is unknown, or cannot be created or configured, or an option
-    belongs to none.
+    Raises OptionError if an assignor is unknown or fails, or an option belongs to no assignor.
     """
     assignors = {name: find(name) for name in names}
     custom = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Assignment, Group
 
-#: Members revoke all partitions before each rebalance, or only those that move (KIP-429).
+#: Before a rebalance, EAGER members revoke all partitions, COOPERATIVE ones only those that move.
 RebalanceProtocol = Literal["EAGER", "COOPERATIVE"]
 
 
 @runtime_checkable
 class Assignor(Protocol):
-    """The attributes that consumer groups, the planner and the CLI need of an assignor."""
+    """The assignor attributes that consumer groups, the planner and the CLI use."""
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Assignor(Protocol):
 
 @dataclass(frozen=True)
 class Strategy:
-    """An assignor made of functions; `registry` has all built-in ones."""
+    """An assignor built from functions; `registry` defines all built-in assignors."""
 
     name: str
     assign: Callable[[Group], Assignment]

@@ -25,22 +25,22 @@ class GroupRacks:
     of_member: Ids
     #: Index in `near` of each partition's set of racks.
     rack_set: Ids
-    #: Whether each set (row) has each rack (column); the last column is for members without a rack.
+    #: Whether a rack set (row) has a rack (column); the last column is for members without a rack.
     near: NDArray[np.bool_]
     #: Number of members in the racks of each set.
     near_members: Ids
 
     def is_far(self, partition: Ids, member: NDArray[np.integer]) -> NDArray[np.bool_]:
-        """Return whether each partition lacks a replica in the rack of its member."""
+        """Return for each partition whether its member's rack has no replica of it."""
         return np.asarray(~self.near[self.rack_set[partition], self.of_member[member]])
 
 
 def find_racks(group: Group) -> GroupRacks | None:
-    """Return the racks of a group, or None if they do not matter.
+    """Return a group's racks, or None if racks do not matter.
 
     As in Kafka, they matter if members have racks, partitions have replicas in some of these racks,
-    and not all partitions have the same ones. A member without a rack is near to every partition; a
-    partition without racks is far from every member that has a rack.
+    and not all partitions have the same racks. A member without a rack is near to every partition;
+    a partition without racks is far from every member that has a rack.
     """
     names = sorted({m.rack for m in group.members if m.rack})
     if not names or not group.partition_racks:
@@ -71,7 +71,7 @@ def find_racks(group: Group) -> GroupRacks | None:
 def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     """Return the racks of tasks (partition p of each topic), or None if they do not matter.
 
-    A member is near to a task if no rack has replicas of more of its partitions than the member's.
+    A member is near to a task if its rack has replicas of the most partitions of the task.
     """
     racks = find_racks(group)
     if racks is None:
@@ -95,12 +95,13 @@ def assign_unowned_by_rack(
     ids: Ids,
     members: Ids,
 ) -> None:
-    """Assign unowned partitions to members below their quota, near ones first, in place.
+    """Assign unowned partitions to members below their quota, near members first, in place.
 
     Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor,
-    members reach the minimum quota before any gets an extra partition. (1) Each partition, those
-    with the fewest near members first, goes to the next near member. (2) Each other one stays with
-    the far member that claims it, if that has room (not in Kafka). (3) The others go to the next.
+    members reach the minimum quota before any gets an extra partition. (1) Each partition goes to
+    the next near member; partitions with the fewest near members come first. (2) If no near member
+    has room, a partition stays with the far member that claims it and has room (not in Kafka). (3)
+    The remaining partitions go to the next members with room.
     """
     unowned = ids[owner[ids] < 0]
     quotas = _MemberQuotas(owner, ids, members, racks.of_member.tolist())
@@ -136,7 +137,7 @@ def divide_by_racks(
 ) -> tuple[
     dict[int, Ids], Sequence[tuple[tuple[int, ...], tuple[int, ...]]], dict[int, frozenset[int]]
 ]:
-    """Return partitions by topic and rack set, the subscriptions, and the members far from each."""
+    """Split topics by rack set; return the parts' partitions, subscriptions, and far members."""
     topics = sorted({topic for topics_of_class, _ in classes for topic in topics_of_class})
     if racks is None:
         return {t: catalog.all_of([t]) for t in topics}, classes, {}
@@ -166,7 +167,7 @@ def divide_by_racks(
 
 
 class _MemberQuotas:
-    """Fills members below the minimum quota alternately, then adds an extra partition to some."""
+    """Fills members to the minimum quota in rotation, then adds an extra partition to some."""
 
     def __init__(
         self, owner: NDArray[np.int32], ids: Ids, members: Ids, rack: Sequence[int]
@@ -182,7 +183,7 @@ class _MemberQuotas:
         )
         self.below = [m for m, size in self.size.items() if size < self.min_quota]
         self.at_min_quota = [m for m, size in self.size.items() if size == self.min_quota]
-        #: Number of these members in each rack.
+        #: Number of members of `below` and of `at_min_quota` in each rack.
         self.racks_below = Counter(rack[m] for m in self.below)
         self.racks_at_min_quota = Counter(rack[m] for m in self.at_min_quota)
         self.next_index = 0

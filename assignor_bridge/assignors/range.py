@@ -1,4 +1,4 @@
-"""`range`: contiguous blocks of each topic; a member gets the same numbers of all topics."""
+"""`range`: each member gets a contiguous block of each topic, with the same partition numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def range_(group: Group) -> Assignment:
-    """Assign members contiguous blocks of each topic; the first members get an extra partition.
+    """Assign each member a contiguous block of each topic; the first ones get an extra partition.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
     differ by at most one; (3) topics with the same subscribers and the same number of partitions
@@ -26,7 +26,7 @@ def range_(group: Group) -> Assignment:
     (KIP-881). Ties: members by instance id, if they have one, then by id. Counts over all topics
     are not balanced (the first members get more of every topic); lags and owners are ignored.
 
-    Source: Kafka 4.1.0 `RangeAssignor`; identical answers, racks included.
+    Source: Kafka 4.1.0 `RangeAssignor`; the answers are identical, also with racks.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
@@ -55,7 +55,7 @@ def range_(group: Group) -> Assignment:
 
 
 class _Topic:
-    """The members' counts of one topic during the assignment (Kafka's TopicAssignmentState)."""
+    """The members' partition counts in one topic (Kafka's TopicAssignmentState)."""
 
     def __init__(
         self, group: Group, name: str, members: tuple[int, ...], owner: NDArray[np.int32]

@@ -1,4 +1,4 @@
-"""The built-in assignors, and the choice among several; `loading` finds custom ones."""
+"""The built-in assignors, and the choice of one from a list; `loading` finds custom assignors."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def lookup(name: str) -> Assignor:
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen assignor, and the reasons against those before it in the list."""
+    """The chosen assignor, and why earlier assignors in the list were passed over."""
 
     assignor: Assignor
     #: One line for each assignor that was passed over.
@@ -100,8 +100,8 @@ def choose(
 ) -> Choice:
     """Return the first assignor in `preference` that can assign `group`.
 
-    An assignor with a reservation (`streams` on topics of different sizes) is passed over too, but
-    is used if no other assignor accepts the group. `loading.Finder` also finds custom assignors.
+    An assignor with a reservation (`streams` for topics of different sizes) is also passed over,
+    but is used if no other assignor accepts the group. `loading.Finder` finds custom ones too.
 
     Raises OptionError for an unknown name, or if all assignors refuse; the message has each reason.
 
@@ -126,5 +126,5 @@ def choose(
         )
     raise OptionError(
         f"no assignor in the list accepts the group: {'; '.join(line for _, line in passed_over)}. "
-        "Add one without such a condition, such as 'sticky', to the list"
+        "Add an assignor that accepts any group, such as 'sticky', to the list"
     )

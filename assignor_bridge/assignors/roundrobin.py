@@ -1,4 +1,4 @@
-"""`roundrobin`: deal all partitions of all topics to the members alternately."""
+"""`roundrobin`: deal the partitions of all topics to the members in rotation."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def roundrobin(group: Group) -> Assignment:
-    """Deal the partitions, by topic and number, to the subscribers alternately.
+    """Deal partitions, sorted by topic and number, to the subscribers in rotation.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) if all members
     subscribe to the same topics, counts differ by at most one; otherwise they may differ by much
     more than with `sticky`. Ties: members by instance id, if they have one, then by id. Owners are
     ignored: nearly all partitions move if a member joins or leaves.
 
-    Source: Kafka 4.1.0 `RoundRobinAssignor`; identical answers.
+    Source: Kafka 4.1.0 `RoundRobinAssignor`; the answers are identical.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))

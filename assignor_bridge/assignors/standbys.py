@@ -1,4 +1,4 @@
-"""Place the standby copies of tasks, with the promises (6) to (8) of `streams`."""
+"""Place standby copies of tasks; implements promises (6) to (8) of `streams`."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _SAME_RACK, _SAME_HOST = 1, 2
 def place_standbys(
     group: Group, active: Sequence[int], warm_members: Sequence[Sequence[int]], copies: int
 ) -> list[set[int]]:
-    """Return the tasks of which each member keeps a standby copy.
+    """Return each member's standby tasks.
 
-    `active` has the member of each task, `warm_members` the members that had a copy of it. Each
-    task gets `copies` copies, fewer than there are members. Steps: (1) keep copies where there is
+    `active` has each task's active member; `warm_members` has the members with a copy of it. Each
+    task gets `copies` copies, fewer than there are members. Steps: (1) keep copies on members with
     room; (2) add missing copies to the farthest members; (3) move copies to farther members.
     """
     # 1.
@@ -48,12 +48,12 @@ class _StandbyPlacement:
     def __init__(self, group: Group, active: Sequence[int], copies: int) -> None:
         self.hosts = _encode_names([m.host for m in group.members])
         self.racks = _encode_names([m.rack for m in group.members])
-        #: Members of each task, the active one first.
+        #: Members with each task, the active member first.
         self.holders: list[list[int]] = [[member] for member in active]
         #: Tasks of which each member has a standby copy.
         self.tasks: list[set[int]] = [set() for _ in group.members]
         self.counts = np.zeros(len(group.members), np.int64)
-        #: Copies of a member at most, unless that is impossible.
+        #: Maximum number of copies per member, unless that is impossible.
         self.max_copies = -(-copies * len(active) // len(group.members))
 
     def has_room(self, task: int, member: int) -> bool:
@@ -70,7 +70,7 @@ class _StandbyPlacement:
         self.counts[member] -= 1
 
     def compute_nearness(self, holders: Sequence[int]) -> NDArray[np.int64]:
-        """Return how near each member is to `holders`: one shared host outweighs all racks."""
+        """Return each member's nearness to `holders`; a shared host outweighs any shared racks."""
         nearness = np.zeros(len(self.counts), np.int64)
         for holder in holders:
             if self.hosts[holder] >= 0:
@@ -82,7 +82,7 @@ class _StandbyPlacement:
     def add_farthest(
         self, task: int, candidates: NDArray[np.bool_], nearness: NDArray[np.int64]
     ) -> None:
-        """Add a copy to the farthest candidate; ties go to the fewest copies, then the first id."""
+        """Add a copy to the farthest candidate; ties by number of copies, then by id."""
         members = np.flatnonzero(candidates)
         first = np.lexsort((members, self.counts[members], nearness[members]))[0]
         self.add(task, int(members[first]))
@@ -99,7 +99,7 @@ class _StandbyPlacement:
         self.add_farthest(task, candidates, self.compute_nearness(holders))
 
     def _make_room(self, task: int) -> bool:
-        """Add a copy to a full member after shifting copies along a chain to one with room."""
+        """Shift copies along a chain to a member with room, then add a copy to the freed member."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
         step_to = dict.fromkeys(givers, (-1, -1))  # giver and task of the copy
         unvisited = set(self.holders[task])
@@ -126,7 +126,7 @@ class _StandbyPlacement:
         self.add(task, taker)
 
     def move_farther(self, task: int) -> bool:
-        """Move one copy to a member with room farther from the others; return whether it moved."""
+        """Move one copy to a farther member with room; return False if there is no such move."""
         for member in self.holders[task][1:]:
             others = [m for m in self.holders[task] if m != member]
             nearness = self.compute_nearness(others)
@@ -140,6 +140,6 @@ class _StandbyPlacement:
 
 
 def _encode_names(names: Sequence[str | None]) -> NDArray[np.int64]:
-    """Return the index of each name among the sorted distinct ones, -1 for None."""
+    """Return each name's index among the sorted distinct names, -1 for None."""
     codes = {name: code for code, name in enumerate(sorted({n for n in names if n is not None}))}
     return np.asarray([-1 if n is None else codes[n] for n in names], dtype=np.int64)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.partitions import Catalog, Ids
     from assignor_bridge.assignors.racks import GroupRacks
 
-#: How members get unowned partitions: one each per round ("deal"), or each a block of its share.
+#: How members get unowned partitions: one per round ("deal"), or their share at once ("blocks").
 Fill = Literal["deal", "blocks"]
 
 
@@ -42,7 +42,7 @@ def sticky(group: Group) -> Assignment:
     by id. Lags and capacities are ignored.
 
     Source: KIP-54, KIP-341, Kafka 4.1.0 `StickyAssignor`. The first assignment is the same unless
-    Kafka's needs a chain; it is never less balanced, and never moves more when equally balanced.
+    a chain improves Kafka's; none is less balanced than Kafka's, or moves more if equally balanced.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> owner = Member("C0", {"t0"}, {"t0": [0, 1, 3]}, generation=4)
@@ -60,12 +60,11 @@ def uniform(group: Group) -> Assignment:
 
     The promises are those of `sticky`, in the same order. Unless racks matter, members of the same
     subscription take consecutive unowned partitions, so that a member reads neighbouring partitions
-    of few topics. If nothing has to change, it takes one pass over the claims. Ties: partitions by
-    topic and number, members by id.
+    of few topics. If nothing changes, it takes one pass over the claims. Ties: as in `sticky`.
 
     Source: KIP-848, Kafka 4.1.0 `UniformAssignor`. In Kafka, the order of a hash map decides which
-    members get an extra partition; here it is owners first, then by id. Kafka used racks in 3.7
-    only (KAFKA-14515, removed by KAFKA-16694), after balance and before owners.
+    members get an extra partition; here current owners come first, then others by id. Kafka used
+    racks in 3.7 only (KAFKA-14515, removed by KAFKA-16694), after balance and before owners.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> print(uniform(Group((Member("C0", {"t0"}), Member("C1", {"t0"})), {"t0": 4})))
@@ -78,10 +77,10 @@ def uniform(group: Group) -> Assignment:
 
 
 def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
-    """Complete and balance `owner`, in place, with the promises of `sticky`.
+    """Assign unowned partitions and balance `owner`, in place, with the promises of `sticky`.
 
-    Each group of subscriptions connected by shared topics is balanced alone: a single subscription
-    by `divide_evenly`, several by `balance_mixed_subscriptions`.
+    Subscriptions connected by shared topics are balanced together: `divide_evenly` balances a
+    single subscription, `balance_mixed_subscriptions` several.
     """
     catalog, racks = group.catalog, find_racks(group)
     for classes in _connect_subscriptions(group):
@@ -93,7 +92,7 @@ def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None
 
 
 def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
-    """Group distinct subscriptions (indices of topics, members) by connected topics."""
+    """Return groups of subscriptions (topic indices, member indices) connected by shared topics."""
     index, counts = group.catalog.index, group.catalog.counts.tolist()
     members_of: dict[tuple[int, ...], list[int]] = {}
     for subscription, members in group.subscriptions:
@@ -160,7 +159,7 @@ def divide_by_rack(  # noqa: PLR0917
 ) -> None:
     """Divide as `divide_evenly` does, with few partitions read across racks.
 
-    `prefer` may assign unowned partitions first. Repeat while a round finds a better swap; without
+    `prefer` may assign unowned partitions first. Rounds repeat until one changes nothing; without
     owned partitions there is one round, as in Kafka.
     """
     may_improve = True
@@ -175,7 +174,7 @@ def divide_by_rack(  # noqa: PLR0917
             assign_unowned_by_rack(racks, candidate, claimed, ids, members)
             if not len(owned_ids):
                 return
-        # Releasing partitions without a near replica must reduce their number.
+        # Release far partitions only if fewer partitions are far afterwards.
         if racks.is_far(ids, kept[ids]).sum() <= racks.is_far(ids, owner[ids]).sum():
             owner[ids] = kept[ids]
         may_improve, prefer = bool((owner[ids] != claimed[ids]).any()), None
@@ -190,7 +189,7 @@ def release_surplus(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, member
     is_above_quota = counts > quotas
     if not is_above_quota.any():
         return
-    quota_of_member = np.full(int(members.max()) + 2, -1, np.int64)  # the last cell is "none"
+    quota_of_member = np.full(int(members.max()) + 2, -1, np.int64)  # the last cell is for -1
     quota_of_member[members[is_above_quota]] = quotas[is_above_quota]
     candidates = ids[quota_of_member[owner[ids]] >= 0]
     topic = catalog.topic_of[candidates]
@@ -215,7 +214,7 @@ def assign_unowned(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill 
         np.count_nonzero(counts > min_quota)
     )
     if fill == "deal":
-        at_min = np.flatnonzero(counts == min_quota)  # then those filled, in that order
+        at_min = np.flatnonzero(counts == min_quota)  # first, then members as they fill up
         below = np.flatnonzero(room)
         order = np.concatenate((at_min, below[np.argsort(room[below], kind="stable")]))
         receivers = np.concatenate(
@@ -234,7 +233,7 @@ def _count_owned(owner: NDArray[np.int32], ids: Ids, members: Ids) -> Ids:
 
 
 def _deal_order(room: Ids) -> Ids:
-    """Return indices in rounds: one for each member that has room left."""
+    """Return member indices in rounds; each round has every member that still has room."""
     max_room = int(room.max(initial=0))
     if not max_room:
         return np.empty(0, np.int64)

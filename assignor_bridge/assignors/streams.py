@@ -1,4 +1,4 @@
-"""`streams`: equal partition numbers of all topics form a task, with standby copies elsewhere."""
+"""`streams`: partition p of all topics is one task; other members keep standby copies of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def describe_short_topics(group: Group) -> str | None:
-    """Return the topics with fewer partitions than the largest, as text; None if there are none."""
+    """Return text that lists the topics with fewer partitions than the largest topic, or None."""
     return "; ".join(_list_short_topics(group)) or None
 
 
@@ -32,16 +32,16 @@ def streams(group: Group) -> Assignment:
 
     Assumption: all members subscribe to the same topics. Promises, in order: (1) partition p of
     every topic (task p) goes to one member; (2) members' task counts differ by at most one; (3) if
-    racks matter (see `racks`), few tasks are active in a rack while another has replicas of more of
-    their partitions, as in `sticky`; (4) the fewest tasks leave the member that owns most of their
-    partitions; (5) a task without an owner goes to a member with room that has a standby copy of
-    it; (6) each task has `standby_replicas` standbys (at most one less than there are members) on
-    distinct members, never the active one; (7) standby counts do not exceed the ceiling of the
-    mean, if that is possible; (8) standbys stay, unless a member with room is on another host, or
-    else in another rack, than the task's other copies. `notes` reports topics with fewer partitions
+    racks matter (see `racks`), few tasks are active in a rack while another rack has replicas of
+    more of their partitions, as in `sticky`; (4) the fewest tasks leave the member that owns most
+    of their partitions; (5) a task without an owner goes to a member with room that has a standby
+    copy of it; (6) each task has `standby_replicas` standbys (at most one less than there are
+    members) on distinct members, never the active one; (7) standby counts do not exceed the ceiling
+    of the mean, if that is possible; (8) a standby moves only to a member with room on a host, or
+    else in a rack, without another copy of the task. `notes` reports topics with fewer partitions
     than there are tasks. Ties: by task, then member id.
 
-    Source: Kafka Streams' tasks (KIP-441, KIP-924) and its order of rack traffic before stickiness
+    Source: Kafka Streams' tasks (KIP-441, KIP-924) and its priority of rack traffic over stickiness
     (KIP-925); the article on assignment strategies.
 
     Raises OptionError if members subscribe to different topics.
@@ -121,7 +121,7 @@ def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
 
 
 def _assign_active(group: Group, active: NDArray[np.int32], warm_members: list[list[int]]) -> None:
-    """Complete and balance the owners of tasks, in place."""
+    """Assign tasks without an owner and balance all tasks, in place."""
     numbers, members = np.arange(len(active)), np.arange(len(group.members))
     catalog, racks = Catalog({"tasks": len(active)}), find_task_racks(group, len(active))
     if racks is None:

@@ -1,8 +1,7 @@
-"""Play the rounds of a rebalance, and elect a strategy, in tests of assignors.
+"""Simulate rebalances and strategy elections, to test assignors.
 
 Members and groups are values, so a test builds each state of a group: add a `Member` for a join,
-leave one out for a crash, and add the old `Member` again for a zombie, which comes back with its
-old claim (KIP-341).
+remove one for a crash, and add an old `Member` for a zombie with an outdated claim (KIP-341).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Assignment, Group
     from assignor_bridge.assignors.protocol import Assignor
 
-#: A cooperative rebalance that withholds partitions after this number of rounds is stuck.
+#: A cooperative rebalance that still withholds partitions after this number of rounds is stuck.
 _MAX_ROUNDS = 10
 
 
@@ -35,15 +34,15 @@ class Round:
     assignment: Assignment
     #: Number of partitions taken from present members with valid claims.
     moved: int
-    #: The group as it joins next time.
+    #: The group with the claims that its members make in the next rebalance.
     after: Group
 
 
 def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Round]:
-    """Return the rounds until nothing is withheld; there is one if the assignor is not cooperative.
+    """Rebalance until nothing is withheld; return the rounds (an eager assignor needs only one).
 
     Every answer is checked. A cooperative assignor must not give a partition away while its owner
-    holds it. `generation` is the last one of the group, if no member has it.
+    holds it. `generation` is the group's last generation, if it is newer than every member's.
 
     Raises PlanError for an answer that breaks a rule, or a rebalance that does not end.
 
@@ -91,8 +90,8 @@ class InconsistentStrategyError(AssignorError, ValueError):
 def elect(supported: Mapping[str, Sequence[str]]) -> str:
     """Return the strategy that all members list and most members prefer.
 
-    Each member votes for the first name of its list that is in all lists. Ties go to the one that
-    the first member by id votes for. To upgrade a group, list both the new and the old strategy
+    Each member votes for the first name of its list that is in all lists. Of tied strategies, the
+    one with the first voter by id wins. To upgrade a group, list both the new and the old strategy
     until every member lists the new one.
 
     Raises InconsistentStrategyError if the lists share no name; the message has each member's list.
@@ -106,7 +105,7 @@ def elect(supported: Mapping[str, Sequence[str]]) -> str:
         lists = "; ".join(f"{m!r} supports {', '.join(supported[m]) or 'none'}" for m in members)
         raise InconsistentStrategyError(
             f"the group has no assignor that all its members support: {lists or 'it is empty'}. "
-            "Add a common one to every member's list before you remove the old one"
+            "Add a common strategy to every member's list before you remove the old one"
         )
     # A counter keeps the order of insertion, and `max` takes the first of equal votes.
     votes = Counter(next(name for name in supported[m] if name in common) for m in members)

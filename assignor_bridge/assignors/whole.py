@@ -9,14 +9,14 @@ capacity; the ideal time is the total load divided by the total capacity. Promis
    plus `max_imbalance`, whichever is longer. LPT is within 4/3 of the best for equal capacities. If
    moves and swaps do not reach the limit, 1.04 times LPT is accepted.
 2. A partition stays with its owner at the highest claimed generation. Only a member above the limit
-   releases partitions: the smallest sufficient one, or else the largest that fit elsewhere. If none
-   fits, it swaps one for a smaller one. A released partition prefers a slot with room on the same
-   executor (the member id before the last `/`); others go, largest first, to the slot that then
-   ends first.
-3. If that misses 1, the LPT answer is used, each share going to the member that owns most of it.
+   releases partitions: the smallest sufficient one, or else the largest ones that fit elsewhere. If
+   none fits, it swaps a partition for a smaller one. A released partition prefers a slot with room
+   on the same executor (the member id before the last `/`); the others go, largest first, to the
+   slot that then ends first.
+3. If this breaks promise 1, the LPT answer is used; each share goes to its main previous owner.
 
-Otherwise, each set of topics with the same subscribers is balanced on top of the previous ones, the
-fewest subscribers first. Then overall balance and stability are not promised.
+If subscriptions differ, each set of topics with the same subscribers is balanced on top of the
+previous sets, starting with the fewest subscribers. Overall balance and stability are not promised.
 
 Ties go to the first member and partition by name. Racks are ignored. Kafka has no counterpart:
 `LagBasedPartitionAssignor` (KAFKA-5337) balances counts and ignores owners.
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
 
-#: Share above the greedy answer's time that is accepted if moves and swaps miss the limit.
+#: Accepted excess over the greedy answer's time, as a fraction, if moves and swaps miss the limit.
 _SLACK = 0.04
-#: Number of slots tried for a swap, those with most room first.
+#: Maximum number of slots tried for a swap, starting with the most room.
 _MAX_SWAP_SLOTS = 50
-#: Relative error of sums of floats.
+#: Relative rounding error of float sums.
 _ROUNDING_ERROR = 1e-9
 
 
 def lag_aware_sticky(group: Group) -> Assignment:
-    """Balance the lags over the members' capacities with few moves; see the module for promises.
+    """Balance lags by the members' capacities, with few moves; the module lists the promises.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> owner = Member("C0", {"t0"}, {"t0": [1, 2]}, generation=4)
@@ -99,12 +99,12 @@ def place_whole(  # noqa: PLR0917
     """Return the slot of each weight, with the promises of this module.
 
     `owner` is the previous slot of each weight, -1 for none. Each slot has a `capacity` (relative
-    speed), an `executor`, and an `base_load`. `max_imbalance` is the share of the ideal time by
-    which a slot may exceed it before it releases anything.
+    speed), an `executor`, and a `base_load`. A slot may exceed the ideal time by the fraction
+    `max_imbalance` before it releases anything.
 
-    Steps: (1) compute the limit; (2) release weights of slots above it; (3) assign weights without
-    a slot, on the same executor if there is room, and then longest first; (4) move and swap until
-    no slot is above the limit, or use the greedy answer.
+    Steps: (1) compute the limit; (2) release weights from slots above it; (3) assign weights
+    without a slot, first on the same executor if there is room, then longest first; (4) move and
+    swap until no slot is above the limit, or use the greedy answer.
 
     >>> weights, capacity = np.array([5.0, 4.0, 3.0, 2.0]), np.ones(2)
     >>> place_whole(weights, np.array([0, 0, 0, 1]), capacity, np.array([0, 1])).tolist()
@@ -143,7 +143,7 @@ def place_whole(  # noqa: PLR0917
 
 
 def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
-    """Return a slot for each size, in order: the one that then ends first, ties by number."""
+    """Assign each size, in order, to the slot that then ends first; ties by slot number."""
     slots = []
     if (capacity == capacity[0]).all():
         heap = [(ends, slot) for slot, ends in enumerate(load.tolist())]
@@ -164,7 +164,7 @@ def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
 def _choose_released(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Floats) -> Ints:
     """Return the rows to release from slots above the limit; `rows` has all, heaviest first.
 
-    Another slot has room for each of them, or it exceeds the limit of its own slot.
+    Each of them fits into another slot, or is alone larger than its slot's limit.
     """
     over = np.flatnonzero(load > limit)
     if not len(over):
@@ -186,7 +186,7 @@ def _choose_released(rows: Ints, weights: Floats, owner: Ints, load: Floats, lim
 
 
 def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:
-    """Return the slot with most room on each owner's executor, in order; -1 if none has room."""
+    """Assign each size, in order, to the roomiest slot of its owner's executor; -1 if none fits."""
     room_left = room.tolist()
     slots_of: dict[int, list[int]] = {}
     for slot, executor_id in enumerate(executor.tolist()):
@@ -204,7 +204,7 @@ def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor:
 
 
 def _repair(placed: Ints, weights: Floats, load: Floats, limit: Floats) -> Ints:
-    """Move and swap rows of slots above the limit, one change at a time, the worst slot first."""
+    """Move and swap rows of slots above the limit, always from the most overloaded slot."""
     room = limit - load
     if (room >= 0).all():
         return placed
@@ -253,7 +253,7 @@ def _find_swap(
         target_rows = target_rows[np.argsort(weights[target_rows], kind="stable")]
         # A move is a swap for a row of weight 0.
         returned = np.append(0.0, weights[target_rows])
-        # Index of the lightest row in return that keeps the target slot within its limit.
+        # Index of the lightest returned row that keeps the target slot within its limit.
         index = np.searchsorted(returned, weights[rows] - target_room)
         gain = weights[rows] - returned[np.minimum(index, len(returned) - 1)]
         gain[index == len(returned)] = 0.0
@@ -269,7 +269,7 @@ def _find_swap(
 
 
 def _relabel(greedy: Ints, owner: Ints, weights: Floats, capacity: Floats) -> Ints:
-    """Return the answer with each share on the slot of equal capacity that owns most of it."""
+    """Move each share of the greedy answer to the slot of equal capacity that owns most of it."""
     owned_rows = np.flatnonzero(owner >= 0)
     pair_codes = greedy[owned_rows] * len(capacity) + owner[owned_rows]
     pairs, pair_index = np.unique(pair_codes, return_inverse=True)

@@ -1,1 +1,1 @@
-"""The Java layer: its sources and the build of the jar."""
+"""The Java sources and the build of their jar."""

@@ -1,9 +1,9 @@
 """Build the jar that runs inside Spark: `python -m assignor_bridge.jvm.build`, or `make jar`.
 
-It runs `javac --release 17` against jars of the oldest tested Spark, its Kafka connector, and
-Delta, whatever the version of the installed pyspark; no build tool is needed. The version ends with
-a hash of the sources, because Ivy caches by version. The zip's time stamps are fixed, so that the
-same sources give the same bytes. Commits with the same Java sources share the classes.
+It runs `javac --release 17` against the jars of the oldest tested Spark, its Kafka connector, and
+Delta, not those of the installed pyspark; no build tool is needed. The version ends with a hash of
+the sources, because Ivy caches by version. The zip's timestamps are fixed, so that the same sources
+give the same bytes. Commits with the same Java sources share the compiled classes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CLASS_PATH = (
     "io.delta:delta-storage:4.4.0",
 )
 
-#: An entry of a class file's constant pool, as javap prints it, that names a class of Spark.
+#: A constant pool entry that names a Spark class or its member, as javap prints it.
 _SPARK_MEMBER = re.compile(
     r"= (?:Class|Fieldref|Methodref|InterfaceMethodref) .*"
     r"// (org/apache/spark/[\w/$]+)(?:\.\"?([\w$<>]+)\"?:(\S+))?$",
@@ -59,7 +59,7 @@ _ONLY_FOR_JOBS = (
     "org/apache/spark/sql/api/java/UDF1",
     "io/assignorbridge/records/OrderConflicts",
 )
-#: The name of a class in the jar that extends a class of Spark.
+#: Name of a class in the jar that extends a Spark class.
 _SPARK_SUBCLASS = re.compile(
     r"^  this_class: .*// (\S+)\n  super_class: .*// org/apache/spark/\S+$", re.MULTILINE
 )
@@ -134,7 +134,7 @@ def _compile(folder: Path) -> None:
 
 
 def pack_sources(jar: Path) -> None:
-    """Write the jar with the sources and resources."""
+    """Write the sources jar, which also has the resources."""
     _pack(jar, SOURCES, RESOURCES)
 
 
@@ -145,8 +145,7 @@ def _list_inputs() -> list[Path]:
 def _list_spark_members(classes: Path) -> list[str]:
     """Return the Spark members that the class files use: `owner`, or `owner name descriptor`.
 
-    The list also has, as owners, the bridge's classes that extend a class of Spark. It does not
-    have classes that are used only by jobs.
+    It lists the bridge's subclasses of Spark classes too, and skips class files that only jobs use.
     """
     command = [ivy.find_tool("javap"), "-v", "-p", *map(str, sorted(classes.rglob("*.class")))]
     javap = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -9,7 +9,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class RequireJarHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Requires the output of `make jar` for an sdist or a standard (not an editable) wheel."""
+    """Requires the output of `make jar` for an sdist or a standard (not editable) wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Stop the build with a one-line error if the jar of this version is missing."""

@@ -1,4 +1,4 @@
-"""Convert between the packed columns of messages and arrays."""
+"""Convert between the packed columns of messages and NumPy arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def unpack_batch(facts: BatchRequest, options: PlannerOptions) -> MicroBatch:
-    """Return the batch of a request; raise `OptionError` if its facts are invalid."""
+    """Build the batch that a request describes; raise OptionError if the request is invalid."""
     plan_request = facts if isinstance(facts, PlanBatch) else None
     return build_batch(
         *unpack_ranges(facts.ranges),
@@ -43,7 +43,7 @@ def unpack_batch(facts: BatchRequest, options: PlannerOptions) -> MicroBatch:
 
 
 def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
-    """Return topics, partitions and offsets; raise OptionError if the columns do not match."""
+    """Return topics, partitions and offsets; raise OptionError if the columns are inconsistent."""
     reader = _ColumnReader(ranges, "ranges")
     return (
         reader.read_names("topics", "topic"),
@@ -54,7 +54,7 @@ def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
 
 
 def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | None:
-    """Return the racks of ranges; raise `OptionError` as `unpack_ranges` does."""
+    """Return each range's replica racks; raise OptionError if the columns are inconsistent."""
     if racks is None:
         return None
     set_index = _ColumnReader(racks, "racks", len(ranges.partition) // 4).read_integers("range", 4)
@@ -67,7 +67,7 @@ def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | 
 
 
 def unpack_reports(reports: PackedReports) -> ReadReports:
-    """Return the readers' reports; raise `OptionError` as `unpack_ranges` does."""
+    """Return the readers' reports; raise OptionError if the columns are inconsistent."""
     reader = _ColumnReader(reports, "observed")
     return ReadReports.of(
         reader.read_names("topics", "topic"),
@@ -78,7 +78,7 @@ def unpack_reports(reports: PackedReports) -> ReadReports:
 
 
 def unpack_times(request: AdmitBatch) -> RecordTimes:
-    """Return the times of the ranges in batch order; raise OptionError if they do not match."""
+    """Return the ranges' record times in batch order; raise OptionError if they do not match."""
     times = request.times
     if times is None:
         raise OptionError("the request has no record times, but the options require them")
@@ -93,7 +93,7 @@ def unpack_times(request: AdmitBatch) -> RecordTimes:
 
 
 def pack_tasks(outcome: PlannedBatch) -> PackedTasks:
-    """Return the message part with the tasks of a plan."""
+    """Pack a plan's tasks for a message."""
     batch, tasks = outcome.batch, outcome.tasks
     pieces = tasks.pieces
     return PackedTasks(
@@ -113,7 +113,7 @@ def pack_tasks(outcome: PlannedBatch) -> PackedTasks:
 def pack_ranges(
     topics: tuple[str, ...], topic: Ints, partition: Ints, start: Ints, end: Ints
 ) -> PackedRanges:
-    """Return the message part with these ranges."""
+    """Pack ranges for a message."""
     return PackedRanges(
         [*topics],
         _pack_numbers(topic, "<i4"),
@@ -160,7 +160,7 @@ class _ColumnReader:
         return numbers
 
     def read_names(self, list_field: str, index_field: str) -> Names:
-        """Return the sorted distinct names of a column, and each cell's index in them."""
+        """Return a column's sorted distinct names, and the index of each cell's name in them."""
         listed_names: list[str] = getattr(self._columns, list_field)
         indices = self.read_integers(index_field, 4)
         if len(indices) and not 0 <= indices.min() <= indices.max() < len(listed_names):

@@ -1,9 +1,8 @@
 """The messages between Java and the planner process: one JSON object per line, with a `type`.
 
-Each has a record in `Messages.java`. Ranges, reports and tasks are sent as packed columns, because
-10,000 objects take ten times as long to read. A column is the base64 of little-endian numbers:
-`int32` for partitions, slots, counts and indices, `int64` for offsets, and `float64` for
-measurements (NaN: unknown).
+`Messages.java` has a record for each. Ranges, reports and tasks are sent as packed columns, because
+10,000 JSON objects take ten times as long to read. A column is base64 of little-endian numbers:
+`int64` for offsets and times, `float64` for measurements (NaN: unknown), `int32` for all others.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from assignor_bridge.version import read_jar_version
 
 #: Packed numbers, as base64 in JSON.
 Column = bytes
-#: A Java long.
+#: A Java long: any value, at least 0, or at least 1.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -62,7 +61,7 @@ class PackedRanges(Message, frozen=True):
 
 
 class PackedRacks(Message, frozen=True):
-    """Racks with replicas; `range` has an index in `sets` for each range (-1: unknown)."""
+    """Replica racks; `range` has each range's index in `sets` (-1: unknown)."""
 
     sets: list[list[str]]
     range: Column
@@ -87,11 +86,13 @@ class PackedTasks(Message, frozen=True):
 
     executors: list[str]
     topics: list[str]
-    #: One cell per task: index in `executors` (-1: any), slot, and number of ranges.
+    #: Index in `executors` of each task; -1: any executor.
     executor: Column
+    #: Slot of each task.
     slot: Column
+    #: Number of ranges in each task.
     ranges: Column
-    #: One cell per range.
+    #: The next columns have one cell per range.
     topic: Column
     partition: Column
     start: Column
@@ -101,7 +102,7 @@ class PackedTasks(Message, frozen=True):
 
 
 class Validate(Message, frozen=True, tag="validate"):
-    """Request: validate the options of a stream, as the user wrote them; always the first."""
+    """Request: validate a stream's options, as the user wrote them. A stream sends it first."""
 
     options: dict[str, str]
 
@@ -139,7 +140,7 @@ class PlanBatch(BatchRequest, frozen=True, tag="plan"):
 
 
 class CompletedBatch(Message, frozen=True):
-    """Records and duration of the last admitted batch, from its admission to its completion."""
+    """Size of the last admitted batch, and seconds from its admission to its completion."""
 
     records: float
     seconds: float
@@ -154,18 +155,18 @@ class PackedTimes(Message, frozen=True):
     stamp: Column
     #: Number of look-ups in Kafka for this batch.
     look_ups: Natural = 0
-    #: Time of the last look-up, and for each range's partition the offset of the first record at or
-    #: after that time; -1: none.
+    #: The timestamp of the last look-up (`LookUp.time_ms`).
     asked_ms: Int64 | None = None
+    #: For each range's partition, offset of the first record at or after `asked_ms`; -1: none.
     at: Column | None = None
 
 
 class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
     """Request: limit the next batch; `ranges` go up to the last record that Spark may read."""
 
-    #: Spark's limit, or None.
+    #: Value of `maxOffsetsPerTrigger`; None if it is not set.
     most_records: Positive | None = None
-    #: Whether the query ends at the ends of the ranges.
+    #: Whether the query stops at the end of these ranges.
     fixed_end: bool = False
     last: CompletedBatch | None = None
     #: Only sent if the planner needs them (`Validated.needs_times`).
@@ -175,7 +176,7 @@ class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
 
 
 class Validated(Message, frozen=True, tag="validated"):
-    """Answer: the effective options, and the version of usable states."""
+    """Answer: the effective options, and the state version that the planner writes."""
 
     options: dict[str, Any]
     state_version: int
@@ -183,7 +184,7 @@ class Validated(Message, frozen=True, tag="validated"):
     admits: bool = False
     #: Whether limiting a batch requires record times.
     needs_times: bool = False
-    #: Version of the jar built for this package; the driver's jar must have the same one.
+    #: Version of the jar built for this package; the driver's jar must have the same version.
     package_version: str = read_jar_version()
 
 
@@ -194,7 +195,7 @@ class Restored(Message, frozen=True, tag="restored"):
 
 
 class Ended(Message, frozen=True, tag="ended"):
-    """Answer: the state of the stream is dropped."""
+    """Answer: the stream's state was dropped."""
 
 
 class Planned(Message, frozen=True, tag="planned"):
@@ -208,7 +209,7 @@ class Planned(Message, frozen=True, tag="planned"):
 
 
 class AdmittedBatch(Message, frozen=True, tag="admitted"):
-    """Answer: the limited batch, as the requested ranges, some of them shortened."""
+    """Answer: the limited batch, with the requested ranges; some end at an earlier offset."""
 
     ranges: PackedRanges
     metrics: dict[str, str | int | float]
@@ -242,12 +243,12 @@ def read_request(line: bytes) -> Request:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise OptionError(
             f"the request is invalid: {to_one_line(str(error))} "
-            "(are the jar and the Python package of the same version?)"
+            "(the jar and the Python package must have the same version)"
         ) from None
 
 
 def write_answer(answer: Answer) -> bytes:
-    """Return an answer as one line; if it cannot be encoded (a lone surrogate), a `Failed`."""
+    """Encode an answer as one line, or a `Failed` if that is impossible (a lone surrogate)."""
     try:
         return _ANSWER_ENCODER.encode(answer) + b"\n"
     except (UnicodeEncodeError, TypeError, AttributeError) as error:
@@ -266,10 +267,10 @@ def make_failed(error: BaseException) -> Failed:
 
 
 def to_model_executors(messages: list[ExecutorFacts]) -> list[model.Executor]:
-    """Return the executors of a message as `model.Executor`."""
+    """Convert a message's executors to `model.Executor`."""
     return [model.Executor(*msgspec.structs.astuple(executor)) for executor in messages]
 
 
 def to_model_allocation(limits: AllocationLimits | None) -> model.Allocation | None:
-    """Return the limits of a message as `model.Allocation`."""
+    """Convert a message's allocation limits to `model.Allocation`."""
     return None if limits is None else model.Allocation(*msgspec.structs.astuple(limits))

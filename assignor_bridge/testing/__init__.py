@@ -1,9 +1,9 @@
 """Test custom assignors; requires pytest and hypothesis (the extra `testing`).
 
-- `conformance`: the promises of every assignor, as pytest cases that your class inherits
+- `conformance`: pytest cases for the promises of an assignor, which your class inherits
 - `groups`: consumer groups, as hypothesis strategies and from a seeded generator
-- `answers`: the answers of processes with different hash seeds
-- `rebalance`, `elect` (of `assignors.testing`): the rounds of a rebalance, an election
+- `answers`: comparison of answers between processes with different hash seeds
+- `rebalance`, `elect` (from `assignors.testing`): simulated rebalances and strategy elections
 """
 
 from assignor_bridge.assignors.testing import Round, elect, rebalance

@@ -29,14 +29,16 @@ if TYPE_CHECKING:
 
 #: The compared hash seeds: fixed, so that every run has the same outcome.
 SEEDS = ("1", "2")
-#: Number of random groups, and of changes to each.
-_GROUP_COUNT, _CHANGES = 20, 3
+#: Number of random groups.
+_GROUP_COUNT = 20
+#: Number of changes to each group.
+_CHANGES = 3
 _LAGS = (0, 0, 1, 7, 9, 10_000)
 _CALL = "import sys; from assignor_bridge.testing.answers import main; main(*sys.argv[1:])"
 
 
 def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
-    """Yield each of the seeded random groups with the assignor's answer, as text."""
+    """Yield, for each seeded random group, the group and the assignor's answer as text."""
     rng = random.Random(1)
     for number in range(_GROUP_COUNT):
         same_topics = same or number % 2 == 0
@@ -62,7 +64,7 @@ def _add_random_load(rng: random.Random, group: Group) -> Group:
 
 @lru_cache(maxsize=8)
 def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
-    """Return the conformance classes' answers by name, for each seed; raise OSError on failure."""
+    """Return, for each seed, the answers by conformance class; raise OSError if a process fails."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", _CALL, module, file],
@@ -83,7 +85,7 @@ def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
 
 
 def main(module: str, file: str) -> None:
-    """Print the answers of a module's conformance classes as JSON, by class name."""
+    """Print the answers of a module's conformance classes as a JSON object by class name."""
     from assignor_bridge.testing.conformance import AssignorConformance
 
     answers_by_name = {}
@@ -98,7 +100,7 @@ def main(module: str, file: str) -> None:
 
 
 def _import_file(name: str, file: str) -> ModuleType:
-    """Import a file under a module name that may be missing on the path, as pytest does."""
+    """Import a file as the named module, even if it is not on `sys.path`, as pytest does."""
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is not a Python file")

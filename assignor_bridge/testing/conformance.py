@@ -1,6 +1,6 @@
-"""The promises of every assignor, as pytest cases that a user's class inherits.
+"""Pytest cases for the promises of an assignor, which a user's class inherits.
 
-Groups come from hypothesis, which searches for the smallest failing one. Every run tries the same
+Groups come from hypothesis, which reduces a failing group to a small one. Every run tries the same
 groups and no case measures time, so the results are reproducible.
 """
 
@@ -35,18 +35,22 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-#: Relative error of sums of lags.
+#: Relative rounding error of lag sums.
 _ROUNDING_ERROR = 1e-9
-#: Test of speed: partitions of the smaller group, members, and size factor of the larger group.
-_PARTITIONS, _MEMBERS, _SIZE_FACTOR = 200, 16, 4
-#: Number of groups after which an assignor is taken to refuse all groups.
+#: Speed test: number of partitions in the smaller group.
+_PARTITIONS = 200
+#: Speed test: number of members in both groups.
+_MEMBERS = 16
+#: Speed test: number of partitions in the larger group, relative to the smaller one.
+_SIZE_FACTOR = 4
+#: An assignor that refuses this number of random groups is assumed to refuse all groups.
 _TRIED_GROUPS = 30
 #: Number of consecutive changes to a group.
 _EVENTS = 4
 
 
 class AssignorConformance:
-    """Test cases; a subclass sets the assignor and its promises, and other cases are skipped."""
+    """Test cases. A subclass sets the assignor and its promises; other promises are not tested."""
 
     #: A class, an object with `assign(group)`, a function, or a name as in the option `assignor`.
     assignor: ClassVar[Any] = None
@@ -55,8 +59,8 @@ class AssignorConformance:
     #: Whether all members must subscribe to the same topics.
     same_subscriptions: ClassVar[bool] = False
     #: Promised balance. "counts": partition counts differ by at most one if all members subscribe
-    #: to the same topics; "topics": so do the counts of each topic, for any subscriptions; "lags":
-    #: no member's lag exceeds that of the longest-first answer by more than the share `imbalance`.
+    #: to the same topics; "topics": each topic's counts differ by at most one; "lags": no member's
+    #: lag exceeds the maximum of the longest-first answer by more than the fraction `imbalance`.
     balance: ClassVar[Literal["counts", "topics", "lags"] | None] = None
     imbalance: ClassVar[float] = 0.05
     #: Whether nothing moves if nothing changed.
@@ -66,10 +70,10 @@ class AssignorConformance:
     least_moves: ClassVar[bool] = False
     #: Whether no partition is read across racks if a balanced answer without such reads exists.
     racks: ClassVar[bool] = False
-    #: Maximum rounds of a rebalance of a cooperative assignor; others have one.
+    #: Maximum number of rounds in a cooperative assignor's rebalance; eager assignors have one.
     rounds: ClassVar[int] = 2
-    #: Limit on the growth of executed Python lines per partition when the partitions quadruple: 1
-    #: is linear, 4 quadratic, None promises nothing. C code (NumPy) is not counted.
+    #: Maximum growth of the executed Python lines per partition if the partitions quadruple: 1 for
+    #: linear time, 4 for quadratic time, None for no promise. C code (NumPy) is not counted.
     growth: ClassVar[float | None] = 2.0
     #: Settings of hypothesis; increase `max_examples` for a longer search.
     trials: ClassVar[settings] = settings(
@@ -95,7 +99,7 @@ class AssignorConformance:
         self._check_any_group(assignor, check)
 
     def test_balance(self) -> None:
-        """Members have the promised balance."""
+        """The answer has the promised balance."""
         if self.balance is None:
             pytest.skip("`balance` is not promised")
         assignor, kind = self._make_assignor(), self.balance
@@ -145,7 +149,7 @@ class AssignorConformance:
                 stay = tuple(m for m in first.after.members if m.id != leaver)
                 after = _list_owners(_settle(assignor, replace(first.after, members=stay)))
                 moved = [tp for tp, m in before.items() if m != leaver and after[tp] != m]
-                _require(not moved, f"{leaver} left, and {moved} of others moved")
+                _require(not moved, f"{leaver} left, and {moved} of other members moved")
 
         self._check_any_group(assignor, check, same=True, claimed=False, members=8)
 
@@ -160,12 +164,12 @@ class AssignorConformance:
             joined = replace(first.after, members=(*first.after.members, newcomer))
             after = _list_owners(_settle(assignor, joined))
             moved = [tp for tp, m in before.items() if after[tp] not in (m, "new")]
-            _require(not moved, f"a member joined, and {moved} moved to others")
+            _require(not moved, f"a member joined, and {moved} moved to other members")
 
         self._check_any_group(assignor, check, same=True, claimed=False, members=8)
 
     def test_the_order_of_the_input_does_not_matter(self) -> None:
-        """The answer is the same for any order of a group's parts, and on a repeated call."""
+        """The answer is the same if the group's parts are reordered, or the call is repeated."""
         assignor = self._make_assignor()
 
         def check(group: Group, rng: random.Random) -> None:
@@ -181,11 +185,11 @@ class AssignorConformance:
         self._check_any_group(assignor, check)
 
     def test_the_hash_seed_does_not_matter(self) -> None:
-        """Processes with other hash seeds, and so other orders of sets, give the same answer."""
+        """Processes with different hash seeds, thus other set orders, give the same answer."""
         case = type(self)
         file = getattr(sys.modules.get(case.__module__), "__file__", None)
         if file is None or "." in case.__qualname__:
-            pytest.skip("a new process finds only classes at the top level of a module")
+            pytest.skip("a new process can import only top-level classes of a module")
         one, other = (
             answers[case.__qualname__] for answers in answers_by_seed(case.__module__, file)
         )
@@ -197,7 +201,7 @@ class AssignorConformance:
                 )
 
     def test_racks(self) -> None:
-        """Each member gets only partitions of its own rack, if that is possible."""
+        """Each member gets only partitions with a replica in its rack, if that is possible."""
         if not self.racks:
             pytest.skip("`racks` is not promised")
         assignor = self._make_assignor()
@@ -221,7 +225,7 @@ class AssignorConformance:
             rack = {m.id: m.rack for m in group.members}
             owned = _list_owners(_settle(assignor, group))
             far = [tp for tp, member in owned.items() if rack[member] != partition_racks[tp[1]]]
-            _require(not far, f"{far} are read across racks without need")
+            _require(not far, f"{far} are read across racks unnecessarily")
 
         trial()
 
@@ -233,14 +237,14 @@ class AssignorConformance:
         def check(group: Group, rng: random.Random) -> None:
             for _ in range(_EVENTS):
                 rounds = rebalance(assignor, group)
-                _require(len(rounds) <= limit, f"{len(rounds)} rounds, {limit} are promised")
+                _require(len(rounds) <= limit, f"{len(rounds)} rounds, at most {limit} promised")
                 same = self.same_subscriptions
                 group = disturb(rng, rounds[-1].after, same=same)
 
         self._check_any_group(assignor, check)
 
     def test_speed(self) -> None:
-        """The executed lines per partition do not grow with the number of partitions."""
+        """The executed Python lines per partition grow at most by the promised factor."""
         if self.growth is None:
             pytest.skip("`growth` is not promised")
         assignor = self._make_assignor()
@@ -248,9 +252,9 @@ class AssignorConformance:
         ratio = many / few / _SIZE_FACTOR
         if ratio > self.growth:
             raise AssertionError(
-                f"{_PARTITIONS} partitions take {few:,} lines of Python, {_SIZE_FACTOR} "
-                f"times as many take {many:,}: {ratio:.1f} times as many for each partition, "
-                f"but {self.growth:g} is promised"
+                f"{_PARTITIONS} partitions take {few:,} lines of Python, and {_SIZE_FACTOR} times "
+                f"as many partitions take {many:,} lines: {ratio:.1f} times as many for each "
+                f"partition, but at most {self.growth:g} is promised"
             )
 
     def answers(self) -> Iterator[str]:
@@ -286,7 +290,7 @@ class AssignorConformance:
         same: bool = False,
         **shape: Any,
     ) -> None:
-        """Run the check on groups that the assignor does not refuse."""
+        """Run the check on random groups that the assignor does not refuse."""
         alike = same or self.same_subscriptions
         reasons = [
             assignor.refusal(random_group(random.Random(n), same=alike))
@@ -294,8 +298,8 @@ class AssignorConformance:
         ]
         if None not in reasons:
             raise AssertionError(
-                f"assignor {assignor.name!r} refuses all groups ({reasons[0]}): does it need "
-                "`same_subscriptions = True`?"
+                f"assignor {assignor.name!r} refuses all groups ({reasons[0]}): if all members "
+                "must subscribe to the same topics, set `same_subscriptions = True`"
             )
 
         @self.trials
@@ -335,19 +339,19 @@ def _check_lags(group: Group, answer: Assignment, imbalance: float) -> None:
     sizes = [lag for lag, used in zip(lags, group.subscribed.tolist(), strict=True) if used]
     limit = _find_longest_first_load(sizes, len(group.ids)) * (1 + imbalance + _ROUNDING_ERROR)
     load = {m: sum(lags[i] for i in part.ids.tolist()) for m, part in answer.items()}
-    _require(max(load.values()) <= limit, f"lags are {load}, at most {limit:g} is promised")
+    _require(max(load.values()) <= limit, f"lags are {load}, but at most {limit:g} promised")
 
 
 def _find_longest_first_load(sizes: Sequence[float], members: int) -> float:
-    """Return the largest load if sizes go, largest first, to the least loaded member (Graham)."""
+    """Return the maximum load of Graham's LPT schedule for these sizes."""
     loads = [0.0] * members
-    for size in sorted(sizes, reverse=True):
+    for size in sorted(sizes, reverse=True):  # largest first, each to the least loaded member
         heapq.heapreplace(loads, loads[0] + size)
     return max(loads)
 
 
 def _shuffle(group: Group, rng: random.Random) -> Group:
-    """Return an equal group with its parts in another order."""
+    """Return an equal group whose members, topics and claims are in another order."""
 
     def shuffle_items(mapping: Mapping[_Key, _Value]) -> dict[_Key, _Value]:
         items = list(mapping.items())
@@ -375,12 +379,12 @@ def _shuffle(group: Group, rng: random.Random) -> Group:
 
 
 def _count_lines(assignor: Assignor, partitions: int) -> int:
-    """Return the executed Python lines of two calls: for a new group, and for its next state."""
+    """Count the Python lines that two calls execute: for a new group, and for its next state."""
     topics = {"a": partitions // 2, "b": partitions // 2}
     members = tuple(Member(f"m{n:02}", frozenset(topics)) for n in range(_MEMBERS))
     lags = {t: {p: 1 + (7 * p) % 101 for p in range(n)} for t, n in topics.items()}
     new_group = Group(members, topics, lags)
-    owning_group = rebalance(assignor, new_group)[-1].after  # not counted: imports and caches
+    owning_group = rebalance(assignor, new_group)[-1].after  # fills imports and caches, not counted
     count = 0
 
     def trace(_frame: Any, event: str, _argument: Any) -> Any:
@@ -388,11 +392,11 @@ def _count_lines(assignor: Assignor, partitions: int) -> int:
         count += event == "line"
         return trace
 
-    before = sys.gettrace()
+    previous_trace = sys.gettrace()
     sys.settrace(trace)
     try:
         for group in (replace(new_group), owning_group):
             assignor.assign(group)
     finally:
-        sys.settrace(before)
+        sys.settrace(previous_trace)
     return count

@@ -22,7 +22,7 @@ def _draw_topic_counts(draw: st.DrawFn, *, most: int = 9) -> dict[str, int]:
 
 @st.composite
 def _draw_claims(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]]:
-    """Draw the claims of a member, also to partitions and topics that do not exist."""
+    """Draw a member's claims, some of them to partitions and topics that do not exist."""
     names = draw(st.lists(st.sampled_from([*topics, "gone"]), unique=True))
     return {
         name: draw(st.lists(st.integers(0, topics.get(name, 2) + 1), unique=True, max_size=8))
@@ -36,8 +36,8 @@ def groups(
 ) -> Group:
     """Draw a group with claims, racks, lags and priorities.
 
-    With `same`, all members subscribe to all topics; without `claimed`, they own nothing; `members`
-    and `most` are the maximum numbers of members and of partitions per topic.
+    With `same`, all members subscribe to all topics. Without `claimed`, they own nothing. `members`
+    is the maximum number of members, `most` the maximum number of partitions per topic.
     """
     topics = draw(_draw_topic_counts(most=most))
     subscription = st.frozensets(st.sampled_from([*topics, "missing"]))
@@ -95,7 +95,7 @@ def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Grou
 
 
 def disturb(rng: random.Random, group: Group, *, same: bool) -> Group:
-    """Return the group after a random event: a join, leave, new partitions, a zombie, or none."""
+    """Return the group after a random event, such as a join, new partitions, a zombie, or none."""
     racks = group.partition_racks
     members = {m.id: m for m in group.members}
     topics = dict(group.topics)

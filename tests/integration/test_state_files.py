@@ -172,7 +172,7 @@ def test_a_state_of_other_topics_is_told_and_left_aside(
     assert planner_proxy.read_snapshots(record)[0]["state"] is None
     [warning] = driver_log.lines("cannot use its stored state")
     assert "plans without" in warning
-    assert f"of other topics ({topic.name})" in warning
+    assert f"belongs to topics {topic.name};" in warning
 
 
 @pytest.mark.long

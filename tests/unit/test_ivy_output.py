@@ -64,7 +64,7 @@ def test_the_error_has_the_missing_module_the_repositories_and_their_answers(
     line = str(resolution_error(NOT_THERE + more, "org.foo:bar:1.0", "Ask."))
     places = {"one.example": "not there", "two.example:8443": "not there"} | troubles
     answers = "; ".join(f"{host}: {answer}".removeprefix(": ") for host, answer in places.items())
-    assert line.startswith(f"org.foo:bar:1.0 could not be fetched ({answers}). Is the repository")
+    assert line.startswith(f"org.foo:bar:1.0 could not be fetched ({answers}). Check that the")
     assert "secret" not in line
     assert "\n" not in line
 

@@ -125,7 +125,7 @@ def test_errors_are_lines_and_the_other_groups_are_answered(assigned: Any) -> No
     refused = {"assignor": "streams", "topics": {"t0": 1, "t1": 1}, "members": mixed}
     code, answers, err = assigned({**GROUP, "assignor": "nope"}, refused, {**GROUP, "steps": []})
     assert code == 2
-    assert answers[0]["error"].startswith("unknown assignor 'nope'. Allowed are ")
+    assert answers[0]["error"].startswith("unknown assignor 'nope': use one of ")
     assert "'C1' subscribes to 't1' and 'C0' does not" in answers[1]["error"]
     assert "assignment" in answers[2]
     assert err.count("\n") == 2

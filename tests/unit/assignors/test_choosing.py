@@ -90,7 +90,7 @@ def test_elect_counts_votes(lists: list[list[str]], winner: str) -> None:
 def test_without_a_common_strategy_the_error_has_each_list() -> None:
     with pytest.raises(
         InconsistentStrategyError,
-        match=r"'A' supports range; 'B' supports sticky, uniform\. Add a common one",
+        match=r"'A' supports range; 'B' supports sticky, uniform\. Add a common strategy",
     ):
         elect({"B": ["sticky", "uniform"], "A": ["range"]})
 
@@ -228,8 +228,8 @@ def test_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param({"A": {"t": [12]}}, r"does not exist: t-12 \(12 partitions", id="too high"),
         pytest.param({"A": {"u": [0]}}, r"does not exist: u-0 \(0 partitions", id="no topic"),
         pytest.param({"A": {"t": ["0"]}}, "a partition that does not exist: t-0", id="a string"),
-        pytest.param({"A": [0]}, "gave 'A' a list, not topics", id="no topics"),
-        pytest.param(None, "returned a NoneType, not members", id="nothing"),
+        pytest.param({"A": [0]}, "gave 'A' a list, not a mapping of topics", id="no topics"),
+        pytest.param(None, "returned a NoneType, not a mapping of members", id="nothing"),
         pytest.param({"A": {"t": 3}}, "gave 'A' a int of 't', not a list", id="a number"),
         pytest.param({"A": {"t": None}}, "gave 'A' a NoneType of 't', not a list", id="none"),
         pytest.param({"A": {"t": "01"}}, "gave 'A' a str of 't', not a list", id="digits"),
@@ -340,7 +340,7 @@ def test_answers_for_non_subscribers_are_refused() -> None:
 
 
 def test_answers_about_another_group_are_refused() -> None:
-    with pytest.raises(PlanError, match="other members or topics"):
+    with pytest.raises(PlanError, match="whose members or topics"):
         check_assignment("mine", SAME, ASSIGNORS["sticky"].assign(MIXED))
 
 
