@@ -36,7 +36,7 @@ def estimate(
     ] = None,
     hosts: Annotated[
         str | None,
-        typer.Option(metavar="HOST[=SLOTS],…", help="Hosts, with one executor each."),
+        typer.Option(metavar="HOST[=SLOTS],…", help="Executors, one per host."),
     ] = None,
     source: Annotated[
         str | None,

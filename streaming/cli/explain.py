@@ -37,7 +37,7 @@ NamedPartition = Annotated[
     typer.Option(
         "--partition",
         metavar="TOPIC-NUMBER",
-        help="Explain only this partition of the batch, such as orders-7; default batch: the last.",
+        help="Explain only this partition, such as orders-7; the default batch is the last one.",
     ),
 ]
 SourceNumber = Annotated[

@@ -36,7 +36,7 @@ def run(
         typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a key; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check the job and print its config.")
+        bool, typer.Option("--dry-run", help="Check the job, print its config, and exit.")
     ] = False,
     with_broker: Annotated[
         bool,
@@ -99,7 +99,9 @@ def _run_job(
 
     if is_submitted():
         if log is not None:
-            raise OptionError("--log cannot be used under spark-submit, which writes Spark's log")
+            raise OptionError(
+                "--log cannot be used under spark-submit: configure Spark's log there"
+            )
         _run_with_spark(loaded, signals, cleanup, None)
         return ""
     spark_log = SparkLog(log, loaded.job.name, loaded.redact)

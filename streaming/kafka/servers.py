@@ -25,7 +25,7 @@ def check_topic(name: str) -> str:
 def read_servers(option: str, text: str) -> list[tuple[str, int]]:
     """Parse a list of `host:port`; each may have a protocol before it, as in Kafka's clients.
 
-    librdkafka checks neither: it takes ports modulo 65536 and retries impossible hosts forever.
+    librdkafka does not check addresses: it takes ports modulo 65536 and retries impossible hosts.
     Raises OptionError with a message that starts with `option`.
 
     >>> read_servers("--bootstrap-server", "a:9092, SSL://[::1]:9093,")

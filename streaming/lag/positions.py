@@ -110,8 +110,7 @@ def build_starting_offsets(
     for position in positions:
         if read_offsets.setdefault(position.tp, position.offset) != position.offset:
             raise OptionError(
-                f"{position.tp} has a different offset in each source that reads it: choose one "
-                "with --source"
+                f"{position.tp} has different offsets in several sources: choose one with --source"
             )
     existing = set(read_offsets)
     if partitions is not None:
