@@ -48,7 +48,7 @@ def check_names(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
 
 
 def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
-    """Return a function that loads assignors, but only those custom classes that `names` has.
+    """Return a function that loads assignors. It loads a custom class only if it is in `names`.
 
     The input may be untrusted, so a class that is named only in the input is not imported.
 

@@ -78,8 +78,8 @@ def estimate(
 ) -> None:  # fmt: skip
     """Estimate what an assignor or a Spark setting would gain for a query.
 
-    Plans the query's past batches again, from the offset log in its checkpoint. The query needs a
-    Kafka source, but it need not have used an assignor. The command only reads files. The first
+    Plans the query's past batches again, from the offset log in its checkpoint. Any query with
+    a Kafka source works, even if it never used an assignor. The command changes nothing. The first
     line of the output states whether there is anything to gain.
 
     If the checkpoint contains costs learned by the planner, times are estimated from those costs.

@@ -112,7 +112,7 @@ def common_options(
     """Balance Spark's Kafka reads over executor slots.
 
     Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 for
-    success; 2 for an invalid command line, config or input; 1 for a failed check and any
+    success; 2 for an invalid command line, config or input; 1 for a failed check or any
     other failure, such as a broker that does not answer, a damaged file or an output that cannot be
     written; 130 or 143 after Ctrl-C or SIGTERM (`lab broker`: 0).
     """

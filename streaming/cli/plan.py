@@ -146,7 +146,7 @@ def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
 def _describe_difference(
     request: PlanRequest, outcome: PlannedBatch, tasks: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Describe how the logged plan differs; None if it does not. Another version may differ."""
+    """Describe how the logged plan differs, as after an upgrade; return None if it is the same."""
     logged = request.logged
     if logged is None:
         return None

@@ -56,7 +56,7 @@ def run(
     """Run a job: read topics, transform records, write Delta tables.
 
     Ctrl-C or SIGTERM stops the job (exit code 130 or 143), and the next run continues from there.
-    The last line names Spark's log file. Under spark-submit, there is no such line or file.
+    Spark's log goes to a file that the last line names. Under spark-submit, it is not redirected.
     `assignor lab schema` prints all keys of a job.
 
     Example: `assignor run orders.yaml --set trigger="processingTime 10 seconds"`
@@ -99,9 +99,7 @@ def _run_job(
 
     if is_submitted():
         if log is not None:
-            raise OptionError(
-                "--log cannot be used under spark-submit: configure Spark's log there"
-            )
+            raise OptionError("--log cannot be used under spark-submit: configure the log there")
         _run_with_spark(loaded, signals, cleanup, None)
         return ""
     spark_log = SparkLog(log, loaded.job.name, loaded.redact)

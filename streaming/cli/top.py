@@ -17,7 +17,7 @@ from streaming.cli.stopping import StopSignals
 from streaming.report.screen import LiveFigures, Watch, draw_frame
 
 _QUIT_KEYS = b"qQ\x04"
-#: Maximum delay until a signal is handled; polling, because Python resumes interrupted waits.
+#: Polling interval for signals, because Python resumes a wait after a signal.
 _SIGNAL_POLL_S = 0.2
 #: Height of a frame if stdout is not a terminal.
 _DEFAULT_LINES = 40

@@ -27,7 +27,7 @@ PricePerGb = Annotated[
     float | None,
     typer.Option(
         min=0, max=1000, metavar="PRICE",
-        help=f"Price per cross-rack GB; default: {PRICE_PER_GB:g} (assignor.zonePricePerGb).",
+        help=f"Cross-rack read price per GB; default: {PRICE_PER_GB:g} (assignor.zonePricePerGb).",
     ),
 ]  # fmt: skip
 RecordBytes = Annotated[

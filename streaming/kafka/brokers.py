@@ -241,7 +241,7 @@ class Brokers:
     ) -> dict[Partition, int]:
         """Return log offsets; `which` is -2 or -1, ListOffsets' times for a log's start and end.
 
-        A consumer sends the requests. An admin client is slower: it has a future per partition.
+        The requests use a consumer, because an admin client would create a future per partition.
         """
         offsets = {}
         failures: Failures = {}

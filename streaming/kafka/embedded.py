@@ -40,7 +40,7 @@ class EmbeddedBroker:
     Parameters
     ----------
     data
-        Folder for logs and metadata, which is kept. With None, a temporary folder is used.
+        Folder for logs and metadata, which is kept. With None, it is temporary and deleted.
     port
         Port of the broker. With None, a free port is chosen, which restarts keep.
     properties

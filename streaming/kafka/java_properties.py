@@ -1,7 +1,7 @@
 """Read a Java properties file, such as the `--command-config` of Kafka's tools.
 
-It supports the syntax of `java.util.Properties.load`: comments, `=`, `:` or a blank after the key,
-continuation lines, and escapes. Errors never quote values, which may be secrets.
+It supports the syntax of `java.util.Properties.load`: comments, `=`, `:` or whitespace after
+the key, continuation lines, and escapes. Errors never quote values, which may be secrets.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def read_servers(option: str, text: str) -> list[tuple[str, int]]:
     if "@" in text:  # print only the part without credentials
         address = text.rpartition("@")[2]
         raise OptionError(
-            f"{option} {address!r}: remove the credentials before it: only host:port is expected"
+            f"{option} {address!r}: remove the credentials before it; only host:port is expected"
         )
     servers = [server.strip() for server in text.split(",")]
     return [_parse(option, server) for server in servers if server] or [_parse(option, "")]

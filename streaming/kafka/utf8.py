@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_utf8(text: str) -> bool:
-    r"""Return whether the text is valid UTF-8: it has no unpaired surrogate (half a character).
+    r"""Return whether the text can be encoded as UTF-8, which an unpaired surrogate prevents.
 
     >>> is_utf8("grün"), is_utf8("gr\udcfc")
     (True, False)

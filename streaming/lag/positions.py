@@ -1,4 +1,4 @@
-"""Determine how far a query or a group has read each partition, and which member reads it."""
+"""Determine how far each partition was read, and by which group member or Spark executor."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Row:
 
     @property
     def at_risk(self) -> bool | None:
-        """Whether retention deletes unread records, now or later; None if unknown."""
+        """Whether retention has deleted or will delete unread records; None if unknown."""
         if self.lost:
             return True
         if self.lag is None or self.lag < 0:
