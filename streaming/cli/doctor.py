@@ -51,7 +51,7 @@ def doctor(
     With --checkpoint, it checks the planner's state instead. With --bootstrap-server, it also
     checks that topics exist, were not re-created, kept their partitions, and still hold the
     checkpoint's offsets. With --table, it checks that Delta is not ahead of the checkpoint. With
-    --spark, it checks that this Spark server accepts connections. The exit code is 1 if a check fails.
+    --spark, it checks that Spark accepts connections. The exit code is 1 if a check fails.
 
     Example: `assignor doctor --checkpoint data/checkpoints/orders --bootstrap-server kafka:9092`
     """

@@ -27,7 +27,8 @@ PricePerGb = Annotated[
     float | None,
     typer.Option(
         min=0, max=1000, metavar="PRICE",
-        help=f"Cross-rack read price per GB; default: {PRICE_PER_GB:g} (assignor.zonePricePerGb).",
+        help="Price per GB read across racks; default: "
+        f"{PRICE_PER_GB:g}, as for assignor.zonePricePerGb.",
     ),
 ]  # fmt: skip
 RecordBytes = Annotated[
