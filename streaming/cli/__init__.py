@@ -1,1 +1,1 @@
-"""The `assignor` console command; each command has its own module, and `main` lists them."""
+"""The `assignor` command line. Each command has its own module; `main` lists them."""

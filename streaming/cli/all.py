@@ -1,4 +1,4 @@
-"""All commands as one Typer app: `typer streaming.cli.all utils docs --name assignor`."""
+"""The Typer app with all commands, for `typer streaming.cli.all utils docs --name assignor`."""
 
 from streaming.cli.main import build_app
 

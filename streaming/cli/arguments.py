@@ -1,4 +1,4 @@
-"""Options that several commands share, and checks of their values before any work starts."""
+"""Options that several commands share, and checks that run before any work starts."""
 
 import os
 from collections.abc import Mapping
@@ -17,40 +17,40 @@ Query = Annotated[
 
 PlanLog = Annotated[
     Path | None,
-    typer.Option(dir_okay=False, metavar="FILE", help="Plan log of the query (assignor.planLog)."),
+    typer.Option(dir_okay=False, metavar="FILE", help="The query's plan log (assignor.planLog)."),
 ]
 
-#: The name in Kafka's own tools, and the plural name of the clients' setting.
+#: Singular as in Kafka's tools, and plural as in the client setting `bootstrap.servers`.
 BOOTSTRAP_SERVER = ("--bootstrap-server", "--bootstrap-servers")
 #: Names of the option for a command's output file.
 OUTPUT = ("--output", "-o")
 
 
 def reject_options(when: str, options: Mapping[str, object]) -> None:
-    """Raise OptionError if any of the options is given; `when` names what it conflicts with."""
+    """Raise OptionError if an option is set; `when` ends the message, such as "with --live"."""
     for option, value in options.items():
         if value is not None and value is not False:
             raise OptionError(f"{option} cannot be used {when}")
 
 
 def check_not_empty(option: str, name: str | None) -> None:
-    """Reject an empty name: librdkafka would abort the process, and a path would mean `.`."""
+    """Reject an empty value: librdkafka aborts on an empty name, and an empty path means `.`."""
     if name is not None and not name.strip():
         raise OptionError(f"{option} is empty: check that your shell variable is set")
 
 
 def check_kafka_name(option: str, name: str | None) -> None:
-    """Reject a name that Kafka cannot have, because librdkafka may abort the process for it."""
+    """Reject an empty or non-UTF-8 name, because librdkafka may abort the process."""
     check_not_empty(option, name)
     if name is not None and not is_utf8(name):
         raise OptionError(
-            f"{option} {name!r} is not UTF-8, but all names in Kafka are: check the encoding of "
-            "your terminal"
+            f"{option} {name!r} is not UTF-8, which Kafka requires for names: check the encoding "
+            "of your terminal"
         )
 
 
 def check_writable(option: str, path: Path) -> None:
-    """Reject an output file whose folder does not exist or is not writable."""
+    """Raise AssignorError if the output file cannot be written or its folder does not exist."""
     folder = path.absolute().parent
     if not folder.is_dir():
         raise AssignorError(f"{option} {path} cannot be written: its folder does not exist")

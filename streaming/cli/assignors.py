@@ -1,4 +1,4 @@
-"""Parse and load assignors that a command line names, also as `package.module:Class`."""
+"""Parse assignor names on the command line, and load built-in and custom assignors."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ OwnAssignors = Annotated[
     typer.Option(
         "--assignors",
         metavar="package.module:Class",
-        help="Your own assignor class, which the input may then use; may be repeated.",
+        help="Custom assignor class that the input may refer to; may be repeated.",
     ),
 ]
 
@@ -48,16 +48,16 @@ def check_names(names: Sequence[str], find: Callable[[str], Assignor]) -> None:
 
 
 def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
-    """Return a function that loads assignors; custom classes only if the command line names them.
+    """Return a function that loads assignors. It loads a custom class only if it is in `names`.
 
-    The input may not be trustworthy, so a class that only the input names is not imported.
+    The input may be untrusted, so a class that is named only in the input is not imported.
 
     Parameters
     ----------
     names
-        Names on the command line; `package.module:Class` may also be in the working folder.
+        Assignor names on the command line; a custom class may be in the working folder.
     option
-        Option that takes the names, for the error message.
+        Name of the option for these names, used in error messages.
     """
     allowed_classes = {name for name in names if ":" in name}
     if allowed_classes:
@@ -67,8 +67,8 @@ def make_finder(names: Sequence[str], option: str) -> Callable[[str], Assignor]:
     def load(name: str) -> Assignor:
         if ":" in name and name not in allowed_classes:
             raise OptionError(
-                f"assignor {name!r} is code that only the input names: if you trust it, also give "
-                f"{option} {name}"
+                f"assignor {name!r} is a custom class named only in the input: if you trust it, "
+                f"add {option} {name}"
             )
         return find(name)
 

@@ -30,18 +30,18 @@ def audit(
     table: Annotated[str, typer.Option(metavar="PATH", help="Folder of the Delta table.")],
     since: Annotated[
         int | None,
-        typer.Option(metavar="VERSION", min=0, help="First version of the table to audit."),
+        typer.Option(metavar="VERSION", min=0, help="First table version to audit."),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             metavar="TOPIC,PARTITION,OFFSET",
-            help="Also read the rows, by these columns. Starts Spark; works with any Delta table.",
+            help="Also check the rows by these columns. Starts Spark. Works with any Delta table.",
         ),
     ] = None,
     sample: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="With --columns: check N offsets, not all."),
+        typer.Option(min=1, metavar="N", help="With --columns: check only N offsets."),
     ] = None,
     bootstrap_servers: kafka_options.BootstrapServers = None,
     command_config: kafka_options.CommandConfig = None,
@@ -73,8 +73,8 @@ def audit(
     result = audit_evidence(read_evidence(table, checkpoint), since)
     if names is not None and result.is_upsert:
         raise OptionError(
-            "--columns: the table keeps the newest row of each key, so its rows do not prove "
-            "offsets; leave --columns out"
+            "--columns cannot be used with this table, which keeps only each key's newest row: "
+            "omit --columns"
         )
     if names is not None:
         brokers = kafka_options.connect_to_brokers(bootstrap_servers, command_config, timeout)
@@ -95,7 +95,7 @@ def _read_rows(
     table: str, names: tuple[str, str, str], result: Audit, brokers: Brokers | None,
     sample: int | None,
 ) -> None:  # fmt: skip
-    """Read the rows with Spark, whose own output goes to a log, and add them to the result."""
+    """Check the rows with Spark, whose output goes to a log, and add the findings to `result`."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -194,11 +194,11 @@ def _describe_limits(result: Audit) -> Iterator[str]:
         return
     recounted = sum(query.batches_recounted for query in result.queries)
     batches = pluralize(recounted, "batch", "batches")
-    again = f" (Spark ran tasks of {batches} again)" if recounted else ""
+    rerun_note = f" (Spark ran tasks of {batches} again)" if recounted else ""
     compare = "" if result.is_upsert else "; --columns compares rows"
     yield (
         "  limit: only the offsets read and the number of rows committed are proved, not which "
-        f"rows arrived after a shuffle{again}{compare}"
+        f"rows arrived after a shuffle{rerun_note}{compare}"
     )
 
 
@@ -225,5 +225,5 @@ def _describe_records(query: AuditedQuery) -> str:
     if query.offsets_without_record:
         parts.append(f"{query.offsets_without_record:,} offsets without a counted record")
     if query.batches_recounted:
-        parts.append(f"{query.batches_recounted} were counted again by Spark")
+        parts.append(f"{query.batches_recounted} with records that Spark counted more than once")
     return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""`assignor lab broker`: run a real Kafka broker until Ctrl-C, to try things out."""
+"""`assignor lab broker`: run a real Kafka broker until Ctrl-C, for experiments."""
 
 import contextlib
 import time
@@ -15,10 +15,10 @@ from streaming.kafka.embedded import EmbeddedBroker
 def broker(
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for the data; the default is temporary.", file_okay=False),
+        typer.Option(help="Data folder; default: a temporary one.", file_okay=False),
     ] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port to use; the default is a free one.")
+        int | None, typer.Option(min=1, max=65535, help="Port of the broker; default: a free one.")
     ] = None,
 ) -> None:
     """Run a real Kafka broker on this machine until Ctrl-C.
@@ -38,7 +38,7 @@ def broker(
 def start_broker(
     cleanup: contextlib.ExitStack, data: Path | None, port: int | None = None
 ) -> EmbeddedBroker:
-    """Start a broker, which `cleanup` closes."""
+    """Start a broker, and register its `close` with `cleanup`."""
     with show_fetch_progress("Kafka broker") as on_line:
         server = EmbeddedBroker(data=data, port=port, on_line=on_line)
         cleanup.callback(server.close)

@@ -1,4 +1,4 @@
-"""`assignor demo`: run a job on real flights, with and without an assignor."""
+"""`assignor demo`: run a job on real flight data, with and without an assignor."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ from streaming.kafka.servers import read_servers
 def demo(
     *,
     workers: Annotated[
-        int, typer.Option(min=1, max=64, help="Executors, with two slots and 1 GB of memory each.")
+        int, typer.Option(min=1, max=64, help="Executors, each with two slots and 1 GB of memory.")
     ] = 2,
     output: Annotated[
         Path,
@@ -35,29 +35,29 @@ def demo(
         int,
         typer.Option(
             "--work-us", min=0, max=1_000_000, metavar="MICROSECONDS",
-            help="Wait per record in the first act, as if it called a service; 0 skips the act.",
+            help="Wait per record in the first act, to simulate a service call; 0 skips the act.",
         ),
     ] = 2_000,
     bootstrap_servers: Annotated[
         str | None,
         typer.Option(
-            *BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Brokers, instead of an embedded one."
+            *BOOTSTRAP_SERVER, metavar="HOST:PORT", help="Kafka brokers; default: an embedded one."
         ),
     ] = None,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark master, instead of local executors.")
+        str | None, typer.Option(metavar="URL", help="Spark master; default: local executors.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder for the tables, shared by all executors.", file_okay=False),
+        typer.Option(help="Folder for the tables; all executors must share it.", file_okay=False),
     ] = None,
 ) -> None:  # fmt: skip
-    """Run one job on real flights, alternately with and without an assignor.
+    """Run one job on real flight data, alternately with and without an assignor.
 
     Starts a broker and Spark on this machine and gives both modes the same batches. Checks that
     Delta holds each flight exactly once, prints the time of each mode, and writes a report that
-    opens offline. In the first act each record waits, as if it called a service; in the second act
-    it does not. The exit code is 1 if a check fails.
+    opens offline. In the first act, each record waits, to simulate a service call; in the second
+    act, no record waits. The exit code is 1 if a check fails.
 
     Example: `assignor demo --workers 2 -o demo.html`
     """

@@ -29,7 +29,7 @@ def doctor(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Checkpoint to check instead of the machine: whether its query can continue.",
+            help="Instead of the machine, check whether this checkpoint's query can continue.",
         ),
     ] = None,
     command_config: kafka_options.CommandConfig = None,
@@ -48,10 +48,10 @@ def doctor(
 ) -> None:
     """Check this machine's Python, Java, pyspark, jar, Kafka connector and Delta.
 
-    With --checkpoint, it checks the planner's state instead. With the brokers, it also checks that
-    topics exist, were not re-created, kept their partitions, and still hold the checkpoint's
-    offsets; with --table, that Delta is not ahead of the checkpoint. With --spark, it checks that
-    the port of a Spark master or server accepts connections. The exit code is 1 if a check fails.
+    With --checkpoint, it checks the planner's state instead. With --bootstrap-server, it also
+    checks that topics exist, were not re-created, kept their partitions, and still hold the
+    checkpoint's offsets. With --table, it checks that Delta is not ahead of the checkpoint. With
+    --spark, it checks that Spark accepts connections. The exit code is 1 if a check fails.
 
     Example: `assignor doctor --checkpoint data/checkpoints/orders --bootstrap-server kafka:9092`
     """
@@ -81,10 +81,10 @@ def _check_checkpoint(
     except DamagedCheckpointError as error:
         return [Check("checkpoint", False, str(error))]
     if folders := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
-        note(f"the job's bad records have their own checkpoint: also check {elide(folders)}")
+        note(f"the job's bad records have a separate checkpoint: also check {elide(folders)}")
     brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, table)
-    for text in brokers.notes if brokers else ["topics are not checked without --bootstrap-server"]:
+    for text in brokers.notes if brokers else ["topics were not checked: set --bootstrap-server"]:
         note(text)
     return checks
 

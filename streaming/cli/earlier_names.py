@@ -17,7 +17,7 @@ COMMANDS = {
     "top": ["report", "--live"],
     **{name: ["lab", name] for name in LAB},
 }
-#: The option that replaces each former one, by command; empty if its value is now an argument.
+#: Replacement of each former option, by command; empty if the value is now an argument.
 OPTIONS = {
     "audit": {"--checkpoint": ""},
     "demo": {"--report": "--output"},
@@ -34,8 +34,8 @@ OPTIONS = {
 def translate(words: Sequence[str]) -> list[str]:
     """Return a command line with its former names replaced.
 
-    A former option takes the next word as its value, and only its last value is used. If the value
-    is missing, the argument is empty, which commands reject.
+    A former option whose value is now an argument takes the next word. If it is repeated, its last
+    value is used. A missing value becomes an empty argument, which commands reject.
 
     >>> translate(["offsets", "--checkpoint=c", "--source", "0"])
     ['lag', '--as=starting-offsets', 'c', '--source', '0']

@@ -1,4 +1,4 @@
-"""The `assignor` command: run `main`, or name the extra whose packages are missing."""
+"""Entry point of the `assignor` command: run `main`, or name the missing extra."""
 
 import sys
 from collections.abc import Sequence

@@ -29,18 +29,18 @@ def estimate(
     ],
     *,
     executors: Annotated[
-        int | None, typer.Option(min=1, max=10_000, help="Number of executors, with --slots each.")
+        int | None, typer.Option(min=1, max=10_000, help="Executors, each with --slots task slots.")
     ] = None,
     slots: Annotated[
         int | None, typer.Option(min=1, max=1_000, help="Task slots per executor.")
     ] = None,
     hosts: Annotated[
         str | None,
-        typer.Option(metavar="HOST[=SLOTS],…", help="Executors by host, instead of by number."),
+        typer.Option(metavar="HOST[=SLOTS],…", help="Executors, one per host."),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(metavar="NUMBER", help="Only this source of the query; default: all."),
+        typer.Option(metavar="NUMBER", help="Only this Kafka source of the query; default: all."),
     ] = None,
     batches: Annotated[
         int | None, typer.Option(min=1, help="Only the last N batches of the log.")
@@ -48,15 +48,15 @@ def estimate(
     assignors: Annotated[
         str,
         typer.Option(
-            help="Mappings to compare: assignors, spark, minPartitions and maxRecordsPerPartition; "
-            "the last two may have =NUMBER."
+            help="Mappings to compare, separated by commas: assignor names, spark, "
+            "minPartitions[=N], maxRecordsPerPartition[=N]."
         ),
     ] = ",".join(EVERYTHING),
     cost_us: Annotated[
         float | None,
         typer.Option(
             "--cost-us", min=0.001, max=1_000_000_000, metavar="MICROSECONDS",
-            help="Processing time per record; by default estimated from the batches' durations.",
+            help="Processing time per record; default: estimated from batch durations.",
         ),
     ] = None,
     locality_wait: Annotated[
@@ -72,20 +72,20 @@ def estimate(
     output: Annotated[
         Path | None,
         typer.Option(
-            *OUTPUT, dir_okay=False, metavar="FILE", help="Also draw a chart: .svg or .html."
+            *OUTPUT, dir_okay=False, metavar="FILE", help="Also write a chart (.svg or .html)."
         ),
     ] = None,
 ) -> None:  # fmt: skip
     """Estimate what an assignor or a Spark setting would gain for a query.
 
-    Plans the query's past batches again, from the offset log in its checkpoint. Any query with a
-    Kafka source will do, with this package or without. It starts nothing and changes nothing. The
-    first line of the output states whether there is anything to gain.
+    Plans the query's past batches again, from the offset log in its checkpoint. Any query with
+    a Kafka source works, even if it never used an assignor. The command changes nothing. The first
+    line of the output states whether there is anything to gain.
 
-    If the planner has left learned costs in the checkpoint, times are estimated from those costs.
-    --plan-log adds the plans that the query itself made, for the batches in that log.
+    If the checkpoint contains costs learned by the planner, times are estimated from those costs.
+    --plan-log adds the query's own plans for the batches in that log.
 
-    With --racks, it also estimates what reads across racks (availability zones) cost per day. With
+    With --racks, it also estimates the daily cost of reads across racks (availability zones). With
     --bootstrap-server, the brokers report where replicas are and whether consumers may read from
     followers.
 
@@ -123,7 +123,7 @@ def estimate(
     if plans and any(option is not None for option in (executors, slots, hosts)):
         plans = {}
         note(
-            f"{ITSELF!r} is left out, because its plans were made for the query's own executors: "
+            f"{ITSELF!r} is omitted, because its plans were made for the query's own executors: "
             "omit --executors, --slots and --hosts to compare it"
         )
     elif plan_log is not None:

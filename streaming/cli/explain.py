@@ -19,7 +19,7 @@ from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_log
 from streaming.replay.replayed import EVERYTHING
 
-#: Partitions printed without --partition; the ones that moved come first, then the most expensive.
+#: Maximum number of partitions printed without --partition: moved ones first, by falling cost.
 _MAX_LISTED = 10
 #: Value of --batch for the last batch with data.
 _LAST_BATCH = -1
@@ -29,7 +29,7 @@ BatchNumber = Annotated[
     int | None,
     typer.Option(
         min=_LAST_BATCH, metavar="NUMBER",
-        help=f"Explain this batch, without a page; {_LAST_BATCH} is the last batch with data.",
+        help=f"Explain a batch instead of writing a page; {_LAST_BATCH} is the last one with data.",
     ),
 ]  # fmt: skip
 NamedPartition = Annotated[
@@ -37,7 +37,7 @@ NamedPartition = Annotated[
     typer.Option(
         "--partition",
         metavar="TOPIC-NUMBER",
-        help="Explain only this partition, such as orders-7, of --batch or the last batch.",
+        help="Explain only this partition, such as orders-7; the default batch is the last one.",
     ),
 ]
 SourceNumber = Annotated[
@@ -46,7 +46,7 @@ SourceNumber = Annotated[
 Assignors = Annotated[
     str | None,
     typer.Option(
-        metavar="NAMES", help="Assignors that may have planned it; default: all built-in ones."
+        metavar="NAMES", help="Assignors that may have planned the batch; default: all built-in."
     ),
 ]
 
@@ -61,7 +61,7 @@ def print_batch(
     assignors: str | None,
     as_json: bool,
 ) -> None:
-    """Print which executor had read each partition of a batch, which slots read it, and why."""
+    """Print each partition's executor before the batch, the slots that read it, and why."""
     names = EVERYTHING if assignors is None else own.parse_names(assignors)
     find = own.make_finder(names, "--assignors")
     own.check_names(names, find)
@@ -112,7 +112,7 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
         )
         if explanation.agreeing < len(kept.readers):
             note(
-                "this plan differs from the original one, which may have had other options or "
+                "this plan differs from the original plan, which may have used other options or "
                 "racks; a plan log (assignor.planLog) records them"
             )
     if with_reasons:

@@ -1,4 +1,4 @@
-"""`assignor init`: write a first job file for the user's own topic."""
+"""`assignor init`: write a first job file for a topic."""
 
 import math
 from pathlib import Path
@@ -26,7 +26,7 @@ def init(
 ) -> None:
     """Write a first job file: YAML that copies a topic into a Delta table.
 
-    The job runs unchanged with any topic; comments show the next steps. No file is overwritten.
+    The job runs unchanged with any topic; comments show the next steps. Existing files are kept.
 
     Example: `assignor init orders.yaml --topic orders --bootstrap-server kafka:9092`
     """
@@ -48,12 +48,12 @@ def init(
                 file.unlink()
                 raise
     except FileExistsError:
-        raise OptionError(f"{str(file)!r} already exists: name another file") from None
+        raise OptionError(f"{str(file)!r} already exists: choose another name") from None
     except OSError as error:
         raise AssignorError(f"{str(file)!r} cannot be written: {error.strerror}") from None
     typer.echo(f"{shown}: written; run it with: assignor run {shown}")
 
 
 def _to_yaml(text: str) -> str:
-    """Quote a text so that YAML reads it as text: topics may be named `123` or `null`."""
+    """Quote a string if YAML would read it as another type, such as a topic named `123`."""
     return str(yaml.safe_dump(text, width=math.inf)).splitlines()[0]

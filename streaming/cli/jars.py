@@ -15,13 +15,13 @@ from streaming.cli.output import note
 def jars(
     job: Annotated[
         Path | None,
-        typer.Argument(metavar="JOB.yaml", help="Also add what this job needs: Delta, Avro."),
+        typer.Argument(metavar="JOB.yaml", help="Also add this job's packages (Delta, Avro)."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of flags.")] = False,
 ) -> None:
     """Print the flags that add the bridge and Spark's Kafka connector to spark-submit.
 
-    They match the Spark in SPARK_HOME or, without that variable, pip's pyspark.
+    They match the Spark in SPARK_HOME or, if it is not set, pip's pyspark.
 
     Example: `spark-submit $(assignor jars) job.py`
     """

@@ -1,4 +1,4 @@
-"""Options for a Kafka cluster, named as in Kafka's own tools, and for the offsets to read."""
+"""Options for a Kafka cluster, named as in Kafka's tools, and for a query or consumer group."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ Timeout = Annotated[
 def connect_to_brokers(
     bootstrap_servers: str | None, command_config: Path | None, limit_s: float
 ) -> Brokers | None:
-    """Connect to the brokers that the options name; return None if they name none.
+    """Connect to the brokers given by the options; return None if no option is set.
 
-    Raises OptionError if the file cannot be read, has an unsupported setting, or names no brokers
-    either; BrokerUnreachableError if no broker answers.
+    Raises OptionError if the file cannot be read, has an unsupported setting, or if brokers are
+    missing. Raises BrokerUnreachableError if no broker answers.
     """
     option = f"--command-config {command_config}"
     java = _read_settings(command_config, option) if command_config is not None else {}
@@ -77,7 +77,7 @@ def connect_to_brokers(
 def check_query_or_group(
     checkpoint: str | None, group: str | None, topics: list[str] | None
 ) -> None:
-    """Require either a checkpoint or a group, and names that are UTF-8 and not empty."""
+    """Require either a checkpoint or a group, and reject empty and non-UTF-8 names."""
     if checkpoint is None and group is None:
         raise OptionError("give a checkpoint or --group GROUP")
     if checkpoint is not None and group is not None:
@@ -95,7 +95,7 @@ def read_query(checkpoint: str | None, source: str | None = None) -> Query | Non
     """
     if checkpoint is None:
         return None
-    # Imported late: it loads numpy, which a group does not need.
+    # Imported late: it loads numpy, which --group does not need.
     from streaming.observe.checkpoint_files import read_checkpoint
 
     query = read_checkpoint(checkpoint)
@@ -108,7 +108,7 @@ def read_query(checkpoint: str | None, source: str | None = None) -> Query | Non
 def read_positions(
     query: Query | None, group: str | None, brokers: Brokers | None, source: str | None = None
 ) -> list[Position]:
-    """Return how far the query, one of its sources, or the group has read.
+    """Return the positions of the query, of one of its sources, or of the group.
 
     Raises OptionError if a group is given without brokers; GroupError if the group does not exist
     or the user may not describe it.

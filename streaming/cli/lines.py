@@ -1,4 +1,4 @@
-"""Answer lines of JSON one by one, so that a bad line affects only its own answer."""
+"""Process JSON lines one by one, so that an invalid line does not affect other lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def answer_lines(
     answer: Callable[[int, Input], None],
     as_json: bool,
 ) -> None:
-    """Answer each line; exit with 2 if one is invalid, else with 1 if one failed.
+    """Process each line; exit with 2 if a line is invalid, else with 1 if a line failed.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ def answer_lines(
             request = read(line) if line.strip() else None
             if request is not None:
                 answer(number, request)
-        except OSError:  # writing failed: the disk is full, or the reader has gone
+        except OSError:  # writing failed: the disk is full, or the reader has exited
             raise
-        except Exception as error:  # noqa: BLE001  (even a bug must only affect its line)
+        except Exception as error:  # noqa: BLE001  (a bug must affect only one line)
             exit_code = max(exit_code, getattr(error, "exit_code", 1))
             _report_error(error, number, as_json)
     if is_empty:

@@ -1,4 +1,4 @@
-"""The list of commands, and the one place that turns errors into a line and an exit code."""
+"""List the commands, run one, and turn errors into one line and an exit code."""
 
 import contextlib
 import io
@@ -22,16 +22,14 @@ from streaming.extras import explain_missing_extra
 from streaming.redaction import redact
 from streaming.validation import describe_expectation
 
-#: Commands by heading in the help; each is the function of this name in its own module.
+#: Commands by heading in the help. Each is a function in the module of the same name.
 PANELS = {
     "Jobs": ("init", "run"),
     "Queries": ("estimate", "report", "lag", "audit"),
     "This machine": ("doctor", "jars", "demo"),
 }
-
-
 _LAB = "Try assignors and plans without Spark; for developers."
-#: Names in the help for the values of options without a metavar.
+#: Placeholders in the help for the values of options without a metavar.
 _VALUE_NAMES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
@@ -66,9 +64,9 @@ def _print_version(is_set: bool) -> None:
 
 
 def build_app(words: Sequence[str] = ()) -> typer.Typer:
-    """Build the command line of the command that `words` start with, or of all commands.
+    """Build the Typer app for the command that `words` start with, or for all commands.
 
-    Only the modules needed are imported: importing all takes as long as a command's own work.
+    Only the modules needed are imported, because importing all of them would be slow.
     """
     app = _make_app(name="assignor")
     app.callback()(common_options)
@@ -114,16 +112,16 @@ def common_options(
     """Balance Spark's Kafka reads over executor slots.
 
     Results go to stdout, progress and errors to stderr. An error is one line. Exit codes: 0 for
-    success; 2 for a mistake in the command, in a config or in the format of an input; 1 for a
-    failed check and any other failure, such as a broker that does not answer, a damaged file or an
-    output that cannot be written; 130 or 143 after Ctrl-C or SIGTERM (`lab broker`: 0).
+    success; 2 for an invalid command line, config or input; 1 for a failed check or any
+    other failure, such as a broker that does not answer, a damaged file or an output that cannot be
+    written; 130 or 143 after Ctrl-C or SIGTERM (`lab broker`: 0).
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line: results on stdout, progress and errors on stderr, exit 0, 1 or 2."""
     for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed (`>&-`): the next file opened would become it
+        if getattr(sys, name) is None:  # closed (`>&-`): the next open() would get its descriptor
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # escape what the terminal cannot show
@@ -170,7 +168,7 @@ def _describe_misuse(error: TyperException) -> str:
 
 
 def _describe_os_error(error: OSError) -> str:
-    """Describe a failed file or output; return nothing if the reader has gone (`| head`)."""
+    """Describe a failed file or output; return an empty text if the reader exited (`| head`)."""
     if isinstance(error, BrokenPipeError):
         return ""
     target = repr(error.filename) if error.filename is not None else "output"
@@ -199,7 +197,7 @@ def _print_error(message: str, code: int) -> int:
     line = " ".join(message.split())
     if not line:
         return code
-    with contextlib.suppress(OSError):  # its disk may be full; the exit code remains
+    with contextlib.suppress(OSError):  # stderr may be on a full disk
         typer.echo(f"assignor: {escape_unprintable(redact(line))}", err=True)
     return code
 

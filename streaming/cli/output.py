@@ -1,4 +1,4 @@
-"""Print tables and checks, notes on stderr, and a spinner during slow work."""
+"""Print tables and checks on stdout, and notes and a spinner on stderr."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
     from streaming.observe.check import Check
 
-
 #: Width limit of a table that is written to a file or a pipe.
 _MAX_LINE_CHARACTERS = 10_000
-#: Longer names of several words are wrapped.
+#: Longer names in the first column are wrapped between words.
 _MAX_NAME_CHARACTERS = 32
 
 
@@ -52,7 +51,7 @@ def get_terminal_width() -> int | None:
 
 
 def _wrap(line: str, width: int) -> str:
-    """Wrap a line between words, indented to its first word or behind its list mark.
+    """Wrap a line between words; indent the next lines to its first word, after a list marker.
 
     >>> print(_wrap("- one two-three four", 14))
     - one
@@ -71,9 +70,9 @@ def print_table(
     head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "",
     text_columns: Collection[str] = (),
 ) -> None:  # fmt: skip
-    """Print a table; columns hold numbers, except the first one and the `text_columns`.
+    """Print a table; columns are right-aligned, except the first one and the `text_columns`.
 
-    Nothing is cut off. In a narrow terminal, lines between columns are omitted and cells wrap
+    Nothing is truncated. In a narrow terminal, column separators are omitted and cells wrap
     between words; in a file or a pipe, lines are as long as needed.
     """
     table = Table(title=Text(make_printable(title)) if title else None, title_justify="left")
@@ -101,7 +100,7 @@ def print_table(
 
 
 def print_checks(checks: Iterable[Check]) -> None:
-    """Print one line per check, its outcome first."""
+    """Print one line per check, with the outcome first."""
     stdout = Console(soft_wrap=True, highlight=False)
     for check in checks:
         style = "green" if check.holds else "bold red"
@@ -111,7 +110,7 @@ def print_checks(checks: Iterable[Check]) -> None:
 
 @contextlib.contextmanager
 def show_fetch_progress(what: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner in a terminal; yield a callback for Ivy's output, which counts downloads."""
+    """Show a spinner in a terminal; yield a callback that counts downloads in Ivy's output."""
     count = 0
     with Console(stderr=True).status(f"{what}: starting") as status:
 
@@ -119,7 +118,7 @@ def show_fetch_progress(what: str) -> Iterator[Callable[[str], None]]:
             nonlocal count
             if "[SUCCESSFUL ]" in line:
                 count += 1
-                status.update(f"{what}: {count} jars downloaded (kept for the next start)")
+                status.update(f"{what}: {count} jars downloaded (cached for later runs)")
             elif count == 0:
                 status.update(f"{what}: downloading jars")
 

@@ -19,17 +19,19 @@ from streaming.cli.output import print_lines
 from streaming.human_json.json_input import parse
 from streaming.human_json.snapshots import read_plan_log_line, read_snapshot, write_plan
 
-#: Most tasks per plan, and ranges per task, that are printed.
-_MAX_TASKS, _MAX_RANGES = 40, 4
+#: Maximum number of tasks printed per plan.
+_MAX_TASKS = 40
+#: Maximum number of ranges printed per task.
+_MAX_RANGES = 4
 
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """One line of the input."""
+    """One input line: a snapshot, or a line of a plan log."""
 
     batch: MicroBatch
     state: str | None
-    #: Only in a line of a plan log: the batch's number and the plan that was logged.
+    #: These three are set only for a line of a plan log.
     number: int | None = None
     logged: dict[str, Any] | None = None
     admission: Any = None
@@ -46,11 +48,11 @@ def plan(
     as_json: AsJson = False,
     chain: Annotated[
         bool,
-        typer.Option("--chain", help="Give a snapshot without state that of the previous plan."),
+        typer.Option("--chain", help="Plan a snapshot without state with the last plan's state."),
     ] = False,
     only: Annotated[
         int | None,
-        typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of a plan log."),
+        typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of the plan log."),
     ] = None,
     names: assignors.OwnAssignors = None,
 ) -> None:
@@ -70,7 +72,7 @@ def plan(
             return _read_request(line)
         try:
             number = orjson.loads(line).get("batchId")
-        except (ValueError, AttributeError):  # perhaps cut off by a crash
+        except (ValueError, AttributeError):  # a crash may have truncated the line
             return None  # reported below if the batch is not found
         if isinstance(number, int):
             numbers.add(number)
@@ -96,7 +98,7 @@ def plan(
     answer_lines(snapshots, read, show, as_json)
     if only is not None and only not in numbers:
         span = f"its batches are {min(numbers, default=0)} to {max(numbers, default=0)}"
-        reason = span if numbers else "its lines have no batch number, so it is no plan log"
+        reason = span if numbers else "its lines have no batch number, so it is not a plan log"
         raise OptionError(f"--batch {only} is not in {snapshots.name}: {reason}")
 
 
@@ -110,7 +112,7 @@ def _read_request(text: bytes) -> PlanRequest:
 
 
 def _describe_admission(logged: Any) -> list[str]:
-    """Describe how far the batch was limited, if it was."""
+    """Describe how the batch was limited; return no lines if it was not."""
     match logged:
         case {
             "answer": {
@@ -123,7 +125,7 @@ def _describe_admission(logged: Any) -> list[str]:
 
 
 def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Describe where the first tasks run, and the ranges that each of them reads."""
+    """Describe the slot and the ranges of the first tasks."""
     rows = []
     for task in tasks[:_MAX_TASKS]:
         executor, ranges = task["executor"], task["ranges"]
@@ -144,14 +146,14 @@ def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
 def _describe_difference(
     request: PlanRequest, outcome: PlannedBatch, tasks: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Describe how the logged plan differs, as with another version; None if it does not."""
+    """Describe how the logged plan differs, as after an upgrade; return None if it is the same."""
     logged = request.logged
     if logged is None:
         return None
     if "error" in logged:
         return f"batch {request.number} could not be planned in the query: {logged['error']}"
     logged_tasks = logged.get("tasks")
-    # A log of version 0.1 has an object for each task.
+    # Version 0.1 logged an object for each task.
     is_packed = isinstance(logged_tasks, dict)
     new_tasks = to_builtins(pack_tasks(outcome), str_keys=True) if is_packed else tasks
     if logged_tasks != new_tasks:

@@ -32,13 +32,13 @@ def report(
             metavar="CHECKPOINT|URL|LOG...",
             help="A query's checkpoint, the address of Spark's UI or history server (http://…), a "
             "metrics log (metrics.log_file) or, with the checkpoint, a plan log "
-            "(assignor.planLog). Several of them, of the same query, show more.",
+            "(assignor.planLog). Several inputs of the same query give a fuller report.",
         ),
     ],
     *,
     output: Annotated[
         Path | None,
-        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"Page; default: {_PAGE}."),
+        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"HTML file; default: {_PAGE}."),
     ] = None,
     query: Query = None,
     batches: Annotated[
@@ -68,8 +68,8 @@ def report(
 
     Writes an HTML page that opens offline and prints its summary: problems, what to do, and what
     the assignor gained. With --live, it watches the query in the terminal. With --batch or
-    --partition, it explains one batch: which executor had read each partition, which slots read it
-    now, and why. It only reads files and UIs; your query is not touched.
+    --partition, it explains one batch: which executor read each partition before, which slots read
+    it now, and why. It only reads files and UIs; your query is not touched.
 
     Example: `assignor report data/checkpoints/orders http://driver:4040 -o orders.html`
     """
@@ -105,7 +105,7 @@ def report(
 
 
 def _select_batch_files(inputs: list[str]) -> tuple[str, Path | None]:
-    """Return the checkpoint and, if given, the plan log that explain one batch."""
+    """Return the checkpoint and, if given, the plan log; reject inputs of other kinds."""
     kinds = classify_inputs(inputs)
     checkpoint, plan_log = kinds.pop("checkpoint", None), kinds.pop("plan log", None)
     for kind, location in kinds.items():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Placeholder in the config until the embedded broker has an address.
 _NO_ADDRESS = "127.0.0.1:9092"
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
-#: Shorter values of settings may occur in any message by chance.
+#: Shorter setting values may occur in a message by chance.
 _MIN_VALUE_CHARACTERS = 4
 
 
@@ -36,27 +36,27 @@ def run(
         typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a key; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only check and print the effective config.")
+        bool, typer.Option("--dry-run", help="Check the job, print its config, and exit.")
     ] = False,
     with_broker: Annotated[
         bool,
         typer.Option(
             "--with-broker",
-            help="Start a broker on this machine, with the job's topics, filled from `seed:`.",
+            help="Start a local broker, create the job's topics, and fill them from `seed:`.",
         ),
     ] = False,
     log: Annotated[
         Path | None,
         typer.Option(
             dir_okay=False, metavar="FILE",
-            help="Append Spark's log to this file; the default is a new one in your log folder.",
+            help="Append Spark's log to this file; default: a new file in your log folder.",
         ),
     ] = None,
 ) -> None:  # fmt: skip
     """Run a job: read topics, transform records, write Delta tables.
 
     Ctrl-C or SIGTERM stops the job (exit code 130 or 143), and the next run continues from there.
-    The last line names the file with Spark's log, except under spark-submit, which has its own.
+    Spark's log goes to a file that the last line names. Under spark-submit, it is not redirected.
     `assignor lab schema` prints all keys of a job.
 
     Example: `assignor run orders.yaml --set trigger="processingTime 10 seconds"`
@@ -91,7 +91,7 @@ def run(
 def _run_job(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
-    """Run the job and return a line that names Spark's log; errors get that line, too."""
+    """Run the job and return a line that names Spark's log; append that line to errors."""
     from streaming.pipeline.brokers import check_network
 
     check_network(loaded)
@@ -99,7 +99,7 @@ def _run_job(
 
     if is_submitted():
         if log is not None:
-            raise OptionError("--log cannot be used under spark-submit, which has its own log")
+            raise OptionError("--log cannot be used under spark-submit: configure the log there")
         _run_with_spark(loaded, signals, cleanup, None)
         return ""
     spark_log = SparkLog(log, loaded.job.name, loaded.redact)
@@ -130,7 +130,7 @@ def _run_with_spark(
     cleanup.callback(_stop_spark, spark)
     try:
         if zone := use_default_time_zone(spark, loaded.job):
-            typer.echo(f"time zone: {zone} ({TIME_ZONE} sets another one)", err=True)
+            typer.echo(f"time zone: {zone} (set {TIME_ZONE} to change it)", err=True)
         running = start_job(spark, loaded, on_progress=ProgressLines())
         names = ", ".join(query.name for query in running.queries)
         typer.echo(f"running: {names}", err=True)
@@ -148,7 +148,7 @@ def _stop_spark(spark: SparkSession) -> None:
 
 
 def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
-    """Start Spark; raise an error of one line if it does not start."""
+    """Start Spark; raise a one-line error if it does not start."""
     from streaming.pipeline.errors import add_hint, summarize
     from streaming.pipeline.spark.session import start_session
 
@@ -166,9 +166,9 @@ def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
 
 
 def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorError:
-    """Return the error for a failure of Spark: ConfigError if a setting of the job caused it.
+    """Return the error for a Spark failure: ConfigError if a setting in the job caused it.
 
-    Spark names both the key and the value of a wrong setting; the JVM names only one, at its start.
+    Spark's message has the key and the value of an invalid setting; the JVM's may have only one.
     """
     from streaming.pipeline.errors import ConfigError, JobError
 
@@ -180,7 +180,7 @@ def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorEr
 
 
 def _get_broker_folder(loaded: LoadedJob) -> Path | None:
-    """Return the broker's data folder: in the checkpoint, whose offsets refer to that data."""
+    """Return the broker's data folder, inside the checkpoint, whose offsets refer to its data."""
     if not loaded.job.checkpoint:
         return None
     folder = local_path(loaded.job.checkpoint)

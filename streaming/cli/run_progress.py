@@ -1,4 +1,4 @@
-"""Print progress lines about the queries of `assignor run`, and the result of each."""
+"""Print the progress of the queries of `assignor run`, and format their results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ProgressLines:
 
 
 def format_counts(result: QueryResult) -> str:
-    """Format the numbers of records that a query has read, written and found bad.
+    """Format how many records a query has read and written, and how many were bad.
 
     >>> from streaming.pipeline.progress import QueryResult
     >>> format_counts(QueryResult("pay", "tables/p", batches=1, read=20_005, written=20_000, bad=5))
@@ -49,7 +49,7 @@ def format_counts(result: QueryResult) -> str:
 
 
 def format_summary(result: QueryResult) -> str:
-    """Format the line about a query that has ended."""
+    """Format the result line of a query that has ended."""
     batches = pluralize(result.batches, "batch", "batches")
     target = f" ({result.target})" if result.target else ""
     return f"{result.name}: done, {batches}: {format_counts(result)}{target}"

@@ -6,7 +6,7 @@ import typer
 
 
 def schema() -> None:
-    """Print the JSON Schema of a job's YAML, for editors that complete and check it.
+    """Print the JSON Schema of job files, which editors use to complete and check them.
 
     Example: `assignor lab schema > job.schema.json`
     """

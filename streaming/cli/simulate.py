@@ -32,10 +32,10 @@ def simulate(  # noqa: PLR0917
     ] = 160_000,
     lags: Annotated[Lags, typer.Option(help="Distribution of the lags.")] = "zipf",
     skew: Annotated[
-        float, typer.Option(min=0, max=50, help="Exponent of zipf or sigma of lognormal.")
+        float, typer.Option(min=0, max=50, help="Exponent for zipf, or sigma for lognormal.")
     ] = 1.2,
     noise: Annotated[
-        float, typer.Option(min=0, max=10, help="Relative noise of a partition's records.")
+        float, typer.Option(min=0, max=10, help="Relative noise of each partition's record count.")
     ] = 0.1,
     cost_us: Annotated[
         float | None,
@@ -45,22 +45,22 @@ def simulate(  # noqa: PLR0917
         ),
     ] = None,
     cost_ms: Annotated[
-        float | None, typer.Option(min=0, max=1_000_000, hidden=True, help="Former --cost-us.")
+        float | None, typer.Option(min=0, max=1_000_000, hidden=True, help="Former name, in ms.")
     ] = None,
     cost_skew: Annotated[
         float,
-        typer.Option(min=1, max=1_000_000, help="Highest cost of a record over the lowest."),
+        typer.Option(min=1, max=1_000_000, help="Ratio of highest to lowest cost per record."),
     ] = 1.0,
-    slow: Annotated[str, typer.Option(help="Slowness by executor, such as 3=2.5,7=1.5.")] = "",
+    slow: Annotated[str, typer.Option(help="Slowdown by executor number, such as 3=2.5.")] = "",
     churn: Annotated[
         int, typer.Option(min=0, help="Remove an executor every N batches; 0: never.")
     ] = 0,
     zones: Annotated[
         int,
-        typer.Option(min=0, max=64, help="Zones of the executors and replicas; 0: none."),
+        typer.Option(min=0, max=64, help="Number of zones for executors and replicas; 0: none."),
     ] = 0,
     replication: Annotated[
-        int, typer.Option(min=1, max=64, help="Zones with a replica of each partition.")
+        int, typer.Option(min=1, max=64, help="Number of zones with a replica of a partition.")
     ] = 1,
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, help="spark.locality.wait, in seconds.")
@@ -68,8 +68,8 @@ def simulate(  # noqa: PLR0917
     assignors: Annotated[
         str,
         typer.Option(
-            help=f"Mappings to compare: assignors, {', '.join(SPARK_MAPPINGS)}; the last two may "
-            "have =NUMBER."
+            help="Mappings to compare, separated by commas: assignor names, "
+            f"{', '.join(SPARK_MAPPINGS)}; the last two accept =NUMBER."
         ),
     ] = _DEFAULTS,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
@@ -126,8 +126,8 @@ def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
     ]  # fmt: skip
     if all(r.cross_zone is None for r in results):
         return _HEAD, rows
-    shares = [f"{r.cross_zone or 0:.1%}" for r in results]
-    return (*_HEAD, "cross-zone"), [[*row, share] for row, share in zip(rows, shares, strict=True)]
+    zone_cells = [f"{r.cross_zone or 0:.1%}" for r in results]
+    return (*_HEAD, "cross-zone"), [[*row, z] for row, z in zip(rows, zone_cells, strict=True)]
 
 
 def _to_json(result: MappingResult) -> dict[str, object]:

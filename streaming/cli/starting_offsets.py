@@ -1,4 +1,4 @@
-"""`assignor lag --as starting-offsets`: print the offsets read for Spark's `startingOffsets`."""
+"""`assignor lag --as starting-offsets`: print the offsets read as Spark's `startingOffsets`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ SourceNumber = Annotated[
 Missing = Annotated[
     Literal["earliest", "latest"] | None,
     typer.Option(
-        help="With --as starting-offsets: where partitions without an offset start; the default is "
-        "earliest.",
+        help="With --as starting-offsets: start of partitions without offset; default: earliest."
     ),
 ]
 
@@ -57,10 +56,10 @@ def print_starting_offsets(
         positions, partitions, EARLIEST if missing == "earliest" else LATEST
     )
     if not begin.offsets:
-        raise AssignorError(f"{group or checkpoint!r} has no offset of any existing topic")
+        raise AssignorError(f"{group or checkpoint!r} has no offset in any existing topic")
     count = sum(map(len, begin.offsets.values()))
-    _note_partitions(begin.filled, count, f"without an offset start at {missing}")
-    _note_partitions(begin.left_out, len(positions), "no longer exist and are left out")
+    _note_partitions(begin.filled, count, f"have no offset and start at {missing}")
+    _note_partitions(begin.left_out, len(positions), "no longer exist and are omitted")
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
     planned = query.last_planned if query is not None else None

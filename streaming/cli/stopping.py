@@ -20,13 +20,12 @@ class _StopRequestedError(BaseException):
 
 
 class StopSignals:
-    """A `with` block that the first signal ends; a second one ends the process, in case it hangs.
+    """Context manager that ends its block at the first signal, and the process at the second.
 
-    After a signal, an error in the block is considered its consequence and is suppressed.
-
+    After a signal, an error in the block is suppressed, because the signal probably caused it.
     With `unwinds`, the second signal raises KeyboardInterrupt, so that a terminal can be restored.
-    After `defer_signals()`, the first signal only sets `number`: an exception during a call to
-    Spark's JVM would leave the connection to it unusable.
+    After `defer_signals()`, the first signal only sets `number`, because an exception during a call
+    to Spark's JVM would make the connection to the JVM unusable.
     """
 
     def __init__(self, *, unwinds: bool = False) -> None:
@@ -52,7 +51,7 @@ class StopSignals:
         return issubclass(kind, (Exception, _StopRequestedError))
 
     def defer_signals(self) -> None:
-        """Only set `number` from now on; call it once pyspark has installed its own handler."""
+        """Let the first signal only set `number`; call this after pyspark installs its handler."""
         self._raises = False
         self._install_handlers()
 

@@ -1,4 +1,4 @@
-"""`assignor report --live`: watch a query's figures from Spark's UI and its metrics endpoint."""
+"""`assignor report --live`: watch a query through Spark's UI and the metrics endpoint."""
 
 import contextlib
 import os
@@ -17,9 +17,9 @@ from streaming.cli.stopping import StopSignals
 from streaming.report.screen import LiveFigures, Watch, draw_frame
 
 _QUIT_KEYS = b"qQ\x04"
-#: Longest time until a signal is noticed.
+#: Polling interval for signals, because Python resumes a wait after a signal.
 _SIGNAL_POLL_S = 0.2
-#: Height of a frame that is not printed on a terminal.
+#: Height of a frame if stdout is not a terminal.
 _DEFAULT_LINES = 40
 _DEFAULT_INTERVAL_S = 2.0
 
@@ -27,7 +27,7 @@ Interval = Annotated[
     float | None,
     typer.Option(
         min=0.2, max=3600, metavar="SECONDS",
-        help=f"Time between two frames of --live; the default is {_DEFAULT_INTERVAL_S:g}.",
+        help=f"Seconds between two frames of --live; default: {_DEFAULT_INTERVAL_S:g}.",
     ),
 ]  # fmt: skip
 Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live and exit.")]
@@ -36,7 +36,7 @@ Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live an
 def watch_live(
     urls: Sequence[str], query: str | None, interval_s: float | None, *, once: bool
 ) -> None:
-    """Draw frames until q or Ctrl-C; draw one frame with `once`, or if stdout is not a terminal."""
+    """Draw frames until q or Ctrl-C; only one if `once` is set or stdout is not a terminal."""
     watch = Watch(urls, query)
     snapshot = watch.read_figures()
     console = Console(highlight=False)
@@ -69,7 +69,7 @@ def _draw_frames(watch: Watch, snapshot: LiveFigures, console: Console, interval
 
 @contextlib.contextmanager
 def _read_single_keys() -> Iterator[None]:
-    """Deliver each key at once, without Enter, if stdin is a terminal."""
+    """Make each key readable at once, without Enter, if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield
         return
@@ -85,7 +85,7 @@ def _read_single_keys() -> Iterator[None]:
 
 
 def _is_quit_pressed(limit_s: float, signals: StopSignals) -> bool:
-    """Wait for a key or a signal, because Python's own waits resume after a signal."""
+    """Wait for a key, a signal or the time limit; return whether a quit key was pressed."""
     deadline = time.monotonic() + limit_s
     keys = [sys.stdin] if sys.stdin.isatty() else []
     while signals.number is None and (remaining_s := deadline - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Options for racks and for the cost of reading across them."""
+"""Options for racks and for the cost of cross-rack reads."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +18,8 @@ RacksFile = Annotated[
     Path | None,
     typer.Option(
         "--racks", dir_okay=False, metavar="FILE",
-        help="File of racks: lines HOST=RACK, as in assignor.rackFile, or JSON by the ID or host "
-        "of executors and by partition (the leader's rack first): "
+        help="Rack file: lines HOST=RACK, as in assignor.rackFile, or JSON with the racks of "
+        "executors (by ID or host) and partitions (the leader's first): "
         '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}',
     ),
 ]  # fmt: skip
@@ -27,21 +27,21 @@ PricePerGb = Annotated[
     float | None,
     typer.Option(
         min=0, max=1000, metavar="PRICE",
-        help="Price of a GB that is read across racks; the default is "
-        f"{PRICE_PER_GB:g}, as in assignor.zonePricePerGb.",
+        help="Price per GB read across racks; default: "
+        f"{PRICE_PER_GB:g}, as for assignor.zonePricePerGb.",
     ),
 ]  # fmt: skip
 RecordBytes = Annotated[
     float | None,
     typer.Option(
         min=0.001, max=1_000_000_000, metavar="BYTES",
-        help="Bytes per record, with --racks; the default is what the planner has learned.",
+        help="With --racks: bytes per record; default: the planner's learned record sizes.",
     ),
 ]  # fmt: skip
 
 
 def read_racks_option(path: Path | None, **others: object) -> RackMap | None:
-    """Read the file of racks, if given; raise OptionError if it is missing and `others` need it."""
+    """Read the rack file, if given; without it, raise OptionError if any of `others` is set."""
     if path is not None:
         return read_racks(path)
     for option, value in others.items():
@@ -56,7 +56,7 @@ def read_racks_option(path: Path | None, **others: object) -> RackMap | None:
 def add_broker_racks(
     racks: RackMap | None, log: CheckpointLog, servers: str | None, config: Path | None
 ) -> RackMap | None:
-    """Add the racks of the partitions' replicas, as the brokers report them, if any are given."""
+    """Add the replica racks that the brokers report, if the options name brokers."""
     brokers = connect_to_brokers(servers, config, 10.0)
     if racks is None or brokers is None:
         return racks

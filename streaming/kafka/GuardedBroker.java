@@ -12,8 +12,8 @@ import java.util.stream.Stream;
 /**
  * Runs a Kafka broker that ends with the process that started it.
  *
- * <p>The parent process holds the other end of standard input. When it ends, even by kill -9, the
- * broker deletes its folder and halts if its data is temporary; otherwise it shuts down cleanly.
+ * <p>The parent process holds the other end of standard input. When it ends, even by kill -9, a
+ * broker with temporary data deletes its folder and halts; any other broker shuts down cleanly.
  * Arguments: properties file, cluster ID for formatting or "-", folder to delete or "-".
  */
 public final class GuardedBroker {
@@ -66,7 +66,7 @@ public final class GuardedBroker {
     if (!temporary.equals("-")) {
       try {
         deleteFolder(Path.of(temporary));
-      } finally { // even after an error, no broker may be left behind
+      } finally { // halt even after an error, so that no broker keeps running
         Runtime.getRuntime().halt(0);
       }
     }

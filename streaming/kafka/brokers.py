@@ -1,7 +1,7 @@
 """Request metadata from brokers, with a time limit and many partitions per request.
 
-If a broker leaves a request unanswered, the value is unknown and a note is added. An error is
-raised only if no broker answers at all or authentication fails. No text contains secrets.
+If a request for a value fails, the value is unknown and a note is added. An error is raised only
+if no broker answers or authentication fails. Notes and error messages contain no secrets.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from confluent_kafka.admin import TopicMetadata  # type: ignore[attr-defined]
 
-    #: Names of topics or partitions, by the reason for which their requests failed.
+    #: Names of the topics or partitions whose requests failed, by reason.
     Failures = dict[str, list[str]]
 
 DESCRIBE = "Describe"
-#: Errors for missing permissions, with the type of resource as Kafka's ACLs name it.
+#: Resource type, as in Kafka's ACLs, of each error for a missing permission.
 _RESOURCE_OF_ERROR = {
     "TOPIC_AUTHORIZATION_FAILED": "Topic",
     "GROUP_AUTHORIZATION_FAILED": "Group",
@@ -51,9 +51,9 @@ _GRACE_S = 2.0
 _POLL_S = 0.02
 #: librdkafka searches a list for each partition, so one large request would take quadratic time.
 _PARTITIONS_PER_REQUEST = 250
-#: For more topics, one request lists all that the user may describe.
+#: For more topics than this, one request lists all topics that the user may describe.
 _MAX_SINGLE_TOPIC_REQUESTS = 8
-#: After these errors the brokers will not answer.
+#: Errors after which no broker will answer.
 _FINAL_ERRORS = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
 
 
@@ -72,15 +72,16 @@ class Retention:
 
     #: Whether old records are deleted, not only compacted.
     deletes: bool
-    #: None if there is no limit.
+    #: Maximum age of a record; None if unlimited.
     time_s: float | None
+    #: Maximum log size of a partition; None if unlimited.
     size_bytes: int | None
-    #: Whether a record is deleted once there is a newer one of its key.
+    #: Whether a record is deleted once a newer record has the same key.
     compacts: bool = False
 
 
 class Brokers:
-    """A connection to a cluster; `java` holds the settings of Kafka's Java client for it.
+    """A connection to a Kafka cluster. `java` contains settings of Kafka's Java client.
 
     Each request may take `limit_s` seconds. Raises SettingsError if a setting has no counterpart in
     librdkafka, OptionError if the settings are invalid, and BrokerUnreachableError if no broker
@@ -106,7 +107,7 @@ class Brokers:
         return Consumer(self.settings.to_client_config(group_id=group, **settings))
 
     def list_partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
-        """Return the partitions of topics; leave out topics that do not exist."""
+        """Return each topic's partitions; omit topics that do not exist or cannot be described."""
         names = sorted(set(topics))
         all_topics = self._all_topics if len(names) > _MAX_SINGLE_TOPIC_REQUESTS else {}
         partitions = {}
@@ -132,12 +133,12 @@ class Brokers:
     def fetch_log_ranges(
         self, partitions: Collection[tuple[str, int]]
     ) -> tuple[dict[Partition, int], dict[Partition, int]]:
-        """Return the first offsets and the end offsets of logs; leave out unknown ones."""
+        """Return the first and the end offset of each partition's log; omit unknown offsets."""
         begins = self._fetch_log_offsets(partitions, OFFSET_BEGINNING, "earliest offset")
         return begins, self._fetch_log_offsets(partitions, OFFSET_END, "log end offset")
 
     def fetch_retention(self, topics: Collection[str]) -> dict[str, Retention]:
-        """Return when topics delete records; leave out topics for which this is unknown."""
+        """Return each topic's retention; omit topics whose retention is unknown."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
         if not resources:
             return {}
@@ -156,7 +157,7 @@ class Brokers:
         return retention
 
     def await_answer(self, future: Any) -> Any:
-        """Wait for the answer to a request of the admin client, and return it."""
+        """Return the answer to an admin client's request; raise KafkaException at a timeout."""
         try:
             return future.result(self.limit_s + _GRACE_S)
         except concurrent.futures.TimeoutError as error:
@@ -165,7 +166,7 @@ class Brokers:
     def describe_error(self, error: KafkaError, operation: str = "", name: str = "") -> str:
         """Describe an error in one line without secrets.
 
-        `operation` and the resource's `name` describe the permission needed, if that is missing.
+        If a permission is missing, the text names the `operation` and the resource's `name`.
         """
         kind = _RESOURCE_OF_ERROR.get(error.name())
         if kind is None or not operation:
@@ -179,13 +180,13 @@ class Brokers:
         failures.setdefault(self.describe_error(error, operation), []).append(str(name))
 
     def note_failures(self, what: str, failures: Failures, count: int) -> None:
-        """Note for which of `count` topics or partitions `what` is unknown, one line per reason."""
+        """Add one note per reason: for which of `count` topics or partitions `what` is unknown."""
         for reason, names in failures.items():
             listed = elide(sorted(names))
             self.notes.append(f"{what} is unknown for {len(names)} of {count} ({listed}): {reason}")
 
     def _connect(self) -> AdminClient:
-        """Create a client and wait for an answer; fail at once if no broker will give one."""
+        """Create a client and wait for an answer; stop waiting if no broker can answer."""
         # A list, not a method, keeps clients out of reference cycles: the garbage collector may run
         # in a thread of librdkafka, and destroying a client in such a thread aborts the process.
         errors: list[KafkaError] = []
@@ -224,7 +225,7 @@ class Brokers:
         return self._fetch_topics()
 
     def _fetch_topics(self, name: str | None = None) -> Mapping[str, TopicMetadata]:
-        """Return the metadata of one topic, or of all."""
+        """Return the metadata of one topic, or of all topics."""
         if name is not None and not is_utf8(name):  # no topic has such a name
             return {}
         try:
@@ -238,9 +239,9 @@ class Brokers:
     def _fetch_log_offsets(
         self, partitions: Collection[tuple[str, int]], which: int, what: str
     ) -> dict[Partition, int]:
-        """Request ListOffsets, whose times -2 and -1 mean the start and the end of a log.
+        """Return log offsets; `which` is -2 or -1, ListOffsets' times for a log's start and end.
 
-        A consumer is used, because an admin client creates a future per partition, which is slower.
+        The requests use a consumer, because an admin client would create a future per partition.
         """
         offsets = {}
         failures: Failures = {}
@@ -263,7 +264,7 @@ class Brokers:
 
 
 def is_group_refusal(message: Message) -> bool:
-    """Return whether a consumer was denied its group, which does not matter for reading."""
+    """Return whether a message reports a denied group, which does not prevent reading."""
     error = message.error()
     is_refused = error is not None and error.name() == "GROUP_AUTHORIZATION_FAILED"
     return is_refused and not message.topic()

@@ -1,7 +1,7 @@
 """A real Kafka broker in a child process, for the demo, the examples and the tests.
 
-It is one node in KRaft's combined mode; its jars are downloaded once into the user's cache. It ends
-with the Python process that started it, however that process ends.
+It is one node in KRaft's combined mode. Its jars are downloaded once, into the user's cache. The
+broker ends with the Python process that started it, even if that process is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _START_ATTEMPTS = 5
 _HEAP = "512m"
-#: Time limit of a start, until the broker answers a metadata request.
+#: Time limit until a started broker answers a metadata request.
 _READY_LIMIT_S = 90.0
 _STOP_LIMIT_S = 20.0
 _TAIL_LINES = 4
@@ -40,9 +40,9 @@ class EmbeddedBroker:
     Parameters
     ----------
     data
-        Folder for logs and metadata, which is kept; None for a temporary one that is deleted.
+        Folder for logs and metadata, which is kept. With None, it is temporary and deleted.
     port
-        Port of the broker; None for a free one, which restarts keep.
+        Port of the broker. With None, a free port is chosen, which restarts keep.
     properties
         Broker settings that extend or override the defaults.
     on_line
@@ -116,13 +116,13 @@ class EmbeddedBroker:
         OptionError
             If the given port is in use or the data folder cannot be used.
         BrokerError
-            If the broker ends or does not answer in time; the message has the end of its log.
+            If the broker ends or does not answer in time; the message quotes its log.
         """
         if self.pid is not None:
             return
         jars = setup.fetch_jars(self._on_line)
         self._prepare_folder()
-        # The user, or clients after a restart, rely on a fixed port: try again, it may become free.
+        # Clients rely on a port that the user chose or that they have used: retry if it is in use.
         is_fixed = self._requested_port is not None or self._ports is not None
         attempts = 2 if is_fixed else _START_ATTEMPTS
         try:
@@ -154,7 +154,7 @@ class EmbeddedBroker:
         self._ports = None
 
     def check_alive(self) -> None:
-        """Raise BrokerError, with the end of the log, if the broker has ended by itself."""
+        """Raise BrokerError, which quotes the log, if the broker has ended by itself."""
         if self._process is not None and self._process.poll() is not None:
             raise BrokerError(
                 f"the embedded broker ended with exit code {self._process.returncode}: "
@@ -197,7 +197,7 @@ class EmbeddedBroker:
         command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
-            # In its own session: Ctrl-C reaches only this process, which then stops the broker.
+            # In a new session: Ctrl-C reaches only this process, which then stops the broker.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
                 env={**os.environ, "LC_ALL": "C.UTF-8"},  # for non-ASCII folder names
@@ -205,7 +205,7 @@ class EmbeddedBroker:
         try:
             self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta))
         except BrokerError:
-            is_taken = not all(map(setup.is_free, ports))  # by another process: ours has ended
+            is_taken = not all(map(setup.is_free, ports))  # by another process
             if is_last or self._process.poll() is None or not is_taken:
                 raise
             self._end_process(kill=True)
@@ -241,12 +241,12 @@ class EmbeddedBroker:
         )
 
     def _summarize_log(self) -> str:
-        """Summarize the log since the last start: the first error and what follows, no traces."""
+        """Return log lines since the last start, from the first error on, without stack traces."""
         try:
             content = self.log_file.read_bytes()[self._log_start :].decode(errors="replace")
         except OSError:
             content = ""
-        # A JVM first prints the options that it has picked up from the environment.
+        # A JVM first prints the options from its environment variables.
         skipped = ("\tat ", "Picked up ")
         lines = [
             line.strip()

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 KAFKA = "org.apache.kafka:kafka_2.13:4.1.0"
-#: Kafka's jars come without a logger; this one prints to the broker's log file.
+#: Kafka's jars contain no logger; this logger prints to the broker's log file.
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 HOST = "127.0.0.1"
 LAUNCHER = Path(__file__).parent / "GuardedBroker.java"
 
-# Below the ports that Linux, macOS and Windows hand out to clients, so that a client's own
+# Below the ports that Linux, macOS and Windows assign to clients, so that a client's own
 # connection cannot take a broker's port while the broker restarts.
 _PORTS = range(20_000, 32_000)
 
@@ -45,7 +45,7 @@ def fetch_jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
 def build_command(
     jars: list[Path], settings: Path, cluster_id: str | None, temporary: Path | None, *, heap: str
 ) -> list[str]:
-    """Return the command; the broker formats its data for `cluster_id` and removes `temporary`."""
+    """Return the command; the broker formats its data for `cluster_id` and deletes `temporary`."""
     return [
         ivy.find_tool("java"), f"-Xmx{heap}", "-Djava.awt.headless=true",
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -89,7 +89,7 @@ def format_settings(ports: tuple[int, int], folder: Path, properties: Mapping[st
 
 
 def _compile_launcher(jars: list[Path]) -> Path:
-    """Return the folder of the compiled launcher; compile it if its source is new."""
+    """Return the folder of the compiled launcher; compile it if its source has changed."""
     version = hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
     target = ivy.cache_folder() / "broker" / version
     if target.is_dir():
@@ -112,7 +112,7 @@ def make_cluster_id() -> str:
 
 
 def read_cluster_id(meta: Path) -> str:
-    """Read the cluster ID for which a data folder was formatted."""
+    """Return the cluster ID in a data folder's `meta.properties`."""
     for line in meta.read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster.id="):
             return line.partition("=")[2].strip()

@@ -1,7 +1,7 @@
 """Read a Java properties file, such as the `--command-config` of Kafka's tools.
 
-It follows `java.util.Properties.load`: comments, `=`, `:` or a blank between key and value, lines
-that a backslash continues, and escapes. Errors never quote values, which may be secrets.
+It supports the syntax of `java.util.Properties.load`: comments, `=`, `:` or whitespace after
+the key, continuation lines, and escapes. Errors never quote values, which may be secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BLANK = " \t\f"
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Return the properties; if a key occurs twice, its last value."""
+    """Return the properties; if a key is repeated, its last value is used."""
     properties = {}
     for line in _join_lines(text):
         key = _KEY.match(line)
@@ -27,7 +27,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def _join_lines(text: str) -> list[str]:
-    """Join continued lines; leave out blank lines and comments."""
+    """Join continuation lines; omit blank lines and comments."""
     lines: list[str] = []
     joined, is_continued = "", False
     for raw in re.split(r"\r\n|\n|\r", text):

@@ -1,4 +1,4 @@
-"""Request the racks of partitions' replicas from the brokers."""
+"""Request the racks of replicas from the brokers."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers, Failures
 
-#: Setting and class with which brokers send consumers to a replica in their own rack (KIP-392).
-_SELECTOR, _RACK_AWARE = "replica.selector.class", "RackAwareReplicaSelector"
+#: Broker setting for the class that selects which replica a consumer reads (KIP-392).
+_SELECTOR = "replica.selector.class"
+#: Class that selects a replica in the consumer's rack.
+_RACK_AWARE = "RackAwareReplicaSelector"
 
 
 def fetch_replica_racks(
     brokers: Brokers, topics: Collection[str]
 ) -> tuple[dict[Partition, tuple[str, ...]], bool | None]:
-    """Return the racks of each partition's replicas, leader first, and whether followers are read.
+    """Return each partition's replica racks, leader first, and whether followers can be read.
 
-    A partition is left out if one of its brokers has no rack. Failed requests are noted. The second
-    value is None if the brokers do not report it.
+    A partition is omitted if one of its brokers has no rack. Failed requests are noted. The second
+    value is None if it is unknown.
     """
-    topics = list(filter(is_utf8, topics))  # other names crash librdkafka, and no topic has one
+    topics = list(filter(is_utf8, topics))  # librdkafka crashes on other names
     if not topics:
         return {}, None
     racks: dict[Partition, tuple[str, ...]] = {}
@@ -57,7 +59,7 @@ def fetch_replica_racks(
 
 
 def _reads_followers(brokers: Brokers, broker: int) -> bool | None:
-    """Return whether a broker has a rack-aware replica selector; None if it does not answer."""
+    """Return whether a broker has a rack-aware replica selector; None if the request fails."""
     resource = ConfigResource(ResourceType.BROKER, str(broker))
     failures: Failures = {}
     try:

@@ -1,4 +1,4 @@
-"""Check the addresses of brokers and the names of topics in commands and jobs."""
+"""Check broker addresses and topic names in commands and jobs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from streaming.kafka.utf8 import is_utf8
 
 _SERVER = re.compile(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:\[\]/]+)):(\d+)")
 _PORTS = range(1, 65_536)
-#: The names that Kafka accepts (`Topic.validate`).
+#: Topic names that Kafka accepts (`Topic.validate`).
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def check_topic(name: str) -> str:
-    """Return the name of a topic; raise OptionError if Kafka would reject it."""
+    """Return the topic name; raise OptionError if Kafka would reject it."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise OptionError(
             f"{name!r} is not a topic name: use at most 249 letters, digits, '.', '_' and '-'"
@@ -25,16 +25,16 @@ def check_topic(name: str) -> str:
 def read_servers(option: str, text: str) -> list[tuple[str, int]]:
     """Parse a list of `host:port`; each may have a protocol before it, as in Kafka's clients.
 
-    This check is needed because librdkafka takes ports modulo 65536 and retries impossible hosts.
+    librdkafka does not check addresses: it takes ports modulo 65536 and retries impossible hosts.
     Raises OptionError with a message that starts with `option`.
 
     >>> read_servers("--bootstrap-server", "a:9092, SSL://[::1]:9093,")
     [('a', 9092), ('::1', 9093)]
     """
-    if "@" in text:  # print only the part that cannot belong to the credentials
+    if "@" in text:  # print only the part without credentials
         address = text.rpartition("@")[2]
         raise OptionError(
-            f"{option} {address!r}: remove the credentials before it, only host:port is expected"
+            f"{option} {address!r}: remove the credentials before it; only host:port is expected"
         )
     servers = [server.strip() for server in text.split(",")]
     return [_parse(option, server) for server in servers if server] or [_parse(option, "")]
@@ -43,7 +43,7 @@ def read_servers(option: str, text: str) -> list[tuple[str, int]]:
 def _parse(option: str, server: str) -> tuple[str, int]:
     protocol, _, address = server.rpartition("://")
     if protocol.lower() in ("http", "https"):
-        raise OptionError(f"{option} {server!r}: brokers do not use HTTP: host:port is expected")
+        raise OptionError(f"{option} {server!r}: host:port is expected, not an HTTP URL")
     match = _SERVER.fullmatch(address)
     host = (match[1] or match[2]) if match is not None else ""
     if match is None or not _is_valid_host(host) or not is_utf8(server):
@@ -55,7 +55,7 @@ def _parse(option: str, server: str) -> tuple[str, int]:
 
 
 def _is_valid_host(host: str) -> bool:
-    """Return whether DNS can have this name; `.svc`, which an empty variable leaves, is invalid."""
+    """Return whether DNS allows this name; `.svc`, left by an empty shell variable, is invalid."""
     try:
         return bool(host.encode("idna"))
     except UnicodeError:

@@ -43,7 +43,7 @@ _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
 
 
 class SettingsError(ValueError):
-    """A setting of the Java client without a counterpart; the message omits its value."""
+    """A Java client setting without a counterpart; the message omits its value."""
 
 
 class ClientSettings:
@@ -60,7 +60,7 @@ class ClientSettings:
 
     def to_client_config(self, **more: Any) -> dict[str, Any]:
         """Return the settings with their secrets, for a new client; `_` in `more` means `.`."""
-        # librdkafka would log to stderr, even its settings; errors that matter are raised.
+        # By default, librdkafka logs to stderr, even its settings. Errors that matter are raised.
         added = {name.replace("_", "."): value for name, value in more.items()}
         return {"log_level": 0, **self._values, **added}
 
@@ -71,8 +71,8 @@ def translate_settings(java: Mapping[str, str]) -> ClientSettings:
     Parameters
     ----------
     java
-        Settings by their names in Kafka's documentation, without Spark's prefix `kafka.`. Those
-        for consuming, producing or tuning are ignored.
+        Settings by their names in Kafka's documentation, without Spark's prefix `kafka.`.
+        Settings for consuming, producing or tuning are ignored.
 
     Raises
     ------
@@ -121,15 +121,15 @@ def _reject_java_classes(settings: Mapping[str, str], names: tuple[str, ...]) ->
 def _map_tls(settings: Mapping[str, str]) -> dict[str, str]:
     if settings.get("ssl.cipher.suites"):
         raise SettingsError(
-            "setting 'ssl.cipher.suites' has Java's names of ciphers, which OpenSSL does not have: "
-            "leave it out to use the ciphers of the broker"
+            "setting 'ssl.cipher.suites' has Java cipher names, which OpenSSL does not support: "
+            "omit the setting to use the broker's ciphers"
         )
     values = _map_truststore(settings, "ssl.ca.location", "ssl.ca.pem") | _map_keystore(settings)
     algorithm = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("", "https"):
         raise SettingsError(
             "setting 'ssl.endpoint.identification.algorithm' has an unknown value: "
-            "set it to https or to nothing"
+            "set it to https or leave it empty"
         )
     return {**values, "ssl.endpoint.identification.algorithm": algorithm or "none"}
 
@@ -175,7 +175,7 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _wrap_pem(pem: str) -> str:
-    """Break PEM that is one line, which Java's client allows, into lines that OpenSSL can read."""
+    """Split one-line PEM, which Java's client allows, into lines that OpenSSL can read."""
 
     def block(match: re.Match[str]) -> str:
         body = re.sub(r"\s+", "", match[2])
@@ -189,8 +189,8 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     mechanism = settings.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism == "GSSAPI":
         raise SettingsError(
-            "setting 'sasl.mechanism' is GSSAPI (its default), but the Kerberos login of a JVM "
-            f"cannot be used here: {_USE_OTHERS}"
+            "setting 'sasl.mechanism' is GSSAPI (its default), but a JVM's Kerberos "
+            f"authentication cannot be used here: {_USE_OTHERS}"
         )
     if mechanism == "OAUTHBEARER":
         return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _read_login(settings))}

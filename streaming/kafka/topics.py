@@ -36,8 +36,8 @@ def create_topic(
 ) -> None:
     """Create a topic, and wait until each partition has a leader.
 
-    Many partitions are created in steps. Each step may take `limit_s` to get its leaders, before
-    the next step is requested.
+    Many partitions are created in several requests. After each request, this waits at most
+    `limit_s` for the leaders.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     try:
@@ -74,7 +74,7 @@ def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: flo
             leaders = sum(partition.leader >= 0 for partition in listed.values())
         if leaders == partitions:
             return
-        # With very many partitions, each answer costs the broker time that it needs for leaders.
+        # With very many partitions, answering takes time that the broker needs to elect leaders.
         time.sleep(max(0.02, time.monotonic() - requested_at))
     raise TopicError(
         f"topic {topic!r} has leaders for {leaders} of {partitions} partitions after {limit_s:g} s"
@@ -82,7 +82,7 @@ def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: flo
 
 
 def delete_topics(bootstrap_servers: str, names: Sequence[str]) -> None:
-    """Delete topics; ignore failures, because the broker may be gone by now."""
+    """Delete topics; ignore failures, because the broker may have stopped."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     for future in admin.delete_topics(list(names), request_timeout=10.0).values():
         with contextlib.suppress(KafkaException, concurrent.futures.TimeoutError):

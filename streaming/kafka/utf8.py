@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def is_utf8(text: str) -> bool:
-    r"""Return whether a text can be encoded: it has no unpaired surrogate (half a character).
+    r"""Return whether the text can be encoded as UTF-8, which an unpaired surrogate prevents.
 
     >>> is_utf8("grün"), is_utf8("gr\udcfc")
     (True, False)
@@ -17,7 +17,7 @@ def is_utf8(text: str) -> bool:
 
 
 def join_surrogates(text: str) -> str:
-    r"""Join surrogate pairs, as Java's escapes have them; leave unpaired surrogates unchanged.
+    r"""Join surrogate pairs, as written in Java's escapes; keep unpaired surrogates.
 
     >>> join_surrogates("\ud83d\ude00")
     '😀'

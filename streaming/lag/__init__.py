@@ -1,6 +1,6 @@
 """Determine how far a query or a consumer group has read, and how far it is behind.
 
-- `positions`: the offsets that a query or a group has reached, also as `startingOffsets`
+- `positions`: the next offsets that a query or a group will read, also as `startingOffsets`
 - `first_unread`: when the first unread records were written
 - `rows`: positions compared with the log; `table`: rows as text and JSON, and alarms
 """

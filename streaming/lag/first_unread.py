@@ -1,7 +1,7 @@
-"""Find out when the first unread record of each lagging partition was written.
+"""Determine when the first unread record of each lagging partition was written.
 
-One consumer fetches all partitions at once, so that a broker returns many of them per response; it
-drops each partition at its first record. It commits nothing and joins no group.
+One consumer fetches all partitions at once, so that each response contains many partitions. It
+pauses each partition after its first record. It commits nothing and joins no group.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers, Failures
 
-#: Limit per partition in a response: most first batches fit, and so do thousands of partitions.
+#: Limit per partition in a response. Most first batches fit; so do thousands of partitions.
 _MAX_PARTITION_BYTES = 16 * 1024
 _MESSAGES_PER_CALL = 5_000
 _WAIT_S = 0.1
-#: Until the year 9999; timestamps in nanoseconds, which some producers send, are later.
+#: Valid timestamps, until the year 9999; some producers send nanoseconds, which are larger.
 _TIMES_MS = range(253_402_300_800_000)
 
 
 class FirstRecord(NamedTuple):
-    """The first record at or after an offset; compaction may have removed the one at the offset."""
+    """The first record at or after an offset, because compaction may have removed that offset."""
 
     offset: int
-    #: In seconds since 1970.
+    #: Timestamp in seconds since 1970.
     time_s: float
 
 
@@ -40,8 +40,8 @@ def find_first_unread(
 ) -> dict[Partition, FirstRecord | None]:
     """Return the first record of each partition at or after its offset.
 
-    A partition with only transaction markers there has None. It is left out if it is not received
-    within `limit_s` in total, or its record has no time. Failed reads are added to `failures`.
+    The value is None if only transaction markers follow. If no record arrives within `limit_s` in
+    total, or its timestamp is invalid, the partition is omitted. Failed reads go to `failures`.
     """
     if not offsets or limit_s <= 0:
         return {}
@@ -74,7 +74,7 @@ def find_first_unread(
                     kind, time_ms = message.timestamp()
                     if is_end:
                         first_records[partition] = None
-                    # Records of old versions, and of some producers, have a time of -1.
+                    # Old record formats have no timestamp; some producers send -1.
                     elif error is None and kind != TIMESTAMP_NOT_AVAILABLE and time_ms in _TIMES_MS:
                         first_records[partition] = FirstRecord(
                             message.offset() or 0, time_ms / 1000

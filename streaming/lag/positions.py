@@ -1,4 +1,4 @@
-"""Determine how far a query or a group has read each partition, and which reader reads it."""
+"""Determine how far each partition was read, and by which group member or Spark executor."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import Checkpoint
     from streaming.kafka.brokers import Brokers
 
-#: Spark accepts these values in place of an offset.
-EARLIEST, LATEST = -2, -1
+#: Spark's values for the start and the end of a log.
+EARLIEST = -2
+LATEST = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
     Raises GroupError if the group does not exist, the user may not describe it, or its coordinator
     does not answer.
     """
-    offsets = fetch_group_offsets(brokers, group)  # first, as it waits for the coordinator
+    offsets = fetch_group_offsets(brokers, group)  # first, because it waits for the coordinator
     consumers = fetch_members(brokers, group)
     if consumers is None and not offsets:
         raise GroupError(
@@ -71,7 +72,7 @@ def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
 
 
 def read_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
-    """Return how far a query, or one of its sources, has read with its last completed batch."""
+    """Return the positions of a query, or of one source, after its last completed batch."""
     positions = []
     for name in checkpoint.sources if source is None else (source,):
         state = checkpoint.states.get(name)
@@ -88,7 +89,7 @@ def read_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None)
 
 @dataclass(frozen=True, slots=True)
 class StartingOffsets:
-    """Start of a new query in every partition of each topic, as Spark requires."""
+    """Start offsets of a new query, for every partition of each topic, as Spark requires."""
 
     offsets: dict[str, dict[int, int]]
     #: Partitions without a position, which start at `missing`.
@@ -102,15 +103,14 @@ def build_starting_offsets(
 ) -> StartingOffsets:
     """Build Spark's `startingOffsets` from positions.
 
-    `partitions` are those on the brokers, or None if there are no brokers; `missing` is EARLIEST or
+    `partitions` are the brokers' partitions, or None without brokers; `missing` is EARLIEST or
     LATEST. Raises OptionError if two sources of a query have different offsets for a partition.
     """
     read_offsets: dict[Partition, int | None] = {}
     for position in positions:
         if read_offsets.setdefault(position.tp, position.offset) != position.offset:
             raise OptionError(
-                f"{position.tp} is read by several sources, up to different offsets: choose one "
-                "with --source"
+                f"{position.tp} has different offsets in several sources: choose one with --source"
             )
     existing = set(read_offsets)
     if partitions is not None:

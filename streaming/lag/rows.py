@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers, Failures, Retention
 
-#: In this order: not on the brokers; no position; position or log unknown; beyond the log's end;
-#: records deleted unread; nothing unread; only transaction markers unread; records unread.
+#: In this order: missing on the brokers; no position; log's end unknown; position beyond the log's
+#: end; records deleted unread; nothing unread; only transaction markers unread; records unread.
 State = Literal["gone", "never read", "unknown", "ahead", "lost", "read", "markers", "behind"]
 
 
@@ -27,17 +27,17 @@ class Row:
     position: Position
     log_begin: int | None = None
     log_end: int | None = None
-    #: How long ago the first unread record was written; 0 when nothing is unread.
+    #: Age of the first unread record; 0 if nothing is unread.
     seconds_behind: float | None = None
     retention: Retention | None = None
     #: Whether only transaction markers and gaps are unread, so that no record can be lost.
     only_markers: bool = False
-    #: Whether the brokers have no such partition.
+    #: Whether the partition is missing on the brokers.
     gone: bool = False
 
     @property
     def state(self) -> State:
-        """State of the partition."""
+        """What is known about the partition's lag."""
         if self.gone:
             return "gone"
         if self.lag is None:
@@ -66,7 +66,7 @@ class Row:
 
     @property
     def at_risk(self) -> bool | None:
-        """Whether retention will delete the unread records unless they are read."""
+        """Whether retention has deleted or will delete unread records; None if unknown."""
         if self.lost:
             return True
         if self.lag is None or self.lag < 0:
@@ -80,9 +80,9 @@ class Row:
 
     @property
     def seconds_to_loss(self) -> float | None:
-        """Shortest time until retention deletes the first unread record; 0 if it has begun.
+        """Minimum time until retention deletes the first unread record; 0 if records were deleted.
 
-        It is unknown if the log's size is limited, because it then depends on future writes.
+        None if unknown: with a limited log size, the time depends on future writes.
         """
         if self.lost:
             return 0.0
@@ -118,10 +118,10 @@ class Row:
 def fetch_rows(
     positions: Sequence[Position], brokers: Brokers, *, seconds_limit_s: float, whole_topics: bool
 ) -> list[Row]:
-    """Return the rows of the partitions that were read, with figures from the brokers.
+    """Return one row per position, with offsets, times and retention from the brokers.
 
     Reading the times of first unread records may take `seconds_limit_s`; with 0, they are unknown.
-    With `whole_topics`, partitions of the same topics that were not read yet get a row, too.
+    With `whole_topics`, partitions of the same topics without a position also get a row.
     """
     partitions = brokers.list_partitions({position.topic for position in positions})
     if whole_topics:
@@ -161,7 +161,7 @@ def fetch_rows(
 def _add_unread_partitions(
     positions: Sequence[Position], partitions: Mapping[str, frozenset[int]]
 ) -> list[Position]:
-    """Add the partitions of the same topics that were not read yet."""
+    """Add a position for each partition of the same topics that was not read yet."""
     read = {(position.owner, *position.tp) for position in positions}
     owners = {(position.owner, position.topic) for position in positions}
     unread = [
@@ -182,7 +182,7 @@ def _find_unread(offset: int | None, begin: int | None, end: int | None) -> int 
 
 
 def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
-    """Sort rows, worst first; with `only_with_lag`, leave out those that are read to the end."""
+    """Sort rows, worst first; with `only_with_lag`, omit partitions that are read to the end."""
     chosen = [row for row in rows if not only_with_lag or row.lag != 0]
     figures: dict[str, Callable[[Row], float | None]] = {
         "lag": lambda row: row.lag,

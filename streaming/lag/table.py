@@ -1,4 +1,4 @@
-"""Format rows as text, with the columns of kafka-consumer-groups.sh and more, and as JSON."""
+"""Format rows as JSON, and as a table that extends the one of kafka-consumer-groups.sh."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ _NARROW = {
     "lag": "LAG", "executor": "EXECUTOR", "seconds_behind": "SECONDS",
 }  # fmt: skip
 _UNKNOWN = "-"
-#: States that are printed in place of a time to loss.
+#: States that are printed instead of a time to loss.
 _STATES_SHOWN_AS_LOSS = ("gone", "ahead", "lost", "markers")
 
 
 @dataclass(frozen=True, slots=True)
 class LagTotal:
-    """Sums and extremes of all rows."""
+    """Totals of all rows."""
 
     partitions: int
     with_lag: int
     #: Sum over the partitions whose lag is known.
     lag: int
     unknown_lag: int
-    #: Partitions whose position is beyond the end of their log.
+    #: Number of partitions whose position is beyond the log's end.
     ahead: int
     lost: int
-    #: Maximum of all partitions; None if it is unknown for all.
+    #: Maximum over all partitions; None if unknown for all.
     seconds_behind: float | None
     seconds_to_loss: float | None
-    #: Partitions with lag whose seconds behind are unknown.
+    #: Number of partitions with lag whose seconds behind are unknown.
     unknown_seconds: int
 
 
 def sum_up(rows: Sequence[Row]) -> LagTotal:
-    """Return the totals of rows; unknown figures are left out."""
+    """Return the totals of all rows, without unknown values."""
     lags = [row.lag for row in rows if row.lag is not None]
     behind = [row.seconds_behind for row in rows if row.seconds_behind is not None]
     loss = [row.seconds_to_loss for row in rows if row.seconds_to_loss is not None]
@@ -70,7 +70,7 @@ def sum_up(rows: Sequence[Row]) -> LagTotal:
 def format_table(rows: Sequence[Row], width: int | None = None) -> str:
     """Format a table, with `-` for unknown values, and a summary line.
 
-    If the terminal's `width` is too small, the columns about the group's members are left out.
+    If the terminal's `width` is too small, the columns not in `_NARROW` are omitted.
     """
     heads = {name: name.upper().replace("_", "-") for name in _COLUMNS}
     lines = _format_lines(rows, heads, "TIME-TO-LOSS")
@@ -116,7 +116,7 @@ def format_summary(rows: Sequence[Row]) -> str:
 
 
 def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
-    """Return the lines that need attention: one per kind of problem and one per missing topic."""
+    """Return the alarms: one line per kind of problem and one per missing topic."""
 
     def list_partitions(state: str, log: str = "") -> str:
         return elide(
@@ -128,20 +128,20 @@ def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
         )
 
     lines = []
-    if ahead := list_partitions("ahead", " at {0}, its log ends at {2}"):
+    if ahead := list_partitions("ahead", " at {0} (log ends at {2})"):
         lines.append(
-            f"beyond the log's end: {ahead}; was the topic re-created? Its reader will fail or "
-            "start over"
+            f"positions beyond the log's end: {ahead}; the topic was probably re-created, and "
+            "its reader will fail or start over"
         )
-    if lost := list_partitions("lost", " at {0}, its log begins at {1}"):
+    if lost := list_partitions("lost", " at {0} (log begins at {1})"):
         lines.append(f"records were deleted unread: {lost}; raise retention.ms or read faster")
     if gone := list_partitions("gone"):
-        lines.append(f"missing partitions: {gone}; was the topic re-created with fewer partitions?")
-    return lines + [f"topic {name!r} is gone: was it deleted?" for name in sorted(gone_topics)]
+        lines.append(f"missing partitions: {gone}; the topic was probably re-created")
+    return lines + [f"topic {name!r} no longer exists" for name in sorted(gone_topics)]
 
 
 def format_duration(seconds: float) -> str:
-    """Format a time in its two largest units, without a blank.
+    """Format a time in its two largest units, without a space.
 
     >>> [format_duration(s) for s in (0, 59.9, 3600, 3661, 90_061, 86_401)]
     ['0s', '59s', '1h', '1h1m', '1d1h', '1d1s']

@@ -321,7 +321,7 @@ def test_code_named_only_by_the_input_is_not_imported(
     code, [answered], _ = assigned({**GROUP, "steps": [], "assignor": "own_of_a_user:Told"})
     assert code == 2
     assert (
-        "is code that only the input names: if you trust it, also give --assignors own_of_a_user"
+        "is a custom class named only in the input: if you trust it, add --assignors own_of_a_user"
         in (answered["error"])
     )
     assert "own_of_a_user" not in sys.modules

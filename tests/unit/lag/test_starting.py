@@ -36,7 +36,7 @@ def test_partitions_missing_on_the_broker_are_left_out():
 
 
 def test_sources_with_different_offsets_are_rejected():
-    with pytest.raises(OptionError, match="t-0 is read by several sources"):
+    with pytest.raises(OptionError, match="t-0 has different offsets in several sources"):
         build_starting_offsets([read("t", 0, 5, "a"), read("t", 0, 6, "b")], None, EARLIEST)
     assert build_starting_offsets(
         [read("t", 0, 5, "a"), read("t", 0, 5, "b")], None, EARLIEST

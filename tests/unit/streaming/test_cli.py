@@ -328,7 +328,7 @@ def test_an_unpaired_surrogate_is_reported_with_its_setting(tmp_path, capsys):
         (" , ", "host:port is expected"),
         ("a b:9", "host:port is expected"),
         (".svc:9092", "host:port is expected"),
-        ("http://localhost:9092", "brokers do not use HTTP: host:port is expected"),
+        ("http://localhost:9092", "host:port is expected, not an HTTP URL"),
     ],
 )
 def test_an_invalid_address_is_rejected_before_any_request(server, message, tmp_path, capsys):

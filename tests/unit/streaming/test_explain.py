@@ -152,7 +152,7 @@ def test_a_plan_with_other_options_is_not_reported_as_the_original(
     assert main.run(["report", str(query.checkpoint), "--batch", "4"]) == 0
     out, err = capsys.readouterr()
     agree = "6 of 6 partitions have the same executor" in " ".join(out.split())
-    assert agree or "this plan differs from the original one" in err
+    assert agree or "this plan differs from the original plan" in err
 
 
 def test_local_mode_is_explained_with_the_driver_as_executor(

@@ -454,7 +454,7 @@ def test_a_metrics_port_in_use_is_one_line_before_spark_starts(tmp_path, capsys)
         ("a..b:9092", "'a..b:9092': host:port is expected"),
         ("${HOST}:9092", "':9092': host:port is expected"),
         ("host", "'host': host:port is expected"),
-        ("HTTP://a:9092", "'HTTP://a:9092': brokers do not use HTTP: host:port is expected"),
+        ("HTTP://a:9092", "'HTTP://a:9092': host:port is expected, not an HTTP URL"),
         ("127.0.0.1:1,host:99999", "'host:99999': the port must be from 1 to 65535"),
     ],
 )
@@ -548,7 +548,9 @@ def test_init_writes_a_short_job_that_loads_and_never_overwrites(tmp_path, capsy
     jsonschema.validate(parse_yaml(text), build_json_schema())
     capsys.readouterr()
     assert main.run(["init", str(file)]) == 2
-    assert capsys.readouterr().err == f"assignor: {str(file)!r} already exists: name another file\n"
+    assert (
+        capsys.readouterr().err == f"assignor: {str(file)!r} already exists: choose another name\n"
+    )
     assert file.read_text(encoding="utf-8") == text
     assert main.run(["init", "/proc/no/job.yaml"]) == 1
     assert "cannot be written" in capsys.readouterr().err

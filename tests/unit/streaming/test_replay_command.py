@@ -192,7 +192,7 @@ def test_a_plan_is_replayed_on_the_executors_of_its_batch(tmp_path, capsys):
     assert main.run([*call, "--executors", "3"]) == 0
     out, err = capsys.readouterr()
     assert (
-        "'this query' is left out, because its plans were made for the query's own executors" in err
+        "'this query' is omitted, because its plans were made for the query's own executors" in err
     )
     assert "this query" not in [mapping["name"] for mapping in json.loads(out)["mappings"]]
 

@@ -445,4 +445,4 @@ def test_a_login_in_a_brokers_address_is_refused_and_not_shown(address, capsys, 
         assert main.run(words) == code
         out, err = capsys.readouterr()
         assert not re.search("secret99|ann:", out + err)
-        assert "'b:9092': remove the credentials before it, only host:port is expected" in err
+        assert "'b:9092': remove the credentials before it; only host:port is expected" in err
