@@ -1,4 +1,4 @@
-"""Write the report's section on moves: which batches moved partitions, and what had changed."""
+"""Write the report's section on moves: the batches that moved partitions, and the reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import BatchProgress, SourceProgress
     from streaming.report.query_facts import QueryFacts
 
-#: Number of last rows that the table shows.
+#: Maximum number of table rows; only the last ones are shown.
 _ROWS = 15
 #: The reason for moves if only the load has changed.
 _LOAD = "to balance the load"
@@ -42,7 +42,7 @@ def write_section(facts: QueryFacts) -> list[str]:
 
 
 class _BatchMoves(NamedTuple):
-    """A table row: a batch with a move or a change."""
+    """A table row: one batch with moves or changes."""
 
     batch: str
     moves: int
@@ -51,7 +51,7 @@ class _BatchMoves(NamedTuple):
 
 
 def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
-    """Count the batches that an assignor planned, and list those with a move or a change."""
+    """Return the number of planned batches, and a row for each batch with moves or changes."""
     rows, planned = [], 0
     before: dict[int, SourceProgress] = {}
     for progress in logged:
@@ -73,13 +73,13 @@ def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]
 
 
 def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]:
-    """Yield the differences from the previous batch, and its warnings."""
+    """Yield the batch's differences from the previous batch, and its new warnings."""
     metrics, earlier = source.metrics, before.metrics if before is not None else {}
     if before is not None:
         old, new = earlier["assignor.strategy"], metrics["assignor.strategy"]
         if old != new:
             yield f"assignor {old} → {new}"
-        # Which partitions have data changes all the time, which alone explains no move.
+        # The set of partitions with data changes in most batches; that alone explains no move.
         renewed = before.number("generation") != source.number("generation")
         for key in _EXPLAINING:
             was, now = before.number(key), source.number(key)
