@@ -27,5 +27,6 @@ def choose_query_id(labels: Mapping[str, str], name: str | None, location: str) 
     count = f"no query {name!r}" if name and not matching else f"{len(matching)} queries"
     named = f" named {name!r}" if name and matching else ""
     raise OptionError(
-        f"{location} has {count}{named}: choose one by name or ID with --query: {', '.join(choices)}"
+        f"{location} has {count}{named}: choose one by name or ID with --query: "
+        f"{', '.join(choices)}"
     )

@@ -157,9 +157,7 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
             "" if seconds is None else f"{seconds:,.0f} s",
         )
     if not metrics.lag:
-        return Text(
-            "lag: unknown; the endpoint has no consumer group that matches the query", "dim"
-        )
+        return Text("lag: unknown; no consumer group matches the query", "dim")
     topics = len({topic for topic, _ in metrics.lag})
     head = f"lag {total:,} in {lagging:,} of {len(metrics.lag):,} partitions"
     return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)

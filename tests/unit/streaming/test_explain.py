@@ -71,7 +71,7 @@ def test_the_plan_log_reproduces_the_plan_of_every_batch(
     for batch in (0, 3, 9):
         words = ("--batch", str(batch), str(query.plan_log))
         found = explain(query, capsys, *words)
-        assert "planned again, the plan is the same" in found["origin"]
+        assert "replanning gives the same plan" in found["origin"]
         for story in found["partitions"]:
             number = int(story["partition"].removeprefix("orders-"))
             assert story["pieces"] == pieces(query, batch, number)
