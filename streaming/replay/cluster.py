@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _DEFAULT_EXECUTORS = 4
 #: Texts that describe where executors and costs come from.
-FROM_STATE = "those of the last batch, from the state in the checkpoint"
+FROM_STATE = "from the checkpoint's state of the last batch"
 FROM_PLAN_LOG = "from the plan log"
 FROM_PLANNER = "as learned by the planner up to the last batch"
 #: Matches a host's number of slots, from 1 to 9,999.
@@ -91,7 +91,7 @@ def choose_cluster(
     elif learned is not None:
         cost_s, cost_origin = learned.record, FROM_PLANNER
     elif (bound_s := _bound_cost(log, batches, Cluster(members, by_batch=by_batch))) is not None:
-        cost_s, cost_origin = bound_s, "at most, from the duration of the batches"
+        cost_s, cost_origin = bound_s, "at most, from batch durations"
     else:
         cost_s, cost_origin = Cluster(()).cost_s, "assumed; set it with --cost-us"
     unusual = learned.unusual if learned else {}
@@ -124,7 +124,7 @@ def _choose_executors(  # noqa: PLR0917
     if executors is None and racks is not None:
         named = enumerate(sorted(racks.executors), 1)
         members = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in named)
-        return members, "those of --racks"
+        return members, "from --racks"
     count = executors or _DEFAULT_EXECUTORS
     width = len(str(count))
     numbered = tuple(

@@ -100,7 +100,7 @@ def state(owners: list[int], executors: list[str], batches: int, cost: float = 0
 def test_checkpoint_has_the_offsets_read_and_the_gap_of_the_plan(tmp_path):
     words = write_report(tmp_path, write_checkpoint(tmp_path / "c", HOT))
     assert "3,300 offsets of 2 partitions (rows) by batch (columns)" in words
-    assert "t-0 3,000 91% 1,000" in words  # total read, its share, most in a batch
+    assert "t-0 3,000 91% 1,000" in words  # total read, its share, maximum per batch
     assert first_screen(words) == (
         "Uneven slots 3.64 times the ideal, predicted on 4 slots (assumed) Action Split "
         "partitions: set assignor=lag-aware-sticky, or Spark's minPartitions saves 1.4 s a batch "

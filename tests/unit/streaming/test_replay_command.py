@@ -112,7 +112,7 @@ def test_estimate_prints_the_answer_first(checkpoint, capsys):
     assert names[0].startswith("maxRecordsPerPartition"), "the fastest first"
     assert any(name.endswith(",") for name in names), "equal ones share a row"
     assert out.index("Over 3 batches, Spark's default would take 1.98") > out.rindex("│")
-    assert "each record costs the same, 4 ms (at most, from the duration of the batches)" in out
+    assert "each record costs the same, 4 ms (at most, from batch durations)" in out
     for words in ("constrained-cooperative-sticky", "2 executors with 1 slot", "(as given)"):
         assert words in out
 

@@ -59,7 +59,7 @@ def test_estimate_prints_the_daily_cost_now_and_with_zones(checkpoint, capsys):
     assert "without zones it would cost 0.00 a day" in out  # each zone has a replica
     assert "1,000 bytes per record on average (as given), before compression; 8.73 GB a day" in out
     assert "│ spark │ 100.0% │ 8.73 │ 43.63 │ 1.98 │" in out
-    assert "2 executors with 1 slot, the same in every batch (those of --racks)" in out
+    assert "2 executors with 1 slot, the same in every batch (from --racks)" in out
 
 
 def test_json_has_every_figure(checkpoint, capsys):
