@@ -108,8 +108,8 @@ def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
     if not batches:
         raise OptionError(
-            f"log {path} has no batch's progress: give a file written by metrics.log_file (lines "
-            "on stderr do not have the progress)"
+            f"log {path} has no progress of any batch: give a file written by metrics.log_file "
+            "(lines on stderr do not have the progress)"
         )
     return [progress for of_query in batches.values() for progress in of_query.values()]
 

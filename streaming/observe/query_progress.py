@@ -74,7 +74,7 @@ class SourceProgress:
 
     @property
     def held_back(self) -> dict[Partition, int]:
-        """Offsets that a limit left for later batches, by partition, where known."""
+        """Offsets that a limit left for later batches, by partition, if known."""
         ends = self.end.items()
         return {tp: max(0, self.latest[tp] - end) for tp, end in ends if tp in self.latest}
 

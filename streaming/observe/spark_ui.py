@@ -39,8 +39,8 @@ _BATCH = re.compile(
     re.DOTALL,
 )
 _EXPECTED = (
-    "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), a history "
-    "server at 18080"
+    "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), and a "
+    "history server at port 18080"
 )
 #: Maximum number of slots of all executors; a response with more slots is invalid.
 _MAX_SLOTS = 100_000

@@ -101,12 +101,12 @@ def describe_regret(replayed: Replay) -> str:
     if itself.name != ITSELF:
         share = f"{min(1.0, accepted / lost):.0%}"
         accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
-        unpredicted = ", the remainder was not predicted" * (share != "100%")
+        unpredicted = ", and the remainder was not predicted" * (share != "100%")
         split = f"; the plans accepted {accepted_text}{unpredicted}"
     return (
         f"Regret of {itself.name}: {format_seconds(itself.regret_seconds)} a batch "
         f"({itself.times_ideal - 1:.1%}) above the best time in hindsight, at most "
-        f"{worst.over:.1%}, in batch {worst.batch}{split}"
+        f"{worst.over:.1%} (batch {worst.batch}){split}"
     )
 
 
@@ -119,7 +119,7 @@ def _describe_time(
     ratio = option.seconds / spark.seconds if spark.seconds else 1.0
     facts = (
         f"Over {count}, Spark's default would take {spark.times_ideal:.2f} times the ideal reading "
-        f"time, {LAG_AWARE_STICKY} {option.times_ideal:.2f} times"
+        f"time, and {LAG_AWARE_STICKY} {option.times_ideal:.2f} times"
     )
     if ratio > 1 - MIN_GAIN:
         if ratio > 1 + MIN_GAIN:
@@ -137,10 +137,10 @@ def _describe_time(
 def _describe_alternative(replayed: Replay, option: MappingResult) -> str:
     """Describe Spark's fastest own mapping if it is about as fast as the assignor."""
     others = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
-    good = [m for m in others if m.seconds <= option.seconds * (1 + MIN_GAIN)]
-    if not good:
+    alternatives = [m for m in others if m.seconds <= option.seconds * (1 + MIN_GAIN)]
+    if not alternatives:
         return ""
-    best = min(good, key=lambda m: m.seconds)
+    best = min(alternatives, key=lambda m: m.seconds)
     return (
         f". Spark's own {best.name} would take {best.times_ideal:.2f} times the ideal, with "
         f"{best.tasks:.0f} tasks per batch and {_describe_moves(best)}"
@@ -163,7 +163,7 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
     when = "the same in every batch"
     if any(each != cluster.executors for each in cluster.by_batch.values()):
-        when = "in the last batch; earlier batches use their own executors"
+        when = "in the last batch; earlier batches use the executors they had"
     return (
         f"{count} with {slots}, {when}{executors}",
         f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost}; starting a task or a "

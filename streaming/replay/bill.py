@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming.simulator.play import MappingResult
 
 HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")
-#: Name of the result for the same assignor without zones.
+#: Name of the result for lag-aware-sticky planned without zones.
 WITHOUT_ZONES = f"{LAG_AWARE_STICKY}, zones off"
 
 

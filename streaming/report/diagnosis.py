@@ -33,13 +33,13 @@ Kind = Literal[
 _MIN_BATCHES = 3
 #: Minimum cost of a cause, as a share of total batch time.
 MIN_COST = 0.2
-#: A partition is hot if one slot takes this many fair shares of work to read it (`MIN_COST`).
+#: A partition may be hot if the slot that reads it has this many times its fair share of work.
 _MIN_FAIR_SHARES = 1 / (1 - MIN_COST)
-#: If reading times are unknown, the median largest piece must have at least this many records.
+#: Minimum median of the largest piece per batch, in records, if reading times are unknown.
 _MIN_PIECE_RECORDS = 1000
 #: Minimum work of a hot partition relative to the median of the other partitions.
 _MIN_OVER_MEDIAN = 2.0
-#: Minimum relative to the next largest partition, unless it has `_MIN_SHARE` of the total work.
+#: Minimum work relative to the next largest partition, if its share is below `_MIN_SHARE`.
 _MIN_OVER_NEXT = 1.5
 _MIN_SHARE = 0.5
 #: A slow executor takes at least this many times as long as the median of the other executors.
@@ -61,7 +61,7 @@ class Cause:
     """A reason why a query is slower than it could be."""
 
     kind: Kind
-    #: The affected partitions, executors, or topic; empty if it is the whole query.
+    #: The affected partitions, executors, or topic; empty if the whole query is affected.
     about: str
     why: str
     #: What the user can do about it.
@@ -134,7 +134,7 @@ def _find_hot_key(facts: SourceFacts) -> list[Cause]:
             "hot key", str(hot),
             f"this partition has {share:.0%} of the work, probably because most records have the "
             f"same key; {alone.format('it')}",
-            f"{_suggest_split(facts)}; or let the producer use several keys", cost,
+            f"{_suggest_split(facts)}; or let the producer split the key into several", cost,
         )
     ]  # fmt: skip
 
@@ -191,8 +191,8 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
     return [
         Cause(
             "busy cluster", f"executor{'s' * (len(busy) > 1)} {', '.join(busy)}" if busy else "",
-            f"only {hit_rate:.0%} of the reads ran where they were planned, because other work "
-            "held slots when the tasks started",
+            f"only {hit_rate:.0%} of the reads ran on their planned executors, because other work "
+            "occupied slots when the tasks started",
             "check which other jobs run in this application (Jobs in Spark's UI); give the query "
             "its own application, or plan it for fewer slots (assignor.slots)", 1 - hit_rate,
         )
@@ -229,7 +229,7 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
                 "small batches", "",
                 f"{arrivals}; a limit caps most batches, and no input has per-slot reading times",
                 "read more records per batch (maxOffsetsPerTrigger) if slots are idle, otherwise "
-                "add slots; the plan log (assignor.planLog) and Spark's UI show it",
+                "add slots; the plan log (assignor.planLog) and Spark's UI show idle slots",
                 1 - 1 / times,
             )
         ]  # fmt: skip
@@ -282,7 +282,7 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
 
 
 def _share_evenly(batch: SourceBatch, weights: Mapping[str, float]) -> dict[Partition, int]:
-    """Divide the batch's number of offsets among waiting partitions, evenly by weight."""
+    """Divide the number of offsets read among waiting partitions in proportion to weight."""
     waiting = sorted((tp, lag) for tp, lag in batch.waiting.items() if lag > 0)
     lags = np.array([lag for _, lag in waiting], np.int64)
     weight = np.array([weights.get(tp.topic.lower(), 1.0) for tp, _ in waiting])

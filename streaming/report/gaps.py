@@ -41,7 +41,7 @@ class Gap:
 
     @property
     def cost(self) -> float:
-        """Share of batch time that the ideal would save, or of reading time if that is unknown."""
+        """Share of batch time that the ideal saves (of reading time if batch time is unknown)."""
         share = 1 - 1 / self.times
         if self.seconds is None or not self.batch_s:
             return share

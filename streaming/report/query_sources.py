@@ -90,7 +90,7 @@ def _collect_source(
         if number in progress:
             batch = _add_progress(batch, *progress[number])
         if not batch.read:
-            continue  # its start offsets are unknown
+            continue  # the batch's start offsets are unknown
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _MIN_UNEVEN):
             is_split = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_split else batch.read)
@@ -197,7 +197,7 @@ def _sum_reports(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _R
 def _divide_among_slots(
     planned: Mapping[_Key, Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
 ) -> dict[str, float]:
-    """Divide each executor's seconds as planned; its least busy slot gets unplanned reads."""
+    """Divide each executor's seconds among its slots as planned; its idlest gets unplanned reads."""
     worked = dict.fromkeys(slots, 0.0)
     for key in seconds.keys() & planned.keys():
         for slot, size in planned[key].items():

@@ -16,7 +16,7 @@ FIGURES: Mapping[str, str] = {
     "measured": "Computed from the times that executors or Spark's UI reported.",
     "predicted": "Computed from each partition's records and the costs that the planner learned.",
     "Spark's default": (
-        "Spark without the option: one task per partition, on an executor chosen by a hash of the "
+        "Spark without an assignor: one task per partition, on an executor chosen by a hash of the "
         "topic and partition."
     ),
     "saves a batch": (

@@ -167,7 +167,7 @@ def test_cause_has_the_figures_of_the_run() -> None:
     why, _ = explain_only_cause(source(growing(100, **IDLE)))
     assert "reading takes only 15% of the time" in why
     why, _ = explain_only_cause(source(run(**ELSEWHERE)))
-    assert "only 40% of the reads ran where they were planned" in why
+    assert "only 40% of the reads ran on their planned executors" in why
     why, remedy = explain_only_cause(source(two_topics(2)))
     assert "got 2% of its even share in 6 limited batches; big got 100% of the records" in why
     assert "assignor.fairness=even" in remedy

@@ -63,7 +63,7 @@ def test_regret_is_the_time_above_the_best_in_hindsight():
     assert ours.played[0].planned_over == pytest.approx(0.0, abs=0.01)
     assert replay_json(done)["mappings"][0]["regret"] == pytest.approx(0.5)
     assert "Regret of lag-aware-sticky: " in answer(done)
-    assert ", in batch 0; " in answer(done)
+    assert " (batch 0); " in answer(done)
 
 
 def test_a_single_record_has_no_regret():

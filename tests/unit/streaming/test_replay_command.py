@@ -182,7 +182,9 @@ def test_a_plan_is_replayed_on_the_executors_of_its_batch(tmp_path, capsys):
     assert itself["regret"] == pytest.approx(0, abs=0.01)
     assert itself["worstTimesIdeal"] < 1.05
     assert found["executors"] == 4
-    assert "earlier batches use their own executors (from the plan log)" in found["assumptions"][0]
+    assert (
+        "earlier batches use the executors they had (from the plan log)" in found["assumptions"][0]
+    )
     racks = tmp_path / "racks.json"  # for two executors that only the last batch had
     where = {"executors": {"h3": "a", "h4": "b"}, "partitions": {"orders": {"0": ["a"]}}}
     racks.write_text(json.dumps(where))
