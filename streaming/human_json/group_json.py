@@ -195,7 +195,7 @@ class Request(JsonObject):
 
 @dataclass(frozen=True)
 class Answer:
-    """The assignment of a group after one step."""
+    """The assignment of a group, initially or after one step."""
 
     assignor: Assignor
     group: Group

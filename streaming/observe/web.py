@@ -86,7 +86,7 @@ class Address:
         except (OSError, HTTPException) as error:
             raise WebError(
                 f"{self} does not respond ({_describe_failure(error)}): check that it is running "
-                "and that the address is right"
+                "and that the address is correct"
             ) from error
         if len(body) > _MAX_BYTES:
             raise WebError(f"{self} returned more than {_MAX_BYTES:,} bytes for {path!r}")

@@ -37,13 +37,13 @@ class Cluster:
     #: Seconds per record of each partition that differs. The planner had learned these costs by the
     #: last batch, so they are hindsight for all earlier batches.
     unusual: Mapping[Partition, float] = field(default_factory=dict)
-    #: Slowness by executor ID, relative to a usual executor; also hindsight.
+    #: Slowness by executor ID, relative to a usual executor; hindsight like `unusual`.
     slowness: Mapping[str, float] = field(default_factory=dict)
     #: Seconds that a task waits for its executor (`spark.locality.wait`).
     locality_wait_s: float = 3.0
     #: Texts that describe where `executors` and `cost` come from.
     origins: Mapping[str, str] = field(default_factory=dict)
-    #: Executors by batch number, from a plan log; `executors` is then the last batch's value.
+    #: Executors by batch number, from a plan log; `executors` equals the last batch's entry.
     by_batch: Mapping[int, tuple[Executor, ...]] = field(default_factory=dict)
 
     @property

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from streaming.replay.kept_batch import KeptBatch
 
 Change = Literal["stays", "moved", "cut", "new", "orphaned"]
-#: Reasons whose texts have no figures.
+#: Reasons with fixed texts.
 _REASONS: Mapping[Change, str] = {
     "new": "no executor had read it before, so it went to the least busy slots",
     "orphaned": "its executor is gone, so it went to the least busy slots",
-    "stays": "its executor read it last",
+    "stays": "the same executor read it last",
 }
 
 

@@ -66,8 +66,8 @@ def read_kept_batch(
     chosen = next((b for b in reversed(batches) if number is None or b.batch == number), None)
     if chosen is None:
         raise OptionError(
-            f"--batch {number}: the checkpoint has no such batch with data; it has "
-            f"{batches[0].batch} to {batches[-1].batch}"
+            f"--batch {number}: the checkpoint has no batch with this number and data: "
+            f"choose one from {batches[0].batch} to {batches[-1].batch}"
         )
     if plan_log is not None:
         kept = _read_from_plan_log(plan_log, batches, chosen, find)
@@ -128,7 +128,7 @@ def _sum_report_seconds(observed: ReadReports, state: StickyState) -> dict[Parti
 def _match_states(
     log: CheckpointLog, source: str, batches: Sequence[ReplayBatch]
 ) -> dict[int, StickyState]:
-    """Return the states by batch number, matched by end offsets: state files are numbered apart."""
+    """Return the states by batch number, found by end offsets (files have no batch numbers)."""
     ends = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
     states: dict[int, StickyState] = {}
     for state in log.checkpoint.kept_states.get(source, ()):
@@ -167,7 +167,7 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
         partitions=chosen.partitions,
     )
     start = _copy_costs(before or StickyState.empty(), state)
-    origin = "the states in the checkpoint, with default options and no racks (states lack both)"
+    origin = "the states in the checkpoint, with default options and no racks (states have neither)"
     if before is None and state.batches > 1:
         origin += ". The readers of the previous batch are no longer stored"
     last_readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
@@ -177,7 +177,7 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
 
 
 def _copy_costs(before: StickyState, after: StickyState) -> StickyState:
-    """Return the state before a batch with the costs after it, which the batch's plan used."""
+    """Return the state before a batch, with the costs of the state after it (used in its plan)."""
     row_of = {key: row for row, key in enumerate(_list_partitions(after))}
     rows = np.array([row_of.get(key, -1) for key in _list_partitions(before)], np.int64)
 

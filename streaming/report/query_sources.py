@@ -197,7 +197,7 @@ def _sum_reports(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _R
 def _divide_among_slots(
     planned: Mapping[_Key, Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
 ) -> dict[str, float]:
-    """Divide each executor's seconds among its slots as planned; its idlest gets unplanned reads."""
+    """Divide executors' seconds among the planned slots; other reads go to the idlest slot."""
     worked = dict.fromkeys(slots, 0.0)
     for key in seconds.keys() & planned.keys():
         for slot, size in planned[key].items():

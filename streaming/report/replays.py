@@ -29,7 +29,7 @@ _TITLE = "Reading time, relative to the ideal"
 def table_rows(replay: Replay) -> list[list[str]]:
     """Return the table rows below `HEAD`, fastest first; mappings with equal figures share a row.
 
-    If a mapping could not be played, its row has the error.
+    If a mapping failed, its row has the error.
     """
     spark, batches = replay.find(SPARK), len(replay.batches) or 1
     rows: dict[tuple[str, ...], list[str]] = {}
@@ -45,7 +45,7 @@ def table_rows(replay: Replay) -> list[list[str]]:
             f"{m.moved_share:.1%}",
         )
         rows.setdefault(cells, []).append(m.name)
-    failed = ([m.name, f"not played: {m.error}"] for m in replay.mappings if m.error is not None)
+    failed = ([m.name, f"failed: {m.error}"] for m in replay.mappings if m.error is not None)
     return [*([", ".join(names), *cells] for cells, names in rows.items()), *failed]
 
 

@@ -250,7 +250,7 @@ def play(query: SimulatedQuery) -> list[PlayedBatch]:
     return [query.play(batch) for batch in generate_batches(query.scenario)]
 
 
-#: Number of first batches that are excluded from comparisons: readers and costs are unknown.
+#: Number of first batches excluded from comparisons, while readers and costs are unknown.
 WARM_UP_BATCHES = 3
 
 
@@ -262,7 +262,7 @@ class MappingResult:
     played: Sequence[PlayedBatch] = ()
     #: The planner's reasons for each batch; empty for Spark's mappings.
     reasons: Sequence[tuple[str, ...]] = ()
-    #: Reason why the mapping could not be played; None if it could.
+    #: Reason why the mapping could not be played; None if it was played.
     error: str | None = None
 
     @property

@@ -44,7 +44,7 @@ class Scenario:
     cost_skew: float = 1.0
     #: Slowness of individual executors, by index; 1 is usual.
     slow: Mapping[int, float] = field(default_factory=dict)
-    #: Unpredictable noise of service times.
+    #: Relative noise of service times, which planners cannot predict.
     service_noise: float = 0.05
     #: An executor is lost every N batches and returns N/2 (at least one) batches later; 0 for
     #: never. A single executor is never lost.
@@ -124,7 +124,7 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
         records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
         if (start + records).sum() >= MAX_OFFSET:
             raise OptionError(
-                f"batch {number} ends beyond {MAX_OFFSET:,} records in all partitions: choose "
+                f"batch {number} exceeds {MAX_OFFSET:,} records in all partitions: choose "
                 "fewer records or batches, or less noise"
             )
         yield SimulatedBatch(

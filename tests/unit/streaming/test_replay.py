@@ -123,7 +123,7 @@ def test_an_assignor_that_refuses_is_reported_and_the_others_are_replayed():
     done = replay("c", log({0: 10}), TWO, ["spark", "nobody"])
     assert done.find("nobody") is None
     refused = table_rows(done)[1]
-    assert refused[1].startswith("not played: unknown assignor 'nobody'")
+    assert refused[1].startswith("failed: unknown assignor 'nobody'")
     assert "include 'spark' and 'lag-aware-sticky'" in answer(done)
 
 
