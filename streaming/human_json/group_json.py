@@ -1,8 +1,8 @@
-"""The JSON contract of `assignor lab assign`: it reads a consumer group and returns its assignment.
+"""Read a consumer group as JSON and return its assignment as JSON, for `assignor lab assign`.
 
-This module works on plain data; the CLI reads and prints. Input that does not follow the contract
-raises `InputError` with its location. If a valid group cannot be assigned, the error is that of the
-assignor or check that refused it.
+This module uses plain data; the CLI reads the input and prints the answer. Invalid input raises
+`InputError` with its location. If a valid group cannot be assigned, the assignor or check that
+refused it raises the error.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _check_partition_count(topics: dict[str, int]) -> dict[str, int]:
 
 def _parse_partition_key(key: str) -> int:
     if not _NUMBER.fullmatch(key) or int(key) > MAX_PARTITION:
-        raise ValueError(f"a partition number from 0 to {MAX_PARTITION} is expected as key")
+        raise ValueError(f"a partition number from 0 to {MAX_PARTITION} is expected as a key")
     return int(key)
 
 
@@ -83,7 +83,7 @@ def _decode_base64(value: Any) -> bytes:
 
 
 Topic = Annotated[str, Field(max_length=MAX_TOPIC_LENGTH)]
-#: A partition number as an object key. Only one spelling is valid, so that no key is repeated.
+#: A partition number as an object key. Leading zeros are invalid, so keys are unique.
 PartitionKey = Annotated[int, BeforeValidator(_parse_partition_key)]
 _Partition = Annotated[int, Field(strict=True, ge=0, le=MAX_PARTITION)]
 _Topics = Annotated[
@@ -188,12 +188,14 @@ class Request(JsonObject):
         reset = self.offset_reset
         if self.offsets is None or reset in ("latest", "earliest"):
             return ()
-        return (f"offset_reset {reset[:40]!r} is used as 'earliest', like all but 'latest'",)
+        return (
+            f"offset_reset {reset[:40]!r} is treated as 'earliest', like all values but 'latest'",
+        )
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The assignment of a group after one step."""
+    """The assignment of a group, initially or after one step."""
 
     assignor: Assignor
     group: Group
@@ -206,7 +208,7 @@ class Answer:
     step: Mapping[str, Any] | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer as JSON values; optional keys are left out if they are empty."""
+        """Return the answer as JSON values; empty optional keys are omitted."""
         assignment = self.assignment
         result: dict[str, Any] = {
             "assignor": self.assignor.name,
@@ -250,10 +252,10 @@ def answer(request: Request, find: Callable[[str], Assignor] = lookup) -> Answer
 
 
 def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> list[Answer]:
-    """Assign the group, and again after each step.
+    """Assign the group initially, and again after each step.
 
-    Between two assignments, members own their assigned partitions and the generation rises by one.
-    A cooperative assignor runs one round per step and assigns withheld partitions in the next one.
+    Before each step, members own their assigned partitions and the generation increases by one. A
+    cooperative assignor runs one round per step and assigns withheld partitions in the next round.
     """
     group, answers = request.group, list[Answer]()
     generation = max((m.generation or 0 for m in group.members), default=0)

@@ -1,6 +1,6 @@
 """Read JSON that people write, and report errors in one line.
 
-pydantic validates the values, because a line may have hundreds of thousands of numbers.
+pydantic validates the values fast; a line may have hundreds of thousands of numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class InputError(OptionError):
 
 
 def parse(text: bytes | str, label: str) -> Any:
-    """Parse JSON without repeated keys and unpaired surrogates.
+    """Parse JSON; reject repeated keys and unpaired surrogates.
 
     Raises InputError if it is invalid; `label` names the input in the message.
     """
@@ -66,7 +66,7 @@ def _refuse_constant(name: str) -> float:
 
 
 class JsonObject(BaseModel):
-    """An object without unknown keys; a null value is the same as a missing key."""
+    """An object that rejects unknown keys; a null value is the same as a missing key."""
 
     model_config = ConfigDict(frozen=True)
 

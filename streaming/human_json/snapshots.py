@@ -1,4 +1,4 @@
-"""Read snapshots and write plans as JSON, for `assignor lab plan` and lines of a plan log.
+"""Read snapshots and write plans as JSON, for `assignor lab plan` and plan logs.
 
 A snapshot written by a user has an object for each range and report. In a plan log, it is the
 request that Java sent (`messages.PlanBatch` with packed columns) and the options.
@@ -67,12 +67,12 @@ class _Range(JsonObject):
     partition: _Int64
     start: _Int64
     end: _Int64
-    #: Racks with a replica of the partition; null or left out if unknown.
+    #: Racks with a replica of the partition; null or missing if unknown.
     racks: list[str] = Field([])
 
 
 class _Report(JsonObject):
-    """The measured cost of reading one range; null or left out if unknown."""
+    """The measured cost of reading one range; unknown values are null or missing."""
 
     topic: str
     partition: _Int64
@@ -84,7 +84,7 @@ class _Report(JsonObject):
 
 
 class _Snapshot(JsonObject):
-    """The planner's whole input for a micro-batch."""
+    """The planner's complete input for a micro-batch."""
 
     type: Literal["plan"] = "plan"
     ranges: list[_Range]
@@ -95,7 +95,7 @@ class _Snapshot(JsonObject):
     parallelism: _Int64 = 1
     allocation: _Allocation | None = None
     stream: _Natural = 0
-    #: Highest partition number plus one of each topic; null or left out if unknown.
+    #: Highest partition number plus one, by topic; null or missing if unknown.
     partitions: dict[str, _Natural] | None = None
 
 
@@ -113,7 +113,7 @@ class PlanLogLine(BaseModel):
     snapshot: dict[str, Any]
     batch_id: _Int64 | None = None
     plan: Any = None
-    #: The requested and the admitted end of the batch, if `assignor.*` options limit it.
+    #: Requested and admitted end offsets of the batch, if `assignor.*` options limit it.
     admission: Any = None
 
 

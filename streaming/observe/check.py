@@ -11,7 +11,7 @@ class Check:
 
     name: str
     holds: bool
-    #: The observed figures; if the check failed, also what to do.
+    #: The observed figures; if the check failed, also the remedy.
     details: str
 
     @property

@@ -1,7 +1,7 @@
 """Read checkpoints from local files, or through a Spark session from any of its file systems.
 
-`checkpoints.offset_log` reads from any `Folder`. The one here uses Hadoop's file systems with the
-settings and credentials of the session.
+`checkpoints.offset_log` reads from any `Folder`. `HadoopFolder` uses Hadoop's file systems with
+the session's settings and credentials.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class DamagedCheckpointError(AssignorError):
 
 @dataclass(frozen=True)
 class HadoopFolder:
-    """A folder on one of the file systems of a Spark session."""
+    """A folder on any file system of a Spark session."""
 
     location: str
     spark: SparkSession
@@ -42,7 +42,7 @@ class HadoopFolder:
         return self.location
 
     def names(self, path: str) -> list[str]:
-        """Return the sorted names of the entries; none if the folder does not exist."""
+        """Return the sorted names of the entries, or an empty list if the folder does not exist."""
         hadoop_path, file_system = self._resolve(path)
         try:
             entries = self._call(file_system.listStatus, hadoop_path)
@@ -92,22 +92,16 @@ class HadoopFolder:
 
 
 def read_checkpoint(location: str, spark: SparkSession | None = None) -> offset_log.Checkpoint:
-    """Read a query's checkpoint.
+    """Read a query's checkpoint from its `checkpointLocation`.
 
     Parameters
     ----------
-    location
-        The `checkpointLocation` of the query.
     spark
         A session whose file systems (HDFS, S3, …) are used; without one, the location must be
         local. Spark Connect sessions are not supported.
 
-    Raises
-    ------
-    OptionError
-        If it is not a checkpoint of a query with a Kafka source.
-    DamagedCheckpointError
-        If it is one but cannot be read.
+    Raises OptionError if the location has no checkpoint of a query with a Kafka source, and
+    DamagedCheckpointError if a file of the checkpoint cannot be read.
     """
     try:
         folder: Folder = open_folder(location) if spark is None else HadoopFolder(location, spark)

@@ -33,7 +33,7 @@ class BatchFigures:
     """A micro-batch, measured from Spark's UI, its progress, or both."""
 
     batch: int
-    #: From trigger to commit (from the progress), or from the first to the last job (from the UI).
+    #: Seconds from trigger to commit (Spark's progress), or from first to last job (Spark's UI).
     seconds: float
     records: int = 0
     tasks: tuple[TaskFigures, ...] = ()
@@ -42,8 +42,9 @@ class BatchFigures:
     #: Unread records when the batch started, by partition name.
     lag: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, str] = field(default_factory=dict)
-    #: Age of its newest and oldest record at the commit; None if not measured.
+    #: Age of its newest record at the commit, in seconds; None if not measured.
     newest_s: float | None = None
+    #: Age of its oldest record at the commit, in seconds; None if not measured.
     oldest_s: float | None = None
     is_running: bool = False
 
@@ -62,9 +63,9 @@ class RunFigures:
 
     name: str
     batches: tuple[BatchFigures, ...]
-    #: Number of first batches that are not measured, because they warm up caches and consumers.
+    #: Number of first batches that are excluded because they warm up caches and consumers.
     warm_up: int = 0
-    #: The known executors that existed when the last batch started.
+    #: The executors when the last batch started, if known.
     executors: tuple[Executor, ...] = ()
 
     @property
@@ -74,7 +75,7 @@ class RunFigures:
 
     @property
     def measured(self) -> tuple[BatchFigures, ...]:
-        """The batches after the warm-up, or all batches if there are no others."""
+        """The batches after the warm-up, or all batches if there are none."""
         return self.batches[self.warm_up :] or self.batches
 
     @property
@@ -95,12 +96,12 @@ class RunFigures:
 
     @property
     def imbalance(self) -> float:
-        """Records of the busiest slot over those of the mean slot, averaged; 1.0 is balanced."""
+        """Mean ratio of the busiest slot's records to the average slot's; 1.0 is balanced."""
         return _mean([max_over_mean(b.slot_records()) for b in self.measured])
 
     @property
     def imbalance_of_time(self) -> float:
-        """Time of the busiest slot over that of the mean slot, averaged; 1.0 is balanced."""
+        """Mean ratio of the busiest slot's time to the average slot's; 1.0 is balanced."""
         return _mean([max_over_mean(b.slot_seconds()) for b in self.measured])
 
     @property

@@ -1,4 +1,4 @@
-"""Find the addresses in the URL of a Spark master or server, and check which accept connections."""
+"""Parse the addresses in the URL of a Spark master or server, and find a reachable one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HTTP_PORT = "80"  # for k8s://http://…
 
 
 def parse_addresses(url: str) -> list[str]:
-    """Return each `host:port` in the URL of a master or server; none if the URL has no host.
+    """Return each `host:port` in a master or server URL, or an empty list if it has no host.
 
     A user name before the host is dropped, because no master or server accepts one.
 
@@ -40,9 +40,9 @@ def _has_port(host: str) -> bool:
 
 
 def find_reachable_address(addresses: Sequence[str]) -> str:
-    """Return the first `host:port` that accepts a connection from any program.
+    """Return the first `host:port` that accepts a TCP connection; any program may be listening.
 
-    Raises ValueError if one is not a `host:port`, and ConnectionError with the reasons if none
+    Raises ValueError if an address is not `host:port`, and ConnectionError with the reasons if none
     accepts a connection.
     """
     problems = []

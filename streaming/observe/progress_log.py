@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[-+.\deE]+|NaN")
 
 
 def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
-    """Return the summary of a batch as flat fields, without unknown values."""
+    """Return a batch's summary as flat fields; unknown values are omitted."""
     lags = [lag for source in progress.sources if (lag := source.lag)]
     held_back = [source.held_back for source in progress.sources if source.latest]
     line: dict[str, Any] = {
@@ -48,7 +48,7 @@ def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[
 
 
 def make_end_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
-    """Return the line about a query that has ended, with the error if it failed."""
+    """Return the log line of a query that has ended, with the error if it failed."""
     line = {"event": "ended", "queryId": query_id, "runId": run_id}
     if error:
         line["error"] = error[:_MAX_ERROR_CHARS]
@@ -82,7 +82,7 @@ def redact_progress(progress: dict[str, Any], redact: Callable[[str], str]) -> d
 
 
 def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> bytes:
-    """Return a line as JSON, with Spark's whole progress if it is given."""
+    """Return a line as JSON, with Spark's complete progress if `progress` is given."""
     whole = line if progress is None else {**line, "progress": progress}
     return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)
 
@@ -90,8 +90,8 @@ def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> 
 def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
     """Read the batches with data from a metrics log, or from a file of Spark's progress events.
 
-    They are grouped by query. `last` limits them to the newest per query; None reads all. Raises
-    OptionError if the file cannot be read or has no progress.
+    The batches are grouped by query. `last` is the maximum number of batches per query; None
+    returns all. Raises OptionError if the file cannot be read or has no progress.
     """
     batches: dict[str, dict[int, BatchProgress]] = defaultdict(dict)
     try:
@@ -108,8 +108,8 @@ def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
     if not batches:
         raise OptionError(
-            f"log {path} has no batch's progress: give a file written by metrics.log_file (lines "
-            "on stderr do not have the progress)"
+            f"log {path} has no progress of any batch: give a file written by metrics.log_file "
+            "(lines on stderr do not have the progress)"
         )
     return [progress for of_query in batches.values() for progress in of_query.values()]
 

@@ -30,11 +30,13 @@ class SourceProgress:
 
     #: Index among the query's sources.
     index: int
-    #: Start and end offsets of the batch, and end offsets of the log when it was planned.
+    #: Start offsets of the batch.
     start: Offsets
+    #: End offsets of the batch.
     end: Offsets
+    #: End offsets of the log when the batch was planned.
     latest: Offsets
-    #: The source's own metrics, by name.
+    #: Metrics that the source reported, by name.
     metrics: Mapping[str, str]
     rows: int
     #: End offsets of the log after the batch, read from the brokers and added by the exporter.
@@ -66,7 +68,7 @@ class SourceProgress:
     def lag(self) -> Offsets:
         """Unread offsets by partition: after the batch if measured, else at its start.
 
-        Partitions with unknown lag are left out, as in a batch that ran again after a crash.
+        Partitions with unknown lag are omitted, for example if a batch ran again after a crash.
         """
         return self.unread or (self.waiting if self.latest else {})
 
@@ -90,7 +92,7 @@ class SourceProgress:
 
     @property
     def has_data(self) -> bool:
-        """Whether the batch covered any offset of this source."""
+        """Whether the batch read data of this source."""
         return any(self.read.values()) if self.start else self.rows > 0
 
     def number(self, name: str) -> float | None:
@@ -115,7 +117,7 @@ class BatchProgress:
     rows: int
     input_rate: float | None
     processing_rate: float | None
-    #: Seconds by phase, with Spark's names of the phases.
+    #: Seconds by phase, with Spark's phase names.
     durations_s: Mapping[str, float]
     watermark_s: float | None
     state_rows: int
@@ -139,7 +141,7 @@ class BatchProgress:
 
 
 def read_progress(data: Mapping[str, Any]) -> BatchProgress:
-    """Parse a progress event; raise KeyError, TypeError, or ValueError if it is not one."""
+    """Parse a progress event; raise KeyError, TypeError, or ValueError if it is invalid."""
     states = data.get("stateOperators") or ()
     return BatchProgress(
         query_id=str(data["id"]),
@@ -185,7 +187,7 @@ def _parse_source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
 
 
 def read_offsets(value: Any) -> dict[Partition, int] | None:
-    """Flatten `{topic: {partition: offset}}`, also given as JSON text; None for anything else."""
+    """Flatten `{topic: {partition: offset}}` or its JSON text; return None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value
         result = {
@@ -199,9 +201,9 @@ def read_offsets(value: Any) -> dict[Partition, int] | None:
 
 
 def _parse_watermark(event_time: Mapping[str, str]) -> float | None:
-    """Return the watermark; None if there is none yet (Spark then reports 1970).
+    """Return the watermark; None if there is none yet, which Spark reports as 1970.
 
-    A watermark after the year 9999, which one record with such a time causes, is None as well.
+    A watermark after the year 9999 is None too; a single record with such a time causes it.
     """
     text = event_time.get("watermark")
     try:

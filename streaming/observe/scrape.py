@@ -20,21 +20,22 @@ class QueryMetrics:
 
     query_id: str
     label: str
-    #: Values of the query's metrics.
+    #: Values of the query's metrics, by metric name.
     values: dict[str, float] = field(default_factory=dict)
-    #: Values of the planner's metrics, by source.
+    #: Values of the planner's metrics, by source and metric name.
     sources: dict[str, dict[str, float]] = field(default_factory=dict)
     #: The assignor of the last batch, by source.
     strategies: dict[str, str] = field(default_factory=dict)
     #: The limit that held the last batch back, by source, if `assignor.*` options limit batches.
     held_by: dict[str, str] = field(default_factory=dict)
-    #: Lag in offsets and in seconds, by topic and partition; seconds only if known.
+    #: Unread offsets, by partition.
     lag: dict[Partition, int] = field(default_factory=dict)
+    #: Age of the first unread record in seconds, by partition, if known.
     lag_seconds: dict[Partition, float] = field(default_factory=dict)
 
 
 def read_endpoint(text: str, query: str | None, location: object) -> QueryMetrics | None:
-    """Read the metrics of the query with a name or ID; `query` may be None if there is only one.
+    """Read the metrics of the query with the name or ID `query`, or of the only query if None.
 
     Returns None if no query has finished a batch yet. Raises OptionError if the text does not have
     Prometheus metrics, or if the query is ambiguous.
@@ -56,7 +57,7 @@ def _read(text: str, query: str | None, location: object) -> QueryMetrics | None
         return None
     chosen = choose_query_id(queries, query, str(location))
     metrics = QueryMetrics(chosen, queries[chosen])
-    # The query's group has its name, or is the only group without the name of another query.
+    # The query's consumer group has the query's name, or is the only group not named after one.
     groups = {s.labels["group"] for s in samples if s.name == _LAG}
     others = groups - set(queries.values())
     group = others.pop() if metrics.label not in groups and len(others) == 1 else metrics.label

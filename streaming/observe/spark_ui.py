@@ -32,17 +32,17 @@ _MAX_TASKS = 100_000
 _NOT_FOUND = 404
 #: Final states of a stage.
 _FINAL_STATES = ("COMPLETE", "FAILED", "SKIPPED")
-#: Delta adds text before and after the description, for its own jobs within the batch.
+#: Matches a job description; Delta adds text before and after it for its jobs in the batch.
 _BATCH = re.compile(
     r"^(?:Delta: )*(?:(?P<name>.*)\n)?id = (?P<id>[-\w]+)\nrunId = (?P<run>[-\w]+)\n"
     r"batch = (?P<batch>\d+)\b",
     re.DOTALL,
 )
 _EXPECTED = (
-    "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), a history "
-    "server at 18080"
+    "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), and a "
+    "history server at port 18080"
 )
-#: Maximum slots of all executors together, because each gets a name here; no cluster has more.
+#: Maximum number of slots of all executors; a response with more slots is invalid.
 _MAX_SLOTS = 100_000
 _HISTORY = re.compile(r"/(?:history|applications)/([^/]+)(?:/(\d+))?(?:/[^/]*)?$")
 
@@ -55,7 +55,7 @@ class UiExecutor:
     host: str
     slots: int
     start_s: float
-    #: Time of its removal; None while it is running.
+    #: Time when it was removed; None while it is running.
     end_s: float | None = None
 
     @property
@@ -77,7 +77,7 @@ class UiBatch:
     batch: int
     #: Seconds since 1970.
     start_s: float
-    #: From the start of the first job to the end of the last one; None while a job is running.
+    #: Seconds from the start of the first job to the end of the last job; None while one runs.
     seconds: float | None
     stages: tuple[int, ...]
 
@@ -107,7 +107,7 @@ class SparkUi:
 
     The address is that of a driver's UI (`http://localhost:4040`, also behind a proxy) or of a
     history server, which needs `/history/<application id>` if it has several applications. Raises
-    OptionError if it is something else.
+    OptionError if the address serves something else.
     """
 
     @_refuse_other_servers
@@ -135,7 +135,7 @@ class SparkUi:
                 f"no application {history[1]}" if history else f"{len(applications)} applications"
             )
             raise OptionError(
-                f"{address} has {what}: give the address of one, such as "
+                f"{address} has {what}: give the address of one application, such as "
                 f"{replace(address, path=prefix)}/history/ID{f' (IDs: {ids})' if ids else ''}"
             )
         self.application, self.name = str(chosen[0]["id"]), str(chosen[0].get("name", ""))
@@ -160,7 +160,7 @@ class SparkUi:
 
     @_refuse_other_servers
     def batches(self) -> list[UiBatch]:
-        """Return the micro-batches whose jobs the UI still has, the oldest first."""
+        """Return the micro-batches whose jobs the UI still has, oldest first."""
         jobs: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
         queries: dict[str, tuple[str, str | None]] = {}
         for job in self._get("jobs"):
@@ -180,10 +180,10 @@ class SparkUi:
     def run(
         self, batches: Sequence[UiBatch], records: Mapping[int, int] | None = None
     ) -> RunFigures:
-        """Return batches with their finished and running tasks that read records.
+        """Return the figures of batches, from finished and running tasks that read records.
 
-        Finished stages are requested once, as long as each call includes their batch. `records`
-        has the records of each batch; only the stage that read this number is used, because other
+        Tasks of finished stages are cached until a call omits their batch. `records` has the number
+        of records of each batch; only the stage that read this number is used, because other
         stages read tables.
         """
         executors = sorted(self.executors(), key=lambda e: (len(e.executor), e.executor))
@@ -247,7 +247,7 @@ class SparkUi:
 
 
 def choose_query(batches: Sequence[UiBatch], query: str | None, location: object) -> list[UiBatch]:
-    """Return the batches of the query with a name or ID; `query` may be None if there is only one.
+    """Return the batches of the query with the name or ID `query`, or of the only query if None.
 
     Raises OptionError if there is none, or if the query is ambiguous.
     """
@@ -272,7 +272,7 @@ def _parse_executor(data: Mapping[str, Any]) -> UiExecutor:
 
 
 def _parse_span(jobs: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]:
-    """Return the start of jobs and their duration; the duration is None while one is running."""
+    """Return the jobs' start and duration; the duration is None while a job is running."""
     starts = [_parse_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
     ends = [_parse_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
     start = min(starts, default=0.0)

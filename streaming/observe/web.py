@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from assignor_bridge.errors import AssignorError, OptionError
 
 _TIMEOUT_S = 10.0
-#: Size limit of a response, so that no server can fill the memory. The tasks of a very large stage
-#: need a fifth of it.
+#: Maximum response size, so that a server cannot exhaust the memory. The task list of a very large
+#: stage takes a fifth of it.
 _MAX_BYTES = 512 * 1024 * 1024
-#: Checked because `urlsplit` drops tabs and newlines, and before Python 3.12 text after a bracket.
+#: Needed because `urlsplit` drops tabs, newlines, and (before Python 3.12) text after a bracket.
 _HOST_PORT = re.compile(r"(\[[^\[\]\s]+\]|[^\[\]\s:]+)(:[0-9]*)?")
 _PATH = re.compile(r"[!-~]*")
 
@@ -70,7 +70,7 @@ class Address:
         return urlunsplit((self.scheme, self.host_port, self.path, "", ""))
 
     def get(self, path: str) -> bytes:
-        """Fetch a path below this address; raise WebError if that fails or is not HTTP 200."""
+        """Fetch a path below this address; raise WebError if the request fails."""
         request = urllib.request.Request(f"{self}{path}")  # noqa: S310  (the scheme was checked)
         if self.authorization:
             # Do not send the credentials to another server after a redirect.
@@ -86,7 +86,7 @@ class Address:
         except (OSError, HTTPException) as error:
             raise WebError(
                 f"{self} does not respond ({_describe_failure(error)}): check that it is running "
-                "and that the address is right"
+                "and that the address is correct"
             ) from error
         if len(body) > _MAX_BYTES:
             raise WebError(f"{self} returned more than {_MAX_BYTES:,} bytes for {path!r}")

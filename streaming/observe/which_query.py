@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def choose_query_id(labels: Mapping[str, str], name: str | None, location: str) -> str:
-    """Return the ID of the query with a name or ID; `name` may be None if there is only one query.
+    """Return the ID of the query with the name or ID `name`, or of the only query if None.
 
     `labels` has the name of each query by ID, or the ID if it has no name. Raises OptionError if
     the query is ambiguous.
@@ -24,8 +24,9 @@ def choose_query_id(labels: Mapping[str, str], name: str | None, location: str) 
         label if names.count(label) == 1 else f"{label} ({query})"
         for query, label in labels.items()
     )
-    has = f"no query {name!r}" if name and not matching else f"{len(matching)} queries"
+    count = f"no query {name!r}" if name and not matching else f"{len(matching)} queries"
     named = f" named {name!r}" if name and matching else ""
     raise OptionError(
-        f"{location} has {has}{named}: choose one by name or ID with --query: {', '.join(choices)}"
+        f"{location} has {count}{named}: choose one by name or ID with --query: "
+        f"{', '.join(choices)}"
     )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streaming.replay.cluster import Cluster
     from streaming.simulator.play import MappingResult
 
-#: A smaller regret is a rounding error.
+#: Regret below this is a rounding error.
 _ROUNDING_S = 1e-9
 #: A gain below this share of Spark's time is reported as no gain.
 MIN_GAIN = 0.05
@@ -62,7 +62,7 @@ def _result_json(result: MappingResult, spark_seconds: float) -> dict[str, objec
 
 
 def verdict(replayed: Replay) -> str:
-    """Return in at most 20 words whether the option would have helped."""
+    """Return a verdict of at most 20 words on whether the assignor would have helped."""
     spark, option = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
     if not replayed.batches:
         return "Nothing to compare: no batch in the log has data"
@@ -80,7 +80,7 @@ def verdict(replayed: Replay) -> str:
 
 
 def answer(replayed: Replay) -> str:
-    """Return in a few sentences whether the option would have helped."""
+    """Return a few sentences on whether the assignor would have helped."""
     spark, option = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
     if not replayed.batches:
         return "No batch in the log has data, so there is nothing to compare"
@@ -90,7 +90,7 @@ def answer(replayed: Replay) -> str:
 
 
 def describe_regret(replayed: Replay) -> str:
-    """Describe how far plans were from the best time in hindsight, and how much they accepted."""
+    """Describe the regret (time above the best in hindsight), and the share that plans accepted."""
     itself = replayed.find(ITSELF) or replayed.find(LAG_AWARE_STICKY)
     if itself is None or itself.regret_seconds < _ROUNDING_S:
         return ""
@@ -101,12 +101,12 @@ def describe_regret(replayed: Replay) -> str:
     if itself.name != ITSELF:
         share = f"{min(1.0, accepted / lost):.0%}"
         accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
-        unpredicted = ", the remainder was not predicted" * (share != "100%")
+        unpredicted = ", and the remainder was not predicted" * (share != "100%")
         split = f"; the plans accepted {accepted_text}{unpredicted}"
     return (
         f"Regret of {itself.name}: {format_seconds(itself.regret_seconds)} a batch "
         f"({itself.times_ideal - 1:.1%}) above the best time in hindsight, at most "
-        f"{worst.over:.1%}, in batch {worst.batch}{split}"
+        f"{worst.over:.1%} (batch {worst.batch}){split}"
     )
 
 
@@ -115,18 +115,18 @@ def _describe_time(
 ) -> str:
     count = pluralize(len(replayed.batches), "batch", "batches")
     if spark is None or option is None:
-        return f"{count} replayed; to compare them, name {SPARK!r} and {LAG_AWARE_STICKY!r}"
+        return f"{count} replayed; to compare mappings, include {SPARK!r} and {LAG_AWARE_STICKY!r}"
     ratio = option.seconds / spark.seconds if spark.seconds else 1.0
     facts = (
         f"Over {count}, Spark's default would take {spark.times_ideal:.2f} times the ideal reading "
-        f"time, {LAG_AWARE_STICKY} {option.times_ideal:.2f} times"
+        f"time, and {LAG_AWARE_STICKY} {option.times_ideal:.2f} times"
     )
     if ratio > 1 - MIN_GAIN:
         if ratio > 1 + MIN_GAIN:
-            return f"{facts}: it would lose {ratio - 1:.0%} here. Keep Spark's default"
+            return f"{facts}, which is {ratio - 1:.0%} slower. Keep Spark's default"
         is_close = spark.times_ideal < 1 + 2 * MIN_GAIN
         why = "Spark's default is balanced enough" if is_close else "nothing can be moved or split"
-        return f"{facts}: no time would be gained here, because {why}"
+        return f"{facts}: no time would be saved, because {why}"
     return (
         f"{facts}: reading a batch would take {ratio:.0%} of the time, with "
         f"{_describe_moves(option)} (Spark's default: {spark.moved_share:.0%})"
@@ -135,12 +135,12 @@ def _describe_time(
 
 
 def _describe_alternative(replayed: Replay, option: MappingResult) -> str:
-    """Describe the Spark setting that does as well as the option, if there is one."""
+    """Describe Spark's fastest own mapping if it is about as fast as the assignor."""
     others = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
-    good = [m for m in others if m.seconds <= option.seconds * (1 + MIN_GAIN)]
-    if not good:
+    alternatives = [m for m in others if m.seconds <= option.seconds * (1 + MIN_GAIN)]
+    if not alternatives:
         return ""
-    best = min(good, key=lambda m: m.seconds)
+    best = min(alternatives, key=lambda m: m.seconds)
     return (
         f". Spark's own {best.name} would take {best.times_ideal:.2f} times the ideal, with "
         f"{best.tasks:.0f} tasks per batch and {_describe_moves(best)}"
@@ -163,7 +163,7 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
     slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
     when = "the same in every batch"
     if any(each != cluster.executors for each in cluster.by_batch.values()):
-        when = "in the last batch; earlier batches use their own executors"
+        when = "in the last batch; earlier batches use the executors they had"
     return (
         f"{count} with {slots}, {when}{executors}",
         f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost}; starting a task or a "

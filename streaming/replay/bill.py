@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streaming.simulator.play import MappingResult
 
 HEAD = ("mapping", "across zones", "GB a day", "cost a day", "times the ideal")
-#: Name of the result with the same assignor, planned without zones.
+#: Name of the result for lag-aware-sticky planned without zones.
 WITHOUT_ZONES = f"{LAG_AWARE_STICKY}, zones off"
 
 
@@ -42,7 +42,7 @@ def format_gigabytes(size: float) -> str:
 
 
 def bill_rows(replay: Replay) -> list[list[str]]:
-    """Return the table rows below `HEAD`; none if the racks of all partitions are unknown."""
+    """Return the table rows below `HEAD`; no rows if all partition racks are unknown."""
     if replay.traffic is None:
         return []
     return [
@@ -53,12 +53,12 @@ def bill_rows(replay: Replay) -> list[list[str]]:
 
 
 def describe_bill(replay: Replay) -> str:
-    """Describe the daily cost now and with zones, and how zones change the reading time."""
+    """Describe the daily cost without and with the assignor, and the effect on reading time."""
     traffic = replay.traffic
     if traffic is None:
         return ""
     if not replay.knows_racks:
-        return "Cost across zones: unknown, because the racks of all partitions are unknown"
+        return "Cost across zones: unknown, because no partition has a known rack"
     bound = "at least " * bool(_describe_unknown_racks(replay))
     costs = {
         name: (result, bound + _cost_text(traffic, share))
@@ -121,9 +121,9 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
         missing += (
             f"; executors run in {elide(sorted(elsewhere))}, where no partition has a replica"
         )
-    rate = "no daily cost, because the checkpoint does not have the times of batches"
+    rate = "no daily cost, because the checkpoint has no batch times"
     if traffic.bytes_a_day is not None:
-        rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from the times of the batches"
+        rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"
     return (
         f"racks {racks.origin}{missing}; Spark's assignments read from leaders, assignors "
         f"{followers}{why}",
@@ -133,7 +133,7 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
 
 
 def _describe_unknown_racks(replay: Replay) -> list[str]:
-    """Count the partitions and executors without a known rack; their reads cost nothing."""
+    """Describe how many partitions and executors have an unknown rack; their reads cost nothing."""
     cluster = replay.cluster
     racks = {e.id: e.rack for each in (cluster.executors, *cluster.by_batch.values()) for e in each}
     counts = {

@@ -1,4 +1,4 @@
-"""The executors on which a checkpoint is replayed, and the cost of a record."""
+"""Choose the executors on which a checkpoint is replayed, and the cost of a record."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ if TYPE_CHECKING:
     from streaming.replay.racks import RackMap
 
 _DEFAULT_EXECUTORS = 4
-#: Texts for the origin of executors and costs.
-FROM_STATE = "those of the last batch, from the state in the checkpoint"
+#: Texts that describe where executors and costs come from.
+FROM_STATE = "from the checkpoint's state of the last batch"
 FROM_PLAN_LOG = "from the plan log"
 FROM_PLANNER = "as learned by the planner up to the last batch"
-#: Number of slots of a host, from 1 to 9,999.
+#: Matches a host's number of slots, from 1 to 9,999.
 _SLOTS = re.compile(r"0*[1-9][0-9]{0,3}")
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The executors and costs of a replay, which the offset log does not have."""
+    """The executors and costs of a replay; the offset log has neither."""
 
     executors: tuple[Executor, ...]
     #: Seconds to read and process a usual record.
     cost_s: float = 0.0001
-    #: The same for partitions that differ, and the slowness of executors relative to a usual one,
-    #: by ID. They were learned by the end, so they are hindsight for all batches but the last.
+    #: Seconds per record of each partition that differs. The planner had learned these costs by the
+    #: last batch, so they are hindsight for all earlier batches.
     unusual: Mapping[Partition, float] = field(default_factory=dict)
+    #: Slowness by executor ID, relative to a usual executor; hindsight like `unusual`.
     slowness: Mapping[str, float] = field(default_factory=dict)
-    #: `spark.locality.wait`: how long a task waits for its executor.
+    #: Seconds that a task waits for its executor (`spark.locality.wait`).
     locality_wait_s: float = 3.0
-    #: Texts for the origin of `executors` and `cost`.
+    #: Texts that describe where `executors` and `cost` come from.
     origins: Mapping[str, str] = field(default_factory=dict)
-    #: Executors by batch number, from a plan log; `executors` are those of the last batch.
+    #: Executors by batch number, from a plan log; `executors` equals the last batch's entry.
     by_batch: Mapping[int, tuple[Executor, ...]] = field(default_factory=dict)
 
     @property
@@ -70,7 +71,7 @@ def choose_cluster(
 ) -> Cluster:
     """Return the cluster from the plan log, from the options, or from the checkpoint.
 
-    `logged` has the executors of each batch, with the last batch at the end.
+    `logged` has the executors by batch number, in batch order.
     """
     by_batch = dict(logged or {})
     if by_batch:
@@ -90,14 +91,18 @@ def choose_cluster(
     elif learned is not None:
         cost_s, cost_origin = learned.record, FROM_PLANNER
     elif (bound_s := _bound_cost(log, batches, Cluster(members, by_batch=by_batch))) is not None:
-        cost_s, cost_origin = bound_s, "at most, from the duration of the batches"
+        cost_s, cost_origin = bound_s, "at most, from batch durations"
     else:
         cost_s, cost_origin = Cluster(()).cost_s, "assumed; set it with --cost-us"
     unusual = learned.unusual if learned else {}
-    present = {e.id for e in all_executors} if origin in (FROM_STATE, FROM_PLAN_LOG) else set[str]()
-    slow = {name: f for name, f in learned.slowness.items() if name in present} if learned else {}
+    replayed_ids = (
+        {e.id for e in all_executors} if origin in (FROM_STATE, FROM_PLAN_LOG) else set[str]()
+    )
+    slowness = (
+        {name: f for name, f in learned.slowness.items() if name in replayed_ids} if learned else {}
+    )
     origins = {"executors": origin, "cost": cost_origin}
-    return Cluster(members, cost_s, unusual, slow, locality_wait_s, origins, by_batch)
+    return Cluster(members, cost_s, unusual, slowness, locality_wait_s, origins, by_batch)
 
 
 def _choose_executors(  # noqa: PLR0917
@@ -119,7 +124,7 @@ def _choose_executors(  # noqa: PLR0917
     if executors is None and racks is not None:
         named = enumerate(sorted(racks.executors), 1)
         members = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in named)
-        return members, "those of --racks"
+        return members, "from --racks"
     count = executors or _DEFAULT_EXECUTORS
     width = len(str(count))
     numbered = tuple(
@@ -146,7 +151,7 @@ def _parse_hosts(text: str, slots: int) -> tuple[Executor, ...]:
 def _bound_cost(
     log: CheckpointLog, batches: Sequence[ReplayBatch], cluster: Cluster
 ) -> float | None:
-    """Return an upper bound on the cost of a record, as if all slots had always been busy.
+    """Return an upper bound on the cost of a record, assuming that all slots were always busy.
 
     A cost that is too high favours Spark's default: longer tasks give idle slots more time to take
     tasks that wait for their executor.

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from streaming.replay.kept_batch import KeptBatch
 
 Change = Literal["stays", "moved", "cut", "new", "orphaned"]
-#: Reasons that do not depend on figures.
+#: Reasons with fixed texts.
 _REASONS: Mapping[Change, str] = {
     "new": "no executor had read it before, so it went to the least busy slots",
     "orphaned": "its executor is gone, so it went to the least busy slots",
-    "stays": "its executor read it last",
+    "stays": "the same executor read it last",
 }
 
 
@@ -57,11 +57,11 @@ class PartitionStory:
 
     partition: Partition
     change: Change
-    #: Slot that read it last, as `<executor>/<slot>`; None if that executor is gone.
+    #: Slot that read it last, as `<executor>/<slot>`; None if new, or if its executor is gone.
     before: str | None
     pieces: Sequence[Piece]
     why: str
-    #: Predicted cost, in the unit of the plan.
+    #: Predicted cost, in the plan's unit.
     predicted: float
     #: Seconds that readers reported; None if the reports are not stored.
     took_s: float | None
@@ -69,17 +69,17 @@ class PartitionStory:
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """The explanation of one batch."""
+    """The explanation of one batch's plan."""
 
     kept: KeptBatch
     outcome: PlannedBatch
     weights: Weights
     stories: Sequence[PartitionStory]
-    #: Number of `kept.readers` with which the plan agrees.
+    #: Number of partitions in `kept.readers` that have the same reader in the plan.
     agreeing: int
 
     def as_json(self, stories: Sequence[PartitionStory]) -> dict[str, Any]:
-        """Return the batch and these partitions as JSON values."""
+        """Return the batch and the given stories as JSON values."""
         return {
             "batch": self.kept.number,
             "assignor": self.outcome.assignor,
@@ -104,7 +104,7 @@ class Explanation:
 
 
 def format_amount(work: float, weights: Weights, digits: int = 2) -> str:
-    """Format a predicted cost in the unit of the plan."""
+    """Format a predicted cost in the plan's unit."""
     is_time = weights.basis == "seconds"
     return format_seconds(work, digits) if is_time else f"{work:,.0f}{weights.unit}"
 
@@ -114,8 +114,8 @@ def explain_batch(
 ) -> Explanation:
     """Plan a batch again and explain each partition.
 
-    A state does not name the assignor. If the plan of the default one disagrees with the readers in
-    the state, the assignor of `names` that agrees best is used.
+    A state does not name the assignor. If the default assignor's plan differs from the readers in
+    the state, the assignor in `names` with the most matching readers is used.
     """
     outcome, agreeing = _plan_again(kept, names, find)
     table = load_table(kept.before, outcome.batch)
@@ -137,11 +137,11 @@ def _plan_again(
             continue
         settings = replace(kept.batch.settings, assignors=(name,))
         try:
-            other = plan_step(replace(kept.batch, settings=settings), kept.before, find)
-        except AssignorError:  # this assignor refuses the batch, so it did not plan it
+            candidate = plan_step(replace(kept.batch, settings=settings), kept.before, find)
+        except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
-        if (others_agreeing := _count_matches(kept, other)) > agreeing:
-            outcome, agreeing = other, others_agreeing
+        if (matches := _count_matches(kept, candidate)) > agreeing:
+            outcome, agreeing = candidate, matches
     return outcome, agreeing
 
 
@@ -180,7 +180,7 @@ def _explain_partitions(
         before = _name_slot(batch, slot) if slot >= 0 else None
         change = _classify(pieces_of[row], before, bool(table.had_reader[table.line[row]]))
         if outcome.assignor != LAG_AWARE_STICKY:
-            why = f"{outcome.assignor} uses its own rule"
+            why = f"{outcome.assignor} uses its own rules"
         elif change in _REASONS:
             why = _REASONS[change]
             if work * slowness.min() > limit and not batch.settings.split:
@@ -191,7 +191,7 @@ def _explain_partitions(
             load_text = format_amount(float(load_if_left[slot]), weights)
             why = f"if it stayed, its slot would take {load_text}"
         else:
-            why = "its own slot had room; see the reasons of the plan"
+            why = "its previous slot had room; see the reasons for the plan"
         # With two digits, the limit could look the same as a fair share.
         why += f"; a slot's limit is {format_amount(limit, weights, 3)}"
         name = None if before is None else "{}/{}".format(*before)

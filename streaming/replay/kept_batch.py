@@ -1,4 +1,4 @@
-"""Read the input of one batch's plan from the plan log, or from the states in the checkpoint.
+"""Read one batch's plan input from the plan log, or from the states in the checkpoint.
 
 - A line of the plan log has the whole input; the next line has the times that readers reported.
 - A checkpoint has the last three states. The state of a batch has the costs used for its plan and
@@ -40,9 +40,9 @@ class KeptBatch:
     batch: MicroBatch
     #: The state before the batch.
     before: StickyState
-    #: Text for the origin of the input.
+    #: Text that describes where the input comes from.
     origin: str
-    #: Last reader of each partition in the checkpoint; empty with a plan log.
+    #: Last reader of each partition, from the checkpoint; empty if a plan log is used.
     readers: Mapping[Partition, str] = field(default_factory=dict)
     #: Seconds that each partition took on a usual executor; empty if no report is stored.
     took_s: Mapping[Partition, float] = field(default_factory=dict)
@@ -55,13 +55,10 @@ def read_kept_batch(
     plan_log: Path | None,
     find: Callable[[str], Assignor],
 ) -> KeptBatch:
-    """Return one batch with data, by default the last, from the plan log if the log has it.
+    """Return one batch with data (by default the last), from the plan log if the log has it.
 
-    Raises
-    ------
-    OptionError
-        If the checkpoint does not have the batch, if neither the plan log nor a state has it, or
-        if the plan log cannot be read.
+    Raises OptionError if the checkpoint does not have the batch, if neither the plan log nor a
+    state has its input, or if the plan log cannot be read.
     """
     batches = [batch for batch in log.sources[source] if batch.records]
     if not batches:
@@ -69,8 +66,8 @@ def read_kept_batch(
     chosen = next((b for b in reversed(batches) if number is None or b.batch == number), None)
     if chosen is None:
         raise OptionError(
-            f"--batch {number}: the checkpoint has no such batch with data; it has "
-            f"{batches[0].batch} to {batches[-1].batch}"
+            f"--batch {number}: the checkpoint has no batch with this number and data: "
+            f"choose one from {batches[0].batch} to {batches[-1].batch}"
         )
     if plan_log is not None:
         kept = _read_from_plan_log(plan_log, batches, chosen, find)
@@ -104,8 +101,12 @@ def _read_from_plan_log(
     took_s = {}
     for after in plans.values():
         took_s = _sum_report_seconds(after.batch.observed, plan.outcome.state)
-    result = "is the same" if plan.is_reproduced else "differs, because another version made it"
-    origin = f"the plan log; planned again, the plan {result}"
+    result = (
+        "the same plan"
+        if plan.is_reproduced
+        else "a different plan, probably because another version made the logged one"
+    )
+    origin = f"the plan log; replanning gives {result}"
     before = decode_or_empty(plan.state)[0]
     return KeptBatch(chosen.batch, plan.batch, before, origin, took_s=took_s)
 
@@ -127,7 +128,7 @@ def _sum_report_seconds(observed: ReadReports, state: StickyState) -> dict[Parti
 def _match_states(
     log: CheckpointLog, source: str, batches: Sequence[ReplayBatch]
 ) -> dict[int, StickyState]:
-    """Match the states with batches by end offsets, because state files have their own numbers."""
+    """Return the states by batch number, found by end offsets (files have no batch numbers)."""
     ends = {b.batch_id: b.ends[source] for b in log.checkpoint.batches if source in b.ends}
     states: dict[int, StickyState] = {}
     for state in log.checkpoint.kept_states.get(source, ()):
@@ -166,7 +167,7 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
         partitions=chosen.partitions,
     )
     start = _copy_costs(before or StickyState.empty(), state)
-    origin = "the states in the checkpoint, with default options and no racks (states lack both)"
+    origin = "the states in the checkpoint, with default options and no racks (states have neither)"
     if before is None and state.batches > 1:
         origin += ". The readers of the previous batch are no longer stored"
     last_readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
@@ -176,7 +177,7 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
 
 
 def _copy_costs(before: StickyState, after: StickyState) -> StickyState:
-    """Return the state before a batch with the costs of the next state, which its plan used."""
+    """Return the state before a batch, with the costs of the state after it (used in its plan)."""
     row_of = {key: row for row, key in enumerate(_list_partitions(after))}
     rows = np.array([row_of.get(key, -1) for key in _list_partitions(before)], np.int64)
 

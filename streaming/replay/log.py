@@ -1,4 +1,4 @@
-"""Read from a checkpoint the ranges of its batches, their durations, and the learned costs."""
+"""Read the batch ranges, batch durations, and learned costs of a checkpoint."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ReplayBatch:
 
     batch: int
     ranges: Sequence[OffsetRange]
-    #: Highest partition number plus one by topic, including partitions without data; None: unknown.
+    #: Highest partition number plus one by topic, with or without data; None if unknown.
     partitions: Mapping[str, int] | None = None
 
     @property
@@ -47,11 +47,11 @@ class CheckpointLog:
     checkpoint: Checkpoint
     #: Batches with known start offsets, by source.
     sources: Mapping[str, Sequence[ReplayBatch]]
-    #: Seconds from plan to commit, by batch, if the times of the files can be trusted.
+    #: Seconds from plan to commit, by batch, if the file times are plausible.
     seconds: Mapping[int, float]
 
     def title(self, source: str) -> str:
-        """Return a readable name of a source."""
+        """Return the display name of a source."""
         name = self.checkpoint.name
         return f"{name}, source {source}" if len(self.sources) > 1 else name
 
@@ -67,7 +67,7 @@ def read_log(location: str) -> CheckpointLog:
 
 
 def _compute_ranges(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
-    """Return the ranges that each batch read, which start at the end of the previous batch.
+    """Return the ranges that each batch read; they start where the previous batch ended.
 
     The start is unknown for the first stored batch (unless it is the query's first) and for a
     batch after a gap. A new partition starts at offset 0, as in Spark.
@@ -122,14 +122,14 @@ class Costs:
     record: float
     #: Fixed cost of a range, without its records.
     range: float
-    #: Cost of a record, for partitions that differ from the usual.
+    #: Cost of a record by partition, for partitions that differ from the usual.
     unusual: Mapping[Partition, float]
     #: Slowness relative to a usual executor, by ID, for executors that differ.
     slowness: Mapping[str, float] = field(default_factory=dict)
 
 
 def read_executors(state: StickyState | None) -> tuple[Executor, ...]:
-    """Return the executors of the last planned batch from its state; none without a state."""
+    """Return the executors of the last planned batch, or an empty tuple without a state."""
     readers = state.readers if state else ()
     return tuple(Executor(r.executor or DRIVER, r.host or DRIVER, r.slots) for r in readers)
 
@@ -139,7 +139,7 @@ def read_costs(state: StickyState | None) -> Costs | None:
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)
-    if not state.common.relied_on:  # the planner uses numbers of records instead
+    if not state.common.relied_on:  # the planner uses record counts instead
         return Costs(record_s, 0.0, {})
     columns = (state.topic, state.partition, state.cost, compute_factors(state))
     unusual = {
@@ -147,6 +147,6 @@ def read_costs(state: StickyState | None) -> Costs | None:
         for topic, partition, cost, factor in zip(*(c.tolist() for c in columns), strict=True)
         if factor and math.isfinite(cost)
     }
-    factors_of_pace = np.exp(compute_log_slowness(read_paces(state, state.paces))).tolist()
-    slowness = {name: f for name, f in zip(state.paces, factors_of_pace, strict=True) if f != 1}
+    factors = np.exp(compute_log_slowness(read_paces(state, state.paces))).tolist()
+    slowness = {name: f for name, f in zip(state.paces, factors, strict=True) if f != 1}
     return Costs(record_s, state.common.fixed * record_s, unusual, slowness)

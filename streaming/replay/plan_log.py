@@ -1,4 +1,4 @@
-"""Read the plans of a query from the file of `assignor.planLog`.
+"""Read a query's plans from its plan log (`assignor.planLog`).
 
 Each line has the planner's input and its plan. The input is planned again to verify the plan.
 """
@@ -54,15 +54,15 @@ def read_plan_log(
 
     Raises OptionError if the file cannot be read.
     """
-    wanted = {batch.batch: _collect_offsets(batch.ranges) for batch in batches if batch.records}
+    offsets_of = {batch.batch: _collect_offsets(batch.ranges) for batch in batches if batch.records}
     plans: dict[int, LoggedPlan] = {}
     for line in _read_lines(path):
         number = line.batch_id
-        if number not in wanted:
+        if number not in offsets_of:
             continue
         try:
             batch, state = read_snapshot(line.snapshot)
-            if _collect_batch_offsets(batch) == wanted[number]:
+            if _collect_batch_offsets(batch) == offsets_of[number]:
                 outcome = plan_batch(batch, state, find)
                 is_reproduced = _is_reproduced(outcome, line)
                 plans[number] = LoggedPlan(number, batch, state, outcome, is_reproduced)
@@ -85,12 +85,9 @@ def read_tasks(
     sources: Mapping[str, Sequence[ReplayBatch]],
     find: Callable[[str], Assignor] = lookup,
 ) -> dict[str, LoggedTasks]:
-    """Return the logged tasks of each source, without sources that have no plan in the log.
+    """Return the logged tasks by source; sources without a plan in the log are omitted.
 
-    Raises
-    ------
-    OptionError
-        If the file cannot be read, or has no plan of any source.
+    Raises OptionError if the file cannot be read, or has no plan of any source.
     """
     logged = {}
     for source, batches in sources.items():
@@ -112,12 +109,12 @@ def read_tasks(
 
 
 def name_executor(executor: Executor) -> Executor:
-    """Return the executor; in local mode, with the ID that Spark's UI shows."""
+    """Return the executor; in local mode, with the ID and host `driver` as in Spark's UI."""
     return replace(executor, id=DRIVER, host=DRIVER) if executor.id == ANONYMOUS else executor
 
 
 def is_plan_log(path: Path) -> bool:
-    """Return whether the first line of a file is a line of a plan log."""
+    """Return whether a file's first line is a plan log line."""
     try:
         with path.open("rb") as file:
             line = orjson.loads(file.readline())
@@ -127,7 +124,7 @@ def is_plan_log(path: Path) -> bool:
 
 
 def _read_lines(path: Path) -> Iterator[PlanLogLine]:
-    """Yield the complete lines; a crash may have truncated one."""
+    """Yield the valid lines; skip others, such as a line truncated by a crash."""
     try:
         with path.open("rb") as file:
             for text in file:

@@ -1,7 +1,7 @@
-"""Replay the offset log of a query with assignors and with Spark's own assignments.
+"""Replay the offset log of a query with assignors and with Spark's own mappings.
 
-The log has the ranges of each batch. Each assignor and each of Spark's three assignments plans them
-on the same executors, and a model of Spark's delay scheduling computes when the last task ends.
+The log has the ranges of each batch. Each assignor and each of Spark's three mappings plans them on
+the same executors, and a model of Spark's delay scheduling computes when the last task ends.
 Nothing is read from Kafka, and Spark is not started.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streaming.replay.traffic import Traffic
     from streaming.simulator.mappings import PlacedTask
 
-#: Records are the only cost, because the log has no costs of tasks and cold consumers.
+#: Only records have a cost, because the log has no costs for tasks and cold consumers.
 RECORDS_ONLY = Scenario(service_noise=0, task_seconds=0, cold_seconds=0)
 
 
@@ -49,8 +49,8 @@ def replay(
     """Replay the batches with data through each mapping or assignor.
 
     If an assignor refuses (its preconditions do not hold, or an option is missing), its result has
-    the reason, and the others are still replayed. `racks` requires `traffic`. `logged` has the
-    tasks that the query itself ran by batch number; batches without an entry are left out.
+    the error, and the other mappings are still replayed. `racks` requires `traffic`. `logged` has
+    the query's own tasks by batch number; batches without an entry are omitted.
     """
     with_data = [b for b in batches if b.records and (logged is None or b.batch in logged)]
     simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
@@ -63,19 +63,19 @@ def replay(
         query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
         return _play(query, for_spark if is_sparks(name) else simulated)
 
-    itself, wait_s = [], cluster.locality_wait_s
+    own_results, wait_s = [], cluster.locality_wait_s
     if logged is not None:
         query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged=logged)
-        itself = [_play(query, simulated)]
+        own_results = [_play(query, simulated)]
     if traffic is None:
         mappings = [play_one(name) for name in names]
-        return Replay(title, cluster, with_data, [*itself, *mappings])
-    # With a price of 0, only shares are reported, and assignors still respect zones.
+        return Replay(title, cluster, with_data, [*own_results, *mappings])
+    # With a price of 0, only shares are reported; assignors must still respect zones.
     price = traffic.price_per_gb or PRICE_PER_GB
     mappings = [play_one(name, zonePricePerGb=price) for name in names]
     has_option = LAG_AWARE_STICKY in names
-    without = play_one(LAG_AWARE_STICKY, zonePricePerGb=0) if has_option else None
-    return Replay(title, cluster, with_data, [*itself, *mappings], racks, traffic, without)
+    zones_off = play_one(LAG_AWARE_STICKY, zonePricePerGb=0) if has_option else None
+    return Replay(title, cluster, with_data, [*own_results, *mappings], racks, traffic, zones_off)
 
 
 @dataclass

@@ -27,15 +27,15 @@ _BROKEN_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 
 @dataclass(frozen=True)
 class RackMap:
-    """The racks of executors and of partition replicas; missing ones are unknown."""
+    """The racks of executors and of partition replicas; a missing entry means unknown."""
 
-    #: Rack by ID or host of an executor.
+    #: Rack by executor ID or host.
     executors: Mapping[str, str] = field(default_factory=dict)
-    #: Racks of the replicas of each partition, with the leader's rack first.
+    #: Replica racks of each partition, with the leader's rack first.
     partitions: Mapping[Partition, Sequence[str]] = field(default_factory=dict)
     #: Whether brokers let consumers read from followers (KIP-392); None if they do not report it.
     followers: bool | None = True
-    #: Text for the origin of the partitions' racks.
+    #: Text that describes where the partition racks come from.
     origin: str = ""
 
     def knows(self, tp: Partition) -> bool:
@@ -59,8 +59,8 @@ class RackMap:
     def replicas(self, partitions: Sequence[Partition], *, leaders: bool) -> Replicas:
         """Return the racks from which consumers can read each partition.
 
-        With `leaders`, for consumers without a `client.rack`, these are the racks of the leaders;
-        so they are if brokers do not let consumers read from followers.
+        These are only the leaders' racks with `leaders`, for consumers without a `client.rack`, or
+        if brokers do not let consumers read from followers.
         """
         max_replicas = 1 if leaders or not self.followers else None
         racks = [self.partitions.get(tp, ())[:max_replicas] for tp in partitions]
@@ -76,14 +76,11 @@ class _RacksFile(JsonObject):
 
 
 def read_racks(path: Path) -> RackMap:
-    """Read a file of racks, as JSON or as lines HOST=RACK like `assignor.rackFile`.
+    """Read a rack file: JSON, or HOST=RACK lines as in `assignor.rackFile`.
 
     `{"executors": {"host-1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}`
 
-    Raises
-    ------
-    OptionError
-        If the file is neither, or has no executor.
+    Raises OptionError if the file cannot be read, has another format, or has no executor.
     """
     label = f"--racks {path}"
     try:

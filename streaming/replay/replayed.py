@@ -30,19 +30,20 @@ ITSELF = "this query"
 class Replay:
     """The results of all mappings over the batches of one source."""
 
-    #: The checkpoint and the number of the source, for people.
+    #: Display name: the checkpoint, and the source's number if there are several.
     title: str
     cluster: Cluster
     batches: Sequence[ReplayBatch]
     mappings: Sequence[MappingResult]
-    #: Racks of replicas, and the cost of reading across zones; None if not given.
+    #: Racks of executors and replicas; None if unknown.
     racks: RackMap | None = None
+    #: Bytes that the query reads, and their price; None if not estimated.
     traffic: Traffic | None = None
     #: Result of lag-aware-sticky, planned without zones.
     without_zones: MappingResult | None = None
 
     def find(self, name: str) -> MappingResult | None:
-        """Return the result of a mapping; None if it was not played."""
+        """Return the result of a mapping; None if it is missing or failed."""
         return next((m for m in self.mappings if m.name == name and m.error is None), None)
 
     @property
@@ -65,7 +66,7 @@ class Replay:
 
     @property
     def knows_racks(self) -> bool:
-        """Whether the leader's rack of any partition is known."""
+        """Whether any partition has a leader with a known rack."""
         racks = self.racks
         return racks is not None and any(
             racks.knows(r.tp) for batch in self.batches for r in batch.ranges

@@ -1,4 +1,4 @@
-"""Estimate from a checkpoint how many bytes a query reads per day, and their cost across zones."""
+"""Estimate the bytes that a query reads per day, and the cost of reading them across zones."""
 
 from __future__ import annotations
 
@@ -29,15 +29,16 @@ _ASSUMED_BYTES = 100.0
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of keys and values, as readers report them."""
+    """A query's traffic, in bytes of keys and values as reported by readers."""
 
     price_per_gb: float = PRICE_PER_GB
-    #: Bytes per offset: the mean, and by partition if known.
+    #: Mean bytes per offset.
     usual: float = _ASSUMED_BYTES
+    #: Bytes per offset by partition, if known.
     unusual: Mapping[Partition, float] = field(default_factory=dict)
-    #: None if the log has no times.
+    #: None if the log has no timestamps.
     bytes_a_day: float | None = None
-    #: Text for the origin of the bytes per offset.
+    #: Text that describes where the bytes per offset come from.
     origin: str = ""
 
     def bytes_of(self, partitions: Sequence[Partition]) -> NDArray[np.float64]:
@@ -58,7 +59,7 @@ def estimate_traffic(
     price_per_gb: float = PRICE_PER_GB,
     record_bytes: float | None = None,
 ) -> Traffic:
-    """Return the traffic of the batches: their bytes divided by the time between their plans."""
+    """Return the traffic: bytes read divided by the time between the first and the last plan."""
     learned = _read_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
     if record_bytes is not None:
         usual, origin = record_bytes, "as given"
@@ -73,7 +74,7 @@ def estimate_traffic(
         if (at_ms := planned.get(batch.batch)) is not None
     ]
     seconds = (read[-1][0] - read[0][0]) / 1000 if read else 0
-    # Records of the first batch arrived before our first timestamp, so skip them.
+    # Skip the first batch, because its records arrived before the first timestamp.
     a_day = sum(size for _, size in read[1:]) / seconds * _DAY_S if seconds > 0 else None
     return Traffic(price_per_gb, usual, learned, a_day, origin)
 

@@ -1,7 +1,7 @@
 """Draw charts as SVG: lag by partition, load by slot, timelines, and batch durations.
 
 All functions are pure. `css` is the colour class of a run: `a` for Spark's default assignment, `b`
-for the option. A chart has at most 40 rows.
+for an assignor. A chart has at most 40 rows.
 """
 
 from __future__ import annotations
@@ -66,20 +66,11 @@ def draw_value_bars(
     css: str | Sequence[str] = "heat", scale: float | None = None,
     mark: tuple[float, str] | None = None, label_width: float = _LABEL_WIDTH,
 ) -> str:  # fmt: skip
-    """Draw a horizontal bar for each name.
+    """Draw a horizontal bar for each name, with its value formatted by `show`.
 
-    Parameters
-    ----------
-    show
-        Function that formats a value.
-    css
-        Colour class of all bars, or one class per bar.
-    scale
-        Value of a bar with full length; by default the largest value.
-    mark
-        Value at which a dashed line is drawn, and its label.
-    label_width
-        Width of the row labels; with the default width, partition names are shortened to fit.
+    `css` is the colour class of all bars, or one class per bar. `scale` is the value of a bar with
+    full length, by default the largest value. `mark` draws a dashed line at a value, with a label.
+    With the default `label_width`, the names are shortened as partition names.
     """
     shown = {name: values[name] for name in _select_largest(values)}
     names = shorten_names(list(shown)) if label_width == _LABEL_WIDTH else list(shown)
@@ -102,7 +93,7 @@ def draw_value_bars(
 
 
 def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
-    """Draw when each slot worked in one batch, with one box per task."""
+    """Draw a timeline of each slot in one batch, with one box per task."""
     slots, width, top = _select_largest(batch.slot_seconds()), WIDTH - _LABEL_WIDTH - 8, 4.0
     bottom, scale_s = top + len(slots) * _ROW_HEIGHT, scale_s or 1.0
     shapes = _draw_row_labels(slots, _LABEL_WIDTH, top, _ROW_HEIGHT - 3)
@@ -176,7 +167,7 @@ def _select_largest(values: Mapping[str, float]) -> list[str]:
 
 
 def _note_omission(count: int, x: float, y: float) -> list[str]:
-    """Write how many values are not drawn."""
+    """Write the number of omitted values; return no shape if all values are drawn."""
     if count <= _MAX_ROWS:
         return []
     return [text(x, y, f"{count - _MAX_ROWS:,} smaller values are omitted", css="m")]

@@ -1,7 +1,7 @@
 """Diagnose a query: find the causes that slow it down, their costs, and their remedies.
 
-A pure function from facts to causes, the costliest first. A cause is reported if it costs a good
-part of several batches. Missing data is never reported as a cause.
+`diagnose` is a pure function that returns the costliest cause first. Small or brief effects are
+not reported. Missing data is never reported as a cause.
 """
 
 from __future__ import annotations
@@ -29,28 +29,30 @@ Kind = Literal[
     "small batches", "starved topic", "alignment", "uneven slots",
 ]  # fmt: skip
 
-#: A cause seen in fewer batches may be noise, or the start of the query.
+#: Minimum number of batches with a cause; fewer may be noise or the start of the query.
 _MIN_BATCHES = 3
-#: Minimum cost of a cause, as a share of the time of all batches.
+#: Minimum cost of a cause, as a share of total batch time.
 MIN_COST = 0.2
-#: A partition is hot if one slot reads this many fair shares of it; this costs `MIN_COST`.
+#: A partition may be hot if the slot that reads it has this many times its fair share of work.
 _MIN_FAIR_SHARES = 1 / (1 - MIN_COST)
-#: Minimum records in the largest piece of a batch, used if reading times are unknown.
+#: Minimum median of the largest piece per batch, in records, if reading times are unknown.
 _MIN_PIECE_RECORDS = 1000
-#: A partition is hot, and not one of too few, if its work is this many times the median of the
-#: others, and also this many times the next largest or this share of the total.
-_MIN_OVER_MEDIAN, _MIN_OVER_NEXT, _MIN_SHARE = 2.0, 1.5, 0.5
-#: A slow executor takes at least this many times as long as the median of the others.
+#: Minimum work of a hot partition relative to the median of the other partitions.
+_MIN_OVER_MEDIAN = 2.0
+#: Minimum work relative to the next largest partition, if its share is below `_MIN_SHARE`.
+_MIN_OVER_NEXT = 1.5
+_MIN_SHARE = 0.5
+#: A slow executor takes at least this many times as long as the median of the other executors.
 _MIN_SLOWNESS = 1.5
-#: The cluster is busy if a smaller share of reads ran where they were planned.
+#: The cluster is busy if a smaller share of reads ran on their planned executor.
 _MIN_HIT_RATE = 0.8
-#: Name executors if at least this share of their planned reads ran elsewhere.
+#: An executor is named as busy if at least this share of its planned reads ran elsewhere.
 _MIN_READ_ELSEWHERE = 0.3
 #: If reading takes a smaller share of the time, more slots would not help.
 _MIN_READING_SHARE = 0.5
-#: Values of `held_back_by` that do not rule out too few slots.
+#: Values of `held_back_by` for which more slots may help.
 _NO_LIMIT = (None, "nothing", "seconds")
-#: A topic is starved if it gets a smaller part of its even share.
+#: A topic is starved if it gets a smaller fraction of its even share.
 _MIN_EVEN_SHARE = 0.25
 
 
@@ -59,17 +61,17 @@ class Cause:
     """A reason why a query is slower than it could be."""
 
     kind: Kind
-    #: The partition, executors, or topic concerned; empty if the whole query is.
+    #: The affected partitions, executors, or topic; empty if the whole query is affected.
     about: str
     why: str
     #: What the user can do about it.
     remedy: str
-    #: Share of the possible throughput of the query (or topic) that is lost, from 0 to 1.
+    #: Lost share of the query's (or topic's) possible throughput, from 0 to 1.
     cost: float
 
     @property
     def title(self) -> str:
-        """The cause in a few words."""
+        """Short text with the kind of cause and what it affects."""
         return f"{self.kind.capitalize()}{': ' if self.about else ''}{self.about}"
 
 
@@ -77,13 +79,13 @@ def diagnose(facts: SourceFacts) -> list[Cause]:
     """Return the causes that slow a query down, the costliest first."""
     causes = [*_find_hot_key(facts), *_find_slow_executors(facts)]
     needed_share = 1 - max((cause.cost for cause in causes), default=0.0)
-    # The cost of a busy cluster is a share of reads, not of time: it does not reduce the need.
+    # A busy cluster's cost is a share of reads, not of time, so `needed_share` ignores it.
     causes += [*_find_busy_cluster(facts), *_explain_lag_growth(facts, needed_share)]
     return sorted([*causes, *_find_starvation(facts)], key=lambda cause: -cause.cost)
 
 
 def _find_hot_key(facts: SourceFacts) -> list[Cause]:
-    """Find a partition that one slot reads alone for much longer than a fair share takes."""
+    """Find a partition that keeps one slot busy for much longer than a fair share of the work."""
     total_time, sums = 0.0, defaultdict[Partition, float](float)
     times, lost = defaultdict[Partition, list[float]](list), defaultdict[Partition, float](float)
     slots = 0
@@ -124,7 +126,7 @@ def _find_hot_key(facts: SourceFacts) -> list[Cause]:
         or (share < _MIN_SHARE and sums[hot] < _MIN_OVER_NEXT * max(others))
     ):
         large = 1 + sum(sums[hot] <= _MIN_OVER_MEDIAN * other for other in others)
-        of_all = "" if large == len(partitions) else f" large ones of {len(partitions)}"
+        of_all = "" if large == len(partitions) else f" large partitions of {len(partitions)}"
         about = f"{large}{of_all} for {pluralize(slots, 'slot')}"
         return [Cause("few partitions", about, alone.format(hot), _suggest_split(facts), cost)]
     return [
@@ -132,20 +134,20 @@ def _find_hot_key(facts: SourceFacts) -> list[Cause]:
             "hot key", str(hot),
             f"this partition has {share:.0%} of the work, probably because most records have the "
             f"same key; {alone.format('it')}",
-            f"{_suggest_split(facts)}; or let the producer spread the key over several", cost,
+            f"{_suggest_split(facts)}; or let the producer split the key into several", cost,
         )
     ]  # fmt: skip
 
 
 def _is_reading_short(facts: SourceFacts) -> bool:
-    """Return whether reading is so small a part of the batches that its balance hardly matters."""
+    """Return whether reading takes too little of the batch time for its balance to matter."""
     if facts.reading_share is not None:
         return facts.reading_share < MIN_COST
     return median(max(b.pieces.values(), default=0) for b in facts.batches) < _MIN_PIECE_RECORDS
 
 
 def _weigh_offsets(offsets: Mapping[Partition, int], facts: SourceFacts) -> dict[Partition, float]:
-    """Weigh offsets by the cost of a record in their partition."""
+    """Weight each partition's offsets by its cost per record."""
     return {tp: n * facts.costs.get(tp, 1.0) for tp, n in offsets.items() if n > 0}
 
 
@@ -159,18 +161,18 @@ def _find_slow_executors(facts: SourceFacts) -> list[Cause]:
     slowness = facts.slowness
     if len(slowness) < 2:
         return []
-    speed, causes = sum(1 / slow for slow in slowness.values()), []
-    for name, slow in sorted(slowness.items()):
+    speed, causes = sum(1 / factor for factor in slowness.values()), []
+    for name, factor in sorted(slowness.items()):
         usual = median(other for key, other in slowness.items() if key != name)
-        if slow < _MIN_SLOWNESS * usual:
+        if factor < _MIN_SLOWNESS * usual:
             continue
-        cost = 1 - speed / (speed - 1 / slow + 1 / usual)
+        cost = 1 - speed / (speed - 1 / factor + 1 / usual)
         host = f" on {facts.hosts[name]}" if facts.hosts.get(name) else ""
         causes.append(
             Cause(
                 "slow executor", f"{name}{host}",
-                f"it takes {slow / usual:.1f} times as long as the others for the same records, "
-                f"which costs {cost:.0%} of the throughput of all executors",
+                f"it takes {factor / usual:.1f} times as long as the others for the same records, "
+                f"which costs {cost:.0%} of the total throughput",
                 "check its host for other load (CPU, disk, other containers), or replace it; until "
                 "then lag-aware-sticky gives it less to read", cost,
             )
@@ -189,8 +191,8 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
     return [
         Cause(
             "busy cluster", f"executor{'s' * (len(busy) > 1)} {', '.join(busy)}" if busy else "",
-            f"only {hit_rate:.0%} of the reads ran where they were planned, because other work "
-            "held slots when the tasks started",
+            f"only {hit_rate:.0%} of the reads ran on their planned executors, because other work "
+            "occupied slots when the tasks started",
             "check which other jobs run in this application (Jobs in Spark's UI); give the query "
             "its own application, or plan it for fewer slots (assignor.slots)", 1 - hit_rate,
         )
@@ -198,27 +200,24 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
 
 
 def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
-    """Find out why lag grows; return nothing if fixing the causes found before would be enough.
+    """Return the cause of growing lag; none if fixing the other causes would be enough.
 
-    Parameters
-    ----------
-    needed_share
-        Share of the reading time that would remain if those causes were fixed.
+    `needed_share` is the share of the reading time that would remain if they were fixed.
     """
     times, reading_share = facts.arrival_ratio, facts.reading_share
     if times is None or (needed_share < 1 and times * needed_share <= 1):
         return []
-    arrive = f"records arrive {times:.1f} times as fast as they are read"
+    arrivals = f"records arrive {times:.1f} times as fast as they are read"
     used = facts.running_share * (1 if reading_share is None else reading_share)
     if used < _MIN_READING_SHARE:
         bound = "only" if reading_share is not None else "at most"
         is_idle = facts.running_share < 1 - MIN_COST
-        idle = f", and {1 - facts.running_share:.0%} of the time no batch runs" * is_idle
+        idle_text = f", and {1 - facts.running_share:.0%} of the time no batch runs" * is_idle
         return [
             Cause(
                 "overhead", "",
-                f"{arrive}, but {bound} {used:.0%} of the time is reading{idle}; the remaining "
-                "time goes into triggers, planning, the sink, and commits",
+                f"{arrivals}, but reading takes {bound} {used:.0%} of the time{idle_text}; the "
+                "remaining time goes into triggers, planning, the sink, and commits",
                 "read more records per batch (maxOffsetsPerTrigger), use a shorter trigger, or "
                 "make the commit cheaper", 1 - used,
             )
@@ -228,20 +227,20 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
         return [
             Cause(
                 "small batches", "",
-                f"{arrive}; a limit caps most batches, and no input has the reading times of slots",
+                f"{arrivals}; a limit caps most batches, and no input has per-slot reading times",
                 "read more records per batch (maxOffsetsPerTrigger) if slots are idle, otherwise "
-                "add slots; the plan log (assignor.planLog) and Spark's UI show which it is",
+                "add slots; the plan log (assignor.planLog) and Spark's UI show idle slots",
                 1 - 1 / times,
             )
         ]  # fmt: skip
     slots, busy_share = facts.slots, facts.busy_share
     by = f" by {pluralize(slots, 'slot')}" if slots else ""
-    busy = "" if busy_share is None else f", which read {busy_share:.0%} of the time of a batch"
-    enough = f"about {math.ceil(slots * times)} slots would keep up" if slots else "add slots"
+    busy_text = "" if busy_share is None else f", busy for {busy_share:.0%} of the batch time"
+    remedy = f"about {math.ceil(slots * times)} slots would keep up" if slots else "add slots"
     return [
         Cause(
-            "too few slots", "", f"{arrive}{by}{busy}; lag grows",
-            f"{enough}; or reduce the work per record. No other assignor helps", 1 - 1 / times,
+            "too few slots", "", f"{arrivals}{by}{busy_text}, so lag grows",
+            f"{remedy}; or reduce the work per record. No assignor would help", 1 - 1 / times,
         )
     ]  # fmt: skip
 
@@ -267,21 +266,23 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
             continue
         largest = max(total_read, key=lambda name: (total_read[name], name))
         why = (
-            f"it got {share:.0%} of its even share of "
+            f"it got {share:.0%} of its even share in "
             f"{pluralize(len(limited), 'limited batch', 'limited batches')}; {largest} got "
             f"{total_read[largest] / total:.0%} of the records"
         )
         kind: Kind = "alignment" if by_time else "starved topic"
-        remedy = "set assignor.fairness=even, or a floor for the topic"
+        remedy = "set assignor.fairness=even, or set a floor for the topic"
         if by_time:
             why += ", which are older (assignor.alignEventTime)"
-            remedy = "nothing while a backlog is read in order; otherwise read it in its own query"
+            remedy = (
+                "do nothing while a backlog is read in order; otherwise read it in a separate query"
+            )
         causes.append(Cause(kind, topic, why, remedy, 1 - share))
     return causes
 
 
 def _share_evenly(batch: SourceBatch, weights: Mapping[str, float]) -> dict[Partition, int]:
-    """Divide the offsets that a batch read evenly over the waiting partitions, by weight."""
+    """Divide the number of offsets read among waiting partitions in proportion to weight."""
     waiting = sorted((tp, lag) for tp, lag in batch.waiting.items() if lag > 0)
     lags = np.array([lag for _, lag in waiting], np.int64)
     weight = np.array([weights.get(tp.topic.lower(), 1.0) for tp, _ in waiting])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: A saving below this share of the ideal time is reported as none.
 _MIN_SAVED = 0.01
-#: Causes that explain why the load of slots is uneven.
+#: Causes that explain an uneven slot load.
 _EXPLAINING = {"hot key", "few partitions", "slow executor"}
 
 
@@ -29,19 +29,19 @@ _EXPLAINING = {"hot key", "few partitions", "slow executor"}
 class Gap:
     """How much longer than the ideal the busiest slot takes."""
 
-    #: Time of the busiest slot over the ideal, in which all slots end at once, over all batches.
+    #: Busiest slot's time divided by the ideal time (all slots end at once), over all batches.
     times: float
     origin: Literal["measured", "predicted"]
     #: Mean seconds per batch beyond the ideal; None if no input has times.
     seconds: float | None
     #: Median seconds of a batch from trigger to commit; None if unknown.
     batch_s: float | None
-    #: Assumption that the figure depends on, as a suffix for its text.
+    #: Assumption behind the figure, appended to its text; may be empty.
     assumed: str = ""
 
     @property
     def cost(self) -> float:
-        """Share of batch time that the ideal would save, or of reading time if that is unknown."""
+        """Share of batch time that the ideal saves (of reading time if batch time is unknown)."""
         share = 1 - 1 / self.times
         if self.seconds is None or not self.batch_s:
             return share
@@ -65,11 +65,11 @@ def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | No
 def add_uneven_slots(
     causes: Sequence[Cause], gaps: Sequence[Gap], source: SourceFacts
 ) -> list[Cause]:
-    """Add the largest gap to the causes, the costliest first, unless one of them explains it."""
+    """Return the causes, costliest first, with the largest gap added unless a cause explains it."""
     if not gaps or gaps[0].cost < MIN_COST or any(c.kind in _EXPLAINING for c in causes):
         return list(causes)
     why = f"the busiest slot takes {', or '.join(map(str, gaps))}"
-    remedy = "check which tasks ran late or elsewhere, in the section Load per executor slot"
+    remedy = "see the section Load per executor slot for tasks that ran late or elsewhere"
     if source.split is False:
         remedy = "split partitions: remove assignor.split=false, if row order may change"
     elif source.assignor in {None, SPARK}:
@@ -81,15 +81,15 @@ def add_uneven_slots(
 def describe_gain(
     source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]
 ) -> tuple[str, str, str]:
-    """Describe the gain of the option over Spark's default: title, amount, and unit."""
+    """Return the gain over Spark's default as title, amount, and unit."""
     spark = replay.find(SPARK) if replay is not None else None
-    own = next((gap for gap in gaps if gap.origin == "predicted"), None)
+    predicted = next((gap for gap in gaps if gap.origin == "predicted"), None)
     if source.assignor == SPARK:
-        return "Gain", "None yet", "the option is not in use"
-    if replay is None or spark is None or own is None or source.assignor is None:
+        return "Gain", "None yet", "the query does not use an assignor"
+    if replay is None or spark is None or predicted is None or source.assignor is None:
         return "Gain", "Unknown", "give the checkpoint to estimate it"
-    ideal_s = _get_ideal_s(spark, own.times, own.batch_s)
-    saved_s = (spark.times_ideal - own.times) * ideal_s
+    ideal_s = _get_ideal_s(spark, predicted.times, predicted.batch_s)
+    saved_s = (spark.times_ideal - predicted.times) * ideal_s
     if abs(saved_s) < _MIN_SAVED * ideal_s:
         return "Gain", "None", "compared with Spark's default, predicted"
     title = "Gain" if saved_s > 0 else "Loss"
@@ -105,7 +105,7 @@ def _measure_gap(loads: Sequence[Mapping[str, float]], batch_s: float | None) ->
 
 
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
-    """Return the gap of the query's own plans, from its plan log, its metrics, or its replay."""
+    """Return the gap of the query's plans, from the plan log, the metrics, or the replay."""
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
     own = replay.find(ITSELF) if replay is not None else None
     if own is None and imbalances:
@@ -125,9 +125,9 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
 
 
 def _get_ideal_s(played: MappingResult, times: float, batch_s: float | None) -> float:
-    """Return the ideal seconds of a batch whose busiest slot takes `times` as long.
+    """Return the ideal seconds of a batch whose busiest slot takes `times` times as long.
 
-    Costs may be an upper bound, but reading cannot take longer than the whole batch.
+    The replay's costs may be too high, so the reading time is limited to the batch duration.
     """
     ideal = fmean(batch.bound_seconds for batch in played.played) if played.played else 0.0
     return min(ideal, batch_s / times) if batch_s else ideal

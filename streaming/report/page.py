@@ -41,7 +41,7 @@ def section_title(words: str) -> str:
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, ends_in_words: bool = False
 ) -> str:
-    """Write a table whose first column has the row headers; `ends_in_words` wraps the last one."""
+    """Write a table with row headers in the first column; `ends_in_words` wraps the last column."""
     top = "".join(f'<th scope="col">{escape_html(cell)}</th>' for cell in head)
     body = "".join(
         f'<tr><th scope="row">{escape_html(row[0])}</th>'
@@ -64,7 +64,7 @@ def figure(title: str, svg: str, caption: str = "", key: str = "") -> str:
 
 
 def side_by_side(figures: Sequence[str]) -> str:
-    """Lay figures out side by side; a narrow screen stacks them."""
+    """Place figures side by side; a narrow screen stacks them."""
     return f'<div class="pair">{"".join(figures)}</div>'
 
 
@@ -86,7 +86,7 @@ def cause(title: str, why: str, remedy: str) -> str:
 
 
 def checks(listed: Sequence[Check]) -> str:
-    """List checks; a word and a colour show the outcome of each."""
+    """Write a list of checks; a word and a colour show each outcome."""
     items = (
         f'<li><span class="{"yes" if c.holds else "no"}">{c.outcome}</span> '
         f"{escape_html(c.name)}: {escape_html(c.details)}</li>"
@@ -96,7 +96,7 @@ def checks(listed: Sequence[Check]) -> str:
 
 
 def definitions(terms: Mapping[str, str]) -> list[str]:
-    """Write the section that defines the figures of a page."""
+    """Write the section that defines the page's figures."""
     items = "".join(
         f"<div><dt>{escape_html(term)}</dt><dd>{escape_html(meaning)}</dd></div>"
         for term, meaning in terms.items()

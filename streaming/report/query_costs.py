@@ -49,7 +49,7 @@ def write_section(facts: QueryFacts) -> list[str]:
         return [
             page.note(
                 "Costs are unknown. Spark's UI has them by executor; a checkpoint has them by "
-                "partition if the query used the option assignor."
+                "partition if the query used an assignor."
             )
         ]
     table = page.table(["", "cost"], rows, ends_in_words=True) if rows else ""
@@ -73,7 +73,7 @@ def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:
 
 
 def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
-    """Yield a table row for each source whose metrics have the bytes that cross zones."""
+    """Yield a table row for each source that reports cross-zone traffic."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     for index in indexes:
         of_source = [(p, s) for p in facts.progress for s in p.sources if s.index == index]

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from streaming.replay.plan_log import LoggedPlan, LoggedTasks
     from streaming.replay.replayed import Replay
 
-#: Number of last batches whose tasks are fetched from the UI, with one request each.
+#: Default number of latest batches whose tasks are requested from Spark's UI.
 _UI_BATCHES = 20
-#: Maximum number of ranges that are replayed, from the last batches.
+#: Maximum number of ranges that are replayed; earlier batches are skipped.
 _MAX_REPLAYED_RANGES = 15_000
 KINDS = ("checkpoint", "metrics log", "plan log", "Spark's UI")
 _ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
@@ -70,19 +70,15 @@ def gather(
     Parameters
     ----------
     inputs
-        A checkpoint folder, an address of Spark's UI, a file of `metrics.log_file`, or a file of
-        `assignor.planLog`; at most one of each.
+        A checkpoint folder, an address of Spark's UI, a metrics log (`metrics.log_file`), or a plan
+        log (`assignor.planLog`); at most one of each kind.
     query
-        Name or ID, if an input has several queries.
+        Name or ID of the query; required if an input has several queries.
     batches
         Number of last batches to read; None for all.
 
-    Raises
-    ------
-    OptionError
-        If an input is none of these, there are two of a kind, or the query is ambiguous.
-    WebError
-        If an address does not respond.
+    Raises OptionError if an input is of another kind, two are of one kind, or the query is
+    ambiguous, and WebError if an address does not respond.
     """
     kinds = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []
@@ -90,7 +86,7 @@ def gather(
     if "checkpoint" in kinds:
         log = _keep_last(read_log(kinds["checkpoint"]), batches)
         query_id = log.checkpoint.query_id
-        name = f"{log.checkpoint.name}, query {query_id or 'of unknown id'}"
+        name = f"{log.checkpoint.name}, query {query_id or 'with unknown ID'}"
         origins.append(("checkpoint", name))
         query = query or query_id
     elif "plan log" in kinds:
@@ -127,7 +123,7 @@ def _read_ui(
 def _replay_sources(
     log: CheckpointLog | None, ui: RunFigures | None, plan_log: str | None
 ) -> tuple[list[Replay], dict[str, Sequence[LoggedPlan]]]:
-    """Replay the last batches of each source; also return the plans of the plan log by source."""
+    """Replay the last batches of each source; also return the logged plans by source."""
     if log is None:
         return [], {}
     last = {source: _limit_ranges(batches) for source, batches in log.sources.items()}
@@ -139,7 +135,7 @@ def _replay_sources(
 
 
 def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -> None:
-    """Refuse an input of another query, which may have the same name but another checkpoint."""
+    """Raise OptionError if an input is from another query, which may have the same name."""
     checkpoint_id = log.checkpoint.query_id if log else None
     if checkpoint_id and query_id != checkpoint_id:
         raise OptionError(
@@ -149,7 +145,7 @@ def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -
 
 
 def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
-    """Return the inputs by kind: checkpoint, Spark's UI, metrics log, plan log.
+    """Return the inputs by kind, with the names in `KINDS`.
 
     Raises OptionError if there are two of a kind.
     """
@@ -173,7 +169,7 @@ def _keep_last(log: CheckpointLog, batches: int | None) -> CheckpointLog:
 
 
 def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
-    """Return the last batches up to `_MAX_REPLAYED_RANGES`, but at least one."""
+    """Return the last batches with up to `_MAX_REPLAYED_RANGES` ranges, but at least one batch."""
     last: list[ReplayBatch] = []
     ranges = 0
     for batch in reversed(batches):
@@ -191,7 +187,7 @@ def _replay(
     ui: RunFigures | None,
     logged: LoggedTasks | None,
 ) -> Replay:
-    """Replay one source with the costs from the UI, and without a plan log with its executors."""
+    """Replay one source with the UI's costs; without a plan log, also with the UI's executors."""
     cluster = choose_cluster(log, source, played, logged=logged.executors if logged else None)
     origins = {
         name: "assumed: also give the address of Spark's UI" if by.startswith("assumed") else by
@@ -205,7 +201,7 @@ def _replay(
         unusual = {tp: cost * factor for tp, cost in cluster.unusual.items()}
         cluster = replace(cluster, cost_s=cost_s, unusual=unusual)
         origins["cost"] = "from Spark's UI"
-        # A logged plan is judged on its own executors; the UI has the current ones.
+        # Logged plans are replayed on the executors of their batch; the UI has the current ones.
         if logged is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from streaming.replay.log import ReplayBatch
     from streaming.report.query_facts import QueryFacts
 
-_MAX_HEAT_COLUMNS = 120
-_MAX_HEAT_ROWS = 40
-_MAX_TABLE_ROWS = 8
+_COLUMNS = 120  # maximum number of columns of a heat map
+_HEAT_ROWS = 40  # maximum number of rows of a heat map
+_ROWS = 8  # maximum number of rows of a table
 
 
 def write_section(facts: QueryFacts) -> list[str]:
@@ -29,24 +29,25 @@ def write_section(facts: QueryFacts) -> list[str]:
         parts += _draw_lag(batches, f", source {index}" if len(indexes) > 1 else "")
     if parts:
         return parts
+    missing = "Lag is unknown: also give the metrics log (metrics.log_file)."
     logged = facts.log.sources if facts.log else {}
     for source, batches_read in logged.items():
         parts += _draw_reads(batches_read, f", source {source}" if len(logged) > 1 else "")
-    return [page.note("Lag is unknown: also give the metrics log (metrics.log_file)."), *parts]
+    return [page.note(missing), *parts]
 
 
 def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list[str]:
-    """Draw the unread records of one source at the start of its batches, from the metrics log."""
+    """Draw one source's unread records at the start of each batch, from the metrics log."""
     batches = [(batch, _by_name(source.waiting)) for batch, source in progress]
     newest = progress[-1][1]
     last, read = _by_name(newest.lag), _group_counts(_by_name(s.read) for _, s in progress)
     waiting = _group_counts(lag for _, lag in batches)
-    # Spark does not report the start of a query's first batch, so its reads may be missing.
+    # Spark omits the start offsets of a query's first batch, so its reads may be missing.
     highest = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
     ranked = sorted(highest, key=lambda n: (-last.get(n, 0), -(highest[n] or 0), _sort_key(n)))
     rows = [
         [n, _write(last.get(n)), _write(highest[n]), _write(sum(read[n]) if n in read else None)]
-        for n in ranked[:_MAX_TABLE_ROWS]
+        for n in ranked[:_ROWS]
     ]
     total = sum(last.values())
     worst = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
@@ -54,7 +55,7 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list
     held = sum(newest.held_back.values())
     lag_now = (
         f"{when} {total:,} records were unread in {sum(n > 0 for n in last.values()):,} of "
-        f"{len(last):,} partitions{worst}{f'; limits held {held:,} records back' if held else ''}."
+        f"{len(last):,} partitions{worst}{f'; limits held back {held:,} records' if held else ''}."
     )
     head = ("partition, worst first", "last lag", "highest lag", "records read")
     caption = "Unread records by partition (rows) at the start of each batch (columns)."
@@ -64,19 +65,19 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list
 
 
 def _draw_reads(logged: Sequence[ReplayBatch], name: str) -> list[str]:
-    """Draw the offsets that the batches of one source read, from the checkpoint."""
+    """Draw the offsets that each batch of one source read, from the checkpoint."""
     batches = [(b.batch, {str(r.tp): r.size for r in b.ranges if r.size > 0}) for b in logged]
     read = _group_counts(counts for _, counts in batches)
     if not read:
-        return [page.note(f"No batch of the log read a record{name}.")]
+        return [page.note(f"No batch in the log read any records{name}.")]
     by_name = {n: sum(counts) for n, counts in read.items()}
     total = sum(by_name.values())
     ranked = sorted(by_name, key=lambda n: (-by_name[n], _sort_key(n)))
     rows = [
         [n, f"{by_name[n]:,}", f"{by_name[n] / total:.0%}", f"{max(read[n]):,}"]
-        for n in ranked[:_MAX_TABLE_ROWS]
+        for n in ranked[:_ROWS]
     ]
-    head = ("partition, largest first", "offsets read", "share", "most in a batch")
+    head = ("partition, largest first", "offsets read", "share", "maximum per batch")
     caption = (
         f"{total:,} offsets of {len(by_name):,} partitions (rows) by batch (columns). Without a "
         "limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
@@ -89,12 +90,12 @@ def _put_side_by_side(
     title: str, batches: Sequence[tuple[int, Mapping[str, int]]], ranked: Sequence[str],
     caption: str, table: str,
 ) -> str:  # fmt: skip
-    shown = batches[-_MAX_HEAT_COLUMNS:]
+    shown = batches[-_COLUMNS:]
     if len(shown) < len(batches):
-        caption += f" The chart has the last {len(shown)} of {len(batches):,} batches."
-    if len(ranked) > _MAX_HEAT_ROWS:
-        caption += f" The chart has the first {_MAX_HEAT_ROWS} of {len(ranked):,} partitions."
-    names = sorted(ranked[:_MAX_HEAT_ROWS], key=_sort_key)
+        caption += f" The chart shows the last {len(shown)} of {len(batches):,} batches."
+    if len(ranked) > _HEAT_ROWS:
+        caption += f" The chart shows the first {_HEAT_ROWS} of {len(ranked):,} partitions."
+    names = sorted(ranked[:_HEAT_ROWS], key=_sort_key)
     figure = page.figure(title, charts.draw_heat_map(title, names, shown), caption)
     return page.side_by_side([figure, table])
 
@@ -104,7 +105,7 @@ def _by_name(offsets: Mapping[Partition, int]) -> dict[str, int]:
 
 
 def _group_counts(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
-    """Return the counts of each partition over the batches."""
+    """Return each partition's counts, in batch order."""
     counts: dict[str, list[int]] = defaultdict(list)
     for batch in batches:
         for name, count in batch.items():

@@ -1,4 +1,4 @@
-"""Write the report's section on moves: which batches moved partitions, and what had changed."""
+"""Write the report's section on moves: the batches that moved partitions, and the reasons."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import BatchProgress, SourceProgress
     from streaming.report.query_facts import QueryFacts
 
-_MAX_ROWS = 15
-_LOAD_REASON = "to balance the load"
-_METRICS_THAT_EXPLAIN_MOVES = ("executors", "slots", "partitions")
+#: Maximum number of table rows; only the last ones are shown.
+_ROWS = 15
+#: The reason for moves if only the load has changed.
+_LOAD = "to balance the load"
+#: Planner metrics whose changes explain moves.
+_EXPLAINING = ("executors", "slots", "partitions")
 _HEAD = ("batch", "partitions moved", "over ideal", "reason")
 _EXPLAIN = "assignor report CHECKPOINT --batch N explains one of the last batches."
 
@@ -34,12 +37,12 @@ def write_section(facts: QueryFacts) -> list[str]:
     parts = [page.paragraph(f"{moves} to another executor in {batches}. {follows}")]
     if rows:
         cells = [[row.batch, f"{row.moves}", row.imbalance, row.why] for row in rows]
-        parts.append(page.table(_HEAD, cells[-_MAX_ROWS:], ends_in_words=True))
+        parts.append(page.table(_HEAD, cells[-_ROWS:], ends_in_words=True))
     return [*parts, page.note(_EXPLAIN)]
 
 
 class _BatchMoves(NamedTuple):
-    """A table row: a batch with a move or a change."""
+    """A table row: one batch with moves or changes."""
 
     batch: str
     moves: int
@@ -48,7 +51,7 @@ class _BatchMoves(NamedTuple):
 
 
 def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
-    """Count the batches that an assignor planned, and list those with a move or a change."""
+    """Return the number of planned batches, and a row for each batch with moves or changes."""
     rows, planned = [], 0
     before: dict[int, SourceProgress] = {}
     for progress in logged:
@@ -64,21 +67,21 @@ def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]
             name = f" (source {source.index})" if len(progress.sources) > 1 else ""
             imbalance = source.number("imbalance")
             over = "" if imbalance is None else f"{imbalance:.1%}"
-            reason = "; ".join(why) or _LOAD_REASON
+            reason = "; ".join(why) or _LOAD
             rows.append(_BatchMoves(f"{progress.batch}{name}", moves, over, reason))
     return planned, rows
 
 
 def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]:
-    """Yield the differences from the previous batch, and its warnings."""
+    """Yield the batch's differences from the previous batch, and its new warnings."""
     metrics, earlier = source.metrics, before.metrics if before is not None else {}
     if before is not None:
         old, new = earlier["assignor.strategy"], metrics["assignor.strategy"]
         if old != new:
             yield f"assignor {old} → {new}"
-        # Which partitions have data changes all the time, which alone explains no move.
+        # The set of partitions with data changes in most batches; that alone explains no move.
         renewed = before.number("generation") != source.number("generation")
-        for key in _METRICS_THAT_EXPLAIN_MOVES:
+        for key in _EXPLAINING:
             was, now = before.number(key), source.number(key)
             if None not in (was, now) and was != now and (key != "partitions" or renewed):
                 yield f"{key} {was:.0f} → {now:.0f}"

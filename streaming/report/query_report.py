@@ -1,6 +1,6 @@
 """Write the report of one query as an HTML page: first screen, lag, load by slot, moves, costs.
 
-Each section uses the inputs that were given. If a figure is missing, the page names its input.
+Each section uses the available inputs. If a figure is missing, the page names the input to give.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from streaming.report.terms import FIGURES
 if TYPE_CHECKING:
     from streaming.report.query_facts import QueryFacts
 
-#: Number of last batches with a timeline of their tasks.
+#: Number of latest batches that get a timeline of their tasks.
 _TIMELINES = 2
 _CLOCK = "%Y-%m-%d %H:%M:%S"
 #: End of the year 9999; Python has no later dates.
@@ -32,23 +32,17 @@ _LAST_DATE_S = 253_402_300_800
 
 @dataclass(frozen=True)
 class Report:
-    """A report on one query; a notebook displays its page.
+    """A report on one query; a notebook displays its page."""
 
-    Attributes
-    ----------
-    lines
-        The title, the problem, the suggested action, and the gain from the option.
-    html
-        The page, which opens offline.
-    warnings
-        Problems reading the checkpoint.
-    """
-
+    #: The title, the problem, the suggested action, and the gain over Spark's default.
     lines: tuple[str, ...]
+    #: The page, which loads no other files.
     html: str = field(repr=False)
+    #: Problems found while reading the checkpoint.
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        """Return `lines`, joined with newlines."""
         return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
@@ -87,7 +81,7 @@ def _write_page(facts: QueryFacts, parts: list[str]) -> str:
 
 
 def _describe_span(facts: QueryFacts) -> str:
-    """Describe the batches of the page with clock times, to find them on other dashboards."""
+    """Name the first and last batch with their clock times, for use with other dashboards."""
     times = _compute_clock_times(facts)
     if not times:
         return ""
@@ -108,14 +102,14 @@ def _compute_clock_times(facts: QueryFacts) -> dict[int, str]:
 
 
 def _draw_slots(facts: QueryFacts) -> list[str]:
-    """Draw the records of each slot, and the timelines of the last batches."""
+    """Draw the records read by each slot, and timelines of the last batches."""
     run = facts.ui
     if run is None:
-        return [page.note("The load of slots is unknown: also give the address of Spark's UI.")]
+        return [page.note("Slot load is unknown: also give the address of Spark's UI.")]
     batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
-        return [page.note("No task of a finished batch read a record.")]
-    uneven = fmean(max_over_mean(batch.slot_seconds()) for batch in batches)
+        return [page.note("No task of a finished batch read any records.")]
+    mean_imbalance = fmean(max_over_mean(batch.slot_seconds()) for batch in batches)
     last = batches[-_TIMELINES:]
     scale_s = max(t.start_s + t.seconds for batch in last for t in batch.tasks)
     timelines = [
@@ -131,9 +125,9 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     return [
         page.paragraph(
             f"In {span} (median duration {run.batch_seconds:.2f} s), the busiest slot worked "
-            f"{uneven:.2f} times as long as the mean slot, and {run.hit_rate or 0:.0%} of reading "
-            "tasks ran on their preferred executor. A reading task is one that reads records from "
-            "any input of the query."
+            f"{mean_imbalance:.2f} times as long as the mean slot, and {run.hit_rate or 0:.0%} of "
+            "reading tasks ran on their preferred executor. A reading task is one that reads "
+            "records from any input of the query."
         ),
         page.side_by_side([bars, *timelines]),
     ]

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 #: A partition and the executor that read it.
 _Key = tuple[Partition, str]
 _Reads = dict[_Key, float]
-#: The metric that names the assignor of a batch.
+#: Metric with the name of the batch's assignor.
 _STRATEGY = "assignor.strategy"
-#: A plan whose imbalance is at least this is taken to have whole partitions.
+#: If a plan's imbalance is at least this, its partitions are assumed not to be split.
 _MIN_UNEVEN = 0.25
 
 
 def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
-    """Return the facts about each source with data, by its name in the checkpoint."""
+    """Return the facts about each source with data, by source name in the checkpoint."""
     names = _match_indexes(facts)
     sources = {}
     for name, index in names.items():
@@ -51,7 +51,7 @@ def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
 
 
 def _match_indexes(facts: QueryFacts) -> dict[str, int | None]:
-    """Return the index in the progress of each source, by its name in the checkpoint."""
+    """Map each source's name in the checkpoint to its index in the progress; None if unknown."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     names = list(facts.log.sources) if facts.log else [str(index) for index in indexes]
     if len(names) == len(indexes) == 1:
@@ -77,7 +77,7 @@ def _collect_source(
         state = facts.log.checkpoint.states.get(name)
     planned_by = {p.number: p.outcome.assignor for p in plans}
     strategies = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in progress.items()}
-    # Without a planner state and assignor metrics, Spark's default read every batch.
+    # Without planner state and assignor metrics, assume that Spark's default was used.
     all_spark = state is None and set(strategies.values()) <= {SPARK}
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and is_only else {}
     batches, last_assignor = [], None
@@ -90,7 +90,7 @@ def _collect_source(
         if number in progress:
             batch = _add_progress(batch, *progress[number])
         if not batch.read:
-            continue  # its start offsets are unknown
+            continue  # the batch's start offsets are unknown
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _MIN_UNEVEN):
             is_split = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_split else batch.read)
@@ -133,7 +133,7 @@ def _add_progress(
     read = batch.read
     if not read:
         read = {tp: offsets for tp, offsets in source.read.items() if offsets > 0}
-    waiting = {tp: read.get(tp, 0) + held for tp, held in source.held_back.items()}
+    waiting = {tp: read.get(tp, 0) + offsets for tp, offsets in source.held_back.items()}
     slots, hit_rate = source.number("slots"), source.number("localityHitRate")
     return replace(
         batch,
@@ -150,7 +150,7 @@ def _add_progress(
 
 
 def _read_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
-    """Return the fields of a batch from its plan, and its readers' reports from the plan after."""
+    """Return a batch's fields from its plan, and from its read reports in the next plan."""
     batch, pieces = plan.batch, plan.outcome.tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
     slots = [
@@ -179,7 +179,7 @@ def _read_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
 
 
 def _sum_reports(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _Reads]:
-    """Return the reported offsets and seconds; with `only`, all count for that executor."""
+    """Return the reported offsets and seconds; attribute all to the executor `only` if given."""
     reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
     if after is None:
         return {}, {}
@@ -197,7 +197,7 @@ def _sum_reports(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _R
 def _divide_among_slots(
     planned: Mapping[_Key, Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
 ) -> dict[str, float]:
-    """Divide each executor's seconds among its slots as planned, or to its least busy slot."""
+    """Divide executors' seconds among the planned slots; other reads go to the idlest slot."""
     worked = dict.fromkeys(slots, 0.0)
     for key in seconds.keys() & planned.keys():
         for slot, size in planned[key].items():

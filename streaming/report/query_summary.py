@@ -1,4 +1,4 @@
-"""The first screen of the report (problem, action, gain) and the list of causes."""
+"""Write the report's first screen (problem, action, gain) and its list of causes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from streaming.report.gaps import Gap
     from streaming.report.query_facts import QueryFacts
 
-#: Several words in parentheses; the first screen omits them from a remedy.
+#: Matches several words in parentheses, which the first screen omits from a remedy.
 _EXAMPLES = re.compile(r" \([^)]* [^)]*\)")
-#: Causes whose figure is the gap between slots, and causes whose figure is the growth of lag.
+#: Causes that are quantified by the gap between slots.
 _SLOT_CAUSES = {"hot key", "few partitions", "slow executor", "uneven slots"}
+#: Causes that are quantified by the growth of lag.
 _LAG_CAUSES = {"too few slots", "overhead", "small batches"}
 
 
@@ -35,14 +36,14 @@ class _SourceSummary:
     source: SourceFacts
     causes: Sequence[Cause]
     gaps: Sequence[Gap]
-    #: Gain from the option: title, amount, and unit.
+    #: Gain over Spark's default: title, amount, and unit.
     gain: tuple[str, str, str]
 
     @property
     def tiles(self) -> list[tuple[str, str, str]]:
         """The problem, the action, and the gain, each with a title, a text, and a figure."""
         gap = self.gaps[0] if self.gaps else None
-        figure = str(gap) if gap is not None else "no input has the times of slots"
+        figure = str(gap) if gap is not None else "no input has per-slot reading times"
         if not self.causes:
             problem = f"{self.prefix}Nothing stands out"
             return [("Problem", problem, figure), ("Action", "None", ""), self.gain]
@@ -65,7 +66,7 @@ class Summary:
     """The diagnosis of all sources of a query."""
 
     sources: Sequence[_SourceSummary]
-    #: Kinds of inputs that were not given.
+    #: Kinds of input that were not given.
     missing: Sequence[str]
 
     @property
@@ -89,13 +90,13 @@ class Summary:
             for each in self.sources
             for c in each.causes
         ]
-        missing = f" These inputs may show others: {', '.join(self.missing)}." * bool(self.missing)
+        missing = f" Other inputs may show causes: {', '.join(self.missing)}." * bool(self.missing)
         parts += causes or [page.note(f"No cause was found.{missing}")]
         return parts
 
 
 def summarize(facts: QueryFacts) -> Summary:
-    """Diagnose each source of a query, and estimate the gain from the option."""
+    """Diagnose each source of a query, and estimate the gain over Spark's default."""
     sources = collect_sources(facts)
     replays = dict(zip(facts.log.sources, facts.replays, strict=False)) if facts.log else {}
     summaries = []

@@ -1,4 +1,4 @@
-"""Draw a replay: the reading time of each mapping relative to the ideal, over all batches."""
+"""Present a replay as table rows, an SVG file, or an HTML page."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 HEAD = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
 _CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
-#: A smaller difference of times is a rounding error.
+#: Time differences below this are rounding errors.
 _ROUNDING_S = 1e-9
 _TITLE = "Reading time, relative to the ideal"
 
 
 def table_rows(replay: Replay) -> list[list[str]]:
-    """Return the table rows below `HEAD`, the fastest first; equal mappings share a row.
+    """Return the table rows below `HEAD`, fastest first; mappings with equal figures share a row.
 
-    The row of a mapping that could not be played has the reason.
+    If a mapping failed, its row has the error.
     """
     spark, batches = replay.find(SPARK), len(replay.batches) or 1
     rows: dict[tuple[str, ...], list[str]] = {}
@@ -45,7 +45,7 @@ def table_rows(replay: Replay) -> list[list[str]]:
             f"{m.moved_share:.1%}",
         )
         rows.setdefault(cells, []).append(m.name)
-    failed = ([m.name, f"not played: {m.error}"] for m in replay.mappings if m.error is not None)
+    failed = ([m.name, f"failed: {m.error}"] for m in replay.mappings if m.error is not None)
     return [*([", ".join(names), *cells] for cells, names in rows.items()), *failed]
 
 
@@ -67,7 +67,9 @@ def replay_page(replays: Sequence[Replay]) -> str:
 def _write_details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
     bill_rows = bill.bill_rows(replay)
-    caption = "Over all batches. At the dashed line, all slots end at once."
+    caption = (
+        "Total of all batches. The dashed line is the ideal: all slots finish at the same moment."
+    )
     return [
         page.table(HEAD, rows),
         page.figure(_TITLE, _draw_bars(replay), caption),
@@ -78,7 +80,7 @@ def _write_details(replay: Replay) -> list[str]:
 
 
 def _draw_bars(replay: Replay) -> str:
-    """Draw each mapping's time relative to the ideal as a bar, and the ideal as a line."""
+    """Draw a bar for each mapping's time relative to the ideal, and a line at the ideal."""
     times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
     return charts.draw_value_bars(
         "reading time of each mapping, relative to the ideal", times_ideal, "{:.2f}".format,

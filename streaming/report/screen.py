@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
     from streaming.observe.figures import RunFigures
 
-#: Number of last batches over which the load of the slots is summed.
+#: Number of latest batches over which slot load is summed.
 _BATCHES = 10
-#: Minimum rows of the two tables side by side, and number of lines around them.
+#: Minimum number of rows in the lag table and the slot table.
 _MIN_ROWS = 4
+#: Number of other lines on the screen, excluding the rows of the batch table.
 _OTHER_LINES = 11
 _BAR_WIDTH = 12
 _HOT = "dark_orange"
@@ -36,7 +37,7 @@ _FULL, _EMPTY = "█", "░"
 
 @dataclass(frozen=True, slots=True)
 class LiveFigures:
-    """The current figures of a query; a part is None if no address has it."""
+    """A query's current figures; a field is None if no address provides it."""
 
     query: str
     run: RunFigures | None = None
@@ -63,7 +64,7 @@ class Watch:
     def read_figures(self) -> LiveFigures:
         """Request the current figures from each address.
 
-        Raises WebError if one does not respond, and OptionError if it does not have the query.
+        Raises WebError if an address does not respond, and OptionError if the query is not found.
         """
         metrics = run = None
         label = ""
@@ -84,7 +85,7 @@ class Watch:
 
 
 def _find_endpoint(address: Address) -> Address | None:
-    """Return the metrics endpoint at an address, or None if it serves something else."""
+    """Return the address of the metrics endpoint, or None if `address` serves something else."""
     try:
         start = address.get("")[:2000]
     except WebError as error:
@@ -128,7 +129,7 @@ def _make_head_line(snapshot: LiveFigures) -> Text:
 
 
 def _make_table(*columns: str) -> Table:
-    """Return an empty table; all columns hold numbers except the first one and the bars."""
+    """Return an empty table; columns are right-aligned, except the first one and the bars."""
     table = Table(box=None, padding=(0, 1, 0, 0), header_style="dim", expand=False)
     for name in columns:
         side: Literal["left", "right"] = "right" if table.columns and name != "load" else "left"
@@ -140,11 +141,11 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
     metrics = snapshot.metrics
     if metrics is None:
         return Text(
-            "lag: unknown (yet). Spark's UI does not have it; the metrics endpoint (metrics.port, "
-            "http://driver:9404) has it after the first batch",
+            "lag: unknown; the metrics endpoint (metrics.port, such as http://driver:9404) reports "
+            "it after the first batch",
             "dim",
         )
-    total, behind = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
+    total, lagging = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
     table = _make_table("partition, worst first", "lag", "behind")
     ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
     for tp in ranked[:rows]:
@@ -155,9 +156,9 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
             "" if seconds is None else f"{seconds:,.0f} s",
         )
     if not metrics.lag:
-        return Text("lag: unknown; several groups have lag, and none has the query's name", "dim")
+        return Text("lag: unknown; no consumer group matches the query", "dim")
     topics = len({topic for topic, _ in metrics.lag})
-    head = f"lag {total:,} in {behind:,} of {len(metrics.lag):,} partitions"
+    head = f"lag {total:,} in {lagging:,} of {len(metrics.lag):,} partitions"
     return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)
 
 
@@ -165,7 +166,7 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     if run is None:
         return Text("slots: also give the address of Spark's UI (http://driver:4040)", "dim")
     all_seconds, records = run.slot_seconds(), run.slot_records()
-    seconds = {slot: all_seconds[slot] for slot in run.batches[-1].slots}  # those still present
+    seconds = {slot: all_seconds[slot] for slot in run.batches[-1].slots}  # slots that still exist
     longest_s = max(seconds.values(), default=0.0) or 1.0
     mean_s = sum(seconds.values()) / max(1, len(seconds))
     table = _make_table("slot", "load", "worked", "records")
@@ -177,8 +178,8 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
         bar.append(_EMPTY * (_BAR_WIDTH - filled), "dim")
         table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""
-    over = pluralize(len(run.batches), "batch", "batches")
-    head = f"{pluralize(len(seconds), 'slot')}, {over}{ratio}"
+    span = pluralize(len(run.batches), "batch", "batches")
+    head = f"{pluralize(len(seconds), 'slot')}, {span}{ratio}"
     return Group(Text(head, "bold"), table)
 
 
@@ -208,7 +209,7 @@ def _make_batch_table(snapshot: LiveFigures) -> Table:
 
 
 def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
-    """Write the planner's metrics, with a few lines per source."""
+    """Return lines with the planner's metrics, a few per source."""
     if metrics is None or not metrics.sources:
         return []
     lines: list[RenderableType] = [""]
@@ -239,7 +240,7 @@ def _describe_admission(values: Mapping[str, float], held_by: str) -> str:
     return f"{admitted:,.0f} records in the last batch, {held_text}"
 
 
-#: Metrics of the last batch and their texts, by line.
+#: Planner metrics on each line, with their text formats.
 _FIGURES = {
     "assignor": (
         ("assignor_tasks", "{:.0f} tasks"),

@@ -12,31 +12,34 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Partition
 
-#: Number of last batches used to detect growing lag, and minimum of Kendall's tau for it.
-_MIN_TREND_BATCHES, _MAX_TREND_BATCHES, _MIN_TAU = 6, 100, 0.6
+_MIN_TREND_BATCHES = 6  # batches needed to detect growing lag
+_MAX_TREND_BATCHES = 100  # latest batches used to detect growing lag
+_MIN_TAU = 0.6  # minimum of Kendall's tau for growing lag
 
 
 @dataclass(frozen=True, slots=True)
 class SourceBatch:
-    """Facts about one batch of a source; empty or None if no input has them."""
+    """Facts about one batch of a source; a field is empty or None if no input has it."""
 
     batch: int
-    #: Offsets that it read, and offsets unread when it began, by partition.
+    #: Number of offsets that the batch read, by partition.
     read: Mapping[Partition, int]
+    #: Number of unread offsets when the batch started, by partition.
     waiting: Mapping[Partition, int] = field(default_factory=dict)
     #: ID of the query run that the batch belongs to.
     run: str | None = None
-    #: Start of its trigger in seconds since 1970, and its duration until the commit.
+    #: Start of the trigger, in seconds since 1970.
     began_s: float | None = None
+    #: Seconds from trigger to commit.
     seconds: float | None = None
     slots: int | None = None
-    #: Offsets of the largest piece of each partition that one slot reads.
+    #: Offsets in the largest piece of each partition; one slot reads a piece.
     pieces: Mapping[Partition, int] = field(default_factory=dict)
     #: Seconds that each slot spent reading.
     slot_seconds: Mapping[str, float] = field(default_factory=dict)
-    #: Share of its reads that ran on the planned executor.
+    #: Share of the reads that ran on their planned executor.
     hit_rate: float | None = None
-    #: Share of the offsets planned for each executor that other executors read.
+    #: Share of each executor's planned offsets that other executors read.
     read_elsewhere: Mapping[str, float] = field(default_factory=dict)
     held_back_by: str | None = None
     #: Predicted share by which the busiest slot is above the ideal, from the planner's metrics.
@@ -59,10 +62,11 @@ class SourceFacts:
     split: bool | None = None
     #: Cost of a record relative to a usual partition, for partitions that differ.
     costs: Mapping[Partition, float] = field(default_factory=dict)
-    #: Reading time of each executor relative to a usual one, and the executor's host.
+    #: Reading time of each executor relative to a usual executor.
     slowness: Mapping[str, float] = field(default_factory=dict)
+    #: Host of each executor.
     hosts: Mapping[str, str] = field(default_factory=dict)
-    #: Weights of topics, by lower-case name.
+    #: Topic weights, by lower-case name.
     weights: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -72,7 +76,7 @@ class SourceFacts:
 
     @property
     def last_run(self) -> list[SourceBatch]:
-        """The batches since the last start of the query; all of them if no input has run IDs."""
+        """The batches since the last start of the query; all batches if no input has run IDs."""
         run = next((b.run for b in reversed(self.batches) if b.run), None)
         return [b for b in self.batches if b.run == run]
 
@@ -93,14 +97,14 @@ class SourceFacts:
 
     @property
     def busy_share(self) -> float | None:
-        """Share of slot time in which slots read; None if unknown."""
+        """Share of slot time spent reading; None if unknown."""
         batches = [b for b in self.batches if b.slot_seconds and b.slots and b.seconds]
         total_s = sum((b.slots or 0) * (b.seconds or 0.0) for b in batches)
         return sum(sum(b.slot_seconds.values()) for b in batches) / total_s if total_s else None
 
     @property
     def reading_share(self) -> float | None:
-        """Share of batch time until the busiest slot has finished reading; None if unknown."""
+        """Busiest slot's reading time as a share of batch time; None if unknown."""
         batches = [b for b in self.batches if b.slot_seconds and b.seconds]
         total_s = sum(b.seconds or 0.0 for b in batches)
         return sum(max(b.slot_seconds.values()) for b in batches) / total_s if total_s else None

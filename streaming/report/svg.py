@@ -64,7 +64,7 @@ def picture(height: float, title: str, shapes: list[str]) -> str:
 
 
 def standalone_picture(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) -> str:
-    """Return one SVG file with all pictures side by side, each below its heading."""
+    """Return one SVG file with all pictures in columns, each below its heading."""
     gap, head = 24.0, 22.0
     shapes, tops = ['<rect width="100%" height="100%" class="paper"/>'], [6.0] * columns
     for index, (heading, svg) in enumerate(panels):

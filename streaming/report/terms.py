@@ -12,17 +12,17 @@ FIGURES: Mapping[str, str] = {
         "The reading time if all slots finish at the same moment and partitions can be split "
         "anywhere. No plan can read the batch faster on these slots."
     ),
-    "regret": "How far the time of a batch is above the ideal, given what its records really cost.",
+    "regret": "How much longer than the ideal a batch takes, given the actual cost of its records.",
     "measured": "Computed from the times that executors or Spark's UI reported.",
-    "predicted": "Computed from the records of each partition and the costs the planner learned.",
+    "predicted": "Computed from each partition's records and the costs that the planner learned.",
     "Spark's default": (
-        "Spark without the option: one task per partition, on an executor chosen by a hash of the "
+        "Spark without an assignor: one task per partition, on an executor chosen by a hash of the "
         "topic and partition."
     ),
     "saves a batch": (
-        "Reading time saved compared with Spark's default, as the mean over the batches. It is an "
-        "upper bound if the cost of a record was estimated from the duration of the batches."
+        "Mean reading time saved per batch, compared with Spark's default. It is an upper bound "
+        "if the cost of a record was estimated from batch durations."
     ),
     "worst batch": "The largest regret of any batch.",
-    "moved": "Share of a batch's partitions that a different executor reads than before.",
+    "moved": "Share of a batch's partitions that are read by a different executor than before.",
 }

@@ -1,7 +1,7 @@
 """Simulate micro-batches without a cluster, to compare the time and moves of mappings.
 
 - `scenario`: lags, costs, and executors over time, generated from a seed
-- `mappings`: Spark's own three mappings
+- `mappings`: Spark's three built-in mappings
 - `schedule`: a model of Spark's scheduler, which computes where and when each task ends
 - `play`: runs a scenario with mappings and assignors
 """

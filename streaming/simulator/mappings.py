@@ -1,8 +1,8 @@
-"""Spark's own three mappings of ranges to tasks, with or without a preferred executor.
+"""Spark's three built-in assignments of ranges to tasks, with or without a preferred executor.
 
-They follow `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0. By default, the
-task of a partition prefers executor `floorMod(hash(topic-partition), executors)`, sorted by host
-and ID, descending. If `minPartitions` or `maxRecordsPerPartition` split a range, none is preferred.
+They follow `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0. By default, a
+partition's task prefers executor `floorMod(hash(topic-partition), executors)`, sorted by host and
+ID, descending. If `minPartitions` or `maxRecordsPerPartition` applies, no executor is preferred.
 """
 
 from __future__ import annotations

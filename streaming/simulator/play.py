@@ -46,17 +46,19 @@ class PlayedBatch:
     """The result of one simulated batch."""
 
     batch: int
-    #: Time until the last task ended, and its lower bound in hindsight: all work divided by the
-    #: speed of all slots, or the most expensive record, which cannot be split.
+    #: Seconds until the last task ended.
     seconds: float
+    #: Lower bound on `seconds` in hindsight: all work divided by the speed of all slots, or the
+    #: most expensive record, which cannot be split.
     bound_seconds: float
     tasks: int
-    #: Number of partitions with data, and of those whose start another live executor read before.
+    #: Number of partitions with data.
     partitions: int
+    #: Number of partitions that changed executor although the previous executor is present.
     moved: int
     #: Busy seconds by executor ID.
     busy: Mapping[str, float]
-    #: Share of the bytes that were read in a zone without a replica; None without zones.
+    #: Share of bytes read by executors in zones without a replica; None without zones.
     cross_zone: float | None = None
     #: Predicted share by which the plan's busiest slot is above the ideal; `over` minus this was
     #: not predicted. None for Spark's assignments.
@@ -79,14 +81,14 @@ class SimulatedQuery:
     locality_wait_s: float = 3.0
     state: StickyState = field(default_factory=StickyState.empty)
     observed: ReadReports = field(default_factory=ReadReports.empty)
-    #: Executor that read the end of each partition last.
+    #: Executor that last read the end of each partition.
     last_reader: dict[Partition, str] = field(default_factory=dict)
     #: The planner's reasons for the last batch, with the summary first; empty for Spark's own.
     reasons: tuple[str, ...] = ()
     planned_over: float | None = None
 
     def play(self, batch: SimulatedBatch) -> PlayedBatch:
-        """Plan and run one batch."""
+        """Plan one batch, and simulate its tasks."""
         self.reasons, self.planned_over = (), None
         tasks = self.plan(batch)
         rng = np.random.default_rng((self.scenario.seed, batch.number))
@@ -95,14 +97,14 @@ class SimulatedQuery:
         first_offset = dict(zip(batch.partitions, batch.start.tolist(), strict=True))
 
         def task_seconds(task: int, executor: str) -> float:
-            slow = batch.slowness.get(executor, 1.0)
+            slowness = batch.slowness.get(executor, 1.0)
             work, cold = 0.0, 0
             for r in tasks[task].ranges:
                 key = r.tp
                 work += r.size * cost[key]
                 cold += r.start != first_offset[key] or self.last_reader.get(key) != executor
             fixed = self.scenario.task_seconds + self.scenario.cold_seconds * cold
-            return float(fixed + work * slow)
+            return float(fixed + work * slowness)
 
         preferred = [t.executor for t in tasks]
         runs = schedule(preferred, task_seconds, batch.executors, self.locality_wait_s)
@@ -169,10 +171,10 @@ class SimulatedQuery:
         bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
         is_far, crossed = _make_is_far(batch), 0.0
         for run in runs:
-            slow = batch.slowness.get(run.executor, 1.0)
+            slowness = batch.slowness.get(run.executor, 1.0)
             for r in tasks[run.task].ranges:
                 key = r.tp
-                spent_s = r.size * cost[key] * slow
+                spent_s = r.size * cost[key] * slowness
                 busy[run.executor] += spent_s
                 reports.append((key, run.executor, r.size, spent_s))
                 crossed += r.size * bytes_of[key] * is_far(key, run.executor)
@@ -180,8 +182,8 @@ class SimulatedQuery:
                     first_reader[key] = run.executor
                 if r.end > last_read.get(key, (-1, ""))[0]:
                     last_read[key] = (r.end, run.executor)
-        before = self.last_reader
-        moved = sum(before.get(k, e) != e and before[k] in busy for k, e in first_reader.items())
+        readers = self.last_reader
+        moved = sum(readers.get(k, e) != e and readers[k] in busy for k, e in first_reader.items())
         self.last_reader.update({key: e for key, (_, e) in last_read.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
@@ -234,7 +236,7 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
 
 
 def _make_is_far(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:
-    """Return a function that tests if a partition has no replica in the executor's zone."""
+    """Return a function that tests whether a partition has no replica in an executor's zone."""
     if batch.replicas is None:
         return lambda _partition, _executor: False
     sets = map(batch.replicas.racks.__getitem__, batch.replicas.code.tolist())
@@ -248,7 +250,7 @@ def play(query: SimulatedQuery) -> list[PlayedBatch]:
     return [query.play(batch) for batch in generate_batches(query.scenario)]
 
 
-#: First batches, which are not compared: no partition has a reader yet, and costs are unknown.
+#: Number of first batches excluded from comparisons, while readers and costs are unknown.
 WARM_UP_BATCHES = 3
 
 
@@ -260,7 +262,7 @@ class MappingResult:
     played: Sequence[PlayedBatch] = ()
     #: The planner's reasons for each batch; empty for Spark's own.
     reasons: Sequence[tuple[str, ...]] = ()
-    #: Reason why the mapping could not be played; None if it was.
+    #: Reason why the mapping could not be played; None if it was played.
     error: str | None = None
 
     @property
@@ -317,7 +319,7 @@ class MappingResult:
 
     @property
     def mean_moved_share(self) -> float:
-        """Mean over the batches of the share of partitions that move."""
+        """Mean share of a batch's partitions that move to another executor."""
         return fmean(p.moved / max(1, p.partitions) for p in self.played)
 
 
@@ -327,7 +329,7 @@ def compare(
     find: Callable[[str], Assignor] = lookup,
     locality_wait_s: float = 3.0,
 ) -> list[MappingResult]:
-    """Play the scenario with each mapping or assignor; the results leave out the warm-up."""
+    """Simulate the scenario with each mapping or assignor; the results exclude warm-up batches."""
     queries = [SimulatedQuery(name, scenario, {}, find, locality_wait_s) for name in names]
     played = [play(query) for query in queries]
     return [

@@ -28,7 +28,7 @@ class Scenario:
 
     partitions: int = 64
     executors: int = 8
-    #: Task slots of each executor; several values alternate.
+    #: Task slots per executor; several values are used alternately.
     slots: tuple[int, ...] = (1,)
     batches: int = 50
     #: Records that arrive per batch in all partitions.
@@ -42,26 +42,26 @@ class Scenario:
     cost: float = 0.0005
     #: Cost of the most expensive partition divided by that of the cheapest.
     cost_skew: float = 1.0
-    #: Slowness of single executors, by number.
+    #: Slowness of individual executors, by index; 1 is usual.
     slow: Mapping[int, float] = field(default_factory=dict)
-    #: Unpredictable noise of service times.
+    #: Relative noise of service times, which planners cannot predict.
     service_noise: float = 0.05
     #: An executor is lost every N batches and returns N/2 (at least one) batches later; 0 for
     #: never. A single executor is never lost.
     churn_every: int = 0
     #: Seconds per task, in addition to its records.
     task_seconds: float = 0.004
-    #: Seconds per piece whose start the executor's consumer is not positioned at.
+    #: Extra seconds per piece if the executor's consumer is not positioned at its start.
     cold_seconds: float = 0.02
-    #: Number of zones, over which executors and partitions alternate (0 for none), and number of
-    #: zones with a replica of each partition.
+    #: Number of zones, to which executors and partitions are assigned alternately; 0 for none.
     zones: int = 0
+    #: Number of zones with a replica of each partition.
     replication: int = 1
     seed: int = 1
 
     @property
     def topology(self) -> tuple[Executor, ...]:
-        """All executors, including those lost in some batches."""
+        """All executors, including executors that are lost in some batches."""
         return tuple(
             Executor(
                 str(i),
@@ -84,15 +84,17 @@ class Scenario:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedBatch:
-    """One batch with its ranges, its executors, and its real costs."""
+    """One batch with its ranges, its executors, and its actual costs."""
 
     number: int
     executors: tuple[Executor, ...]
-    #: The partitions; the arrays below have one element for each.
+    #: The partitions; the arrays below have one element per partition.
     partitions: Sequence[Partition]
-    #: First offset, number of records, and seconds per record of each partition.
+    #: First offset.
     start: NDArray[np.int64]
+    #: Number of records.
     records: NDArray[np.int64]
+    #: Seconds per record.
     cost: NDArray[np.float64]
     #: Slowness relative to a usual executor, by ID.
     slowness: Mapping[str, float]
@@ -122,7 +124,7 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
         records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
         if (start + records).sum() >= MAX_OFFSET:
             raise OptionError(
-                f"batch {number} ends beyond {MAX_OFFSET:,} records in all partitions: choose "
+                f"batch {number} exceeds {MAX_OFFSET:,} records in all partitions: choose "
                 "fewer records or batches, or less noise"
             )
         yield SimulatedBatch(
@@ -139,7 +141,7 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
 
 
 def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return the share of the records of each partition, in a random order."""
+    """Return each partition's share of the records, in random order."""
     count = scenario.partitions
     if scenario.lags == "rotating":
         return _draw_rotation(scenario, rng)
@@ -156,7 +158,7 @@ def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.floa
 
 
 def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Give half of the records to one partition in twenty, with other ones in each batch."""
+    """Give half of the records to 5% of the partitions, redrawn for each batch."""
     count = scenario.partitions
     raw = np.full(count, 0.5 / count)
     hot = rng.choice(count, max(1, count // 20), replace=False)

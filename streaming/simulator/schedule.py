@@ -4,7 +4,7 @@ It uses delay scheduling as in `TaskSetManager`. A free slot takes, in the order
 
 1. the next task that prefers its executor,
 2. or a task without a preference,
-3. or any task, if for `locality_wait_s` no task has started on its preferred executor.
+3. or any task, if no task has started on its preferred executor for `locality_wait_s`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TaskRun:
-    """The executor of a task, and the time when it ended."""
+    """A task's executor and end time."""
 
     task: int
     executor: str

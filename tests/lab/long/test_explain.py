@@ -43,7 +43,7 @@ def test_a_real_batch_is_explained(
 
     for batch in range(last + 1):
         found = explained(str(plans), "--batch", str(batch))
-        assert "planned again, the plan is the same" in found["origin"]
+        assert "replanning gives the same plan" in found["origin"]
         read = progresses[batch]["numInputRows"]
         sizes = [p["end"] - p["start"] for s in found["partitions"] for p in s["pieces"]]
         assert sum(sizes) == read

@@ -162,14 +162,14 @@ def test_cause_has_the_figures_of_the_run() -> None:
     assert "3.0 times as long as the others" in why
     assert "costs 22%" in why  # the throughput of two and a third executors instead of three
     why, remedy = explain_only_cause(source(growing(100)))
-    assert "2.0 times as fast as they are read by 3 slots, which read 95% of the time" in why
+    assert "2.0 times as fast as they are read by 3 slots, busy for 95% of the batch time" in why
     assert "about 6 slots would keep up" in remedy
     why, _ = explain_only_cause(source(growing(100, **IDLE)))
-    assert "only 15% of the time is reading" in why
+    assert "reading takes only 15% of the time" in why
     why, _ = explain_only_cause(source(run(**ELSEWHERE)))
-    assert "only 40% of the reads ran where they were planned" in why
+    assert "only 40% of the reads ran on their planned executors" in why
     why, remedy = explain_only_cause(source(two_topics(2)))
-    assert "got 2% of its even share of 6 limited batches; big got 100% of the records" in why
+    assert "got 2% of its even share in 6 limited batches; big got 100% of the records" in why
     assert "assignor.fairness=even" in remedy
 
 
@@ -192,7 +192,7 @@ def test_idle_query_has_overhead_even_if_reading_times_are_unknown() -> None:
         for b in growing(100, slot_seconds={})
     ]  # fmt: skip
     why, _ = explain_only_cause(source(batches))
-    assert "at most 11% of the time is reading, and 89% of the time no batch runs" in why
+    assert "reading takes at most 11% of the time, and 89% of the time no batch runs" in why
 
 
 @pytest.mark.parametrize(
@@ -227,9 +227,10 @@ BIG = {f"big-{p}": 100_000 for p in range(4)}
     ("read", "title"),
     [
         pytest.param(BIG | {f"small-{p}": 10 for p in range(8)},
-                     "Few partitions: 4 large ones of 12 for 16 slots", id="others are tiny"),
+                     "Few partitions: 4 large partitions of 12 for 16 slots", id="others are tiny"),
         pytest.param(BIG | {f"small-{p}": 0 for p in range(60)},
-                     "Few partitions: 4 large ones of 64 for 16 slots", id="others are empty"),
+                     "Few partitions: 4 large partitions of 64 for 16 slots",
+                     id="others are empty"),
         pytest.param(BIG | {"big-2": 160_000}, "Few partitions: 4 for 16 slots",
                      id="somewhat larger"),
         pytest.param(BIG | {f"small-{p}": 10 for p in range(8)} | {"big-2": 160_000},

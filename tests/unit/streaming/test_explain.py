@@ -71,7 +71,7 @@ def test_the_plan_log_reproduces_the_plan_of_every_batch(
     for batch in (0, 3, 9):
         words = ("--batch", str(batch), str(query.plan_log))
         found = explain(query, capsys, *words)
-        assert "planned again, the plan is the same" in found["origin"]
+        assert "replanning gives the same plan" in found["origin"]
         for story in found["partitions"]:
             number = int(story["partition"].removeprefix("orders-"))
             assert story["pieces"] == pieces(query, batch, number)
@@ -96,7 +96,7 @@ def test_each_change_of_a_partition_is_explained(
     assert "no executor had read it" in story_of(first, 0)["why"]
     second = explain(gone, capsys, "--batch", "1", *log)
     assert {s["change"] for s in second["partitions"]} == {"stays"}
-    assert "its executor read it last" in story_of(second, 0)["why"]
+    assert "the same executor read it last" in story_of(second, 0)["why"]
     owners = {s["partition"]: s["before"] for s in second["partitions"]}
     third = explain(gone, capsys, "--batch", "2", *log)
     together = owners["orders-0"] == owners["orders-2"]
@@ -178,7 +178,8 @@ def test_a_partition_that_may_not_be_split_is_explained_by_the_option(
     assert "over; partitions cannot be cut: assignor.split=false" in found["reasons"][0]
     large, small = (story_of(found, number)["why"] for number in (0, 1))
     kept = (
-        "its executor read it last; it cannot be split, because of assignor.split=false; a slot's"
+        "the same executor read it last; it cannot be split, because of assignor.split=false; "
+        "a slot's"
     )
     assert kept in large
     assert "cannot be split" not in small
@@ -205,8 +206,8 @@ def test_the_text_has_the_plan_the_partition_and_its_cost(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        pytest.param(["--batch", "77"], "has no such batch with data; it has 0 to 9",
-                     id="batch"),
+        pytest.param(["--batch", "77"], "has no batch with this number and data: choose one from "
+                     "0 to 9", id="batch"),
         pytest.param(["--batch", "4"], "batch 4: the checkpoint only has states of the last "
                      "planned batches (7, 8, 9): give the plan log", id="an older batch"),
         pytest.param(["--partition", "orders-77"], "was not read by this batch, which read "

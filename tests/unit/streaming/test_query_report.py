@@ -100,15 +100,15 @@ def state(owners: list[int], executors: list[str], batches: int, cost: float = 0
 def test_checkpoint_has_the_offsets_read_and_the_gap_of_the_plan(tmp_path):
     words = write_report(tmp_path, write_checkpoint(tmp_path / "c", HOT))
     assert "3,300 offsets of 2 partitions (rows) by batch (columns)" in words
-    assert "t-0 3,000 91% 1,000" in words  # total read, its share, most in a batch
+    assert "t-0 3,000 91% 1,000" in words  # total read, its share, maximum per batch
     assert first_screen(words) == (
         "Uneven slots 3.64 times the ideal, predicted on 4 slots (assumed) Action Split "
         "partitions: set assignor=lag-aware-sticky, or Spark's minPartitions saves 1.4 s a batch "
-        "Gain None yet the option is not in use"
+        "Gain None yet the query does not use an assignor"
     )
     assert re.search(r"Created 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC by assignor-bridge \d", words)
     assert len(re.findall("(is|are) unknown", words)) == 4  # lag, load, moves, costs
-    assert "The load of slots is unknown: also give the address of Spark's UI" in words
+    assert "Slot load is unknown: also give the address of Spark's UI" in words
 
 
 def test_notebook_shows_the_page_in_an_iframe(tmp_path):
@@ -182,7 +182,7 @@ def test_metrics_log_has_the_lag_and_the_moves(tmp_path):
     log.write_text("\n".join(['{"event": "ended"}', *lines, idle, lines[2][:40]]))
     words = write_report(tmp_path, log)
     assert "When the last batch started, 50 records were unread in 2 of 2 partitions" in words
-    assert "80% of it in t-0; limits held 20 records back." in words
+    assert "80% of it in t-0; limits held back 20 records." in words
     assert "t-0 40 90 70 t-1 10 10 19" in words  # last lag, highest lag, records read
     measured = json.loads(lines[2])
     measured["sources"][0]["logEndOffset"] = {"t": {"0": 70 + 31, "1": 19 + 2}}
@@ -224,7 +224,7 @@ def test_page_of_a_thousand_partitions_is_small(tmp_path):
     folder = write_checkpoint(tmp_path / "c", ends)
     words = write_report(tmp_path, folder)
     assert "offsets of 1,000 partitions (rows)" in words
-    assert "The chart has the first 40 of 1,000 partitions." in words
+    assert "The chart shows the first 40 of 1,000 partitions." in words
     assert (tmp_path / "report.html").stat().st_size < 700_000
 
 
@@ -240,7 +240,7 @@ def test_labels_distinguish_partitions_of_several_topics(tmp_path):
         pytest.param([], 2, "CHECKPOINT|URL|LOG", id="nothing given"),
         pytest.param(["no/such"], 2, "not a streaming checkpoint", id="no such checkpoint"),
         pytest.param(["c", "c"], 2, "a second checkpoint: give one of each kind", id="two"),
-        pytest.param(["other.txt"], 2, "has no batch's progress", id="another file"),
+        pytest.param(["other.txt"], 2, "has no progress of any batch", id="another file"),
         pytest.param(["c", "log.jsonl"], 2, "has no query 'd9a5a3a1", id="of another query"),
         pytest.param(
             ["c", "log.jsonl", "--query", "a"],
@@ -333,7 +333,7 @@ def test_plan_log_shows_the_partition_that_one_slot_reads_alone(tmp_path):
     words = write_report(tmp_path, cut.checkpoint, cut.plan_log)
     assert first_screen(words).startswith("Nothing stands out 1.0")
     assert "Action None Gain" in words
-    assert "No cause was found. These inputs may show others: metrics log, Spark's UI." in words
+    assert "No cause was found. Other inputs may show causes: metrics log, Spark's UI." in words
 
 
 def test_plan_log_shows_the_executors_whose_reads_ran_elsewhere(tmp_path):

@@ -112,7 +112,7 @@ def test_estimate_prints_the_answer_first(checkpoint, capsys):
     assert names[0].startswith("maxRecordsPerPartition"), "the fastest first"
     assert any(name.endswith(",") for name in names), "equal ones share a row"
     assert out.index("Over 3 batches, Spark's default would take 1.98") > out.rindex("│")
-    assert "each record costs the same, 4 ms (at most, from the duration of the batches)" in out
+    assert "each record costs the same, 4 ms (at most, from batch durations)" in out
     for words in ("constrained-cooperative-sticky", "2 executors with 1 slot", "(as given)"):
         assert words in out
 
@@ -182,7 +182,9 @@ def test_a_plan_is_replayed_on_the_executors_of_its_batch(tmp_path, capsys):
     assert itself["regret"] == pytest.approx(0, abs=0.01)
     assert itself["worstTimesIdeal"] < 1.05
     assert found["executors"] == 4
-    assert "earlier batches use their own executors (from the plan log)" in found["assumptions"][0]
+    assert (
+        "earlier batches use the executors they had (from the plan log)" in found["assumptions"][0]
+    )
     racks = tmp_path / "racks.json"  # for two executors that only the last batch had
     where = {"executors": {"h3": "a", "h4": "b"}, "partitions": {"orders": {"0": ["a"]}}}
     racks.write_text(json.dumps(where))

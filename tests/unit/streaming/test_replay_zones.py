@@ -59,7 +59,7 @@ def test_estimate_prints_the_daily_cost_now_and_with_zones(checkpoint, capsys):
     assert "without zones it would cost 0.00 a day" in out  # each zone has a replica
     assert "1,000 bytes per record on average (as given), before compression; 8.73 GB a day" in out
     assert "│ spark │ 100.0% │ 8.73 │ 43.63 │ 1.98 │" in out
-    assert "2 executors with 1 slot, the same in every batch (those of --racks)" in out
+    assert "2 executors with 1 slot, the same in every batch (from --racks)" in out
 
 
 def test_json_has_every_figure(checkpoint, capsys):
@@ -92,7 +92,7 @@ def test_cost_is_unknown_without_racks_of_partitions(checkpoint, capsys):
     for racks in ("h1=a\nh2=b\n", {**RACKS, "partitions": {"t": {"0": [], "1": [""]}}}):
         assert main.run(call(checkpoint, racks)) == 0
         out = " ".join(capsys.readouterr().out.split())
-        assert "Cost across zones: unknown, because the racks of all partitions are unknown" in out
+        assert "Cost across zones: unknown, because no partition has a known rack" in out
         assert "racks of 2 of 2 partitions are unknown" in out
         assert "GB a day │" not in out  # no table
         found = bill(checkpoint, racks, capsys)
@@ -133,7 +133,7 @@ def test_one_batch_has_no_daily_cost(checkpoint, capsys):
     assert main.run(call(checkpoint, RACKS, "--batches", "1")) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "Cost across zones: 100.0% of bytes with Spark's default, 0.0% of bytes with" in out
-    assert "no daily cost, because the checkpoint does not have the times of batches" in out
+    assert "no daily cost, because the checkpoint has no batch times" in out
 
 
 def test_zones_are_not_mentioned_without_racks(checkpoint, capsys):

@@ -129,12 +129,12 @@ def test_offsets_beyond_64_bits_are_refused(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[-1] == (
-        "assignor: batch 3 ends beyond 9,223,372,036,854,775,807 records in all partitions: choose "
+        "assignor: batch 3 exceeds 9,223,372,036,854,775,807 records in all partitions: choose "
         "fewer records or batches, or less noise"
     )
     large = Scenario(partitions=4, executors=2, batches=9, records=10**18, lags="uniform", noise=0)
     assert all(p.seconds > 0 for p in compare(large, ["lag-aware-sticky"])[0].played)
-    with pytest.raises(OptionError, match="batch 9 ends beyond"):
+    with pytest.raises(OptionError, match="batch 9 exceeds"):
         list(generate_batches(replace(large, batches=10)))
 
 
