@@ -58,7 +58,7 @@ _MODULE_AND_NAME = {
 
 
 def __dir__() -> list[str]:
-    """Return the public names, for completion."""
+    """Return the public names, for tab completion."""
     return __all__
 
 

@@ -1,1 +1,1 @@
-"""Pipelines from YAML: from Kafka to Delta, for `assignor run` and `run_job`."""
+"""Run pipelines from Kafka to Delta that YAML defines: `assignor run` and `run_job`."""
