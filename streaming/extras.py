@@ -28,7 +28,7 @@ class MissingExtraError(AssignorError, ImportError):
 
 @contextlib.contextmanager
 def explain_missing_extra() -> Iterator[None]:
-    """Name the extra in the error if an optional package cannot be imported."""
+    """If an optional package cannot be imported, raise an error that names its extra."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -34,8 +34,8 @@ _HINTS = (
     ),
     (
         r"Not authorized to access topics",
-        "the user needs Describe and Read on each source topic, and Describe and Write on each sink "
-        "and dead-letter topic",
+        "the user needs Describe and Read on each source topic, and Describe and Write on each "
+        "sink and dead-letter topic",
     ),
     (
         "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE",

@@ -109,8 +109,8 @@ class ProgressCounter(StreamingQueryListener):
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned.add(result.name)
             _LOG.warning(
-                "%s: %s of the %s records that query %r has read could not be parsed (more than 1%%): "
-                "check the schema; the 'reason' column of a dead-letter table shows why each failed",
+                "%s: %s of the %s records that query %r has read could not be parsed (more than "
+                "1%%): check the schema; the 'reason' column of a dead-letter table explains each",
                 self._title, f"{result.bad:,}", f"{result.read:,}", result.name,
             )  # fmt: skip
         if self._on_progress is not None:

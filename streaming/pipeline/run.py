@@ -244,8 +244,8 @@ def warn_about_late_records(loaded: LoadedJob) -> None:
         if source.watermark is not None and source.lets_event_times_drift_apart:
             _LOG.warning(
                 "%s: %s: with assignor.fairness, a weight or a floor, partitions with few records "
-                "get ahead in event time, so the watermark drops other partitions' records as late: "
-                "set assignor.alignEventTime to the watermark's delay (%s)",
+                "get ahead in event time, so the watermark drops other partitions' records as "
+                "late: set assignor.alignEventTime to the watermark's delay (%s)",
                 loaded.title, loaded.job.locate("source", name), source.watermark.delay,
             )  # fmt: skip
 
@@ -259,8 +259,8 @@ def _lock_job(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
         return lock_folder(folder)
     except BlockingIOError:
         problem = (
-            f"process {find_owner(folder)} is running a job with checkpoint {checkpoint!r}: wait until "
-            "it ends, or use another checkpoint and other tables"
+            f"process {find_owner(folder)} is running a job with checkpoint {checkpoint!r}: wait "
+            "until it ends, or use another checkpoint and other tables"
         )
         raise loaded.make_error("checkpoint", problem, JobError) from None
 

@@ -66,7 +66,7 @@ def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[Jo
                 names = ", ".join(repr(query.name) for query in readers)
                 raise TableError(
                     f"the schema has changed, and the record at {position} fits only one of the "
-                    f"old and new schemas, but not all queries of the source ({names}) have read it: it "
+                    f"two schemas, but not all queries of the source ({names}) have read it: it "
                     "could be written to both a table and the dead letter, or to neither; run the "
                     "job with the old schema until all queries have read it and no more such "
                     "records arrive, then change the schema"
@@ -162,8 +162,8 @@ def _find_first_difference(
         is_incompatible = isinstance(error, ValidationError)
         reason = "another version wrote it" if is_incompatible else summarize(error)
         raise TableError(
-            f"the schema has changed, and cannot be compared with the last run's schema ({reason}): "
-            "run the job with the old schema until all queries of the source have read the same "
+            f"the schema has changed, and cannot be compared with the last run's schema ({reason}):"
+            " run the job with the old schema until all queries of the source have read the same "
             "records"
         ) from error
     return None if first is None else str(first["position"])

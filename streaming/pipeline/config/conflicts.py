@@ -1,7 +1,7 @@
 """Check a job for conflicts between its parts: equal names, nested folders, and topic loops.
 
-Each check raises a ValueError that starts with the key's path. `delta.continuity` checks whether a table
-and a checkpoint belong together.
+Each check raises a ValueError that starts with the key's path. `delta.continuity` checks whether a
+table and a checkpoint belong together.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DELTA_FOLDERS = ("_delta_log", "_change_data", "_delta_index")
 
 
 def check_names(job: Job) -> None:
-    """Raise ValueError if names differ only by case, which SQL and checkpoint folders may ignore."""
+    """Check that no two names are equal if case is ignored, as SQL and some file systems do."""
     views: dict[str, str] = {}
     for kind, names in (("source", job.all_sources), ("transform", job.all_transforms)):
         for name in names:
             if name.lower() in views:
-                problem = f"to SQL this name is the same as {views[name.lower()]!r}"
+                problem = f"SQL ignores case, so this name is equal to {views[name.lower()]!r}"
                 raise ValueError(f"{job.locate(kind, name)}: {problem}: use another")
             views[name.lower()] = name
     problems: dict[str, str] = {}

@@ -90,8 +90,8 @@ class DeltaSink(_TableSection):
     schema_evolution: bool = False
     """Whether new columns are added to the table; otherwise, they are an error."""
     target_file_size: Size = "128MB"
-    """Approximate file size. A small batch is written as one file. With `off`, Spark writes one file
-    per task."""
+    """Approximate file size. A small batch is written as one file. With `off`, Spark writes one
+    file per task."""
     compact_every: Count | None = None
     """Compact the table after every Nth batch."""
 

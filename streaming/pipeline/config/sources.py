@@ -98,7 +98,7 @@ class Records(Section):
     key: str | None = None
     """Columns stored in Kafka's key, as DDL. A single column may be plain text or a JSON object;
     several must be a JSON object. Tombstone rows take their values from these columns. Columns
-    missing from the schema are added to it. Default: an upsert's key column, if there is only one."""
+    missing from the schema are added to it. Default: an upsert's only key column."""
     bad_records: Literal["fail", "drop", "dead_letter"] = "fail"
     """What to do with records that cannot be read. They are always counted."""
     dead_letter: DeadLetter | None = None
@@ -156,8 +156,8 @@ class Source(Section):
     watermark: Watermark | None = None
     """How late rows may arrive."""
     dedupe: Columns = ()
-    """Columns that identify duplicate rows, which are dropped: within the watermark or, without one,
-    forever (the state then keeps growing)."""
+    """Columns that identify duplicate rows, which are dropped: within the watermark, or forever
+    without one (the state then keeps growing)."""
     assignor: str = "lag-aware-sticky"
     """The assignor, or several in order of preference. `none` selects Spark's default assignment,
     even if the session has an assignor."""
