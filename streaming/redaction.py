@@ -49,7 +49,6 @@ _USER_INFO = re.compile(
 )
 #: A token before an HTTP host. Other schemes have a container name there (abfss://C@HOST).
 _WEB_USER = re.compile(r"(\bhttps?:/{1,2})([^\s/@'\"]{1,500})@", re.IGNORECASE)
-#: Names of keys that are secret, in free text.
 _KEY_NAMES = r"(?:access|account|private|api|shared|encryption|signing|secret)[._-]?key"
 #: Names of secrets that are not ordinary words.
 _STRONG = rf"passw(?:or)?d|pwd|passphrase|{_KEY_NAMES}|user\.info|connection[._-]?string"

@@ -1,7 +1,6 @@
 """Read a Delta table's log from its JSON commits, without Spark.
 
-Delta keeps these commits for 30 days by default. The Parquet checkpoints, which replace older
-commits, are not read.
+Delta keeps these commits for 30 days by default. Parquet checkpoints are not read.
 """
 
 from __future__ import annotations

@@ -32,10 +32,7 @@ _TOPIC_EXISTS = "already exists"
 
 
 def check_network(loaded: LoadedJob) -> None:
-    """Check the metrics port, and that one address of each cluster accepts connections.
-
-    Each address gets 5 seconds. Spark is not needed.
-    """
+    """Check the metrics port, and that one address of each cluster accepts connections."""
     check_port(loaded.job.metrics)
     key_paths: dict[str, str] = {}
     for key_path, options, _ in loaded.job.iterate_broker_uses():

@@ -1,7 +1,6 @@
 """Check a job for conflicts between its parts: equal names, nested folders, and topic loops.
 
-Each check raises a ValueError that starts with the key's path. `delta.continuity` checks whether a
-table and a checkpoint belong together.
+Each check raises a ValueError that starts with the key's path.
 """
 
 from __future__ import annotations

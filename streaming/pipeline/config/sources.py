@@ -106,7 +106,7 @@ class Records(Section):
     confluent: bool = True
     """For Avro: whether values start with Confluent's five-byte header."""
     schema_id: Count | None = None
-    """For Avro: the schema id expected in this header. Records with another id are bad."""
+    """For Avro: the schema id expected in Confluent's header. Records with another id are bad."""
     reader_options: dict[str, OptionText] = Field({}, alias="options")
     """Options of Spark's JSON, CSV or Avro reader, such as `sep`."""
 

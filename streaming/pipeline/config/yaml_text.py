@@ -33,7 +33,6 @@ _ASSIGNMENT = re.compile(r"""((?:"[^"]*"|'[^']*'|[^=])*)(=?)(.*)""", re.DOTALL)
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
 #: Maximum number of values, against YAML bombs; far above any real job.
 _MAX_VALUES = 10_000
-#: Maximum number of nested levels.
 _MAX_DEPTH = 50
 #: Unquoted values that are not text: type, first characters, and pattern. In YAML 1.1, NO is false,
 #: 1.10 is 1.1, 012 is 10, and 20:30 is 1230; here they are text.

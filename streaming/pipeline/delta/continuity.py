@@ -32,8 +32,7 @@ def check_continuity(
 ) -> None:
     """Raise TableError unless a query's checkpoint matches its sources and its table.
 
-    `checkpoint` is the query's folder, and `sources` are the sources in its plan. `delta` has
-    checked the table; it is None for other sinks.
+    `checkpoint` is the query's folder. `delta` has checked the table; it is None for other sinks.
     """
     last = read_last_batches(HadoopFolder(checkpoint, spark))
     check_sources(sources, checkpoint, last)

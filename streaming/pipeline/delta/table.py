@@ -1,7 +1,4 @@
-"""Create or check a sink's Delta table before its query starts.
-
-If the table does not fit the rows or the sink, a `TableError` is raised.
-"""
+"""Create a sink's Delta table, or raise TableError if the existing table does not fit."""
 
 from __future__ import annotations
 

@@ -144,8 +144,7 @@ def keep_newest(
 def hash_content(rows: DataFrame) -> Column:
     """Return a hash of each row that makes the choice between equally new rows deterministic.
 
-    The same row wins whatever the order of reading, unless two rows have the same hash; such rows
-    are nearly always equal.
+    The read order has no effect, except on different rows with equal hashes, which are rare.
     """
     fields = rows.schema.fields
     return f.xxhash64(*(to_hashable(f.col(quote_name(x.name)), x.dataType) for x in fields))

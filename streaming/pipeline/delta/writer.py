@@ -153,7 +153,7 @@ class DeltaWriter:
             self.table.set_properties(spark, properties)
         except Exception as error:  # noqa: BLE001
             _LOG.warning(
-                "%s: the table %r cannot record its keys (%s), so a change of keys is not detected",
+                "%s: the table %r cannot record its keys (%s): a change of keys is not detected",
                 self._label, self.table.title, self._redact(summarize(error)),
             )  # fmt: skip
 

@@ -1,7 +1,6 @@
 """Check, read, write, and lock a job's folders.
 
-Files are accessed through Spark's Hadoop file systems (S3, HDFS, …), with the session's settings
-and credentials.
+Files are accessed through Hadoop (S3, HDFS, …), with the session's settings and credentials.
 """
 
 from __future__ import annotations

@@ -87,7 +87,6 @@ def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target:
 def _open_and_parse(
     spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
-    """Open a source and parse its records."""
     job = loaded.job
     source = job.all_sources[name]
     options = job.merge_kafka_options(source.spark_options)

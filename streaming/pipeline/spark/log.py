@@ -1,7 +1,6 @@
 """Redirect the stderr of Spark's JVM (Ivy, log4j, the JVM itself) to a log file.
 
-Users need this output only if something fails. A thread of this process reads it from a pipe and
-hides secrets line by line.
+Users need this output only if something fails. A thread hides secrets in it, line by line.
 """
 
 from __future__ import annotations

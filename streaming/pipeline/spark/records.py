@@ -183,8 +183,7 @@ def _read_key_columns(
 ) -> dict[str, tuple[str, Column]]:
     """Return the columns of Kafka's key, as names and expressions, by normalized name.
 
-    Tombstone rows take their values from these columns; so do all rows, for columns that are
-    missing from the schema.
+    They fill tombstone rows, and in all rows the columns that are missing from the schema.
     """
     if records.key is None:
         key_names = {normalize(keys[0])} if len(keys) == 1 else set()

@@ -207,7 +207,7 @@ def test_options_of_a_custom_assignor_are_accepted_only_with_it():
             id="topic of a sink",
         ),
         pytest.param("sink", "t/orders", "sink: a mapping is expected", id="a path for a sink"),
-        pytest.param("spark", {"master": "local[1]"}, "is 'spark.master' meant?", id="setting"),
+        pytest.param("spark", {"master": "local[1]"}, "use 'spark.master'", id="setting"),
         pytest.param(
             "transform", {"python": "steps"}, "such as 'package.module:function'", id="function"
         ),
