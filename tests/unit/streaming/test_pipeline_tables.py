@@ -586,7 +586,7 @@ def test_options_that_make_a_watermark_drop_records_cause_a_warning(options, war
         assert len(caplog.messages) == (warns and bool(watermark))
     if warns:
         [warning] = caplog.messages
-        assert "source: assignor.fairness, a weight or a floor" in warning
+        assert "source: with assignor.fairness, a weight or a floor" in warning
         assert "set assignor.alignEventTime to the watermark's delay (10 minutes)" in warning
 
 
