@@ -49,7 +49,7 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
         return f"{self.storage_type}{self.path_or_inline_dv}@{self.offset}"
 
 
-#: Delta's identity of a data file: its path, and its deletion vector's key.
+#: Delta's key for a data file: its path, and its deletion vector's key.
 FileKey = tuple[str, str]
 
 

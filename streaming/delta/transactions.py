@@ -145,7 +145,7 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
             other_query_id = other_query_id or writer
         if _REPLACE in commit.info.operation and _restore_that_reverted(restores, version) is None:
             return TableLog(NO_BATCH, None, version, other_query_id, accepted)
-        if query_id is None and other_query_id is not None:  # older commits have no new query
+        if query_id is None and other_query_id is not None:  # it is not in older commits
             return TableLog(NO_BATCH, other_query_id=other_query_id)
     is_whole = len(newest_first) == newest_first[0] + 1
     return TableLog(NO_BATCH if is_whole else None, other_query_id=other_query_id)

@@ -1,1 +1,1 @@
-"""Run pipelines from Kafka to Delta that YAML defines: `assignor run` and `run_job`."""
+"""Kafka-to-Delta pipelines that are defined in YAML, for `assignor run` and `run_job`."""

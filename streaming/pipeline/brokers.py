@@ -77,7 +77,7 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
 
 
 def _list_topics(spark: SparkSession, client: Mapping[str, str]) -> Any:
-    """Return the topics that the user may describe; a Java set, because it may be very large."""
+    """Return the topics that the user may describe, as a Java set, because there may be many."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.HashMap()
     timeout_ms = _RESPONSE_TIMEOUT_S * 1000

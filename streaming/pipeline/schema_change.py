@@ -102,7 +102,7 @@ def _collect_rules(loaded: LoadedJob) -> dict[str, ParsingRules]:
 
 
 def _read_saved_rules(spark: SparkSession, checkpoint: str) -> dict[str, ParsingRules] | None:
-    """Return the last run's rules; None if the file is damaged, empty if there is none."""
+    """Return the last run's rules; None if the file is damaged, empty if there is no file."""
     raw = read_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}")
     try:
         rules = json.loads(raw or b"{}")
@@ -152,7 +152,7 @@ def _read_records(spark: SparkSession, kafka: dict[str, str], gaps: Gaps) -> Dat
 def _find_first_difference(
     frame: DataFrame, name: str, old_rules: ParsingRules, new_rules: ParsingRules
 ) -> str | None:
-    """Return the position of a record that is bad under only one of the rules; None without one."""
+    """Return the position of a record that only one of the rules rejects; None if there is none."""
     try:
         old_bad = _select_bad_positions(frame, f"{name} before", old_rules)
         new_bad = _select_bad_positions(frame, f"{name} now", new_rules)

@@ -92,7 +92,7 @@ def parse_schema_json(text: str) -> Any:
 
 
 def add_avro_marker(text: str) -> str:
-    """Add the marker to an Avro schema, with a default, because the data does not contain it."""
+    """Add the marker to an Avro schema. It has a default, because the data does not contain it."""
     schema = parse_schema_json(text)
     if not isinstance(schema, dict) or schema.get("type") != "record" or "fields" not in schema:
         raise ValueError("the Avro schema is not a record with fields")
@@ -101,7 +101,7 @@ def add_avro_marker(text: str) -> str:
 
 
 def import_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], DataFrame]:
-    """Import a transform's `package.module:function`, from the job's folder first."""
+    """Import a transform's `package.module:function`; search the job's folder first."""
     name = loaded.job.all_transforms[transform].python or ""
     key_path = loaded.job.locate("transform", transform, "python")
     module_name, _, attribute = name.partition(":")

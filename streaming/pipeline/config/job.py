@@ -134,7 +134,7 @@ class Job(Section):
 
     @property
     def outputs(self) -> list[Output]:
-        """The output of each query: the sinks, and the targets of bad records."""
+        """One output per query: the sinks, and the targets for bad records."""
         outputs = [Output(n, self.locate("sink", n), sink) for n, sink in self.all_sinks.items()]
         for name, source in self.all_sources.items():
             letter = source.records.dead_letter

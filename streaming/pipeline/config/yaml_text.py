@@ -25,7 +25,7 @@ KeyPath = tuple[str, ...]
 #: Prefixes of keys that contain dots; in other keys of `--set`, a dot separates levels.
 _DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.")
 _SPARK_SECTION = "spark."
-#: `"a.b".rest` or `'a.b'`.
+#: A quoted key in a `--set` path: `"a.b".rest` or `'a.b'`.
 _QUOTED_KEY = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
 #: Quoted text in YAML's messages. Node types (`<scalar>`) and single characters are not secret.
 _QUOTED_TEXT = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""")
@@ -179,7 +179,7 @@ def apply_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
     changed: dict[str, Any] = map_values(data)
     for assignment in sets:
         path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
-        if not equals or not path.strip():  # not shown, because it may be a secret without its key
+        if not equals or not path.strip():  # not shown, because it may be a secret
             raise ConfigError("--set: key.path=value is expected")
         try:
             value = _load_yaml(text) if text else ""

@@ -52,7 +52,7 @@ class AuditTrail:
         self._has_warned = False
 
     def build_metadata(self, spark: SparkSession, query: str, batch: int) -> CommitMetadata:
-        """Return the metadata for a batch's commit, without parts that are not available.
+        """Return the available metadata for a batch's commit.
 
         The setting omits the ranges, because Spark copies settings into each task and event.
         """
@@ -94,6 +94,6 @@ class AuditTrail:
 
 
 def _open_folder(location: str, spark: Any) -> Folder:
-    """Open a folder; avoid Hadoop for a local one, because it takes milliseconds per file."""
+    """Open a folder; read local ones without Hadoop, which takes milliseconds per file."""
     local = local_path(location)
     return HadoopFolder(location, spark) if local is None else LocalFolder(local.resolve())

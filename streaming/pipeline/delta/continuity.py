@@ -1,4 +1,4 @@
-"""Check that a query can continue, because its checkpoint, table, and sources belong together.
+"""Check that a query's checkpoint, table, and sources belong together before it continues.
 
 If one of them was restored, deleted, or renamed between two runs, the query would skip rows or
 write them twice without an error. So before anything is written, the checkpoint is compared with

@@ -100,7 +100,7 @@ class OnceWriter:
             return "the session's jar has another version"
 
     def finish(self) -> None:
-        """Wait until no checkpoint of the table's log is being written in the background."""
+        """Wait until the jar has written a log checkpoint that it has started in the background."""
         if self._jar_writer is not None:
             with contextlib.suppress(Exception):  # Spark and its threads have ended
                 self._jar_writer.finish()

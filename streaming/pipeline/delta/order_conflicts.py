@@ -57,7 +57,7 @@ _CONFLICTS = {
     },
     BY_TIMESTAMP: {_STEPPED_BACK: f"{_SAME_PARTITION} AND (({_OLDER}) OR ({_NEWER}))"},
 }
-#: Numbers the SQL functions, because several sinks may register theirs in one session.
+#: Numbers in the names of SQL functions, because several sinks may share a session.
 _NUMBERS = itertools.count()
 
 
@@ -121,7 +121,7 @@ class OrderConflicts:
 
 
 def _position(prefix: str = "") -> str:
-    """Return SQL for partition and offset, in the types that the jar's functions take."""
+    """Return SQL for partition and offset, with the types that the jar's functions take."""
     fields = (("partition", "INT"), ("offset", "BIGINT"))
     names = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)
     return ", ".join(f"coalesce(CAST({name} AS {sql_type}), -1)" for name, sql_type in names)

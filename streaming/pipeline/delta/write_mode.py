@@ -137,7 +137,7 @@ def check_same_mode(
             f"the table {table!r} was not created by an upsert (it has no column {SEQUENCE}), "
             f"so rows cannot be merged into it: {_NEW_TABLE}"
         )
-    if is_inferred and now.sequence_by:  # the old names are names of fields
+    if is_inferred and now.sequence_by:  # `before` has names of fields
         names = [tuple(name_sequence_fields(now.sequence_by, o)) for o in (BY_OFFSET, BY_TIMESTAMP)]
         now = now._replace(sequence_by=names[names[1] == before.sequence_by])
     for name, old, new in zip(WriteMode._fields, before, now, strict=True):

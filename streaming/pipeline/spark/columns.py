@@ -48,7 +48,7 @@ def parse_schema(text: str) -> StructType:
 
 
 def get_name_normalizer(spark: SparkSession) -> Callable[[str], str]:
-    """Return a function that maps two names to the same text if they are equal for Spark."""
+    """Return a function that normalizes names; names that Spark treats as equal become equal."""
     is_case_sensitive = str(spark.conf.get(_CASE_SENSITIVE, "false")).lower() == "true"
     return str if is_case_sensitive else str.lower
 

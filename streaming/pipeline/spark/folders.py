@@ -39,7 +39,7 @@ def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
 
 
 def qualify_path(spark: SparkSession, text: str) -> str:
-    """Return a path as Spark resolves it, with the scheme of its file system."""
+    """Return a path as Spark resolves it, with the file system's scheme."""
     path, file_system = _open_path(spark, text)
     return str(file_system.makeQualified(path).toString())
 

@@ -95,7 +95,7 @@ def _build_json_parser(records: Records, schema: StructType) -> RecordParser:
 
 
 def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
-    """Return a parser for RFC 4180: quotes in quoted fields are doubled, one record per value."""
+    """Return a parser for RFC 4180 (quoted fields double their quotes); a value is one record."""
     csv_options = {name.lower(): value for name, value in records.reader_options.items()}
     quote = csv_options.get("quote", '"')
     escape = csv_options.get("escape", quote)

@@ -75,7 +75,7 @@ def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
 
 
 def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target: Sink) -> DataFrame:
-    """Return a source's bad records: those that do not fit its schema or one of its upserts."""
+    """Return a source's bad records, which do not fit its schema or one of its upserts."""
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
     bad = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad

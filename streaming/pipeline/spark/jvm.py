@@ -58,7 +58,7 @@ def get_started_jvm() -> subprocess.Popen[bytes] | None:
 
 
 def stop_jvm() -> None:
-    """Stop the JVM that this process has started, whatever it is doing."""
+    """Stop the JVM that this process has started, even if it is busy."""
     process = get_started_jvm()
     if process is None:
         return

@@ -38,7 +38,7 @@ class PlanSource(NamedTuple):
 
     @property
     def is_kafka(self) -> bool:
-        """Whether it is a Kafka source."""
+        """Whether this is a Kafka source."""
         return bool(self.options)
 
     @property
@@ -48,11 +48,11 @@ class PlanSource(NamedTuple):
 
     @property
     def commit_group(self) -> str | None:
-        """Consumer group to which the source's batch ends are committed."""
+        """Consumer group that gets the end offsets of the source's batches."""
         return self.options.get("assignor.commitgroup")
 
     def commits_with(self, other: PlanSource) -> bool:
-        """Return whether both may commit offsets of the same partition to the same group."""
+        """Return whether both sources may commit offsets of the same partition to the same group."""
         names = (SERVERS, "assignor.commitgroup")
         if any(self.options.get(name) != other.options.get(name) for name in names):
             return False
@@ -66,7 +66,7 @@ class PlanSource(NamedTuple):
         return topic in self.topics
 
     def has_options(self, options: Mapping[str, str]) -> bool:
-        """Return whether the source's options include these options."""
+        """Return whether the source has all of these options."""
         return all(self.options.get(name.lower()) == text for name, text in options.items())
 
 

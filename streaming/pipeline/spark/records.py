@@ -181,7 +181,7 @@ def _fail_on_bad_record(name: str, records: Records) -> Column:
 def _read_key_columns(
     records: Records, schema: StructType, keys: tuple[str, ...], normalize: Callable[[str], str]
 ) -> dict[str, tuple[str, Column]]:
-    """Return the columns of Kafka's key, as names and expressions, by normalized name.
+    """Return the name and expression of each column in Kafka's key, by normalized name.
 
     They fill tombstone rows, and in all rows the columns that are missing from the schema.
     """

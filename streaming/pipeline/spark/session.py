@@ -45,7 +45,7 @@ _REDACTION_PATTERNS = {
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
 _STANDALONE = "spark://"
-#: Settings for local Spark: 200 state stores, and 50 tasks to read a table's log, are too many.
+#: Settings for local Spark, because the defaults (200 state stores, 50 log tasks) are too many.
 _LOCAL = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -142,7 +142,7 @@ def _is_not_from_py4j(record: logging.LogRecord) -> bool:
 
 
 def _is_connect(settings: Mapping[str, str]) -> bool:
-    """Return whether pyspark would create a Spark Connect session, by address or mode."""
+    """Return whether pyspark would create a Spark Connect session."""
     if "spark.remote" in settings or settings.get("spark.master", "").startswith("sc://"):
         return True
     if any(os.environ.get(name) for name in _CONNECT_VARIABLES):
@@ -171,7 +171,7 @@ def _join_extensions(job: Job, operator_conf: Mapping[str, str]) -> str:
 
 
 def _get_code_cache_conf(job: Job, operator_conf: Mapping[str, str]) -> dict[str, str]:
-    """Enlarge Spark's code cache for each merge, unless the operator has set its size."""
+    """Return a code cache size with room for each merge, unless the operator has set one."""
     merges = sum(table.mode == "upsert" for _, table in job.tables)
     if not merges or _CODE_CACHE_SIZE in operator_conf:
         return {}

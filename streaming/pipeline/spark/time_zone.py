@@ -26,9 +26,9 @@ _FILE = ".assignor.zone"
 def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
     """Set the session's zone and return it; return None if a zone is configured already.
 
-    1. The zone of the job's earlier runs.
-    2. The machine's zone, if an earlier version ran the job, which recorded none.
-    3. UTC.
+    1. Use the zone of the job's earlier runs.
+    2. Otherwise use the machine's zone, if an earlier version, which recorded none, ran the job.
+    3. Otherwise use UTC.
     """
     if spark.sparkContext.getConf().contains(TIME_ZONE):
         return None
