@@ -1,4 +1,4 @@
-"""The command line, the embedded broker, the demo, reports, and pipelines."""
+"""Command line, embedded broker, demo, reports, and pipelines."""
 
 from __future__ import annotations
 

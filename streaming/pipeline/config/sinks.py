@@ -79,7 +79,7 @@ class DeltaSink(_TableSection):
     """For upsert: columns that define which row of a key is newer, compared in order. By default,
     and if they are equal, the row with the higher offset is newer."""
     delete_when: str | None = None
-    """For upsert: SQL condition. Rows that match it are deletes, in addition to tombstones."""
+    """For upsert: SQL condition for rows that are deletes, in addition to tombstones."""
     deletes: Literal["remove", "mark"] = "remove"
     """For upsert: `remove` deletes the row; `mark` keeps it with `_deleted = true`, so that older
     records that arrive later cannot restore it."""

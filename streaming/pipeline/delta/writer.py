@@ -2,7 +2,7 @@
 
 Delta records each writer's name and last batch number (`txnAppId`, `txnVersion`) in the same commit
 as the rows, and skips a batch that is in the table. The writer's name contains the query id, which
-Spark keeps in the checkpoint. So repeated batches are skipped, except with a new checkpoint.
+Spark keeps in the checkpoint. So repeated batches are skipped, unless the checkpoint is new.
 """
 
 from __future__ import annotations

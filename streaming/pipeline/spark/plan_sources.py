@@ -52,7 +52,7 @@ class PlanSource(NamedTuple):
         return self.options.get("assignor.commitgroup")
 
     def commits_with(self, other: PlanSource) -> bool:
-        """Return whether both sources may commit offsets of the same partition to the same group."""
+        """Return whether both sources may commit offsets of one partition to the same group."""
         names = (SERVERS, "assignor.commitgroup")
         if any(self.options.get(name) != other.options.get(name) for name in names):
             return False
