@@ -63,7 +63,7 @@ class Transform(Section):
 
 
 class Metrics(MetricsConfig, Section):
-    """Where a job's metrics are exported; by default, nowhere."""
+    """Settings for the export of a job's metrics, which is off by default."""
 
 
 class Seed(Section):
@@ -110,7 +110,7 @@ class Job(Section):
     """Folder or URL of the checkpoints, which record progress and make writes exactly-once. A job
     that only prints needs none."""
     metrics: Metrics | None = None
-    """Where metrics are exported: Prometheus, a textfile, a log."""
+    """Metrics export: Prometheus, a textfile, a log."""
     spark: dict[str, OptionText] = Field({})
     """Spark settings for `assignor run` (`spark.master`, …)."""
     seed: dict[TopicName, Seed] = Field({})

@@ -42,7 +42,7 @@ class _TableSection(Section):
 
 
 class DeadLetter(_TableSection):
-    """Where bad records are written: a Delta table or a topic."""
+    """The target for bad records: a Delta table or a topic."""
 
     topic: TopicName | None = None
     """A topic on the source's broker, instead of a table."""

@@ -179,7 +179,7 @@ def apply_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
     changed: dict[str, Any] = map_values(data)
     for assignment in sets:
         path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
-        if not equals or not path.strip():  # not shown, because it may be a secret
+        if not equals or not path.strip():  # its text may be a secret, so omit it
             raise ConfigError("--set: key.path=value is expected")
         try:
             value = _load_yaml(text) if text else ""
