@@ -1,4 +1,4 @@
-"""The command line, the embedded broker, the demo, reports, and pipelines."""
+"""Command line, embedded broker, demo, reports, and pipelines."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _MODULE_AND_NAME = {
 
 
 def __dir__() -> list[str]:
-    """Return the public names, for completion."""
+    """Return the public names, for tab completion."""
     return __all__
 
 

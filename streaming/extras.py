@@ -1,4 +1,4 @@
-"""List the packages that only extras install, and report a missing one with its extra."""
+"""Map optional packages to the extras that install them, and report missing packages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assignor_bridge.errors import AssignorError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: The extra that installs each package, by the name under which it is imported.
+#: Extra that installs each package, by the package's import name.
 EXTRAS = {
     "confluent_kafka": "cli",
     "delta": "delta",
@@ -23,12 +23,12 @@ EXTRAS = {
 
 
 class MissingExtraError(AssignorError, ImportError):
-    """A package of an extra is not installed."""
+    """A package that an extra installs is missing."""
 
 
 @contextlib.contextmanager
 def explain_missing_extra() -> Iterator[None]:
-    """Turn a failed import of an extra's package into an error that names the extra."""
+    """If an optional package cannot be imported, raise an error that names its extra."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -47,7 +47,7 @@ def install_command(extra: str) -> str:
     "pip install 'assignor-bridge[cli]'"
     """
     command = f"pip install 'assignor-bridge[{extra}]'"
-    if extra == "delta":  # pip would replace pyspark with the newest that delta-spark allows
+    if extra == "delta":  # pip would upgrade pyspark to the newest that delta-spark allows
         from assignor_bridge.installed_spark import spark_version
         from streaming.delta.session import DELTA_VERSION
 

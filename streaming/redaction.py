@@ -1,8 +1,8 @@
-"""Keep secrets out of every text: messages, logs, metrics, dry runs.
+"""Hide secrets in messages, logs, metrics, and dry runs.
 
 1. The value of a setting with a secret-looking name is hidden.
 2. A value from the environment is replaced by the name of its variable.
-3. Text in the shape of a secret, such as a password in a URL, is hidden anywhere.
+3. Text that looks like a secret, such as a password in a URL, is always hidden.
 """
 
 from __future__ import annotations
@@ -23,41 +23,43 @@ _SETTING_NAMES = (
     r"|(?:access|account|private|api|shared|encryption|signing)[._-]?key|key\.pem|keystore\.key"
     r"|connection[._-]?string|(?:^|[._-])sas(?:$|[._-])"
 )
-#: Patterns, valid in Python and Java: names of settings with secret values, and below such settings
-#: in a text (`name -> value`).
+#: Names of settings with secret values. Java uses this pattern and the next two, too.
 SECRET_KEYS = f"(?i){_SETTING_NAMES}"
-#: An address with a password in it, whatever the name of its setting; also valid in Java.
+#: An address with a password, in a setting of any name.
 PASSWORDS = r"://[^\s/@:'\"]*:[^\s'\"]+@"
-SECRET_OPTIONS = (  # a value may span lines, as PEM keys do, and have brackets
+#: Secret settings in a text, as `name -> value`. A value may span lines and contain brackets.
+SECRET_OPTIONS = (
     rf"(?is)(?:{_SETTING_NAMES})[\w.-]* -> .*?(?=, [\w.-]+ -> |\),(?:None|Some\()|\)\s*\n|$)"
 )
 _SECRET_KEY = re.compile(SECRET_KEYS)
-#: Values shorter than this are not hidden: they are part of ordinary words.
+#: Minimum length of a hidden value; shorter values occur inside ordinary words.
 _MIN_LENGTH = 3
-#: Words shorter than this are hidden as whole words only.
+#: Words below this length are hidden only as whole words.
 _MIN_SUBSTRING = 8
-#: Values too ordinary to hide, because many messages have them: `true`, `kafka`, `9092`, `orders`.
-#: They are hidden only if the name of the key or variable looks secret.
+#: Ordinary values, which many messages contain: `true`, `kafka`, `9092`, `orders`. They are hidden
+#: only if the name of their key or variable looks secret.
 _PLAIN = re.compile(r"[A-Z]?[a-z]{0,6}|[A-Z]{0,7}|\d{0,7}")
 HIDDEN = "***"
 
-#: `user:password@` of an address; a password may hold a slash, as those of S3 do. An address that
-#: was turned into a path has only one of its two slashes.
+#: `user:password@` in an address. S3 passwords may contain slashes. An address that was converted
+#: to a path has only one slash after the scheme.
 _USER_INFO = re.compile(
     r"(\b[a-z][a-z0-9+.-]{0,20}:/{1,2})([^\s/@:'\"]{0,200}):([^\s'\"]{1,500}?)@(?![^\s'\"/,;]*@)",
     re.IGNORECASE,
 )
-#: A token before the host; in other schemes a container's name is there (abfss://C@HOST).
+#: A token before an HTTP host. Other schemes have a container name there (abfss://C@HOST).
 _WEB_USER = re.compile(r"(\bhttps?:/{1,2})([^\s/@'\"]{1,500})@", re.IGNORECASE)
-#: Names of secrets in free text, and how they may continue; the weak ones are ordinary words, too.
 _KEY_NAMES = r"(?:access|account|private|api|shared|encryption|signing|secret)[._-]?key"
+#: Names of secrets that are not ordinary words.
 _STRONG = rf"passw(?:or)?d|pwd|passphrase|{_KEY_NAMES}|user\.info|connection[._-]?string"
-_WEAK = r"secret|token(?!\.endpoint)|credentials?|signature"  # `unexpected token: EOF`
+#: Names of secrets that are also ordinary words, as in `unexpected token: EOF`.
+_WEAK = r"secret|token(?!\.endpoint)|credentials?|signature"
+#: Rest of a setting's name after one of these names.
 _SUFFIX = r"(?:[._-][\w.-]{0,100})?"
-#: A value: in quotes, in the quotes of JSON that is itself quoted, or a word.
+#: A value: quoted text, text in escaped quotes (JSON inside JSON), or a word.
 _VALUE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\\\"[^\"]*\"|[^\s&;,'\")]+"
 #: `password=…` in addresses, JAAS, connection strings; `{"password": …}` in JSON; `a.password: …`
-#: and `a.password -> …` in settings, unless a sentence follows; a header of HTTP.
+#: and `a.password -> …` in settings, unless a sentence follows; an HTTP header.
 _ASSIGNED = re.compile(
     rf"((?:{_STRONG}|{_WEAK}){_SUFFIX}(?:=|\\?[\"'][ \t]?(?:=|:|->)[ \t]?)"
     rf"|(?<=[?&;])sig="
@@ -67,7 +69,7 @@ _ASSIGNED = re.compile(
     rf"(?!(?:true|false|null|none)\b)({_VALUE})",
     re.IGNORECASE,
 )
-#: Files and the environment may hold bytes that are not valid text.
+#: Error handler for encoding, because files and variables may contain invalid UTF-8.
 _ON_ERROR = "surrogatepass"
 _PLACEHOLDER = re.compile(r"(?:\$\{\w+\}|\*\*\*)(?::(?:\$\{\w+\}|\*\*\*))?@?")
 #: Parts of a secret value that are secrets themselves: quoted text, a value after `=`, a password
@@ -82,7 +84,7 @@ _ESCAPED_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t
 
 
 def unescape_jaas(quoted: str) -> str:
-    r"""Return the value of a quoted JAAS text as Kafka's Java client reads it.
+    r"""Unescape quoted JAAS text as Kafka's Java client does.
 
     >>> unescape_jaas(r"ab\"cd")
     'ab"cd'
@@ -96,7 +98,7 @@ def _unescape_character(match: re.Match[str]) -> str:
 
 
 def is_secret_key(key: str) -> bool:
-    """Return whether the value of this key must not be shown.
+    """Return whether a key's value must be hidden.
 
     >>> is_secret_key("kafka.sasl.jaas.config"), is_secret_key("kafka.bootstrap.servers")
     (True, False)
@@ -110,7 +112,7 @@ def has_password(value: str) -> bool:
 
 
 class Redactor:
-    """Replaces secrets in texts, after learning their values from the settings."""
+    """Replaces secrets in texts; it learns the secret values from the settings."""
 
     def __init__(self) -> None:
         self._placeholders: dict[str, str] = {}
@@ -121,7 +123,7 @@ class Redactor:
         raise TypeError("a redactor holds secrets and cannot be pickled")
 
     def learn_variable(self, name: str, value: str) -> None:
-        """Hide a value from the environment, unless it is an ordinary word or number."""
+        """Hide a variable's value, unless it is ordinary and its name does not look secret."""
         is_plain = _PLAIN.fullmatch(value) or not re.search(r"\w", value)
         if is_secret_key(name) or not is_plain:
             self._learn(value, "${" + name + "}")
@@ -174,7 +176,7 @@ class Redactor:
         self._pattern = None
 
 
-#: Hides text in the shape of a secret, without knowing any secret value.
+#: Hides text that looks like a secret; it has not learned any secret value.
 redact: Callable[[str], str] = Redactor()
 
 
@@ -186,7 +188,7 @@ def _build_pattern(value: str) -> str:
 
 
 def _hide_user(match: re.Match[str]) -> str:
-    """Hide a user and password, but keep placeholders, which are not secret."""
+    """Hide a user and password, but keep placeholders, which may name a variable."""
     user_info = match[0].removeprefix(match[1])
     return match[0] if _PLACEHOLDER.fullmatch(user_info) else f"{match[1]}{HIDDEN}@"
 

@@ -1,4 +1,4 @@
-"""Describe pydantic's validation errors in one line for the user who wrote the values."""
+"""Describe pydantic's validation errors in one line, for the user who wrote the values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ if TYPE_CHECKING:
 
     from pydantic import ValidationError
 
-#: Maximum number of characters of a key and of a value in a message.
-_MAX_KEY_CHARS, _MAX_VALUE_CHARS = 80, 40
-#: Description of the expected value, by the type of pydantic's error.
+#: Maximum length of a key in a message.
+_MAX_KEY_CHARS = 80
+#: Maximum length of a value in a message.
+_MAX_VALUE_CHARS = 40
+#: Description of the expected value, by pydantic's error type.
 _EXPECTED = {
     kind: words
     for words, kinds in (
         ("a whole number", "int_type int_parsing int_from_float"),
-        ("a shorter number", "int_parsing_size"),
+        ("a number with fewer digits", "int_parsing_size"),
         ("a number", "float_type float_parsing"),
         ("true or false", "bool_type bool_parsing"),
         ("text in quotes", "string_type"),
@@ -38,7 +40,7 @@ _EXPECTED = {
 
 
 def describe_expectation(problem: Mapping[str, Any]) -> str:
-    """Describe the value that pydantic expected, without the actual value, which may be secret.
+    """Describe the expected value. The actual value is omitted, because it may be secret.
 
     >>> describe_expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
     'at least 1 is expected'
@@ -56,7 +58,7 @@ def describe_expectation(problem: Mapping[str, Any]) -> str:
 def describe_problems(error: ValidationError, data: Any, *, show_values: bool = False) -> str:
     """Return the first problems of `data` on one line, each with its location.
 
-    Values are left out by default, because a job's config may hold secrets.
+    Values are omitted by default, because a job's config may hold secrets.
     """
     lines = []
     for problem in error.errors(include_url=False, include_input=show_values):
@@ -85,17 +87,17 @@ def _format_location(data: Any, location: Iterable[str | int]) -> str:
 
 def shorten(value: Any) -> str:
     """Return a value as JSON, truncated if it is long."""
-    if isinstance(value, int) and abs(value) > 10**40:  # Python prints no more than 4,300 digits
+    if isinstance(value, int) and abs(value) > 10**40:  # Python converts at most 4,300 digits
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     try:
         text = json.dumps(value)
-    except (ValueError, RecursionError):  # it contains such a number, or is nested too deep
+    except (ValueError, RecursionError):  # it contains such a number, or is nested too deeply
         return f"a {type(value).__name__}"
     return text if len(text) <= _MAX_VALUE_CHARS else f"{text[: _MAX_VALUE_CHARS - 1]}…"
 
 
 def to_option_text(value: Any) -> str:
-    """Return a value as the text of an option of Kafka or Spark."""
+    """Convert a value to the text of a Kafka or Spark option."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):

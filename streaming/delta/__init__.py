@@ -1,1 +1,1 @@
-"""Delta Lake: sessions that can use it, and the transactions in a table's log."""
+"""Delta Lake support: sessions, and readers of a table's log."""

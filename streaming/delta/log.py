@@ -1,7 +1,6 @@
 """Read a Delta table's log from its JSON commits, without Spark.
 
-Delta keeps them for 30 days by default. The Parquet checkpoints, which replace older ones, are not
-read.
+Delta keeps these commits for 30 days by default. Parquet checkpoints are not read.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ if TYPE_CHECKING:
     from checkpoints.folders import Folder
 
 LOG = "_delta_log"
-#: Numbers in the range of a Java long.
+#: A number from 0 to the maximum Java long.
 Natural = Annotated[int, msgspec.Meta(ge=0, le=MAX_OFFSET)]
+#: A number in the range of a Java long.
 Long = Annotated[int, msgspec.Meta(ge=-MAX_OFFSET - 1, le=MAX_OFFSET)]
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKSUM = re.compile(r"(\d{20})\.crc")
@@ -36,7 +36,7 @@ class CommitGoneError(FileNotFoundError):
 
 
 class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
-    """The rows of a file that are deleted."""
+    """The deleted rows of a data file."""
 
     cardinality: Natural = 0
     storage_type: str = ""
@@ -45,11 +45,11 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> str:
-        """Its identity among the deletion vectors of one file."""
+        """Identity among the deletion vectors of one file."""
         return f"{self.storage_type}{self.path_or_inline_dv}@{self.offset}"
 
 
-#: Identity of a data file for Delta: its path, and its deletion vector's key.
+#: Delta's key for a data file: its path, and its deletion vector's key.
 FileKey = tuple[str, str]
 
 
@@ -62,7 +62,7 @@ class _DataFile(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def key(self) -> FileKey:
-        """Its identity: the path, and the deletion vector's key."""
+        """Path and deletion vector key, which identify the file."""
         return self.path, self.deletion_vector.key if self.deletion_vector else ""
 
 
@@ -73,7 +73,7 @@ class AddedFile(_DataFile, frozen=True, rename="camel"):
 
     @property
     def statistics(self) -> dict[str, Any]:
-        """Delta's statistics of the file; empty if it wrote none."""
+        """Delta's statistics for the file; empty if they are missing or invalid."""
         try:
             statistics = json.loads(self.stats) if self.stats else {}
         except (ValueError, RecursionError):
@@ -82,7 +82,7 @@ class AddedFile(_DataFile, frozen=True, rename="camel"):
 
     @property
     def rows(self) -> int | None:
-        """Number of rows that are not deleted; None if the statistics lack it."""
+        """Number of rows that are not deleted; None if the statistics omit it."""
         count = self.statistics.get("numRecords")
         if not isinstance(count, int) or not 0 <= count <= MAX_OFFSET:
             return None
@@ -94,7 +94,7 @@ class RemovedFile(_DataFile, frozen=True, rename="camel"):
 
 
 class Transaction(msgspec.Struct, frozen=True, rename="camel"):
-    """A `txn` action: the number of a writer's last batch."""
+    """A `txn` action: a writer's name, and the number of its last batch."""
 
     app_id: str
     version: Long
@@ -110,14 +110,14 @@ class CommitInfo(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class TableRestore(NamedTuple):
-    """A `RESTORE`: the version it restored, None if that is unknown, and its own version."""
+    """A `RESTORE`: the version that it restored (None if unknown), and the commit's version."""
 
     to: int | None
     version: int
 
 
 class TableMetadata(msgspec.Struct, frozen=True, rename="camel"):
-    """A `metaData` action: the properties of the table."""
+    """A `metaData` action: the table properties."""
 
     configuration: dict[str, str | None] = {}
 
@@ -134,41 +134,41 @@ class Commit(msgspec.Struct, frozen=True):
 
     @property
     def changes_data(self) -> bool:
-        """Whether it adds or removes rows; compaction only moves them to other files."""
+        """Whether the commit adds or removes rows. Compaction only moves them to other files."""
         return any(file.data_change for file in (*self.adds, *self.removes))
 
     @property
     def restored_to(self) -> int | None:
-        """The version that a `RESTORE` names; None if it names a time, or is no `RESTORE`."""
+        """Version that this `RESTORE` names; None if it names a time, or for other operations."""
         version = (self.info.operation_parameters or {}).get("version")
         return parse_whole_number(version) if self.is_restore else None
 
     @property
     def is_restore(self) -> bool:
-        """Whether it restores an earlier version of the table."""
+        """Whether the commit restores an earlier version of the table."""
         return self.info.operation == "RESTORE"
 
 
 class TableChecksum(msgspec.Struct, frozen=True, rename="camel"):
-    """The counts in the checksum file of a commit."""
+    """Counts in a commit's checksum file."""
 
     num_files: Natural | None = None
     table_size_bytes: Natural | None = None
 
 
 def parse_whole_number(value: object) -> int | None:
-    """Return a number that a Delta writer wrote, possibly as text; None for other values."""
+    """Parse a whole number, which a Delta writer may write as text; None for other values."""
     text = str(value).removesuffix(".0") if isinstance(value, int | float | str) else ""
     return int(text) if text.isdecimal() and len(text) <= 19 else None
 
 
 def list_versions(folder: Folder) -> list[int]:
-    """Return the versions in the log of a table, ascending."""
+    """Return the versions in a table's log, in ascending order."""
     return _list_numbered_files(folder, _COMMIT)
 
 
 def list_checksum_versions(folder: Folder) -> list[int]:
-    """Return the versions with a checksum file, ascending."""
+    """Return the versions with a checksum file, in ascending order."""
     return _list_numbered_files(folder, _CHECKSUM)
 
 
@@ -216,7 +216,7 @@ def read_commit(folder: Folder, version: int) -> Commit:
 
 
 def read_checksum(folder: Folder, version: int) -> TableChecksum | None:
-    """Read the checksum file of a version; None if it cannot be read, because it is optional."""
+    """Read a version's checksum file, which is optional; None if it cannot be read."""
     try:
         raw = folder.read(f"{LOG}/{version:020}.crc")
         return msgspec.json.decode(raw, type=TableChecksum) if raw else None

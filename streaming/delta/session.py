@@ -1,4 +1,4 @@
-"""Configure Spark for Delta: the Maven coordinate for its version, and the settings."""
+"""Configure Spark for Delta: Maven coordinate and settings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 DELTA_VERSION = "4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-#: Minor versions of Spark that Delta is built for, oldest first.
+#: Spark's minor versions that Delta is built for, oldest first.
 _SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
 
 
 def delta_coordinate(spark: str | None = None) -> str:
-    """Return the coordinate of the Delta built for a Spark version, by default the installed one.
+    """Return Delta's Maven coordinate for a Spark version (default: the installed one).
 
-    A later Spark gets the Delta for the newest known version; see `describe_unknown_spark`.
+    A Spark newer than all known ones gets the newest build; see `describe_unknown_spark`.
 
     >>> delta_coordinate("4.0.4"), delta_coordinate("4.9.1")
     ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')
@@ -34,14 +34,14 @@ def delta_coordinate(spark: str | None = None) -> str:
 
 
 def describe_unknown_spark(spark: str) -> str | None:
-    """Return a warning if no Delta is known that was built for this Spark; None otherwise.
+    """Return a warning if no Delta build for this Spark version is known; None otherwise.
 
     >>> print(describe_unknown_spark("4.9.1"))
-    no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work there
+    no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work with it
     """
     if _parse_minor_version(spark) <= _SPARK_VERSIONS[-1]:
         return None
-    return f"no Delta is known for Spark {spark}: {delta_coordinate(spark)} may not work there"
+    return f"no Delta is known for Spark {spark}: {delta_coordinate(spark)} may not work with it"
 
 
 def _parse_minor_version(spark: str) -> tuple[int, int]:
@@ -50,9 +50,9 @@ def _parse_minor_version(spark: str) -> tuple[int, int]:
 
 
 def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
-    """Add Delta to a builder without packages; call `configure_spark` after it.
+    """Add Delta to a builder that has no packages; call `configure_spark` afterwards.
 
-    Warns if no Delta is known for the installed Spark.
+    Warns if no Delta build for the installed Spark is known.
     """
     if warning := describe_unknown_spark(spark_version()):
         warnings.warn(warning, UserWarning, stacklevel=2)
@@ -66,7 +66,7 @@ def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
 
 
 def start_local_session(name: str) -> SparkSession:
-    """Start Spark on this machine to read Delta tables, or return the running session."""
+    """Start a local Spark to read Delta tables, or return the running session."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[*]").appName(name)

@@ -1,9 +1,9 @@
 """Read from a Delta table's log which batches its queries wrote.
 
 A query records each batch in the same commit as its rows: a `txn` action with the writer's name as
-`appId` and the batch's number as `version`; Delta skips a batch of that number or a lower one. The
-writer's name is the query's id, with a prefix for the tables of `assignor run`. Only JSON commits
-are read, which Delta keeps for 30 days by default; older batches are unknown.
+`appId` and the batch's number as `version`. Delta skips any batch whose number is not higher. The
+writer's name is the query's id, which `assignor run` prefixes. Only JSON commits are read. Delta
+keeps them for 30 days by default, so older batches are unknown.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _STREAMING = re.compile(
 )
 #: Batch number for a query that has written no batch.
 NO_BATCH = -1
-#: Common part of `CREATE OR REPLACE TABLE`, `REPLACE TABLE AS SELECT`, ….
+#: Text in the names of all replacing operations, such as `CREATE OR REPLACE TABLE`.
 _REPLACE = "REPLACE TABLE"
-#: Table property that users set to the version of a `RESTORE` or `REPLACE TABLE` to accept it.
+#: Table property: the version of a `RESTORE` or `REPLACE TABLE` whose row loss a user accepts.
 ACCEPTED = "assignor.acceptedRestore"
 NEW_CHECKPOINT = (
-    "give the query a new checkpoint, with startingOffsets exactly where the rows of the table end"
+    "start the query with a new checkpoint, and set startingOffsets to where the table's rows end"
 )
 
 
@@ -37,36 +37,36 @@ def make_writer_name(query_id: str) -> str:
 
 
 def parse_query_id(app_id: str) -> str | None:
-    """Return the id of the query in a writer's name; None if it is no streaming query."""
+    """Return the query id in a writer's name; None if the writer is not a streaming query."""
     match = _STREAMING.fullmatch(app_id)
     return match[1] if match else None
 
 
 @dataclass(frozen=True, slots=True)
 class TableLog:
-    """Entries of a table's log about one query."""
+    """The information about one query in a table's log."""
 
-    #: The newest batch of the query; `NO_BATCH` if it has none, None if that is unknown.
+    #: The query's newest batch; `NO_BATCH` if it has none, None if unknown.
     batch: int | None
-    #: The `RESTORE` that removed that batch; None if there is none, or a later one undid it.
+    #: The `RESTORE` that removed this batch; None if none did, or a later `RESTORE` undid it.
     restored: TableRestore | None = None
-    #: The newest `REPLACE TABLE`, which removed all earlier rows, if no batch was written since.
+    #: Version of a `REPLACE TABLE` that removed all earlier rows; None if the query wrote since.
     replaced: int | None = None
-    #: Id of another streaming query that wrote to the table, if this one has written no batch.
+    #: Id of another streaming query that wrote to the table, if this query has written no batch.
     other_query_id: str | None = None
-    #: Value of the property `ACCEPTED`: the version whose loss of rows a user accepts.
+    #: Value of the `ACCEPTED` property: the version whose row loss a user accepts.
     accepted: str | None = None
 
     def accepts(self, version: int | None) -> bool:
-        """Return whether a user accepts the rows that this version removed."""
+        """Return whether a user accepts that this version removed rows."""
         return version is not None and self.accepted == str(version)
 
 
 def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: int) -> str | None:
     """Return why a query must not continue with a table; None if table and checkpoint match.
 
-    `planned` and `completed` are the last batches of the checkpoint, or `NO_BATCH`. The text
-    continues a sentence that begins with the table. A table with an unknown batch is accepted.
+    `planned` and `completed` are the checkpoint's last batches, or `NO_BATCH`. The text continues a
+    sentence that starts with the table. If the table's newest batch is unknown, None is returned.
     """
     written = log.batch
     if written is None:
@@ -82,26 +82,26 @@ def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: i
         or_accept = f", or {_how_to_accept(log.replaced)}" if log.replaced is not None else ""
         return (
             f"has {last_batch} of the query, but its checkpoint {checkpoint!r} has completed batch "
-            f"{completed}: the table was recreated, restored from a copy, or is another one, and "
-            f"rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
+            f"{completed}: the table was recreated, restored from a copy, or replaced by another, "
+            f"so rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
         )
     if log.restored is not None and not log.accepts(log.restored.version):
         restored_to, version = log.restored
         target = "an earlier time" if restored_to is None else f"version {restored_to}"
         return (
             f"was restored to {target} by RESTORE (version {version}) after batch {written}, so "
-            f"rows that are not read again may be missing: RESTORE it to version {version - 1}, "
+            f"rows may be missing that are not read again: RESTORE it to version {version - 1}, "
             f"{NEW_CHECKPOINT}, or {_how_to_accept(version)}"
         )
     return None
 
 
 def _how_to_accept(version: int) -> str:
-    return f"accept the missing rows by the table property '{ACCEPTED}' = '{version}'"
+    return f"set the table property '{ACCEPTED}' = '{version}' to accept the missing rows"
 
 
 def read_log(table: str | Folder, query_id: str | None) -> TableLog:
-    """Read a table's log for the batches of a query; a new query has no id yet (None).
+    """Read a query's batches from a table's log; `query_id` is None for a new query.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
             other_query_id = other_query_id or writer
         if _REPLACE in commit.info.operation and _restore_that_reverted(restores, version) is None:
             return TableLog(NO_BATCH, None, version, other_query_id, accepted)
-        if query_id is None and other_query_id is not None:  # a new query is not in older commits
+        if query_id is None and other_query_id is not None:  # it is not in older commits
             return TableLog(NO_BATCH, other_query_id=other_query_id)
     is_whole = len(newest_first) == newest_first[0] + 1
     return TableLog(NO_BATCH if is_whole else None, other_query_id=other_query_id)
@@ -154,7 +154,7 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
 def _restore_that_reverted(restores: list[TableRestore], version: int) -> TableRestore | None:
     """Return the restore that reverted a version; None if the version is still in effect.
 
-    `restores` has the newest first. A later restore to an older version undoes those in between.
+    `restores` is sorted newest first. A restore undoes all restores since the version it names.
     """
     up_to: float = math.inf
     for restore in restores:

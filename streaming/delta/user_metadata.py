@@ -1,7 +1,7 @@
-"""Encode the source offsets of a commit's rows in its `userMetadata`.
+"""Encode and decode the source offsets of a commit's rows in its `userMetadata`.
 
-The text is JSON, `{"assignor": {…}}`, merged into the user's own; `DESCRIBE HISTORY` shows it.
-A range is `[from, until)`; partitions without records in the batch are left out.
+The text is JSON, `{"assignor": {…}}`, merged into the user's own metadata. `DESCRIBE HISTORY` shows
+it. A range is `[from, until)`; partitions without records in the batch are omitted.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class BatchMetadata(msgspec.Struct, frozen=True):
 def encode_metadata(
     query: str, batch: int, ranges: KafkaRanges | None, user_text: str | None = None
 ) -> str | None:
-    """Return the `userMetadata` of a commit; None if `user_text` must stay as it is.
+    """Return a commit's `userMetadata`; None if `user_text` cannot be extended.
 
-    The Delta sink passes no ranges: DeltaWrites.java replaces `"ranges":null,"counted":{}`.
-    `user_text` is the user's own metadata, which can be extended only if it is a JSON object.
+    The Delta sink passes no ranges, because DeltaWrites.java replaces `"ranges":null,"counted":{}`.
+    `user_text` is the user's own metadata. It can be extended only if it is a JSON object.
     """
     user_values: Any = {}
     if user_text:
@@ -64,7 +64,7 @@ def encode_metadata(
 
 
 def encode_ranges(ranges: KafkaRanges) -> str:
-    """Return the ranges in the format of the text for a commit."""
+    """Return the ranges as JSON, as they appear in a commit's metadata."""
     return _to_json(ranges)
 
 
@@ -73,7 +73,7 @@ def _to_json(value: Any) -> str:
 
 
 def decode_metadata(text: str | None) -> BatchMetadata | None:
-    """Parse a commit's text; None if it has no metadata that this version understands."""
+    """Parse a commit's `userMetadata`; None if it has no entry that this version can read."""
     if not text or f'"{_KEY}"' not in text:
         return None
     try:

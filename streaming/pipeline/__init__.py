@@ -1,1 +1,1 @@
-"""Pipelines from YAML: from Kafka to Delta, for `assignor run` and `run_job`."""
+"""Kafka-to-Delta pipelines that are defined in YAML, for `assignor run` and `run_job`."""

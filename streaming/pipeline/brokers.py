@@ -1,4 +1,4 @@
-"""Check that a job's brokers answer and have its topics, and seed topics for `--with-broker`."""
+"""Check that a job's brokers answer and have its topics; seed topics for `--with-broker`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,7 @@ _TOPIC_EXISTS = "already exists"
 
 
 def check_network(loaded: LoadedJob) -> None:
-    """Check the metrics port, and that one address of each cluster accepts connections.
-
-    This takes a few seconds at most, and does not need Spark.
-    """
+    """Check the metrics port, and that one address of each cluster accepts connections."""
     check_port(loaded.job.metrics)
     key_paths: dict[str, str] = {}
     for key_path, options, _ in loaded.job.iterate_broker_uses():
@@ -80,7 +77,7 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
 
 
 def _list_topics(spark: SparkSession, client: Mapping[str, str]) -> Any:
-    """Return the topics that the user may describe, as a Java set, which may be very large."""
+    """Return the topics that the user may describe, as a Java set, because there may be many."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.HashMap()
     timeout_ms = _RESPONSE_TIMEOUT_S * 1000
@@ -98,7 +95,7 @@ def _list_topics(spark: SparkSession, client: Mapping[str, str]) -> Any:
 def seed_topics(
     loaded: LoadedJob, records: dict[str, list[Record]], bootstrap_servers: str
 ) -> dict[str, int]:
-    """Create the job's missing topics, and fill those that have seed records.
+    """Create the job's missing topics, and write their seed records.
 
     Returns the number of records sent to each created topic.
     """
@@ -117,7 +114,7 @@ def seed_topics(
                 create_topic(bootstrap_servers, topic, partitions)
                 sent[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
             except BaseException as error:
-                if _TOPIC_EXISTS not in str(error):  # the next run would not fill the topic
+                if _TOPIC_EXISTS not in str(error):  # or the next run would not seed it
                     delete_topics(bootstrap_servers, [topic])
                 raise
     return sent
@@ -137,7 +134,7 @@ def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> 
         except BufferError:
             producer.flush(_FLUSH_TIMEOUT_S)
             producer.produce(topic, value, key, on_delivery=on_delivery)
-        except KafkaException as error:  # larger than the producer's own limit
+        except KafkaException as error:  # such as a record above the size limit
             failures.append(error.args[0].str())
     missing = producer.flush(_FLUSH_TIMEOUT_S)
     if missing or failures:

@@ -9,21 +9,24 @@ from assignor_bridge.errors import AssignorError, OptionError
 
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+")
 _ABORTED = re.compile(r"^Job aborted due to stage failure:.*?\): (?:[\w.$]+(?:Exception|Error): )?")
-#: py4j's messages for a lost connection; Java's own errors have more text after them.
+#: py4j's complete messages for a lost connection; errors raised in Java have more text after them.
 _LOST_CONNECTION = re.compile(r"An error occurred while calling \S+|Answer from Java side is empty")
-#: Spark's prefix of messages from `raise_error`.
+#: Spark's prefix for messages from `raise_error`.
 _RAISED = "[USER_RAISED_EXCEPTION] "
 _CLASS_NAME = re.compile(r"^(?:[\w$]+\.)+([\w$]+)(?:: |$)")
 _DELTA = "[DELTA_"
 #: Hadoop's message for a folder that cannot be created.
 _MKDIRS = re.compile(r"Mkdirs failed to create (?:file:)?(.*?) \(exists=\w+, cwd=.*\)")
-#: The record that Delta adds to a violated constraint.
+#: Record values that Delta adds to the message of a violated constraint.
 _RECORD_VALUES = re.compile(r" by row with values:.*")
 _MAX_DELTA_CHARS = 700
-#: Limits of `drop_java_trace`: number of causes, and characters of each at its start (the class)
-#: and at its end (the run id, after a query name of any length).
-_MAX_CAUSES, _MAX_START, _MAX_END = 8, 120, 120
-#: Hints for failures whose messages from Spark or Kafka do not explain what to do.
+#: Maximum number of causes that `drop_java_trace` keeps.
+_MAX_CAUSES = 8
+#: Characters kept at the start of each cause, where the class is.
+_MAX_START = 120
+#: Characters kept at its end, where the run id is, after a query name of any length.
+_MAX_END = 120
+#: Hints for Spark and Kafka messages that do not explain what to do.
 _HINTS = (
     (
         r"data may have been (?:lost|missed)|failOnDataLoss",
@@ -31,27 +34,27 @@ _HINTS = (
     ),
     (
         r"Not authorized to access topics",
-        "the user needs Describe and Read on each Topic of a source, Describe and Write on that of "
-        "a sink or of dead letters",
+        "the user needs Describe and Read on each source topic, and Describe and Write on each "
+        "sink and dead-letter topic",
     ),
     (
         "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE",
-        "the checkpoint has the state of 'dedupe' or a transform with other columns, or of a "
+        "the checkpoint's state was written by 'dedupe' or a transform with other columns, or by a "
         "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an upsert "
-        "then reads all records again and changes nothing)",
+        "can safely read all records again)",
     ),
     (
         # Java's message for a list of objects of a missing class; Spark 4.2 names the class.
         r"DefaultSerializationProxy to field .*DataSourceRDDPartition"
         r"|ClassNotFoundException: io\.assignorbridge\.",
-        "do the executors lack the jar of assignor-bridge? Add it by the flags of: assignor jars",
+        "the executors may lack the assignor-bridge jar: add the flags that `assignor jars` prints",
     ),
     (
         r"^long overflow$",
-        "a time is out of range: does a producer send nanoseconds as Kafka's timestamp, which is "
-        "in milliseconds?",
+        "a time is out of range: a producer may send nanoseconds as Kafka's timestamp, which must "
+        "be in milliseconds",
     ),
-    (r"java\.security file|Too many open files", "raise the limit of open files: ulimit -n 4096"),
+    (r"java\.security file|Too many open files", "raise the open-file limit: ulimit -n 4096"),
     (r"Not authorized to access group", "the user needs Read on the Group"),
     (
         r"Cluster authorization failed",
@@ -61,7 +64,7 @@ _HINTS = (
 
 
 class ConfigError(OptionError):
-    """The user must change the job's config."""
+    """The job's config is invalid; the user must change it."""
 
 
 class JobError(AssignorError):
@@ -73,19 +76,19 @@ class JobTimeoutError(JobError):
 
 
 class TableError(ValueError):
-    """A table, or a frame for it, cannot be written with the sink's settings."""
+    """A table cannot be written with the sink's settings and rows."""
 
 
 def summarize(error: BaseException) -> str:
-    """Return the innermost cause of an exception, also of Java's, in one line.
+    """Return the innermost cause of a Python or Java exception in one line.
 
     >>> summarize(ValueError("no such thing" + chr(10) + "  at all"))
     'no such thing'
     """
     if isinstance(error, UnicodeDecodeError):
-        return "not text in UTF-8"
+        return "not UTF-8 text"
     if isinstance(error, ConnectionError) or _LOST_CONNECTION.fullmatch(str(error)):
-        return "Spark's JVM has ended: was it killed, or out of memory?"
+        return "Spark's JVM has ended: it was killed, or ran out of memory"
     innermost: Any = error
     while getattr(innermost, "_cause", None) is not None:
         innermost = innermost._cause
@@ -95,7 +98,7 @@ def summarize(error: BaseException) -> str:
         text = _get_java_message(java) if java is not None else str(innermost)
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
     line = lines[0] if lines else type(innermost).__name__
-    if _DELTA in line:  # its other lines have names and the remedy
+    if _DELTA in line:  # its other lines have names and the fix
         line = _RECORD_VALUES.sub("", " ".join(lines))[:_MAX_DELTA_CHARS]
     line = _SQL_STATE.sub("", _ABORTED.sub("", line))
     line = line.strip().rstrip(";").removeprefix(_RAISED)
@@ -136,7 +139,7 @@ def drop_java_trace(error: Exception) -> Exception:
 
 
 def add_hint(message: str, checkpoint: str | None) -> str:
-    """Add a hint to the message of a failed query, if there is one."""
+    """Append the first matching hint, if any, to a failed query's message."""
     for pattern, hint in _HINTS:
         if re.search(pattern, message, re.IGNORECASE):
             if checkpoint is None and "{checkpoint}" in hint:

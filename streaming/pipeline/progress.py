@@ -1,4 +1,4 @@
-"""Count from Spark's progress events what the queries of a job read and wrote in one run."""
+"""Count the records that a job's queries read and write, from Spark's progress events."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ class QueryResult:
     """Counts of one query in this run."""
 
     name: str
-    #: The table or topic that it writes, secrets hidden; None for the console.
+    #: Table or topic to which it writes, with secrets hidden; None for the console.
     target: str | None
     is_table: bool = False
-    #: Whether it writes the bad records of a source, which it reads a second time.
+    #: Whether it writes a source's bad records, for which it reads the source again.
     is_dead_letter: bool = False
     batches: int = 0
     read: int = 0
     #: Rows passed to the sink; for an upsert, before the merge and including deletes.
     written: int = 0
-    #: Bad records among those read.
+    #: Bad records, which `read` includes.
     bad: int = 0
 
 
@@ -41,14 +41,14 @@ class JobResult:
     """Result of a job's run: sums over its sinks, and the result of each query."""
 
     name: str
-    #: Time from the start of the queries to their end, or until now.
+    #: Time from the start of the queries to their end, or until now if they are running.
     seconds: float
     batches: int
     #: Records read; a record that two sinks read is counted twice.
     read: int
     written: int
     bad: int
-    #: Rows written by table, including tables of bad records.
+    #: Rows written to each table, including dead-letter tables.
     tables: dict[str, int]
     queries: tuple[QueryResult, ...]
 
@@ -109,8 +109,8 @@ class ProgressCounter(StreamingQueryListener):
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned.add(result.name)
             _LOG.warning(
-                "%s: %s of the %s records that query %r has read are bad, more than 1%%: does the "
-                "schema fit? The column 'reason' of a dead-letter table has the reason of each",
+                "%s: %s of the %s records that query %r has read are bad (more than "
+                "1%%): check the schema; the 'reason' column of a dead-letter table explains each",
                 self._title, f"{result.bad:,}", f"{result.read:,}", result.name,
             )  # fmt: skip
         if self._on_progress is not None:

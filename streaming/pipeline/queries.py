@@ -44,13 +44,13 @@ class JobQuery:
     rows: DataFrame
     #: Spark's `DataStreamWriter`.
     writer: Any
-    #: The query's own checkpoint; None for a job that only prints.
+    #: The query's checkpoint; None if the job has none, because it only prints.
     checkpoint: str | None
     delta: DeltaWriter | None
-    #: Its sources, in the order of Spark's numbers.
+    #: Sources, in the order in which Spark numbers them.
     sources: list[PlanSource]
     result: QueryResult
-    #: Spark's query, once it is started.
+    #: Spark's query; None until it is started.
     stream: StreamingQuery | None = None
 
     def start(self) -> None:
@@ -60,7 +60,7 @@ class JobQuery:
             self.delta.set_query(self.stream.id, self.stream)
 
     def stop(self) -> None:
-        """Stop the query if it is running, and wait for background writes of its sink."""
+        """Stop the query if it is running, and wait for its sink's background writes."""
         with contextlib.suppress(Exception):  # the query or Spark has ended
             if self.stream is not None and self.stream.isActive:
                 self.stream.stop()
@@ -68,12 +68,12 @@ class JobQuery:
             self.delta.finish()
 
     def find_source_numbers(self, options: Mapping[str, str]) -> list[int]:
-        """Return the numbers of its sources that have these options."""
+        """Return the numbers of the sources that have these options."""
         return [n for n, source in enumerate(self.sources) if source.has_options(options)]
 
     @property
     def sink_error(self) -> Exception | None:
-        """The error of the Delta sink, of which Spark keeps only the text."""
+        """The Delta sink's error; Spark keeps only its text."""
         return self.delta.error if self.delta is not None else None
 
 
@@ -83,7 +83,7 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
     for output in loaded.job.outputs:
         if output.bad_source is None:
             frame = build_sink_frame(spark, loaded, output.sink)
-        else:  # its own query reads the source again, for exactly-once
+        else:  # a separate query reads the source again, for exactly-once
             frame = build_bad_records(spark, loaded, output.bad_source, output.sink)
         with loaded.wrap_errors(output.key_path):
             queries.append(_plan_one(spark, loaded, output, frame))
@@ -103,7 +103,7 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
 def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None:
     """Check that no two streams commit offsets of the same partition to the same group.
 
-    Each commits its own progress, so the group would be ahead of the slower one's checkpoint.
+    Each stream commits its own progress, so the group would be ahead of the slower checkpoint.
     """
     committing: list[tuple[JobQuery, PlanSource]] = []
     for query in queries:
@@ -112,12 +112,12 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
             shared = [pair for pair in committing if group and source.commits_with(pair[1])]
             if any(q is not query or s.relation != source.relation for q, s in shared):
                 other = shared[0][0]
-                by = f"twice by {query.name!r}" if other is query else f"by {other.name!r} as well"
+                by = f"a second time by {query.name!r}" if other is query else f"by {other.name!r}"
                 raise loaded.make_error(
                     query.key_path,
-                    f"this query would commit to the group {group!r} (assignor.commitGroup), to "
-                    f"which these topics are committed {by}, and the group would be ahead of the "
-                    "slower one's checkpoint: remove the option (`assignor lag` reads the "
+                    f"this query would commit to the group {group!r} (assignor.commitGroup), but "
+                    f"the same topics are also committed {by}, so the group would be ahead of the "
+                    "slower checkpoint: remove the option (`assignor lag` reads the "
                     "checkpoints), or let only one query read the source",
                 )
             committing.append((query, source))
@@ -137,7 +137,7 @@ def _plan_one(spark: SparkSession, loaded: LoadedJob, output: Output, frame: Dat
         checkpoint = f"{job.checkpoint.rstrip('/')}/{output.folder}"
     delta = None
     if isinstance(sink, DeltaSink):
-        # Dead letters use the query id as the name, as Delta's own sink did in older versions.
+        # Dead-letter writers are named by the query id alone, as older versions named them.
         name_writer = make_writer_name if is_sink else str
         label = f"{loaded.title}: {output.key_path}"
         delta = DeltaWriter(sink, label, name_writer, loaded.redact, checkpoint)
@@ -178,7 +178,7 @@ def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
 
 
 def _convert_for_kafka(field: StructField) -> Column:
-    """Keep bytes and text, convert lists and structs to JSON, and other types to text."""
+    """Keep bytes and text; convert lists, structs and maps to JSON, and other types to text."""
     column = f.col(field.name)
     data_type = field.dataType
     if field.name == "headers":

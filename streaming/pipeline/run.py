@@ -42,7 +42,7 @@ _POLL_S = 0.5
 
 
 class RunningJob:
-    """The running queries of a job, its metrics exporter, and the lock of its checkpoint.
+    """A job's running queries, metrics exporter, and checkpoint lock.
 
     As a context manager, it stops the job at the end of the block.
     """
@@ -60,7 +60,7 @@ class RunningJob:
         self._counter = ProgressCounter(loaded.title, results, on_progress)
         self._started_at = time.monotonic()
         self._seconds: float | None = None
-        #: Callbacks of `stop`, in reverse order.
+        #: Callbacks that `stop` runs, last one first.
         self._exit_stack = contextlib.ExitStack()
 
     @property
@@ -70,7 +70,7 @@ class RunningJob:
 
     @property
     def result(self) -> JobResult:
-        """The result of the queries so far."""
+        """The job's result so far."""
         seconds = self._seconds or time.monotonic() - self._started_at
         results = (query.result for query in self._queries)
         return sum_results(self._loaded.job.name, seconds, results)
@@ -117,8 +117,8 @@ class RunningJob:
     ) -> None:
         """Wait until all queries have ended, or `stop_asked` returns True; then stop all of them.
 
-        The first failure stops the others and raises a JobError. After `timeout` seconds, the job
-        is stopped, and JobTimeoutError is raised.
+        If a query fails, the others are stopped, and JobError is raised. After `timeout` seconds,
+        the job is stopped, and JobTimeoutError is raised.
         """
         try:
             with self._loaded.drop_secret_causes():
@@ -144,7 +144,7 @@ class RunningJob:
         return not self.queries or any(query.isActive for query in self.queries)
 
     def stop(self) -> None:
-        """Stop the running queries, close the metrics, and release the job's lock."""
+        """Stop the running queries, close the metrics exporter, and release the job's lock."""
         self._exit_stack.close()
         self._seconds = self._seconds or time.monotonic() - self._started_at
 
@@ -192,11 +192,11 @@ def start_job(
     spark
         A session with Delta, Spark's Kafka connector and the bridge.
     config
-        A YAML file, a mapping of the same shape, or a job; a `LoadedJob` was checked before Spark
-        started, so only the checks that need Spark remain.
+        A YAML file, a mapping with the same keys, or a job. For a `LoadedJob`, only the checks that
+        need Spark run, because the others have run before.
     on_progress
-        Called after each batch with the result of its query so far, and Spark's progress. It must
-        return quickly, because it runs on a thread of Spark's listeners.
+        Called after each batch with its query's result so far, and Spark's progress. It must
+        return quickly, because it runs on Spark's listener thread.
 
     Raises
     ------
@@ -243,9 +243,9 @@ def warn_about_late_records(loaded: LoadedJob) -> None:
     for name, source in loaded.job.all_sources.items():
         if source.watermark is not None and source.lets_event_times_drift_apart:
             _LOG.warning(
-                "%s: %s: assignor.fairness, a weight or a floor lets partitions with few records "
-                "get ahead in event time, so the watermark drops records of the others as late: "
-                "set assignor.alignEventTime to the watermark's delay (%s)",
+                "%s: %s: with assignor.fairness, a weight or a floor, partitions with few records "
+                "get ahead in event time, so the watermark drops other partitions' records as "
+                "late: set assignor.alignEventTime to the watermark's delay (%s)",
                 loaded.title, loaded.job.locate("source", name), source.watermark.delay,
             )  # fmt: skip
 
@@ -259,8 +259,8 @@ def _lock_job(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:
         return lock_folder(folder)
     except BlockingIOError:
         problem = (
-            f"process {find_owner(folder)} is running this job in {checkpoint!r}: wait until "
-            "it ends, or give this run its own checkpoint and tables"
+            f"process {find_owner(folder)} is running a job with checkpoint {checkpoint!r}: wait "
+            "until it ends, or use another checkpoint and other tables"
         )
         raise loaded.make_error("checkpoint", problem, JobError) from None
 

@@ -1,9 +1,9 @@
-"""Check that a changed schema puts no record into both a table and the dead letter, or neither.
+"""Check that a schema change writes no record to both a table and the dead letter, or neither.
 
-The query of each sink and that of the dead letters decide independently which records are good. If
-the schema changes while they are at different offsets, one has parsed the records in between with
-the old schema, and the other parses them with the new one. So a job saves its parsing rules in its
-checkpoint, and after a change the next start compares both rules for these records.
+Each sink query and the dead-letter query decide independently which records are good. If the schema
+changes while they are at different offsets, one query has parsed the records in between with the
+old schema, and another will parse them with the new schema. So a job saves its parsing rules in its
+checkpoint. After a change, the next start compares the old and new rules on these records.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
     from streaming.pipeline.queries import JobQuery
 
-#: How the records of a source are parsed, as JSON.
+#: Settings that decide which records of a source are good, as JSON.
 ParsingRules = dict[str, Any]
 #: Offsets `[from, until)` by topic and partition.
 Gaps = dict[tuple[str, int], tuple[int, int]]
@@ -41,7 +41,7 @@ _EARLIEST = -2
 
 
 def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[JobQuery]) -> None:
-    """Raise JobError if a changed schema could put a record into two places, or into none."""
+    """Raise JobError if a schema change could write a record to two places, or to none."""
     job = loaded.job
     if job.checkpoint is None or not any(s.records.dead_letter for s in job.all_sources.values()):
         return
@@ -65,11 +65,11 @@ def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[Jo
             if position is not None:
                 names = ", ".join(repr(query.name) for query in readers)
                 raise TableError(
-                    f"the schema has changed, and the record at {position} is good by one and bad "
-                    f"by the other, but not all queries of the source ({names}) have read it: it "
+                    f"the schema has changed, and the record at {position} fits only one of the "
+                    f"two schemas, but not all queries of the source ({names}) have read it: it "
                     "could be written to both a table and the dead letter, or to neither; run the "
-                    "job with the old schema until all have read it and no more such records "
-                    "arrive, then change it"
+                    "job with the old schema until all queries have read it and no more such "
+                    "records arrive, then change the schema"
                 )
 
 
@@ -84,7 +84,7 @@ def save_parsing_rules(spark: SparkSession, loaded: LoadedJob) -> None:
 
 
 def _collect_rules(loaded: LoadedJob) -> dict[str, ParsingRules]:
-    """Return the settings that decide which records are good, by source, without defaults."""
+    """Return, by source, the non-default settings that decide which records are good."""
     job = loaded.job
     rules: dict[str, ParsingRules] = {}
     for name, source in job.all_sources.items():
@@ -102,7 +102,7 @@ def _collect_rules(loaded: LoadedJob) -> dict[str, ParsingRules]:
 
 
 def _read_saved_rules(spark: SparkSession, checkpoint: str) -> dict[str, ParsingRules] | None:
-    """Return the rules of the last run: None if damaged, empty if an older version saved none."""
+    """Return the last run's rules; None if the file is damaged, empty if there is no file."""
     raw = read_file(spark, f"{checkpoint.rstrip('/')}/{_FILE}")
     try:
         rules = json.loads(raw or b"{}")
@@ -112,9 +112,9 @@ def _read_saved_rules(spark: SparkSession, checkpoint: str) -> dict[str, Parsing
 
 
 def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[str, str]) -> Gaps:
-    """Return the offsets that some query may have read, and another may not have read.
+    """Return the offsets that one query may have read and another may not have read.
 
-    A query has read its completed batches; a planned one may be in the table already.
+    A query has read its completed batches. Its planned batch may also be in the table already.
     """
     spans = []
     for query in queries:
@@ -152,7 +152,7 @@ def _read_records(spark: SparkSession, kafka: dict[str, str], gaps: Gaps) -> Dat
 def _find_first_difference(
     frame: DataFrame, name: str, old_rules: ParsingRules, new_rules: ParsingRules
 ) -> str | None:
-    """Return the position of a record that is bad by only one of two rules; None if all agree."""
+    """Return the position of a record that only one of the rules rejects; None if there is none."""
     try:
         old_bad = _select_bad_positions(frame, f"{name} before", old_rules)
         new_bad = _select_bad_positions(frame, f"{name} now", new_rules)
@@ -162,8 +162,8 @@ def _find_first_difference(
         is_incompatible = isinstance(error, ValidationError)
         reason = "another version wrote it" if is_incompatible else summarize(error)
         raise TableError(
-            f"the schema has changed, and cannot be compared with that of the last run ({reason}): "
-            "run the job with the old schema until all queries of the source have read the same "
+            f"the schema has changed, and cannot be compared with the last run's schema ({reason}):"
+            " run the job with the old schema until all queries of the source have read the same "
             "records"
         ) from error
     return None if first is None else str(first["position"])

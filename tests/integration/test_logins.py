@@ -209,4 +209,4 @@ def test_a_job_that_may_see_a_topic_but_not_read_it_says_which_right_it_needs(
 
     told = wait_until(lambda: None if "does not exist" in (line := said()) else line, "rights", 60)
     assert "Not authorized to access topics: [" in told
-    assert "; the user needs Describe and Read on each Topic of a source" in told
+    assert "; the user needs Describe and Read on each source topic" in told

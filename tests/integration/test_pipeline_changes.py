@@ -187,9 +187,7 @@ def test_a_removed_restored_or_vacuumed_table_is_handled(spark, topic, tmp_path,
     )
 
     table.rename(tmp_path / "kept")
-    assert_refused(
-        spark, config, "does not exist any more", "has completed batch 1", "new checkpoint"
-    )
+    assert_refused(spark, config, "no longer exists", "has completed batch 1", "new checkpoint")
     assert not table.exists()
     shutil.copytree(tmp_path / "older", table)
     assert_refused(spark, config, "has only batch 0 of the query", "has completed batch 1")
@@ -274,7 +272,7 @@ def test_a_second_start_reports_the_first_regardless_of_the_checkpoint(spark, to
         (checkpoint / "offsets").rename(tmp_path / "offsets")
         (checkpoint / "commits").rename(tmp_path / "commits")
         assert_refused(
-            spark, config, "config: checkpoint: process ", "is running this job", "wait until it"
+            spark, config, "config: checkpoint: process ", "is running a job with", "wait until it"
         )
     finally:
         going.stop()
@@ -340,7 +338,7 @@ def test_an_append_under_another_name_or_checkpoint_is_not_written_twice(
 
     going = start_job(spark, config | {"trigger": "processingTime 1 hour"})
     assert_refused(
-        spark, config, "config: checkpoint: process ", "is running this job", "wait until it ends"
+        spark, config, "config: checkpoint: process ", "is running a job with", "wait until it ends"
     )
     for query in going.queries:  # as in a notebook
         query.stop()
@@ -409,7 +407,7 @@ def test_a_schema_cannot_change_between_queries_that_parse_a_record(spark, topic
     lax, strict = "id BIGINT, v STRING", "id BIGINT, v STRING NOT NULL"
     words = (
         "config: source.records: the schema has changed",
-        f"the record at {topic.name}-0 offset 1 is good by one and bad by the other",
+        f"the record at {topic.name}-0 offset 1 fits only one of the two schemas",
     )
     run_job(spark, by(lax, bad_records="drop"))
     assert_refused(spark, by(strict), *words)

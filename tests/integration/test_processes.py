@@ -265,7 +265,7 @@ def test_a_run_whose_jvm_was_killed_says_so_and_names_sparks_log(
         run.kill()
     *before, last = said.read_text().splitlines()
     assert last == (
-        "assignor: job.yaml: Spark's JVM has ended: was it killed, or out of memory? "
+        "assignor: job.yaml: Spark's JVM has ended: it was killed, or ran out of memory "
         f"(Spark's log: {log})"
     ), before
     assert code == 1

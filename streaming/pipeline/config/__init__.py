@@ -1,1 +1,1 @@
-"""Models of a job's config, and loading and checking it from YAML."""
+"""A job's config models, and the code that loads and checks its YAML."""

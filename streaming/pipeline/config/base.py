@@ -1,6 +1,6 @@
-"""Define the base class of the config models, and their shared types.
+"""Define the config models' base class and shared types.
 
-Values may be secrets, so neither errors nor the `repr` of a model show them.
+Values may be secrets, so neither errors nor a model's `repr` show them.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 
 
 class Section(BaseModel):
-    """A mapping of the config, which may have options of Kafka or Spark next to its own keys.
+    """A mapping in the config, with its own keys and, in some sections, Kafka or Spark options.
 
-    An unknown key is an error that suggests the nearest one.
+    An unknown key is an error; the message suggests the most similar key.
     """
 
-    # The text below each key describes it.
+    # A key's description is the string below it.
     model_config = ConfigDict(
         extra="allow", frozen=True, use_attribute_docstrings=True, hide_input_in_errors=True
     )
 
-    #: Descriptions of the options, by name.
+    #: Option descriptions, by option name.
     OPTIONS: ClassVar[dict[str, str]] = {}
-    #: Prefixes of further options, each with a pattern of their names for JSON Schema.
+    #: Prefixes of other options, each with a pattern for their names in JSON Schema.
     PREFIXES: ClassVar[dict[str, str]] = {}
 
     def __repr_args__(self) -> list[tuple[str | None, Any]]:
@@ -65,7 +65,7 @@ class Section(BaseModel):
 
     @property
     def options(self) -> dict[str, str]:
-        """The options of Kafka and Spark, by their own names."""
+        """The section's Kafka and Spark options, by name."""
         return dict(self.model_extra or {})
 
     @model_validator(mode="before")
@@ -81,8 +81,8 @@ class Section(BaseModel):
             elif not isinstance(key, str):
                 raise ValueError(f"key {key!r} is not text")
             elif key not in cls.OPTIONS and not key.startswith(tuple(cls.PREFIXES)):
-                known = [*fields, *cls.OPTIONS, *(_COMMON_OPTIONS if cls.PREFIXES else ())]
-                raise ValueError(describe_unknown_name("key", key, known))
+                names = [*fields, *cls.OPTIONS, *(_COMMON_OPTIONS if cls.PREFIXES else ())]
+                raise ValueError(describe_unknown_name("key", key, names))
             else:
                 try:
                     values[key] = to_option_text(value)
@@ -107,7 +107,7 @@ class Section(BaseModel):
         return reference
 
 
-#: `PREFIXES` of sections that accept options of Kafka's client.
+#: `PREFIXES` of sections that accept Kafka client options.
 KAFKA_PREFIXES = {"kafka.": r"^kafka\."}
 
 
@@ -148,10 +148,10 @@ Columns = Annotated[
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
-#: The name of a source, a transform or a sink, which is valid in SQL.
+#: Name of a source, a transform or a sink, which must be valid in SQL.
 ViewName = Annotated[
     str, require_pattern(r"[a-z_][a-z0-9_]*", "a name of ASCII letters, digits and '_' for SQL")
 ]
 Location = Annotated[str, AfterValidator(_check_folder)]
-#: The name of a topic that Kafka accepts.
+#: A valid Kafka topic name.
 TopicName = Annotated[str, AfterValidator(check_topic)]

@@ -1,7 +1,6 @@
 """Check a job for conflicts between its parts: equal names, nested folders, and topic loops.
 
-Each check raises a ValueError with the path of the key. `delta.continuity` checks whether a table
-and a checkpoint belong together.
+Each check raises a ValueError that starts with the key's path.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ _DELTA_FOLDERS = ("_delta_log", "_change_data", "_delta_index")
 
 
 def check_names(job: Job) -> None:
-    """Check that no two names are equal in SQL or as folders of the checkpoint."""
+    """Check that no two names are equal if case is ignored, as SQL and some file systems do."""
     views: dict[str, str] = {}
     for kind, names in (("source", job.all_sources), ("transform", job.all_transforms)):
         for name in names:
             if name.lower() in views:
-                problem = f"to SQL this name is the same as {views[name.lower()]!r}"
+                problem = f"SQL ignores case, so this name is equal to {views[name.lower()]!r}"
                 raise ValueError(f"{job.locate(kind, name)}: {problem}: use another")
             views[name.lower()] = name
     problems: dict[str, str] = {}
@@ -43,15 +42,15 @@ def check_names(job: Job) -> None:
 class _Folder(NamedTuple):
     owner: str
     path: str
-    #: Scheme and host, then folders, so that paths can be compared.
+    #: Scheme and host, then each folder name, to compare paths.
     parts: tuple[str, ...]
 
 
 def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
-    """Check that the folders of tables and of the checkpoint are not nested.
+    """Check that table folders and the checkpoint are not nested.
 
-    `locations` has the qualified folders of existing tables by key path, because a path may lack
-    its file system, and a table's name its folder.
+    `locations` has the qualified folder of each existing table, by key path. The config alone may
+    have a path without a file system, or a table name without a folder.
     """
     tables: list[_Folder] = []
     owners: dict[tuple[str, ...], tuple[str, bool]] = {}
@@ -93,7 +92,7 @@ def _split_name(table: str) -> tuple[str, ...]:
 
 
 def _split_path(path: str) -> tuple[str, ...]:
-    """Split a path as Hadoop does: no character is an escape, and `#` and `?` are literal."""
+    """Split a path as Hadoop does: there are no escapes, and `#` and `?` are literal."""
     scheme, colon, after_scheme = path.partition(":")
     root, folder_path = "", path
     if colon and "/" not in scheme:
@@ -108,7 +107,7 @@ def _split_path(path: str) -> tuple[str, ...]:
 
 
 def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
-    """Return whether a folder equals another, or is inside it without being safe from VACUUM."""
+    """Return whether `inner` is `outer`, or a folder inside it where VACUUM deletes files."""
     if inner[: len(outer)] != outer:
         return False
     if len(inner) == len(outer):

@@ -1,4 +1,4 @@
-"""Read the files that a job refers to, next to its YAML: schemas, Python functions, seeds."""
+"""Read the schema, Python, and seed files to which a job's YAML refers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.job import Job
 
 _SCHEMA_SUFFIXES = (".ddl", ".json", ".avsc", ".txt")
-#: A field that is added to each Avro record when it is read; it is null if reading failed.
+#: Field that is added to each Avro record on reading; it is null if reading failed.
 AVRO_MARKER = "__read"
 #: A record's key and value.
 Record = tuple[bytes | None, bytes | None]
@@ -92,7 +92,7 @@ def parse_schema_json(text: str) -> Any:
 
 
 def add_avro_marker(text: str) -> str:
-    """Add the marker to an Avro schema, as a field with a default, which takes no bytes."""
+    """Add the marker to an Avro schema. It has a default, because the data does not contain it."""
     schema = parse_schema_json(text)
     if not isinstance(schema, dict) or schema.get("type") != "record" or "fields" not in schema:
         raise ValueError("the Avro schema is not a record with fields")
@@ -101,7 +101,7 @@ def add_avro_marker(text: str) -> str:
 
 
 def import_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], DataFrame]:
-    """Import a transform's `package.module:function`, also from the job's folder."""
+    """Import a transform's `package.module:function`; search the job's folder first."""
     name = loaded.job.all_transforms[transform].python or ""
     key_path = loaded.job.locate("transform", transform, "python")
     module_name, _, attribute = name.partition(":")
@@ -119,7 +119,7 @@ def import_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], 
 
 
 def _put_first_on_path(folder: Path) -> None:
-    """Import from a job's folder first, and unload other jobs' modules of the same names."""
+    """Put a job's folder first on the import path; unload other jobs' modules with equal names."""
     module_names = {path.stem if path.suffix == ".py" else path.name for path in folder.iterdir()}
     other_folders = _JOB_FOLDERS - {folder}
     for name, module in list(sys.modules.items()) if other_folders else ():
@@ -134,7 +134,7 @@ def _put_first_on_path(folder: Path) -> None:
 
 
 def _find_folder(module: ModuleType) -> Path | None:
-    """Return the folder with a module or a package, also if it has no `__init__.py`."""
+    """Return the folder that contains a module or package, even without an `__init__.py`."""
     package_paths = list(getattr(module, "__path__", ()))
     location = package_paths[0] if package_paths else getattr(module, "__file__", None)
     return Path(location).parent if isinstance(location, str) else None
@@ -167,7 +167,7 @@ class _SeedLine(Section):
 
 
 def read_seeds(loaded: LoadedJob) -> dict[str, list[Record]]:
-    """Read the records of each topic that the job seeds."""
+    """Read the seed records of each topic."""
     seeds = {}
     for topic, seed in loaded.job.seed.items():
         path = loaded.folder / seed.file

@@ -1,8 +1,8 @@
 """Define the config model of a whole job.
 
 The models are the only definition of the keys: JSON Schema (`assignor lab schema`) and the tables
-in docs/job-file.md are generated from them. They check the config alone; checks that need files, a
-broker or Spark run before a job starts.
+in docs/job-file.md are generated from them. They check only the config. Checks that need files,
+a broker or Spark run later, before the job starts.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Transform(Section):
     """One step from parsed rows to the rows that are written."""
 
     sql: str | None = None
-    """A SELECT over sources and earlier transforms, by their names."""
+    """A SELECT from sources and earlier transforms."""
     python: Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _FUNCTION)] | None = None
-    """`package.module:function`, a function from DataFrame to DataFrame."""
+    """`package.module:function`, which takes and returns a DataFrame."""
     from_: ViewName | None = Field(None, alias="from")
-    """For python: the source or transform to apply the function to; by default the previous
-    transform, else the only source."""
+    """For `python`: the source or transform that the function gets. Default: the previous
+    transform, or the only source."""
 
     @model_validator(mode="after")
     def _check_one_kind(self) -> Self:
@@ -63,27 +63,27 @@ class Transform(Section):
 
 
 class Metrics(MetricsConfig, Section):
-    """Destinations of a job's metrics; none by default."""
+    """Settings for the export of a job's metrics, which is off by default."""
 
 
 class Seed(Section):
     """Records that `assignor run --with-broker` writes to a topic before the job starts."""
 
     file: str
-    """JSON lines with `key`, `value` (text, an object for JSON, null for a tombstone) or `base64`,
-    next to the job's YAML."""
+    """File of JSON lines, next to the job's YAML. Each line has a `key`, and a `value` (text, an
+    object for JSON, null for a tombstone) or `base64`."""
     partitions: Count = 4
-    """Partitions of the topic."""
+    """Number of partitions of the topic."""
 
 
 class Output(NamedTuple):
-    """The sink of one query, and its places in the config and the checkpoint."""
+    """One query's sink, its key in the config, and its folder in the checkpoint."""
 
     #: Name of the query's folder in the checkpoint.
     folder: str
     key_path: str
     sink: Sink
-    #: The source whose bad records are written; None for a sink of the config.
+    #: The source whose bad records are written; None for a sink in the config.
     bad_source: str | None = None
 
 
@@ -93,24 +93,24 @@ class Job(Section):
     name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
     """Name of the queries; by default, the name of the YAML file."""
     source: Source | None = None
-    """The one source; its view is `records`."""
+    """The only source; its view is named `records`."""
     sources: dict[ViewName, Source] = Field({})
     """Several sources by name."""
     transform: Transform | None = None
-    """The one transform, named `result`."""
+    """The only transform; its view is named `result`."""
     transforms: dict[ViewName, Transform] = Field({})
     """Several transforms by name, in order."""
     sink: Sink | None = None
-    """The one sink."""
+    """The only sink."""
     sinks: dict[ViewName, Sink] = Field({})
     """Several sinks by name."""
     trigger: Trigger = "availableNow"
     """`availableNow` processes all records and exits; `processingTime 0 seconds` keeps running."""
     checkpoint: Location | None = None
-    """Folder or URL of the checkpoints, with progress and the identity of exactly-once writes. A
-    job that only prints needs none."""
+    """Folder or URL of the checkpoints, which record progress and make writes exactly-once. A job
+    that only prints needs none."""
     metrics: Metrics | None = None
-    """Destinations of the metrics: Prometheus, a textfile, a log."""
+    """Metrics export: Prometheus, a textfile, a log."""
     spark: dict[str, OptionText] = Field({})
     """Spark settings for `assignor run` (`spark.master`, …)."""
     seed: dict[TopicName, Seed] = Field({})
@@ -119,12 +119,12 @@ class Job(Section):
 
     @property
     def all_sources(self) -> dict[str, Source]:
-        """The sources by the names of their views."""
+        """The sources by view name."""
         return {"records": self.source} if self.source else dict(self.sources)
 
     @property
     def all_transforms(self) -> dict[str, Transform]:
-        """The transforms by the names of their views, in order."""
+        """The transforms by view name, in order."""
         return {"result": self.transform} if self.transform else dict(self.transforms)
 
     @property
@@ -134,7 +134,7 @@ class Job(Section):
 
     @property
     def outputs(self) -> list[Output]:
-        """The outputs of the job's queries: its sinks, and the targets of bad records."""
+        """One output per query: the sinks, and the targets for bad records."""
         outputs = [Output(n, self.locate("sink", n), sink) for n, sink in self.all_sinks.items()]
         for name, source in self.all_sources.items():
             letter = source.records.dead_letter
@@ -146,7 +146,7 @@ class Job(Section):
 
     @property
     def tables(self) -> list[tuple[str, DeltaSink]]:
-        """The Delta sinks with the paths of their keys."""
+        """The Delta sinks with their key paths."""
         return [(o.key_path, o.sink) for o in self.outputs if isinstance(o.sink, DeltaSink)]
 
     def iterate_broker_uses(self) -> Iterator[tuple[str, dict[str, str], list[str]]]:
@@ -165,16 +165,16 @@ class Job(Section):
         return re.sub("(?i)availableNow|processingTime", "", self.trigger).strip() or None
 
     def locate(self, kind: str, name: str, *below: str) -> str:
-        """Return the path of a key in the YAML for messages, such as `sinks.orders` or `sink`."""
+        """Return a key's path in the YAML for messages, such as `sinks.orders` or `sink`."""
         section = kind if getattr(self, kind) is not None else f"{kind}s.{name}"
         return ".".join([section, *below])
 
     def merge_kafka_options(self, options: dict[str, str]) -> dict[str, str]:
-        """Add the job's `kafka.*` options to a source's or sink's, which take precedence."""
+        """Merge the job's `kafka.*` options with a section's options, which take precedence."""
         return {**self.options, **options}
 
     def list_inputs(self, name: str) -> list[str]:
-        """Return the views that a transform reads; in SQL, those whose names are in the text."""
+        """Return the views that a transform reads; for SQL, all whose names occur in the text."""
         transform = self.all_transforms[name]
         views = [*self.all_sources, *self.all_transforms]
         earlier = views[: views.index(name)]
@@ -223,7 +223,7 @@ class Job(Section):
                 raise ValueError(f"{key_path}: {error}") from None
         for key in self.spark:
             if not key.startswith("spark."):
-                raise ValueError(f"spark: {key!r} is not a Spark setting: is 'spark.{key}' meant?")
+                raise ValueError(f"spark: {key!r} is not a Spark setting: use 'spark.{key}'")
         check_names(self)
         check_folders(self)
         check_no_loops(self)

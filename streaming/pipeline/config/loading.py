@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 1_000_000
 
-#: A text that is a single variable, so that showing it reveals nothing.
+#: Text that is a single variable reference, which reveals nothing.
 _ONE_VARIABLE = re.compile(r"\$\{\w+\}")
 
 
@@ -40,14 +40,14 @@ class LoadedJob:
     #: Folder of the files that the job refers to.
     folder: Path = field(repr=False)
     redact: Redactor = field(repr=False)
-    #: Original texts of the values in which variables were substituted.
+    #: Original texts of values with substituted variables, by path.
     original_texts: Mapping[tuple[str, ...], str] = field(repr=False)
 
     @contextlib.contextmanager
     def wrap_errors(
         self, key_path: str, kind: type[AssignorError] = ConfigError, prefix: str = ""
     ) -> Iterator[None]:
-        """Wrap an exception into one line: file, path of the key, prefix, and innermost cause."""
+        """Convert an exception to a one-line error: file, key path, prefix, and innermost cause."""
         try:
             yield
         except (ConfigError, JobError):  # these are complete already
@@ -58,7 +58,7 @@ class LoadedJob:
 
     @contextlib.contextmanager
     def drop_secret_causes(self) -> Iterator[None]:
-        """Remove the causes of an AssignorError if the text of one of them has a secret."""
+        """Remove the causes of an AssignorError if the text of any cause contains a secret."""
         try:
             yield
         except AssignorError as error:
@@ -73,18 +73,18 @@ class LoadedJob:
     def make_error(
         self, key_path: str, problem: str, kind: type[AssignorError] = ConfigError
     ) -> AssignorError:
-        """Return an error with the key's path in the config and the problem, secrets hidden."""
+        """Return an error with file, key path, and problem, with secrets hidden."""
         return kind(self.redact(f"{self.title}: {key_path}: {problem}"))
 
     def replace_brokers(self, address: str) -> LoadedJob:
-        """Return the job with this address for every `kafka.bootstrap.servers`."""
+        """Return a copy of the job that uses this address for every `kafka.bootstrap.servers`."""
         data = self.job.model_dump(mode="json", by_alias=True, exclude_unset=True)
         return replace(self, job=Job.model_validate(_replace_brokers(data, address)))
 
     def to_yaml(self) -> str:
-        """Return the effective config as YAML, defaults included, secrets hidden."""
+        """Return the effective config as YAML, with defaults included and secrets hidden."""
         data = self.job.model_dump(mode="json", by_alias=True, exclude_none=True)
-        for name, source in self.job.all_sources.items():  # with the default startingOffsets
+        for name, source in self.job.all_sources.items():  # add the default startingOffsets
             (data["source"] if self.job.source else data["sources"][name]).update(
                 {key: v for key, v in source.spark_options.items() if key not in source.options}
             )
@@ -107,21 +107,21 @@ def load_job(
     environment: Mapping[str, str] | None = None,
     broker: str | None = None,
 ) -> LoadedJob:
-    """Read and validate a job: a YAML file, a mapping of the same shape, or a `Job`.
+    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job`.
 
     Parameters
     ----------
     sets
         `key.path=value`, which override the config.
     environment
-        Variables for `${NAME}`; by default those of the process.
+        Variables for `${NAME}`; by default, the environment of the process.
     broker
         Address that replaces every `kafka.bootstrap.servers`.
 
     Raises
     ------
     ConfigError
-        In one line: the file, the key's path, the problem, and the expected value.
+        If the config is invalid. One line: file, key path, problem, and expected value.
     """
     redact = Redactor()
     if isinstance(config, Job):

@@ -1,4 +1,4 @@
-"""Define the config models of sinks (Delta table, console, Kafka topic) and of bad records."""
+"""Define the config models of sinks (Delta table, console, Kafka topic) and dead letters."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class _TableSection(Section):
     table: Annotated[str, require_pattern(rf"{_PART}(?:\.{_PART}){{0,2}}", _TABLE)] | None = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
-    """Whether other queries also append to the table: another job, or this one with an earlier
-    checkpoint. By default, that is an error."""
+    """Whether other queries may append to the table: another job, or this job with an earlier
+    checkpoint. By default, this is an error."""
 
 
 class DeadLetter(_TableSection):
-    """Destination of bad records: a Delta table or a topic."""
+    """The target for bad records: a Delta table or a topic."""
 
     topic: TopicName | None = None
-    """A topic of the source's own broker, instead of a table."""
+    """A topic on the source's broker, instead of a table."""
 
     @model_validator(mode="after")
     def _check_one_target(self) -> Self:
@@ -55,9 +55,9 @@ class DeadLetter(_TableSection):
         return self
 
     def to_sink(self, options: dict[str, str]) -> DeltaSink | KafkaSink:
-        """Return it as a sink; a topic gets the `kafka.*` options of its source."""
+        """Return the sink for bad records; a topic gets the source's `kafka.*` options."""
         if self.topic is None:
-            return DeltaSink(  # adds the column `reason` to tables of older versions
+            return DeltaSink(  # adds the column `reason` to older versions' tables
                 path=self.path, table=self.table, shared=self.shared, schema_evolution=True
             )
         kafka = {key: value for key, value in options.items() if key.startswith("kafka.")}
@@ -70,16 +70,16 @@ class DeltaSink(_TableSection):
     type: Literal["delta"] = "delta"
     """`delta`, `console` or `kafka`."""
     from_: ViewName | None = Field(None, alias="from")
-    """The source or transform whose rows are written; the last transform, else the only source."""
+    """Source or transform to write. Default: the last transform, or the only source."""
     mode: Literal["append", "upsert"] = "append"
     """`append` adds every row; `upsert` keeps the newest row of each key."""
     keys: Columns = ()
     """For upsert: the columns that identify a row."""
     sequence_by: Columns = ()
-    """For upsert: columns that define which of two rows is newer, compared in order. By default,
-    and between equal ones, the higher offset is newer."""
+    """For upsert: columns that define which row of a key is newer, compared in order. By default,
+    and if they are equal, the row with the higher offset is newer."""
     delete_when: str | None = None
-    """For upsert: SQL condition for rows that delete, in addition to tombstones."""
+    """For upsert: SQL condition for rows that are deletes, in addition to tombstones."""
     deletes: Literal["remove", "mark"] = "remove"
     """For upsert: `remove` deletes the row; `mark` keeps it with `_deleted = true`, so that older
     records that arrive later cannot restore it."""
@@ -90,14 +90,14 @@ class DeltaSink(_TableSection):
     schema_evolution: bool = False
     """Whether new columns are added to the table; otherwise, they are an error."""
     target_file_size: Size = "128MB"
-    """Approximate size of files; a small batch is one file. With `off`, Spark writes one file per
-    task."""
+    """Approximate file size. A small batch is written as one file. With `off`, Spark writes one
+    file per task."""
     compact_every: Count | None = None
     """Compact the table after every Nth batch."""
 
     @property
     def target_file_bytes(self) -> int | None:
-        """The target size in bytes; None if it is off."""
+        """The target file size in bytes; None if it is off."""
         number, unit = re.fullmatch(SIZE, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
         return int(float(number) * _UNITS[unit.upper()]) if number else None
 
@@ -125,7 +125,7 @@ class ConsoleSink(Section):
     type: Literal["console"]
     """`console`."""
     from_: ViewName | None = Field(None, alias="from")
-    """The source or transform whose rows are written; the last transform, else the only source."""
+    """Source or transform to write. Default: the last transform, or the only source."""
     rows: Count = 20
     """Number of rows printed per batch."""
     truncate: bool = True
@@ -140,14 +140,14 @@ class KafkaSink(Section):
     type: Literal["kafka"]
     """`kafka`."""
     from_: ViewName | None = Field(None, alias="from")
-    """The source or transform whose rows are written; the last transform, else the only source."""
+    """Source or transform to write. Default: the last transform, or the only source."""
     topic: TopicName
     """The topic to write to; it must exist."""
     key: str | None = None
-    """SQL expression of the key; by default a column `key`, else none. Bytes and text are kept,
-    structs and lists become JSON, other types text. The same applies to the value."""
+    """SQL expression for the key; by default the column `key`, if there is one. Bytes and text are
+    kept; structs, lists and maps become JSON, other types text. This applies to the value, too."""
     value: str | None = None
-    """SQL expression of the value; by default a column `value`, else all columns as JSON."""
+    """SQL expression for the value; by default the column `value`, else all columns as JSON."""
     output_mode: Literal["append", "update", "complete"] = "append"
     """Spark's output mode, for transforms that aggregate: `append`, `update` or `complete`."""
     PREFIXES: ClassVar[dict[str, str]] = KAFKA_PREFIXES

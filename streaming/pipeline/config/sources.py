@@ -1,4 +1,4 @@
-"""Define the config models of a job's sources and of the format of their records."""
+"""Define the config models of sources and their record formats."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def _build_partition_pattern(number: str) -> str:
-    """Return a pattern of JSON with a number for each partition of each topic."""
+    """Return a pattern for JSON that maps each topic's partitions to numbers."""
     return _build_object_pattern(r"[\w.-]+", _build_object_pattern(r"\d+", rf"(?:{number})"))
 
 
@@ -44,16 +44,16 @@ _SPARK_OPTIONS = {
     "subscribePattern": "A pattern of topic names.",
     "assign": "Topics with partitions, as JSON.",
     "startingOffsets": "Where a new checkpoint starts: `earliest` (the default), `latest` or JSON.",
-    "startingTimestamp": "Start at this time, in milliseconds.",
-    "startingOffsetsByTimestamp": "Start at times by partition, as JSON.",
+    "startingTimestamp": "Start time for a new checkpoint, in milliseconds.",
+    "startingOffsetsByTimestamp": "Start time for each partition, as JSON.",
     "startingOffsetsByTimestampStrategy": "If no offset matches a time: `error` or `latest`.",
     "failOnDataLoss": "Whether lost offsets fail the query; Spark's default is `true`.",
     "maxOffsetsPerTrigger": "Maximum number of records in a batch.",
-    "minOffsetsPerTrigger": "Minimum number of records in a batch, for which it waits.",
+    "minOffsetsPerTrigger": "Minimum number of records for which a batch waits.",
     "maxTriggerDelay": "Maximum time to wait for `minOffsetsPerTrigger`.",
     "minPartitions": "Minimum number of tasks.",
     "maxRecordsPerPartition": "Maximum number of records in a task.",
-    "includeHeaders": "Whether to read a column `headers`; for raw records only.",
+    "includeHeaders": "Whether to add a `headers` column; only for raw records.",
     "groupIdPrefix": "Prefix of the consumer group's name.",
     "kafkaConsumer.pollTimeoutMs": "Timeout of a poll on the executors, in milliseconds.",
     "fetchOffset.numRetries": "Number of retries of an offset lookup.",
@@ -88,25 +88,25 @@ _START_OPTIONS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTime
 
 
 class Records(Section):
-    """How the records of a source are read."""
+    """How a source's records are read."""
 
     format: Literal["raw", "json", "avro", "csv"] = "raw"
     """`raw` keeps Kafka's columns unchanged."""
     schema_: str | None = Field(None, alias="schema")
-    """Columns as DDL (`id BIGINT, name STRING`), or a file next to the job's YAML (.ddl, .json:
-    Spark's JSON, .avsc: Avro)."""
+    """Columns as DDL (`id BIGINT, name STRING`), or a schema file next to the job's YAML: `.ddl`,
+    `.json` (Spark's JSON format), or `.avsc` (Avro)."""
     key: str | None = None
-    """Columns of Kafka's key as DDL; the key is text or a JSON object for one, a JSON object for
-    several. They fill the rows of tombstones, and are added if the schema lacks them. The default
-    is the key column of an upsert, if it has only one."""
+    """Columns stored in Kafka's key, as DDL. A single column may be plain text or a JSON object;
+    several must be a JSON object. Tombstone rows take their values from these columns. Columns
+    missing from the schema are added to it. Default: an upsert's only key column."""
     bad_records: Literal["fail", "drop", "dead_letter"] = "fail"
     """What to do with records that cannot be read. They are always counted."""
     dead_letter: DeadLetter | None = None
     """For `bad_records: dead_letter`: the table or topic for bad records."""
     confluent: bool = True
-    """For Avro: whether values start with Confluent's header of five bytes."""
+    """For Avro: whether values start with Confluent's five-byte header."""
     schema_id: Count | None = None
-    """For Avro: the schema's id; a record with another id is bad."""
+    """For Avro: the schema id expected in Confluent's header. Records with another id are bad."""
     reader_options: dict[str, OptionText] = Field({}, alias="options")
     """Options of Spark's JSON, CSV or Avro reader, such as `sep`."""
 
@@ -133,13 +133,13 @@ class Watermark(Section):
     """The watermark of a source."""
 
     column: str
-    """Column with the time of the event."""
+    """Column with the event time."""
     delay: Interval = "10 minutes"
-    """How late a row may arrive."""
+    """Maximum lateness of a row."""
 
 
 def list_topics(options: Mapping[str, str]) -> list[str]:
-    """Return the topics of the options `subscribe` or `assign`."""
+    """Return the topics in the options `subscribe` and `assign`."""
     subscribed = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
     with contextlib.suppress(ValueError, RecursionError):  # Spark reports the error later
         assigned = json.loads(options.get("assign", "{}"))
@@ -156,12 +156,12 @@ class Source(Section):
     watermark: Watermark | None = None
     """How late rows may arrive."""
     dedupe: Columns = ()
-    """Drop rows that repeat these columns: within the watermark, or forever without one (the state
-    then grows)."""
+    """Columns that identify duplicate rows, which are dropped: within the watermark, or forever
+    without one (the state then keeps growing)."""
     assignor: str = "lag-aware-sticky"
-    """The assignor, or several in order of preference; `none` for Spark's default assignment, also
-    if the session has an assignor."""
-    #: `parse_options` checks the assignors' options; JSON Schema allows any for custom assignors.
+    """The assignor, or several in order of preference. `none` selects Spark's default assignment,
+    even if the session has an assignor."""
+    #: `parse_options` checks the assignors' options; JSON Schema allows any, for custom assignors.
     PREFIXES: ClassVar[dict[str, str]] = {**KAFKA_PREFIXES, PREFIX: r"^assignor\.[^.]+\..+"}
     OPTIONS: ClassVar[dict[str, str]] = {
         **_SPARK_OPTIONS,
@@ -182,7 +182,7 @@ class Source(Section):
         return list_topics(self.options)
 
     def reads(self, topic: str) -> bool:
-        """Return whether it reads a topic; as in Spark, the pattern may match a part of the name.
+        """Return whether the source reads a topic. As in Spark, a pattern may match part of a name.
 
         A Java pattern that Python cannot compile matches no topic.
         """
@@ -200,10 +200,10 @@ class Source(Section):
         return options.shares_batches and options.align_event_time is None
 
     def get_assignor(self, *, session_has_one: bool) -> str | None:
-        """Return the option `assignor`; None if the source uses the session's."""
+        """Return the option `assignor`; None if the source uses the session's assignor."""
         if session_has_one and "assignor" not in self.model_fields_set:
             return None
-        return self.assignor  # also `none`, which overrides the session's
+        return self.assignor  # may be `none`, which overrides the session's assignor
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:

@@ -25,13 +25,13 @@ KeyPath = tuple[str, ...]
 #: Prefixes of keys that contain dots; in other keys of `--set`, a dot separates levels.
 _DOTTED_KEYS = ("kafka.", "assignor.", "spark.", "kafkaConsumer.", "fetchOffset.")
 _SPARK_SECTION = "spark."
-#: `"a.b".rest` or `'a.b'`.
+#: A quoted key in a `--set` path: `"a.b".rest` or `'a.b'`.
 _QUOTED_KEY = re.compile(r"""(?:"([^"]+)"|'([^']+)')(?:\.(?=.)|$)""")
-#: Quoted text in YAML's messages; node types (`<scalar>`) and single characters are no secrets.
+#: Quoted text in YAML's messages. Node types (`<scalar>`) and single characters are not secret.
 _QUOTED_TEXT = re.compile(r"""(['"])(?:\\.|(?!\1)[^\\])*\1""")
 _ASSIGNMENT = re.compile(r"""((?:"[^"]*"|'[^']*'|[^=])*)(=?)(.*)""", re.DOTALL)
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\})?")
-#: Limits far above any real job, against YAML bombs.
+#: Maximum number of values, against YAML bombs; far above any real job.
 _MAX_VALUES = 10_000
 _MAX_DEPTH = 50
 #: Unquoted values that are not text: type, first characters, and pattern. In YAML 1.1, NO is false,
@@ -45,7 +45,7 @@ _UNQUOTED_TYPES = (
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe loader with limits on size and depth, which rejects duplicate keys.
+    """A safe YAML loader that limits size and depth, and rejects duplicate keys.
 
     A `ConfigError` names the line, but does not show values, which may be secrets.
     """
@@ -70,7 +70,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Construct a value; an error of a value that does not fit its type names the line."""
+        """Construct a value; if it does not fit its type, raise an error that names the line."""
         try:
             return super().construct_object(node, deep)
         except (ConfigError, yaml.YAMLError):
@@ -78,11 +78,11 @@ class _Loader(yaml.SafeLoader):
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             kind = node.tag.rpartition(":")[2]
             raise _make_error(
-                node, f"a value that looks like {kind!r} is not one: put it in quotes if it is text"
+                node, f"a value that looks like {kind!r} is invalid: put it in quotes if it is text"
             ) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Construct a mapping whose keys are unique text."""
+        """Construct a mapping; reject duplicate keys and keys that are not strings."""
         if not isinstance(node, yaml.MappingNode):  # after a tag such as `!!set`
             raise _make_error(node, "a mapping is expected")
         seen: set[Any] = set()
@@ -110,7 +110,7 @@ def _make_error(node: yaml.Node, text: str) -> ConfigError:
 
 
 def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
-    """Count the values of a node with aliases expanded."""
+    """Return the number of values in a node with aliases expanded."""
     counted = sizes.get(id(node), 0)
     if counted is None:
         raise _make_error(node, "an alias refers to a value that contains it")
@@ -151,7 +151,7 @@ def _hide(quoted: re.Match[str]) -> str:
 def _load_yaml(text: str) -> Any:
     loader = _Loader(text)
     try:
-        return map_values(loader.get_single_data())  # copies aliases, to change them separately
+        return map_values(loader.get_single_data())  # copies aliases, so that each can be changed
     except (ConfigError, yaml.YAMLError):
         raise
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
@@ -174,12 +174,12 @@ def map_values(
 def apply_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
     """Return a copy of the data with each `--set key.path=value` applied; values are YAML.
 
-    A key with dots in it is matched if it exists; a new one must be quoted.
+    An existing key that contains dots is matched as a whole; a new one must be quoted.
     """
     changed: dict[str, Any] = map_values(data)
     for assignment in sets:
         path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
-        if not equals or not path.strip():  # hide it: it may be a secret without its key
+        if not equals or not path.strip():  # its text may be a secret, so omit it
             raise ConfigError("--set: key.path=value is expected")
         try:
             value = _load_yaml(text) if text else ""
@@ -229,7 +229,7 @@ def fill_variables(
 ) -> tuple[Any, dict[KeyPath, str]]:
     """Substitute `${NAME}` and `${NAME:-default}` in all texts; `$${` is an escaped `${`.
 
-    Returns the data, and by path the original texts of values with substitutions.
+    Returns the data, and the original texts of substituted values by path.
     """
     original_texts: dict[KeyPath, str] = {}
 

@@ -1,8 +1,8 @@
 """Record the source offsets of each batch in its commit, as evidence for `assignor audit`.
 
-They come from the offset log: Spark writes `offsets/N` before batch N runs, and the same after a
-crash. They go into the commit's `userMetadata`, so rows and ranges are written atomically. If they
-cannot be read, the batch is written without them.
+The offsets come from the offset log: Spark writes `offsets/N` before batch N runs, and uses it
+again after a crash. They are written to the commit's `userMetadata`, atomically with the rows. If
+they cannot be read, the batch is written without them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from checkpoints.folders import Folder
 
 _LOG = logging.getLogger(__name__)
-#: Delta's setting for the user metadata of a session's commits.
+#: Delta's setting for the user metadata in a session's commits.
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class CommitMetadata(NamedTuple):
     """The user metadata of one commit."""
 
-    #: Spark settings for the commit; empty if the user's own metadata must stay.
+    #: Spark settings for the commit; empty if metadata cannot be added.
     settings: dict[str, str]
     #: Offset ranges in JSON; None if the offset log could not be read.
     ranges: str | None
@@ -52,20 +52,20 @@ class AuditTrail:
         self._has_warned = False
 
     def build_metadata(self, spark: SparkSession, query: str, batch: int) -> CommitMetadata:
-        """Return the metadata for the commit of a batch, as much of it as is available.
+        """Return the available metadata for a batch's commit.
 
-        The ranges are kept out of the setting, because Spark copies it into each task and event.
+        The setting omits the ranges, because Spark copies settings into each task and event.
         """
         if self._checkpoint is None:
             return NO_METADATA
         try:
             text = encode_metadata(query, batch, None, spark.conf.get(USER_METADATA, None))
             if text is None:
-                self._warn(f"{USER_METADATA} is set, but is not a JSON object to add them to")
+                self._warn(f"{USER_METADATA} is set, but is not a JSON object that can be extended")
                 return NO_METADATA
             ranges = self._read_ranges(spark, self._checkpoint, batch)
             return CommitMetadata({USER_METADATA: text}, ranges)
-        except Exception as error:  # noqa: BLE001  (the batch is written without it)
+        except Exception as error:  # noqa: BLE001  (the batch is written without metadata)
             self._warn(summarize(error))
             return NO_METADATA
 
@@ -86,14 +86,14 @@ class AuditTrail:
     def _warn(self, reason: str) -> None:
         if not self._has_warned:
             _LOG.warning(
-                "%s: a commit lacks the offsets of its rows, so `assignor audit` may be unable to "
-                "prove it; this is logged once a run (%s)",
+                "%s: a commit was written without its offset ranges (%s): `assignor audit` may be "
+                "unable to verify it; later cases in this run are not logged",
                 self._label, self._redact(reason),
             )  # fmt: skip
         self._has_warned = True
 
 
 def _open_folder(location: str, spark: Any) -> Folder:
-    """Open a local folder without Hadoop, which takes milliseconds per file."""
+    """Open a folder; read local ones without Hadoop, which takes milliseconds per file."""
     local = local_path(location)
     return HadoopFolder(location, spark) if local is None else LocalFolder(local.resolve())

@@ -1,8 +1,8 @@
-"""Check that a query can continue: its checkpoint, its table, and its sources belong together.
+"""Check that a query's checkpoint, table, and sources belong together before it continues.
 
 If one of them was restored, deleted, or renamed between two runs, the query would skip rows or
 write them twice without an error. So before anything is written, the checkpoint is compared with
-the table's log and with the current topics of each source.
+the table's log and with each source's current topics.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def check_continuity(
 ) -> None:
     """Raise TableError unless a query's checkpoint matches its sources and its table.
 
-    `checkpoint` is the query's own, and `sources` are those of its plan. `delta` has checked the
-    table; it is None for other sinks.
+    `checkpoint` is the query's folder. `delta` has checked the table; it is None for other sinks.
     """
     last = read_last_batches(HadoopFolder(checkpoint, spark))
     check_sources(sources, checkpoint, last)
@@ -46,11 +45,11 @@ def check_continuity(
 
 
 def check_sources(sources: Sequence[PlanSource], checkpoint: str, last: LastBatches) -> None:
-    """Check that each topic of the checkpoint is still read by the source of the same number.
+    """Check that each topic of the checkpoint is still read by the source with the same number.
 
-    Spark assigns stored offsets to sources by number, regardless of topics. If two sources change
-    places, each gets the offsets of the other's topics. The order of two sources that read the same
-    topics is not checked.
+    Spark assigns stored offsets to sources by number, regardless of topics. If two sources swap
+    places, each gets the offsets of the other's topics. If two sources read the same topics, their
+    order is not checked.
     """
     topics = [(int(n), topic) for n, ends in last.ends.items() if is_number(n) for topic in ends]
     dropped_topics, is_moved = [], False
@@ -79,8 +78,8 @@ def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -
     order = elide([" and ".join(map(repr, x[:2])) for x in by_number.values()], 5, ", then ")
     return (
         f"the sources of the query are not in the order of its checkpoint {checkpoint!r}: Spark "
-        "distinguishes them by their order alone, so topics would be read again or left out; name "
-        f"the sources in FROM, JOIN, and UNION in the order of their topics: {order}, or "
+        "distinguishes them only by their order, so topics would be read twice or skipped; put "
+        f"the sources into FROM, JOIN, and UNION in this order of topics: {order}; or "
         f"{NEW_CHECKPOINT}"
     )
 
@@ -103,5 +102,5 @@ def _check_log(spark: SparkSession, delta: DeltaWriter, checkpoint: str, last: L
         raise TableError(
             f"the table {table!r} has rows of another query ({log.other_query_id}), and "
             f"the checkpoint {checkpoint!r} is new, so rows could be written twice: use the "
-            "checkpoint that wrote them or a new table, or set shared: true"
+            "other query's checkpoint or a new table, or set shared: true"
         )

@@ -1,4 +1,4 @@
-"""Provide the Delta sink of jobs for the user's own `writeStream`."""
+"""Provide the Delta sink of `assignor run` for a user's own `writeStream`."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def delta_sink(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that writes each batch to a Delta table exactly once.
 
-    It is the sink of `assignor run`. The table is created, or checked against the rows, at once. A
-    repeated batch is written once; a small batch is one file; conflicts with other writers are
-    retried.
+    `assignor run` uses the same sink. The call creates the table, or checks that the rows fit it.
+    A repeated batch is written once, and a small batch is written as one file. Batches that
+    conflict with other writers are retried.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def delta_sink(
         The keys of a job's Delta sink: `mode`, `keys`, `sequence_by`, `delete_when`, `deletes`,
         `partition_by`, `cluster_by`, `schema_evolution`, `target_file_size`, `compact_every`,
         `shared`. An upsert without `sequence_by` needs Kafka's columns `topic`, `partition`,
-        `offset`, and `timestamp` among the rows; only `delete_when` deletes rows, not tombstones.
+        `offset`, and `timestamp` in the rows. Tombstones do not delete rows; use `delete_when`.
 
     Raises
     ------
@@ -92,7 +92,7 @@ class _ForeachBatch:
         if self._query_id is None:
             self._set_query(query_id)
         elif query_id != self._query_id:
-            raise JobError("delta_sink: a second query uses the sink: create one for each query")
+            raise JobError("delta_sink: a second query uses the sink: create a sink for each query")
         self._writer(self._add_sequence(batch), number)
 
     def _set_query(self, query_id: str | None) -> None:
@@ -117,6 +117,6 @@ class _ForeachBatch:
         elif not self._sink.sequence_by:
             raise TableError(
                 f"an upsert needs the columns {', '.join(map(repr, missing))} of Kafka's source "
-                "among the rows, or 'sequence_by' columns, to determine which row of a key is newer"
+                "in the rows, or 'sequence_by', to determine which row of a key is newer"
             )
         return upsert.add_sequence(rows, self._sink)

@@ -1,11 +1,10 @@
 """Append or merge each batch exactly once, without reading the table's log for each batch.
 
 To skip a batch that is in the table, Delta up to 4.4 runs a job over the table's log in each batch.
-Only the first batch of a run may have been written before, so only that one is checked this way.
-For later ones the bridge's jar makes Delta read the checksum of the newest commit, which also shows
-another driver of this query that was thought dead. The jar also writes checkpoints of the table's
-log in the background, and record counts into each commit. If the jar does not fit the installed
-Delta, all batches use Delta's own way.
+Only the first batch of a run may have been written before, so only that batch is checked this way.
+For later batches, the bridge's jar makes Delta read the checksum of the newest commit, which also
+reveals another driver that still runs this query. The jar also writes log checkpoints in
+the background, and record counts into commits. Without a fitting jar, Delta checks all batches.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class OnceWriter:
         """Append a batch to the existing table; `evolve` adds new columns.
 
         `execution` is Spark's execution of the batch, which counts its records. `ranges` are its
-        source offsets for the commit, which are written only with the jar.
+        source offsets, which only the jar writes to the commit.
         """
         writer: Any = rows.write.format("delta").mode("append")
         if evolve:
@@ -82,7 +81,7 @@ class OnceWriter:
                 self._label, self.unsupported_reason,
             )  # fmt: skip
         if not self._table.exists(spark):
-            raise FileNotFoundError(f"the table {self._table.title!r} does not exist any more")
+            raise FileNotFoundError(f"the table {self._table.title!r} no longer exists")
         use_delta()  # Delta skips the batch if the jar has written it
 
     def _try_jar(self, jvm: Any, write: Callable[[Any], str | None]) -> str | None:
@@ -90,7 +89,7 @@ class OnceWriter:
         if self._jar_writer is None:
             java_class = jvm.io.assignorbridge.delta.DeltaWrites
             if isinstance(java_class, JavaPackage):
-                return "the session's jar has no DeltaWrites"
+                return "the session's jar has no class DeltaWrites"
             self._jar_writer = java_class()
         try:
             return write(self._jar_writer)
@@ -101,8 +100,8 @@ class OnceWriter:
             return "the session's jar has another version"
 
     def finish(self) -> None:
-        """Wait for a checkpoint of the table's log that is being written in the background."""
+        """Wait until the jar has written a log checkpoint that it has started in the background."""
         if self._jar_writer is not None:
-            with contextlib.suppress(Exception):  # Spark has ended, and its threads with it
+            with contextlib.suppress(Exception):  # Spark and its threads have ended
                 self._jar_writer.finish()
             self._jar_writer = None

@@ -1,8 +1,8 @@
-"""Warn once a run about records that an upsert cannot order reliably.
+"""Warn once per run about records that an upsert cannot order reliably.
 
 - A key comes from two partitions or topics, whose offsets cannot be compared.
 - A record is older than the table's row by offset and newer by timestamp: the topic was recreated,
-  or belongs to another cluster, so its offsets started again.
+  or belongs to another cluster, so its offsets restarted.
 - In a table that orders by timestamp, the timestamps of one key and partition contradict its
   offsets: a producer's clock was set back.
 
@@ -29,12 +29,12 @@ _LOG = logging.getLogger(__name__)
 _NEW_TABLE = "give the sink a new table and the job a new checkpoint"
 _MOVED = (
     "a key came from more than one partition for {count}, first at {example}; Kafka defines no "
-    "order between partitions, so the higher offset stays: name columns that define it in "
-    f"'sequence_by', and {_NEW_TABLE}"
+    "order between partitions, so the row with the higher offset is kept: set 'sequence_by' to "
+    f"columns that define the order, and {_NEW_TABLE}"
 )
 _RESTARTED = (
-    "{count}, first at {example}, are older by offset and newer by timestamp than the table's "
-    f"rows, which stay: if the topic was recreated or belongs to another cluster, {_NEW_TABLE}"
+    "the table's row has a higher offset but an earlier timestamp for {count}, first at {example}, "
+    f"and is kept: if the topic was recreated or belongs to another cluster, {_NEW_TABLE}"
 )
 _STEPPED_BACK = (
     "the timestamps contradict the offsets for {count}, first at {example}; an earlier version "
@@ -48,8 +48,8 @@ _OLDER, _NEWER = (
     f" AND s.{SEQUENCE}.timestamp {after} t.{SEQUENCE}.timestamp"
     for before, after in (("<", ">"), (">", "<"))
 )
-#: By the order of a table's fields: conditions for a conflict of a batch's row `s` with the table's
-#: row `t` of the same key. A null, of a row without an offset, is no conflict.
+#: Conditions under which a batch's row `s` conflicts with the table's row `t` of the same key, by
+#: the table's field order. A null, from a row without an offset, is not a conflict.
 _CONFLICTS = {
     BY_OFFSET: {
         _MOVED: f"NOT ({_SAME_TOPIC} AND {_SAME_PARTITION})",
@@ -57,12 +57,12 @@ _CONFLICTS = {
     },
     BY_TIMESTAMP: {_STEPPED_BACK: f"{_SAME_PARTITION} AND (({_OLDER}) OR ({_NEWER}))"},
 }
-#: Numbers the SQL functions, because several sinks may register theirs in one session.
+#: Numbers in the names of SQL functions, because several sinks may share a session.
 _NUMBERS = itertools.count()
 
 
 class OrderConflicts:
-    """Counts the conflicts of one sink; `fields` is its table's order (`write_mode`)."""
+    """Counts one sink's conflicts; `fields` are its table's Kafka fields (`write_mode`)."""
 
     def __init__(
         self, spark: SparkSession, label: str, table: str, fields: tuple[str, ...]
@@ -72,7 +72,7 @@ class OrderConflicts:
         jvm: Any = spark._jvm
         counter = jvm.io.assignorbridge.records.OrderConflicts
         is_available = not isinstance(counter, JavaPackage)
-        #: By the name of its SQL functions: the jar's counter, the message, and the condition.
+        #: The jar's counter, the message, and the condition, by prefix of the SQL functions.
         self._counters = {}
         for message, condition in (_CONFLICTS.get(fields, {}) if is_available else {}).items():
             name = f"__assignor_order_{next(_NUMBERS)}"
@@ -85,7 +85,7 @@ class OrderConflicts:
 
         The rows' `_sequence` must have all fields of `BY_OFFSET`.
         """
-        for name in self._counters:  # only the first one compares rows of a batch
+        for name in self._counters:  # only the first counter compares rows of a batch
             key_columns = ", ".join(map(quote_name, keys))
             timestamp = f"coalesce(unix_micros({SEQUENCE}.timestamp), 0)"
             topic = f"xxhash64({SEQUENCE}.topic)"
@@ -107,7 +107,7 @@ class OrderConflicts:
             java.take()
 
     def log_conflicts(self, batch: int) -> None:
-        """Log the conflicts of a batch, each kind once a run."""
+        """Log a batch's conflicts, each kind once per run."""
         for name, (java, message, _) in self._counters.items():
             example = java.example()
             count = java.take()
@@ -121,7 +121,7 @@ class OrderConflicts:
 
 
 def _position(prefix: str = "") -> str:
-    """Return SQL for partition and offset, in the types that the jar's functions take."""
+    """Return SQL for partition and offset, with the types that the jar's functions take."""
     fields = (("partition", "INT"), ("offset", "BIGINT"))
     names = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)
     return ", ".join(f"coalesce(CAST({name} AS {sql_type}), -1)" for name, sql_type in names)

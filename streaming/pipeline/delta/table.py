@@ -1,7 +1,4 @@
-"""Create or check a sink's Delta table before its query starts.
-
-A table that does not fit the rows or the sink raises a `TableError`.
-"""
+"""Create a sink's Delta table, or raise TableError if the existing table does not fit."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Heading of the partition columns in `DESCRIBE TABLE`.
 _PARTITIONS = "# Partition Information"
-#: What Spark shows in place of a value (`Utils.REDACTION_REPLACEMENT_TEXT`).
+#: Text with which Spark replaces a secret value (`Utils.REDACTION_REPLACEMENT_TEXT`).
 _HIDDEN = "*********(redacted)"
 #: The table feature that columns of type TIMESTAMP_NTZ need.
 _NTZ = "delta.feature.timestampNtz"
@@ -44,7 +41,7 @@ class Table(NamedTuple):
         return self.path or self.name or ""
 
     def open(self, spark: SparkSession) -> DeltaTable:
-        """Return Delta's handle of the table."""
+        """Return a Delta handle for the table."""
         from delta.tables import DeltaTable
 
         if self.path is not None:
@@ -70,8 +67,8 @@ class Table(NamedTuple):
     def properties(self, spark: SparkSession) -> dict[str, str]:
         """Return the properties of an existing table.
 
-        Spark's SQL masks values that look secret to it, such as `["url"]`. Only then are Delta's
-        details read, which mask nothing but take seconds in a new JVM.
+        Spark's SQL masks values that it takes for secrets, such as `["url"]`. Only in that case,
+        read Delta's details, which mask nothing but take seconds in a new JVM.
         """
         rows = spark.sql(f"SHOW TBLPROPERTIES {self._sql(spark)}").collect()
         if all(row.value != _HIDDEN for row in rows):
@@ -113,7 +110,7 @@ class Table(NamedTuple):
         schema: StructType,
         properties: Mapping[str, str],
     ) -> None:
-        """Create the empty table unless it exists."""
+        """Create an empty table, unless the table exists."""
         from delta.tables import DeltaTable
 
         nullable = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
@@ -149,7 +146,7 @@ class Table(NamedTuple):
 def lost_table_error(name: str, checkpoint: str, completed: int) -> TableError:
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
-        f"the table {name!r} does not exist any more, but the checkpoint {checkpoint!r} has "
+        f"the table {name!r} no longer exists, but the checkpoint {checkpoint!r} has "
         f"completed batch {completed}, so its records are not read again: restore the table, or "
         "give the job a new checkpoint, which creates the table again"
     )
@@ -165,8 +162,8 @@ def check_columns(name: str, table: StructType, rows: StructType, schema_evoluti
     new = [field.name for field in rows.fields if field.name.lower() not in by_name]
     if new and not schema_evolution:
         raise TableError(
-            f"the table {name!r} lacks the columns {elide(new, 5)}: leave them out, or set "
-            "schema_evolution: on"
+            f"the table {name!r} does not have the columns {elide(new, 5)}: remove them from "
+            "the rows, or set schema_evolution: on"
         )
     for field in rows.fields:
         existing = by_name.get(field.name.lower())
@@ -187,7 +184,7 @@ def check_timestamps(
     Delta adds the feature only to new tables, and would refuse the column in the first batch.
     """
     was_used, is_used = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
-    # Properties from Delta's details lack the version and features of the protocol.
+    # Properties from Delta's details omit the protocol's version and features.
     is_new = is_used and not was_used
     if is_new and "delta.minReaderVersion" in properties and _NTZ not in properties:
         raise TableError(
@@ -197,7 +194,7 @@ def check_timestamps(
 
 
 def _fits(table: DataType, rows: DataType, schema_evolution: bool) -> bool:
-    """Return whether values of a type can be written; Delta ignores the case of field names.
+    """Return whether the table's type accepts the rows' type; Delta ignores the case of fields.
 
     With schema evolution, Delta adds new fields and fills missing ones with null.
     """

@@ -1,12 +1,12 @@
-"""Merge rows by key so that the newest record of each key stays, in whatever order they arrive.
+"""Merge rows by key, and keep each key's newest record, whatever the order of arrival.
 
 Each row has a `_sequence`, a struct of the `sequence_by` columns, if any, and of the record's
 offset, partition, topic and timestamp, compared in this order (`write_mode.BY_OFFSET`). Within a
-partition this is Kafka's own order, which compaction follows, too. Between partitions the order is
+partition this is Kafka's order, which log compaction also uses. Between partitions the order is
 arbitrary but deterministic, so all runs keep the same row (`order_conflicts.py` counts such keys).
-A batch keeps the greatest row of each key. The table keeps `_sequence`, so a later batch changes a
-row only if its record is newer. A delete removes the row, or marks it (`deletes: mark`); only a
-marked row keeps its sequence.
+A batch keeps each key's row with the highest `_sequence`. The table stores `_sequence`, so a later
+batch changes a row only if its record is newer. A delete removes the row, or marks it
+(`deletes: mark`); only a marked row keeps its `_sequence`.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ _RANK = "__rank"
 
 
 class UpsertLayout(NamedTuple):
-    """The table's properties that an upsert depends on."""
+    """Properties of the table on which an upsert depends."""
 
     partition_columns: Sequence[str]
-    #: Kafka's fields of the table's `_sequence`, in order; see `write_mode`.
+    #: Kafka fields in the table's `_sequence`, in order; see `write_mode`.
     fields: tuple[str, ...]
 
 
 def read_layout(
     spark: SparkSession, table: Table, existing: StructType | None, rows: DataFrame, sink: DeltaSink
 ) -> UpsertLayout:
-    """Return the layout of an existing table, or of the one that will be created."""
+    """Return the layout of an existing table, or of the table that will be created."""
     if existing is None:
         return UpsertLayout(sink.partition_by, find_kafka_fields(rows.schema[SEQUENCE].dataType))
     sequence = next((x.dataType for x in existing.fields if x.name.lower() == SEQUENCE), None)
@@ -68,7 +68,7 @@ def read_layout(
 
 
 def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
-    """Replace Kafka's struct with `_sequence` and a flag for rows that delete."""
+    """Replace Kafka's struct with `_sequence` and a flag for deletes."""
     normalize = get_name_normalizer(frame.sparkSession)
     reserved = [SEQUENCE, _DELETE, _RANK, *([DELETED] if sink.deletes == "mark" else [])]
     check_reserved_names(frame.columns, reserved, normalize)
@@ -100,7 +100,7 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
 
 
 def list_user_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:
-    """Return the columns of the rows that the upsert has not added."""
+    """Return the rows' columns, without those that the upsert adds."""
     added = (SEQUENCE, _DELETE) if sink.mode == "upsert" else ()
     return [name for name in rows.columns if name not in added]
 
@@ -114,7 +114,7 @@ def select_table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
 
 
 def match_table_sequence(rows: DataFrame, sink: DeltaSink, fields: tuple[str, ...]) -> DataFrame:
-    """Convert the rows' `_sequence` to the table's, which has these Kafka `fields`."""
+    """Convert the rows' `_sequence` to the table's order, which has these Kafka `fields`."""
     names = rows.schema[SEQUENCE].dataType.names  # type: ignore[attr-defined]
     if fields != BY_TIMESTAMP or find_kafka_fields(rows.schema[SEQUENCE].dataType) != BY_OFFSET:
         return rows
@@ -130,8 +130,8 @@ def keep_newest(
 ) -> DataFrame:
     """Keep the newest row of each key; a content hash decides between equally new rows.
 
-    A key that cannot be merged, or a null in `sequence_by`, fails the query while the rows are
-    read, hence before anything is written. `counting` is an always-true SQL condition.
+    A key that cannot be merged, or a null in `sequence_by`, fails the query while rows are read,
+    before any are written. `counting` is an always-true SQL condition that counts conflicts.
     """
     rows = rows.where(_require_usable(rows, sink, layout.partition_columns)).where(counting)
     rows = match_table_sequence(rows, sink, layout.fields)
@@ -144,15 +144,14 @@ def keep_newest(
 def hash_content(rows: DataFrame) -> Column:
     """Return a hash of each row that makes the choice between equally new rows deterministic.
 
-    The same row wins in whatever order the rows are read, unless two have the same hash, which are
-    nearly always equal.
+    The read order has no effect, except on different rows with equal hashes, which are rare.
     """
     fields = rows.schema.fields
     return f.xxhash64(*(to_hashable(f.col(quote_name(x.name)), x.dataType) for x in fields))
 
 
 def _require_usable(rows: DataFrame, sink: DeltaSink, partition_columns: Collection[str]) -> Column:
-    """Return a condition that fails on a row that cannot be merged, with its position in Kafka.
+    """Return a condition that raises an error with the Kafka position of an unmergeable row.
 
     Such a row has a null in a key or `sequence_by` column, or a partition key whose value changes
     when Delta writes it as text, so that a later merge would not find the row.
@@ -175,13 +174,13 @@ def _require_usable(rows: DataFrame, sink: DeltaSink, partition_columns: Collect
             condition = require(
                 survives_partitioning(f.col(quote_name(column)), data_type),
                 f"key column {column!r} has a value that a partition of the table cannot hold",
-                "; filter such rows out, let the transform replace the value, or give the sink a "
+                "; filter out such rows, let the transform replace the value, or give the sink a "
                 "new table that is not partitioned by this column",
             )
     for role, columns, remedy in (
-        ("sequence", sink.sequence_by, "a tombstone has none: leave 'sequence_by' out, or let the "
-         "transform fill the column"),
-        ("key", sink.keys, "filter such rows out, or see 'records.key' for tombstones"),
+        ("sequence", sink.sequence_by, "tombstones have no value: remove 'sequence_by', or let the "
+         "transform set the column"),
+        ("key", sink.keys, "filter out such rows, or see 'records.key' for tombstones"),
     ):  # fmt: skip
         for column in columns:
             condition = require(
@@ -195,7 +194,7 @@ def _require_usable(rows: DataFrame, sink: DeltaSink, partition_columns: Collect
 def build_merge(
     table: DeltaTable, rows: DataFrame, sink: DeltaSink, counting: str = "true"
 ) -> DeltaMergeBuilder:
-    """Return the merge, to be executed, of rows with distinct keys, none of them null.
+    """Return the merge of rows with distinct keys that are not null; it is not executed yet.
 
     `counting` is an always-true SQL condition on a row `s` and the table's row `t` of its key.
     """

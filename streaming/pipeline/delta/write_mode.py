@@ -1,8 +1,8 @@
-"""Record in a table's properties how its sink writes it, and check that later runs do the same.
+"""Record a sink's write mode in its table's properties, and check that later runs use the same.
 
-Two runs with different keys or a different handling of deletes would overwrite or hide each other's
-rows without an error. So a run compares its mode with the table's before it writes. A table of an
-older version has no such properties; its mode is inferred from its columns, and recorded.
+Two runs with different keys or different delete handling would overwrite or hide each other's rows
+without an error. So a run compares its mode with the table's before it writes. Tables of older
+versions have no such properties; their mode is inferred from their columns.
 """
 
 from __future__ import annotations
@@ -21,18 +21,22 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.sinks import DeltaSink
 
-#: Columns that an upsert adds to the table.
+#: Column that an upsert adds to the table to order the rows of each key.
 SEQUENCE = "_sequence"
+#: Column that an upsert with `deletes: mark` adds.
 DELETED = "_deleted"
 #: The last fields of `_sequence`, if the rows have Kafka's struct. Spark compares structs field by
 #: field, so their order defines which row is newer; a table keeps the order it was created with.
 BY_OFFSET = ("offset", "partition", "topic", "timestamp")
-#: The order in tables that earlier versions created.
+#: The order of Kafka's fields in tables that earlier versions created.
 BY_TIMESTAMP = ("timestamp", "partition", "offset")
 _NAMES = TypeAdapter(tuple[str, ...])
-#: Table properties with a list of names in JSON.
-_KEYS, _SEQUENCE_BY = "assignor.keys", "assignor.sequenceBy"
-_MODE, _DELETES = "assignor.mode", "assignor.deletes"
+#: Table property with the key columns, a JSON list.
+_KEYS = "assignor.keys"
+#: Table property with the `sequence_by` columns, a JSON list.
+_SEQUENCE_BY = "assignor.sequenceBy"
+_MODE = "assignor.mode"
+_DELETES = "assignor.deletes"
 _NEW_TABLE = "give the sink a new table and the job a new checkpoint"
 
 
@@ -62,7 +66,7 @@ def get_sink_mode(sink: DeltaSink) -> WriteMode:
 def name_sequence_fields(columns: Iterable[str], reserved: Iterable[str]) -> list[str]:
     """Name the fields of `_sequence` after their columns, with a `_` before a duplicate name.
 
-    To Delta, names that differ only by case are equal, whatever Spark's setting.
+    Delta ignores the case of names, whatever Spark's setting.
 
     >>> name_sequence_fields(["seq", "Offset", "SEQ"], BY_OFFSET)
     ['seq', '_Offset', '_SEQ']
@@ -78,7 +82,7 @@ def name_sequence_fields(columns: Iterable[str], reserved: Iterable[str]) -> lis
 
 
 def find_kafka_fields(sequence: DataType | None) -> tuple[str, ...]:
-    """Return Kafka's fields at the end of a `_sequence`, in the table's order; empty for none.
+    """Return the Kafka fields at the end of `_sequence`, in the table's order; empty if none.
 
     >>> from pyspark.sql.types import StructType
     >>> sequence = StructType()
@@ -112,7 +116,7 @@ def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
 def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
     """Infer from a table's columns how an older version wrote it.
 
-    `user_columns` are the user's columns in the rows, which may be named like an upsert's.
+    `user_columns` are the user's columns, whose names may equal those that an upsert adds.
     """
     user_names = {name.lower() for name in user_columns}
     types: dict[str, Any] = {field.name.lower(): field.dataType for field in table.fields}
@@ -133,7 +137,7 @@ def check_same_mode(
             f"the table {table!r} was not created by an upsert (it has no column {SEQUENCE}), "
             f"so rows cannot be merged into it: {_NEW_TABLE}"
         )
-    if is_inferred and now.sequence_by:  # inferred from the names of the fields
+    if is_inferred and now.sequence_by:  # `before` has names of fields
         names = [tuple(name_sequence_fields(now.sequence_by, o)) for o in (BY_OFFSET, BY_TIMESTAMP)]
         now = now._replace(sequence_by=names[names[1] == before.sequence_by])
     for name, old, new in zip(WriteMode._fields, before, now, strict=True):

@@ -1,8 +1,8 @@
-"""Write one micro-batch to a Delta table, exactly once.
+"""Write each micro-batch to a Delta table exactly once.
 
-Delta records the number of each writer's last batch (`txnAppId`, `txnVersion`) in the same commit
-as the rows, and skips a batch that it has. The writer's name contains the id of the query, which
-Spark keeps in the checkpoint. So a repeated batch is skipped, and a new checkpoint starts again.
+Delta records each writer's name and last batch number (`txnAppId`, `txnVersion`) in the same commit
+as the rows, and skips a batch that is in the table. The writer's name contains the query id, which
+Spark keeps in the checkpoint. So repeated batches are skipped, unless the checkpoint is new.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _SHUFFLE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
-#: Sizes of the files that a compaction merges and writes; by default, both are 1 GB.
+#: Size below which compaction merges a file, and size of the files that it writes (default 1 GB).
 _COMPACTED_SIZES = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
 )
-#: Delta measures rows as they are shuffled; in Parquet they take about a quarter of that size.
+#: Delta measures shuffled rows, which take about four times as many bytes as in Parquet files.
 _SHUFFLED_BYTES_PER_BYTE = 4
 _MAX_SHUFFLE_PARTITIONS = 200
 #: Up to this number of shuffle partitions, adaptive execution is off.
 _MAX_STATIC_PARTITIONS = 8
 _START_TIMEOUT_S = 300.0
-#: Number of attempts before a conflict with other writers fails the query.
+#: Number of attempts after which a conflict with another writer fails the query.
 _MAX_ATTEMPTS = 10
-#: Conflicts after which a batch is retried. `ConcurrentTransactionException` is not one of them,
-#: because it shows another driver of the same query.
+#: Conflicts after which a batch is retried. `ConcurrentTransactionException` is excluded,
+#: because it means that another driver runs the same query.
 _CONFLICTS = (
     exceptions.ConcurrentAppendException,
     exceptions.ConcurrentDeleteDeleteException,
@@ -82,21 +82,21 @@ class DeltaWriter:
         self._label = label
         self._checkpoint = checkpoint
         self._audit_trail = AuditTrail(label, checkpoint, redact)
-        #: Returns the writer's name in the table's log for a query id.
+        #: Function that returns the writer's name in the table's log for a query id.
         self._name_writer = name_writer
         self._redact = redact
         #: Whether the table existed at the last check.
         self.table_exists = False
-        #: Whether an older version created the table, without properties.
+        #: Whether an older version created the table, without the properties.
         self._is_of_older_version = False
-        #: Layout of the table at the last check; of a new table, the sink's.
+        #: The table's layout at the last check; for a new table, the sink's layout.
         self._layout = UpsertLayout(sink.partition_by, ())
         #: Counts records that an upsert cannot order; created for the first batch.
         self._conflicts: OrderConflicts | None = None
-        #: The error of a failed batch, of which Spark keeps only the text.
+        #: Error of a failed batch; Spark keeps only its text.
         self.error: Exception | None = None
         self._query_id: str | None = None
-        #: Spark's query, which counts the records of its batches; None if unknown.
+        #: Spark's query, whose executions count the records; None if unknown.
         self._stream: Any = None
         self._started = threading.Event()
 
@@ -115,7 +115,7 @@ class DeltaWriter:
                 if column.lower() not in names:
                     raise TableError(f"{key}: {column!r} is not a column of the rows")
         if is_upsert:
-            upsert.keep_newest(rows, sink, self._layout)  # Spark refuses a map as a key here
+            upsert.keep_newest(rows, sink, self._layout)  # Spark rejects a map as a key here
         if existing is None:
             return
         properties = self.table.properties(spark)
@@ -133,7 +133,7 @@ class DeltaWriter:
         self.table.check_layout(spark, sink)
 
     def prepare(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Create the table for such rows, or record the mode in an older version's table."""
+        """Create the table for these rows, or record the mode in an older version's table."""
         properties = write_mode.get_sink_mode(self.sink).properties()
         if self.table_exists:
             self._record_mode(spark, properties)
@@ -142,10 +142,10 @@ class DeltaWriter:
             self.table.create(spark, self.sink, schema, properties)
 
     def _record_mode(self, spark: SparkSession, properties: dict[str, str]) -> None:
-        """Record the write mode in the table of an older version's upsert, which has no keys yet.
+        """Record the write mode of an older version's upsert, which did not record its keys.
 
-        An append needs no record, because its columns show the mode. Setting properties conflicts
-        with other writers' batches, and may not be allowed. A failure must not stop an old job.
+        An append needs no record, because the table's columns show the mode. Setting properties can
+        conflict with other writers or be forbidden; such a failure must not stop an old job.
         """
         if not self._is_of_older_version or self.sink.mode != "upsert":
             return
@@ -153,14 +153,14 @@ class DeltaWriter:
             self.table.set_properties(spark, properties)
         except Exception as error:  # noqa: BLE001
             _LOG.warning(
-                "%s: the table %r cannot record its keys (%s), so other keys would be accepted",
+                "%s: the table %r cannot record its keys (%s): a change of keys is not detected",
                 self._label, self.table.title, self._redact(summarize(error)),
             )  # fmt: skip
 
     def set_query(
         self, query_id: str, stream: StreamingQuery | None = None, checkpoint: str | None = None
     ) -> None:
-        """Set the query's id, for which the first batch waits, and its checkpoint, if new."""
+        """Set the query's id, for which the first batch waits, and optionally its checkpoint."""
         self._query_id = query_id
         self._stream = stream
         if checkpoint is not None:
@@ -255,7 +255,7 @@ class DeltaWriter:
         conflicts.log_conflicts(number)
 
     def _reset_counts(self) -> None:
-        """Reset the counts, because the next attempt reads the records of the batch again."""
+        """Reset the counts, because the next attempt reads the batch's records again."""
         if self._conflicts is not None:
             self._conflicts.discard_counts()
         execution = self._get_execution()
@@ -279,7 +279,7 @@ class DeltaWriter:
             _LOG.warning("%s: compaction failed: %s", self._label, self._redact(summarize(error)))
 
     def _compaction_settings(self, spark: SparkSession) -> dict[str, str]:
-        """Return the sink's file size as Delta's settings, unless the user has set them."""
+        """Return Delta settings for the sink's file size, except those that the user has set."""
         target = self.sink.target_file_bytes
         if target is None:
             return {}
@@ -288,9 +288,9 @@ class DeltaWriter:
     def _batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         """Return Spark's settings for one write.
 
-        Spark turns adaptive execution off for streams, but without it a merge of ten rows with 200
-        shuffle partitions runs hundreds of tasks. With few partitions it would only double the
-        number of jobs.
+        Spark disables adaptive execution for streams, but without it a merge of ten rows with 200
+        shuffle partitions runs hundreds of tasks. With few partitions, adaptive execution would
+        only double the number of jobs.
         """
         is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _MAX_STATIC_PARTITIONS
         settings = {
@@ -308,7 +308,7 @@ class DeltaWriter:
 
 @contextlib.contextmanager
 def _override_settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    """Set Spark's settings for one write, in the session that Spark cloned for the query."""
+    """Change Spark settings for one write, in the session that Spark cloned for the query."""
     old_values = {key: spark.conf.get(key, None) for key in values}
     for key, value in values.items():
         spark.conf.set(key, value)

@@ -1,1 +1,1 @@
-"""The session of a job, and the frames that its sinks write."""
+"""A job's Spark session, and the frames that its sinks write."""

@@ -33,7 +33,7 @@ _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def parse_schema(text: str) -> StructType:
-    """Parse DDL or Spark's JSON with the running Spark; a ValueError describes the problem."""
+    """Parse DDL or Spark's JSON with the running Spark; raise ValueError if it is invalid."""
     try:
         if text.lstrip().startswith("{"):
             return StructType.fromJson(parse_schema_json(text))
@@ -48,7 +48,7 @@ def parse_schema(text: str) -> StructType:
 
 
 def get_name_normalizer(spark: SparkSession) -> Callable[[str], str]:
-    """Return a function that maps names which are equal to Spark to the same text."""
+    """Return a function that normalizes names; names that Spark treats as equal become equal."""
     is_case_sensitive = str(spark.conf.get(_CASE_SENSITIVE, "false")).lower() == "true"
     return str if is_case_sensitive else str.lower
 
@@ -74,7 +74,7 @@ def unquote_name(name: str) -> str:
 def check_reserved_names(
     names: Iterable[str], reserved: Iterable[str], normalize: Callable[[str], str]
 ) -> None:
-    """Raise ValueError if one of the names is equal to a reserved one for Spark.
+    """Raise ValueError if Spark would treat a name as equal to a reserved name.
 
     >>> check_reserved_names(["id", "_Kafka"], ["_kafka"], str.lower)
     Traceback (most recent call last):
@@ -86,7 +86,7 @@ def check_reserved_names(
 
 
 def survives_partitioning(column: Column, data_type: DataType) -> Column:
-    """Return whether a Delta table can hold the value unchanged in a partition column.
+    """Return whether a Delta table can store the value unchanged in a partition column.
 
     Delta writes it as text into a folder name, where empty text and Hive's name stand for null. A
     timestamp is written as local time, which is ambiguous for an hour when clocks are set back.

@@ -1,7 +1,6 @@
-"""Check, read, write, and lock the folders of a job.
+"""Check, read, write, and lock a job's folders.
 
-Files are accessed through Spark's Hadoop file systems (S3, HDFS, …), with the session's settings
-and credentials.
+Files are accessed through Hadoop (S3, HDFS, …), with the session's settings and credentials.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.loading import LoadedJob
 
 _LOCK = ".assignor.lock"
-#: Suffix of a file's name until the file is complete.
+#: Suffix of a file's name while the file is being written.
 _NEW_SUFFIX = ".new"
 
 
@@ -40,7 +39,7 @@ def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
 
 
 def qualify_path(spark: SparkSession, text: str) -> str:
-    """Return a path as Spark resolves it, with the scheme of its file system."""
+    """Return a path as Spark resolves it, with the file system's scheme."""
     path, file_system = _open_path(spark, text)
     return str(file_system.makeQualified(path).toString())
 
@@ -69,7 +68,7 @@ def _try_to_write(spark: SparkSession, text: str) -> None:
 
 
 def write_file(spark: SparkSession, text: str, line: str) -> None:
-    """Write a file of one line; after a crash, `read_file` returns the old or the new line."""
+    """Write a one-line file. After a crash, `read_file` returns either the old or the new line."""
     path, file_system = _open_path(spark, text)
     new_path, _ = _open_path(spark, text + _NEW_SUFFIX)
     stream = file_system.create(new_path, True)
@@ -94,10 +93,10 @@ def read_file(spark: SparkSession, text: str) -> bytes | None:
 
 
 class JobLock:
-    """The lock of a job's checkpoint, on a file in it; it ends with the process.
+    """A lock on a file in a job's checkpoint; it ends with the process.
 
-    Only local checkpoints are locked. On other file systems, Spark stops the second of two queries
-    with one checkpoint in the middle of a batch, but nothing is written twice.
+    Only local checkpoints are locked. On other file systems, if two queries use one checkpoint,
+    Spark stops the second query during a batch; nothing is written twice.
     """
 
     #: The locks of this process, by folder.
@@ -118,7 +117,7 @@ class JobLock:
 
 
 def lock_folder(checkpoint: str) -> JobLock | None:
-    """Lock a checkpoint, by its URL or path; return None if it cannot be locked.
+    """Lock a checkpoint, given its URL or path; return None if it cannot be locked.
 
     Raises BlockingIOError if another run has the lock.
     """
@@ -132,7 +131,7 @@ def lock_folder(checkpoint: str) -> JobLock | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = _open_lock_file(folder / _LOCK)
-    except OSError:  # Spark may have permissions that this process lacks
+    except OSError:  # Spark may have permissions that this process does not have
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -148,9 +147,9 @@ def lock_folder(checkpoint: str) -> JobLock | None:
 
 
 def _open_lock_file(path: Path) -> int:
-    """Open the lock file; one of another user is opened for reading, which suffices for a lock.
+    """Open the lock file; another user's file is opened for reading, which suffices to lock it.
 
-    Links are not followed, because their target would be truncated, and pipes do not block.
+    Links are not followed, because their target would be truncated. A pipe does not block.
     """
     flags = os.O_NOFOLLOW | os.O_NONBLOCK
     try:

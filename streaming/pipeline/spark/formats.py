@@ -1,4 +1,4 @@
-"""Parse the values of records with Spark's JSON, CSV and Avro functions, and detect bad ones.
+"""Parse record values with Spark's JSON, CSV and Avro functions, and detect bad values.
 
 Spark's functions miss some unreadable values and crash on some input, so the jar checks records
 first: JSON (`JsonRecords.java`), Avro (`AvroRecords.java`), and decimals in text
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PARSED = "__parsed"
 _CORRUPT = "__corrupt"
 _CONFLUENT_BYTES = 5
-#: Escapes in options of Spark's CSV reader, for characters that are hard to write in YAML.
+#: Escapes in Spark's CSV reader options, for characters that are hard to write in YAML.
 _ESCAPE = re.compile(r"\\(.)")
 _ESCAPED = {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f"}
 _LINE_END = r"(?:\r\n|\n|\r)\z"
@@ -49,7 +49,7 @@ class RecordParser(NamedTuple):
 
 
 def make_parser(records: Records, schema_text: str) -> RecordParser:
-    """Return the parser of a format; a ValueError describes a problem of the schema."""
+    """Return the parser for a format; raise ValueError if the schema is invalid."""
     if records.format == "avro":
         return _build_avro_parser(records, schema_text)
     schema = parse_schema(schema_text)
@@ -69,21 +69,21 @@ def read_text(text: Column, data_type: DataType) -> Column:
 def read_json(
     value: Column, schema: StructType, options: Mapping[str, str], read_as: StructType | None = None
 ) -> Column:
-    """Parse one JSON object; null if it is invalid, or has a number that would be changed."""
+    """Parse one JSON object; null if it is invalid, or has a number that Spark would change."""
     checked = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
     return f.from_json(checked.cast("string"), read_as or schema, {**options})
 
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:
-    """Call a static method of the jar that returns a column computed from a column."""
+    """Call a static method in the jar that computes a column from a column."""
     jvm: Any = SparkContext.getOrCreate()._jvm
     java_class = getattr(jvm.io.assignorbridge.records, name)
     try:
         return Column(getattr(java_class, method)(column._jc, *arguments))
     except TypeError:  # py4j returns a package for a missing class
         raise ValueError(
-            "the session has no jar of assignor-bridge, or one of an older version: start it with "
-            "configure_spark"
+            "the session has no assignor-bridge jar, or an older version of it: start the session "
+            "with configure_spark"
         ) from None
 
 
@@ -95,11 +95,11 @@ def _build_json_parser(records: Records, schema: StructType) -> RecordParser:
 
 
 def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
-    """Return a parser for RFC 4180: quotes in quoted fields are doubled, one record per value."""
+    """Return a parser for RFC 4180 (quoted fields double their quotes); a value is one record."""
     csv_options = {name.lower(): value for name, value in records.reader_options.items()}
     quote = csv_options.get("quote", '"')
     escape = csv_options.get("escape", quote)
-    # Only Spark's own reader knows the decimal signs of other locales.
+    # Only Spark's reader supports the decimal signs of other locales.
     reads_text = "locale" not in csv_options
     is_decimal = [reads_text and isinstance(x.dataType, DecimalType) for x in schema.fields]
     text_schema = StructType([

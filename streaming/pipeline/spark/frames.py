@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _SESSION_STRATEGY = "spark.assignor.strategy"
 _KAFKA_KEY_IN_SQL = re.compile(rf"\b{KAFKA}`?\s*\.\s*(?:`?key\b|\*)", re.IGNORECASE)
-#: Temporary column that makes tombstones distinct for `dedupe`; null for rows.
+#: Temporary column that makes tombstones distinct for `dedupe`; null for other rows.
 _TOMBSTONE = "__tombstone"
 
 
@@ -49,7 +49,7 @@ def build_sink_frame(spark: SparkSession, loaded: LoadedJob, sink: Sink) -> Data
 
 @contextlib.contextmanager
 def _preserve_user_views(spark: SparkSession, names: list[str]) -> Iterator[None]:
-    """Drop the job's views at the end, and restore the session's views of the same names."""
+    """Drop the job's views at the end, and restore the session's views with these names."""
     user_views = {}
     for name in names:
         if spark.catalog.tableExists(name) and spark.catalog.getTable(name).isTemporary:
@@ -64,7 +64,7 @@ def _preserve_user_views(spark: SparkSession, names: list[str]) -> Iterator[None
 
 
 def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
-    """Return the upserts among the sinks; a transform that reads Kafka's key may set columns."""
+    """Return the sinks' upserts; a transform that reads Kafka's key may set their key columns."""
     sql_texts = [transform.sql for transform in job.all_transforms.values()]
     set_by_transform = any(x is None or bool(_KAFKA_KEY_IN_SQL.search(x)) for x in sql_texts)
     return [
@@ -75,7 +75,7 @@ def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
 
 
 def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target: Sink) -> DataFrame:
-    """Return a source's bad records: those that do not fit its schema or one of its upserts."""
+    """Return a source's bad records, which do not fit its schema or one of its upserts."""
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
     bad = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
@@ -87,7 +87,6 @@ def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target:
 def _open_and_parse(
     spark: SparkSession, loaded: LoadedJob, name: str, *, upserts: Sequence[Upsert]
 ) -> ParsedRows:
-    """Open a source and parse its records."""
     job = loaded.job
     source = job.all_sources[name]
     options = job.merge_kafka_options(source.spark_options)
@@ -106,7 +105,7 @@ def _open_and_parse(
 def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
     """Set the watermark and drop repeated rows.
 
-    Tombstones are never repeats, because all of their columns but the key are null.
+    Tombstones are never dropped as duplicates; all their columns except the key are null.
     """
     if source.watermark:
         rows = rows.withWatermark(source.watermark.column, source.watermark.delay)
@@ -152,7 +151,7 @@ def drop_kafka_struct(frame: DataFrame) -> DataFrame:
 
 
 def check_kafka_struct(frame: DataFrame) -> None:
-    """Raise ValueError if a column has the struct's name but is not the struct."""
+    """Raise ValueError if a column is named like the struct but is not the struct."""
     has_struct = KAFKA in frame.columns and (
         tuple(getattr(frame.schema[KAFKA].dataType, "names", ())) == KAFKA_FIELDS
     )

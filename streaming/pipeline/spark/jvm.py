@@ -1,4 +1,4 @@
-"""Start Spark's JVM and keep its process from the start, so that it never outlives a command."""
+"""Start Spark's JVM and keep its process handle, so that the JVM never outlives a command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def start_context(
 ) -> None:
     """Start the JVM and Spark's context, unless they are running.
 
-    Only the settings `safe` are on the JVM's command line; `process` goes to `subprocess.Popen`.
+    The JVM's command line has only the `safe` settings. `process` is passed to `subprocess.Popen`.
     """
     from pyspark import SparkConf, SparkContext
 
@@ -37,7 +37,7 @@ def start_context(
 
 
 def _launch(conf: Any, process: Mapping[str, Any] | None) -> Any:
-    """Start the JVM through pyspark, which returns its process only after it has started."""
+    """Start the JVM through pyspark, and keep the process before pyspark returns it."""
     from pyspark import java_gateway
 
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
@@ -53,12 +53,12 @@ def _launch(conf: Any, process: Mapping[str, Any] | None) -> Any:
 
 
 def get_started_jvm() -> subprocess.Popen[bytes] | None:
-    """Return the process of the JVM that this process has started; None if it has not."""
+    """Return the process of the JVM that this process has started; None if there is none."""
     return _STARTED_JVMS[-1] if _STARTED_JVMS else None
 
 
 def stop_jvm() -> None:
-    """Stop the JVM that this process has started, whatever it is doing."""
+    """Stop the JVM that this process has started, even if it is busy."""
     process = get_started_jvm()
     if process is None:
         return

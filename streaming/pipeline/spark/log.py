@@ -1,7 +1,6 @@
-"""Redirect what Spark's JVM writes to stderr (Ivy, log4j, the JVM itself) to a log file.
+"""Redirect the stderr of Spark's JVM (Ivy, log4j, the JVM itself) to a log file.
 
-Users need this output only if something fails. It goes through a pipe and a thread of this process,
-which hides secrets line by line.
+Users need this output only if something fails. A thread hides secrets in it, line by line.
 """
 
 from __future__ import annotations
@@ -24,19 +23,19 @@ if TYPE_CHECKING:
 
 _STDERR_FD = 2
 _MODE = 0o600
-#: How long to wait for the last output of a JVM that has ended.
+#: Maximum time to wait for the last output of a JVM that has ended.
 _LAST_OUTPUT_S = 3.0
 _FATAL = "Exception in thread "
-#: Environment variable with options of the JVM.
+#: Environment variable with JVM options.
 _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 #: By default, the JVM reports errors on stdout, and Delta names files with the locale's digits.
 _ADDED_OPTIONS = "-XX:+DisplayVMOutputToStderr -Duser.language=en"
-#: The last lines of Java's launcher, after the reason of a failure.
+#: Lines that Java's launcher prints after the reason for a failure.
 _LAUNCHER_LINES = ("Error: Could not create the Java", "Error: A fatal exception has occurred")
 
 
 class SparkLog:
-    """The log file of one run, at a path, or in the user's log folder next to the previous one.
+    """One run's log file, at `path` or else in the user's log folder next to the previous log.
 
     Raises AssignorError if it cannot be written.
     """
@@ -85,7 +84,7 @@ class SparkLog:
         return self._fatal_line or self._last_line
 
     def _copy_lines(self, descriptor: int, log: RawIOBase) -> None:
-        """Copy each line; errors of the file are ignored, so that the JVM never blocks."""
+        """Copy each line to the log; write errors are ignored, so that the JVM never blocks."""
         with open(descriptor, "rb") as lines, log:
             for raw in lines:
                 line = self._redact(raw.decode("utf-8", "replace"))
@@ -98,7 +97,7 @@ class SparkLog:
 
 
 def create_log(name: str) -> Path:
-    """Create a file in the user's log folder, or else in the folder of temporary files."""
+    """Create a file in the user's log folder, or else in the temporary folder."""
     folder = user_log_path("assignor-bridge")
     path = folder / name
     try:

@@ -1,4 +1,4 @@
-"""List the sources of a streaming frame in the order of Spark's numbers in a checkpoint.
+"""List a streaming DataFrame's sources in the order in which Spark numbers them in the checkpoint.
 
 `MicroBatchExecution` traverses the analysed plan from left to right, parents before children, and
 the offset log has one offset for each source relation in this order (Spark 4.0 to 4.2). This module
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-#: Class names of a plan's source nodes; only the first has the options of its source.
+#: Class names of a plan's source nodes; only nodes of the first class have options.
 _RELATIONS = ("StreamingRelationV2", "StreamingRelation")
 
 
@@ -38,7 +38,7 @@ class PlanSource(NamedTuple):
 
     @property
     def is_kafka(self) -> bool:
-        """Whether it is a Kafka source."""
+        """Whether this is a Kafka source."""
         return bool(self.options)
 
     @property
@@ -48,11 +48,11 @@ class PlanSource(NamedTuple):
 
     @property
     def commit_group(self) -> str | None:
-        """The group to which the ends of its batches are committed."""
+        """Consumer group that gets the end offsets of the source's batches."""
         return self.options.get("assignor.commitgroup")
 
     def commits_with(self, other: PlanSource) -> bool:
-        """Return whether both may commit offsets of the same partition to the same group."""
+        """Return whether both sources may commit offsets of one partition to the same group."""
         names = (SERVERS, "assignor.commitgroup")
         if any(self.options.get(name) != other.options.get(name) for name in names):
             return False
@@ -60,18 +60,18 @@ class PlanSource(NamedTuple):
         return has_pattern or not set(self.topics).isdisjoint(other.topics)
 
     def reads(self, topic: str) -> bool:
-        """Return whether it reads a topic; as in Spark, the pattern may match part of the name."""
+        """Return whether the source reads a topic. In Spark, a pattern may match part of a name."""
         if self.pattern is not None:
             return bool(self.pattern.matcher(topic).find())
         return topic in self.topics
 
     def has_options(self, options: Mapping[str, str]) -> bool:
-        """Return whether its options include these."""
+        """Return whether the source has all of these options."""
         return all(self.options.get(name.lower()) == text for name, text in options.items())
 
 
 def list_plan_sources(rows: DataFrame) -> list[PlanSource]:
-    """Return the sources of a streaming frame in the order of their numbers."""
+    """Return the sources of a streaming DataFrame in the order of their numbers."""
     jvm: Any = rows.sparkSession._jvm
     leaves: Any = rows._jdf.queryExecution().analyzed().collectLeaves()
     sources = []

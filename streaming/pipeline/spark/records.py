@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 #: The struct with Kafka's own columns, which sinks drop.
 KAFKA = "_kafka"
-#: Its fields that order the rows of a key.
+#: Fields of this struct that order the rows of a key.
 KAFKA_ORDER = ("topic", "partition", "offset", "timestamp")
 KAFKA_FIELDS = (*KAFKA_ORDER, "key", "tombstone")
-#: Name of the column with the reason why a record is bad.
+#: Name of the column that gives the reason why a record is bad.
 REASON = "reason"
 _BAD = "__bad"
 
@@ -43,10 +43,10 @@ class ParsedRows(NamedTuple):
 
 
 class Upsert(NamedTuple):
-    """The keys of an upsert that writes the rows."""
+    """An upsert that writes the rows of a source."""
 
     keys: tuple[str, ...]
-    #: Whether a transform may set the key columns of a tombstone, so that they may be null here.
+    #: Whether a transform may set a tombstone's key columns, so that they may be null here.
     set_by_transform: bool
 
 
@@ -66,14 +66,14 @@ def parse(
     name
         Name of the source, for messages and the observed metrics.
     records, schema
-        The source's settings for its records, and the text of the schema.
+        The source's record settings, and the text of the schema.
     upserts
         The upserts that write the rows; without any, tombstones are dropped.
 
     Raises
     ------
     ValueError
-        If the schema, or the key's, cannot be parsed, or has a column with a reserved name.
+        If the schema or the key's schema is invalid, or a column has a reserved name.
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
@@ -136,7 +136,7 @@ def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) 
     type_reason = f.concat(f.lit("these columns cannot be read as their types: "), bad_types)
     value_reason = f.concat(f.lit("these NOT NULL columns have no value: "), no_values)
     return (
-        f.when(is_tombstone, f.lit("a tombstone whose key cannot be read as that of the upsert"))
+        f.when(is_tombstone, f.lit("a tombstone whose key cannot be read as the upsert's key"))
         .when(bad_types != "", type_reason)
         .when(no_values != "", value_reason)
         .otherwise(f.lit(f"it cannot be read as {records.format} with the schema"))
@@ -149,7 +149,7 @@ def build_checksum_columns() -> list[Column]:
 
 
 def build_kafka_struct(key: Column, tombstone: Column) -> Column:
-    """Return `_kafka` for a frame that has the columns of Kafka's source except the key."""
+    """Return `_kafka` for a frame that has the columns of Kafka's source, except the key."""
     columns = [*map(f.col, KAFKA_ORDER), key, f.coalesce(tombstone, f.lit(False))]
     renames = zip(columns, KAFKA_FIELDS, strict=True)
     return f.struct(*(column.alias(name) for column, name in renames)).alias(KAFKA)
@@ -181,9 +181,9 @@ def _fail_on_bad_record(name: str, records: Records) -> Column:
 def _read_key_columns(
     records: Records, schema: StructType, keys: tuple[str, ...], normalize: Callable[[str], str]
 ) -> dict[str, tuple[str, Column]]:
-    """Return the columns of Kafka's key, as names and expressions, by normalized name.
+    """Return the name and expression of each column in Kafka's key, by normalized name.
 
-    They fill the rows of tombstones, and all rows if the schema lacks them.
+    They fill tombstone rows, and in all rows the columns that are missing from the schema.
     """
     if records.key is None:
         key_names = {normalize(keys[0])} if len(keys) == 1 else set()

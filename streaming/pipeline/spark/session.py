@@ -24,46 +24,46 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.job import Job
 
-#: A job calls the driver's JVM for tables, folders and progress; a Connect client has none.
+#: A job calls the driver's JVM for tables, folders and progress; a Connect client has no JVM.
 NO_CONNECT = (
-    "a job cannot run in a session of Spark Connect: run it on the driver, with `assignor run` "
-    "or spark-submit (a single stream can use the option through Connect)"
+    "a job cannot run in a Spark Connect session: run it on the driver, with `assignor run` "
+    "or spark-submit (a single stream can use the assignor through Connect)"
 )
 _PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
 _SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 _CODE_CACHE_SIZE = "spark.sql.codegen.cache.maxEntries"
-#: Generated classes that each JVM of Spark caches, per merge. A merge has about 80, and others are
-#: compiled again in each batch. A larger cache would only fill up, because each checkpoint of a
-#: table's log adds a class of some 80 KB, with its version in the code.
+#: Generated classes that each Spark JVM caches, per merge. A merge uses about 80; classes that are
+#: not cached are compiled again in each batch. A larger cache would only fill up, because each
+#: checkpoint of a table's log adds a class of about 80 KB, whose code contains its version.
 _CACHED_CLASSES = 100
-#: Patterns of secrets in Spark's UI and event log, to which an operator may add.
+#: Default redaction patterns for Spark's UI and event log; an operator can extend them.
 _REDACTION_PATTERNS = {
-    # Spark's own pattern matches few names of secrets.
+    # Spark's default pattern matches few names of secrets.
     "spark.redaction.regex": f"{SECRET_KEYS}|{PASSWORDS}",
-    # Both show the plan of a view, which has all options of a source.
+    # Both show a view's plan, which contains all source options.
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
 _STANDALONE = "spark://"
-#: For local Spark, for which 200 state stores, and 50 tasks to read a table's log, are too many.
+#: Settings for local Spark, because the defaults (200 state stores, 50 log tasks) are too many.
 _LOCAL = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
     # Hadoop starts ten processes for each small file of Spark's and Delta's logs.
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "io.assignorbridge.LocalFiles",
 }
-#: Keeps the names of tables after Spark ends.
+#: Setting that keeps table names after Spark ends.
 _PERSISTENT_CATALOG = {"spark.sql.catalogImplementation": "hive"}
-#: Settings that only a session reads, so that they need not be on its JVM's command line.
+#: Prefixes of settings that only a session reads; the JVM's command line can omit them.
 _SESSION_PREFIXES = ("spark.hadoop.", "spark.sql.")
-#: If one of these variables is set, pyspark creates sessions of Spark Connect.
+#: If one of these variables is set, pyspark creates Spark Connect sessions.
 _CONNECT_VARIABLES = "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"
-#: Loggers of pyspark that write errors with stack traces to stderr, as JSON.
+#: pyspark's loggers that write errors with stack traces to stderr, as JSON.
 _JSON_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 def avro_coordinate() -> str:
-    """Return the coordinate of Spark's Avro functions, in the connector's version."""
+    """Return the Maven coordinate of Spark's Avro functions, in the Kafka connector's version."""
     return connector_coordinate().replace("spark-sql-kafka-0-10", "spark-avro")
 
 
@@ -79,7 +79,7 @@ def is_submitted() -> bool:
 
 
 def check_master(master: str) -> None:
-    """Raise JobError if no master of a standalone cluster answers; Spark would try for a minute."""
+    """Raise JobError if no standalone master answers; Spark would retry for a minute."""
     if not master.startswith(_STANDALONE):
         return
     try:
@@ -107,7 +107,7 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
     if _is_connect(job.spark):
         raise ConfigError(NO_CONNECT)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java could not read file names beyond ASCII
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java could not read non-ASCII file names
         os.environ["LC_ALL"] = "C.UTF-8"
     operator_conf = _read_operator_conf()
     settings = {**_SETTINGS, **_get_code_cache_conf(job, operator_conf)}
@@ -130,19 +130,19 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
     builder = configure_spark(builder.config(_PACKAGES, ",".join(packages)))
     with starting or contextlib.nullcontext():
         options: dict[str, Any] = builder._options
-        # All users of a machine can read the command line of its JVM.
+        # All users of the machine can read the JVM's command line.
         safe = {key: value for key, value in options.items() if not _is_secret(key, value)}
         start_context(options, safe)
         return builder.getOrCreate()
 
 
 def _is_not_from_py4j(record: logging.LogRecord) -> bool:
-    """Return False for a record of py4j, which logs tracebacks after its JVM has ended."""
+    """Return False for py4j's records, because py4j logs tracebacks after its JVM has ended."""
     return record.module != "java_gateway"
 
 
 def _is_connect(settings: Mapping[str, str]) -> bool:
-    """Return whether pyspark would create a session of Spark Connect, by address or mode."""
+    """Return whether pyspark would create a Spark Connect session."""
     if "spark.remote" in settings or settings.get("spark.master", "").startswith("sc://"):
         return True
     if any(os.environ.get(name) for name in _CONNECT_VARIABLES):
@@ -154,7 +154,7 @@ def _is_connect(settings: Mapping[str, str]) -> bool:
 
 
 def _read_operator_conf() -> dict[str, str]:
-    """Return the settings of spark-defaults.conf or of spark-submit's flags."""
+    """Return the settings from spark-defaults.conf, or from spark-submit's flags."""
     from pyspark import SparkConf, SparkContext
 
     if not is_submitted():
@@ -164,14 +164,14 @@ def _read_operator_conf() -> dict[str, str]:
 
 
 def _join_extensions(job: Job, operator_conf: Mapping[str, str]) -> str:
-    """Join Delta's SQL extension with those of the job, or else of the operator."""
+    """Join Delta's SQL extension with the job's extensions, or else the operator's."""
     others = job.spark.get(_EXTENSIONS) or operator_conf.get(_EXTENSIONS, "")
     extensions = [EXTENSION, *(name.strip() for name in others.split(",") if name.strip())]
     return ",".join(dict.fromkeys(extensions))
 
 
 def _get_code_cache_conf(job: Job, operator_conf: Mapping[str, str]) -> dict[str, str]:
-    """Enlarge Spark's code cache for each merge, unless the operator has set its size."""
+    """Return a code cache size with room for each merge, unless the operator has set one."""
     merges = sum(table.mode == "upsert" for _, table in job.tables)
     if not merges or _CODE_CACHE_SIZE in operator_conf:
         return {}

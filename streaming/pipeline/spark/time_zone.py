@@ -1,8 +1,8 @@
-"""Choose and record the time zone of a job, in which Spark reads times without a zone.
+"""Choose and record a job's time zone, which Spark applies to times without a zone.
 
-Spark's default is the machine's zone: a job would write other rows on another machine, and an
-upsert would compare times of two zones. So `assignor run` uses UTC unless a zone is configured, and
-records the zone of the first run in the job's checkpoint.
+Spark's default is the machine's zone: a job would write different rows on another machine, and an
+upsert would compare times from two zones. So `assignor run` uses UTC unless a zone is configured,
+and records the zone of the first run in the job's checkpoint.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FILE = ".assignor.zone"
 
 
 def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
-    """Set the zone of a session without a configured one; return it, or None if one is configured.
+    """Set the session's zone and return it; return None if a zone is configured already.
 
-    1. The zone of the job's earlier runs.
-    2. The machine's zone, if an earlier version ran the job, which recorded none.
-    3. UTC.
+    1. Use the zone of the job's earlier runs.
+    2. Otherwise use the machine's zone, if an earlier version, which recorded none, ran the job.
+    3. Otherwise use UTC.
     """
     if spark.sparkContext.getConf().contains(TIME_ZONE):
         return None
@@ -77,7 +77,7 @@ def _has_run(folder: HadoopFolder) -> bool:
 
 
 def _get_zone_rules(spark: SparkSession, zone: str) -> Any:
-    """Return the zone's rules, which are equal for two names of the same zone."""
+    """Return the zone's rules, which are equal for two names of one zone."""
     jvm: Any = spark._jvm
     try:
         return jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(zone).getRules()

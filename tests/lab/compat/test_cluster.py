@@ -71,7 +71,7 @@ def test_workers_need_our_jar_of_the_same_version_and_no_python(
     assert metrics["assignor.strategy"] == "lag-aware-sticky"
     assert metrics["assignor.fallbacks"] == "0"
     missing = told["missing"]["query"]["error"]
-    assert "do the executors lack the jar" in add_hint(missing, None), missing
+    assert "the executors may lack the assignor-bridge jar" in add_hint(missing, None), missing
     assert (
         "this executor has 0.0.9-other: give both the same jar" in told["other"]["query"]["error"]
     )

@@ -21,27 +21,27 @@ from streaming.pipeline.errors import add_hint, drop_java_trace, summarize
                      "missed.", "/c", "; see: assignor doctor --checkpoint /c", id="made again"),
         pytest.param("some data may have been missed", None, "", id="without a checkpoint"),
         pytest.param("Not authorized to access topics: [t]", "/c",
-                     "; the user needs Describe and Read on each Topic of a source, Describe and "
-                     "Write on that of a sink or of dead letters", id="topic"),
+                     "; the user needs Describe and Read on each source topic, and Describe and "
+                     "Write on each sink and dead-letter topic", id="topic"),
         pytest.param("Not authorized to access group: g", "/c",
                      "; the user needs Read on the Group", id="group"),
         pytest.param(
             "[STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE] Provided key schema does not match", "/c",
-            "; the checkpoint has the state of 'dedupe' or a transform with other columns, or of a "
-            "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an "
-            "upsert then reads all records again and changes nothing)", id="state",
+            "; the checkpoint's state was written by 'dedupe' or a transform with other columns, "
+            "or by a version whose 'dedupe' lost an upsert's deletes: give the job a new "
+            "checkpoint (an upsert can safely read all records again)", id="state",
         ),
         pytest.param("cannot assign instance of scala.collection.generic.DefaultSerializationProxy "
                      "to field org.apache.spark.DataSourceRDDPartition.inputPartitions", "/c",
-                     "; do the executors lack the jar of assignor-bridge? Add it by the "
-                     "flags of: assignor jars",
+                     "; the executors may lack the assignor-bridge jar: add the flags that "
+                     "`assignor jars` prints",
                      id="no jar"),
         pytest.param("java.lang.ClassNotFoundException: io.assignorbridge.source.AssignedScan",
-                     "/c", "; do the executors lack the jar of assignor-bridge? Add it by the "
-                     "flags of: assignor jars", id="no jar on Spark 4.2"),
-        pytest.param("long overflow", "/c", "; a time is out of range: does a producer send "
-                     "nanoseconds as Kafka's timestamp, which is in milliseconds?", id="time"),
-        pytest.param("Error loading java.security file", None, "; raise the limit of open files: "
+                     "/c", "; the executors may lack the assignor-bridge jar: add the flags that "
+                     "`assignor jars` prints", id="no jar on Spark 4.2"),
+        pytest.param("long overflow", "/c", "; a time is out of range: a producer may send "
+                     "nanoseconds as Kafka's timestamp, which must be in milliseconds", id="time"),
+        pytest.param("Error loading java.security file", None, "; raise the open-file limit: "
                      "ulimit -n 4096", id="open files"),
         pytest.param("id is null", "/c", "", id="something else"),
     ],
@@ -60,7 +60,7 @@ def test_known_failures_get_a_hint(message, checkpoint, hint):
 )
 def test_a_lost_jvm_is_recognized_in_all_messages_of_py4j(error: Exception):
     """Regression: during a call the message was `An error occurred while calling o341.isActive`."""
-    assert summarize(error) == "Spark's JVM has ended: was it killed, or out of memory?"
+    assert summarize(error) == "Spark's JVM has ended: it was killed, or ran out of memory"
 
 
 def test_deltas_remedy_is_kept_and_its_record_removed():

@@ -38,11 +38,11 @@ def topic_sink(topic: str, **more: Any) -> dict[str, Any]:
 REFUSED = {
     "sources a and A": (
         job(sources={"a": SOURCE, "A": SOURCE}, sink={**TABLE, "from": "a"}),
-        "sources.A: to SQL this name is the same as 'a'",
+        "sources.A: SQL ignores case, so this name is equal to 'a'",
     ),
     "a transform of a source's name": (
         job(sources={"a": SOURCE}, transforms={"A": {"sql": "SELECT * FROM a"}}),
-        "transforms.A: to SQL this name is the same as 'a'",
+        "transforms.A: SQL ignores case, so this name is equal to 'a'",
     ),
     "a sink of the dead letter's name": (
         job(source=with_dead_letter({"path": "/bad"}), sinks={"dead_letter_records": TABLE}),

@@ -295,16 +295,16 @@ def test_a_session_of_spark_connect_is_refused_in_one_line(monkeypatch):
     class Client:
         """A session without a JVM."""
 
-    with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+    with pytest.raises(ConfigError, match="cannot run in a Spark Connect session"):
         start_job(Client(), changed("spark", {}))
     with pytest.raises(ConfigError, match="a SparkSession is expected"):
         start_job(None, changed("spark", {}))
     for setting in ("spark.remote", "spark.master"):
         loaded = load_job(changed("spark", {setting: "sc://host"}), environment={})
-        with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+        with pytest.raises(ConfigError, match="cannot run in a Spark Connect session"):
             start_session(loaded.job)
     monkeypatch.setenv("SPARK_REMOTE", "sc://host")
-    with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+    with pytest.raises(ConfigError, match="cannot run in a Spark Connect session"):
         start_session(load_job(changed("spark", {}), environment={}).job)
 
 
@@ -322,7 +322,7 @@ def test_the_connect_api_mode_is_refused_with_the_same_message(settings, variabl
     monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ConfigError, match="cannot run in a session of Spark Connect"):
+    with pytest.raises(ConfigError, match="cannot run in a Spark Connect session"):
         start_session(load_job(changed("spark", settings), environment={}).job)
 
 
@@ -513,7 +513,7 @@ def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypa
         pytest.param([{"assign": '{"a": [0]}'}, {"subscribe": "b,c"}], None, id="assigned"),
         pytest.param(
             [{"subscribe": "b,c"}, {"subscribe": "a"}],
-            "in the order of their topics: 'a', then 'b' and 'c', or give",
+            "in this order of topics: 'a', then 'b' and 'c'; or start",
             id="another order",
         ),
         pytest.param(
@@ -586,7 +586,7 @@ def test_options_that_make_a_watermark_drop_records_cause_a_warning(options, war
         assert len(caplog.messages) == (warns and bool(watermark))
     if warns:
         [warning] = caplog.messages
-        assert "source: assignor.fairness, a weight or a floor" in warning
+        assert "source: with assignor.fairness, a weight or a floor" in warning
         assert "set assignor.alignEventTime to the watermark's delay (10 minutes)" in warning
 
 
