@@ -424,7 +424,7 @@ def test_doctor_accepts_a_jdk_or_jre_and_reports_a_missing_java(monkeypatch, tmp
 def test_doctor_reports_an_unwritable_cache(monkeypatch, capsys):
     monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", "/proc/no")
     assert main.run(["doctor"]) == 1
-    assert "FAILED the cache for jars can be written: the cache /proc/no" in capsys.readouterr().out
+    assert "FAILED the jar cache is writable: the cache /proc/no" in capsys.readouterr().out
 
 
 def test_doctor_checks_the_given_brokers(tmp_path, capsys):
