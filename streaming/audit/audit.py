@@ -56,7 +56,6 @@ class AuditedQuery:
     batches: list[BatchCommit]
     #: Number of offsets in the query's live commits.
     offsets: int
-    #: Number of partitions in the query's live commits.
     partitions: int
     #: Number of batches in which Spark counted one record per offset.
     batches_counted: int = 0

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 _PATH = "/metrics"
 #: Time limit for a client to send its request.
 _REQUEST_TIMEOUT_S = 5.0
-#: Time limit for a client to receive the response.
 _RESPONSE_TIMEOUT_S = 30.0
 _MAX_REQUEST_BYTES = 16 * 1024
 _CHUNK_BYTES = 4096
