@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streaming.audit.rows import RowAudit
 
 
-#: What a proof covers: each commit's offsets and number of rows, or the rows themselves.
+#: Scope of a proof: each commit's offsets and number of rows, or the rows themselves.
 Scope = Literal["commits", "sampled rows", "rows"]
 
 #: Kinds of findings about batches; ignored if rows are audited and no streaming query wrote them.

@@ -18,12 +18,12 @@ class FindingKind(NamedTuple):
 
     verdict: Verdict
     meaning: str
-    #: What to do.
+    #: Advice.
     cure: str
 
 
 _APPEND = (
-    "read exactly these offsets with `spark.read` (set startingOffsets and endingOffsets), append "
+    "read exactly these offsets with `spark.read` (startingOffsets, endingOffsets) and append "
     "them, or merge them into an upsert table; do not use a new checkpoint, because it would read "
     "all later records again"
 )
@@ -31,7 +31,7 @@ _DELETE = (
     "check whether rows exist twice (use --columns, or count them), and delete only the duplicates"
 )
 _RESTORE = "restore the file from a backup, or RESTORE the table to a version without it"
-_WRITER = "find the writer (DESCRIBE HISTORY); if intended, audit from a later version with --since"
+_WRITER = "find the writer (DESCRIBE HISTORY); if this was intended, set --since to a later version"
 _LOG = "restore the log's file from a backup"
 
 #: All kinds, by name. docs/audit.md has the same table.
@@ -70,7 +70,7 @@ KINDS = {
         "wrong",
         "the table has later batches than the checkpoint: an older checkpoint was restored",
         "restore the newer checkpoint, or give the query a new one and set startingOffsets to the "
-        "end of the table's ranges; otherwise Delta skips batches",
+        "end of the table's ranges; otherwise Delta skips batches up to the table's last one",
     ),
     "table-behind": FindingKind(
         "wrong",
@@ -173,7 +173,7 @@ class AuditFinding:
 
     @property
     def cure(self) -> str:
-        """What to do about this kind of finding."""
+        """Advice for this kind of finding."""
         return KINDS[self.kind].cure
 
 

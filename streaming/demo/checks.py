@@ -17,7 +17,7 @@ def check_batches(runs: Sequence[RunFigures], sizes: Sequence[int]) -> Check:
     """Check that each batch of both runs has the expected number of records."""
     counts = [[batch.records for batch in run.batches] for run in runs]
     detail = " and ".join(f"{sum(c):,} records in {len(c)} batches" for c in counts)
-    return Check("both read the same batches", all(c == list(sizes) for c in counts), detail)
+    return Check("both modes read the same batches", all(c == list(sizes) for c in counts), detail)
 
 
 def check_table(mode: str, expected: ExpectedTable, table: Mapping[str, Any]) -> list[Check]:
@@ -45,7 +45,7 @@ def check_table(mode: str, expected: ExpectedTable, table: Mapping[str, Any]) ->
 
 
 def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
-    """Check that tasks read each flight once, and that `assignor` (None: no planner) was used."""
+    """Check that tasks read each flight once and `assignor` planned each batch (None: no batch)."""
     records = sum(task.records for batch in run.batches for task in batch.tasks)
     name = f"the tasks read each flight once ({run.name})"
     complete = Check(name, records == rows, f"{records:,} records")

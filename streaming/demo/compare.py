@@ -131,6 +131,6 @@ def _draw_partitions(run: RunFigures) -> str:
 def _draw_durations(runs: Sequence[RunFigures]) -> str:
     sides = zip(("left", "right"), runs, strict=False)
     keys = ", ".join(f"{side} bars: {run.name}" for side, run in sides)
-    pale = " Pale bars: warm-up batches, excluded." if any(run.warm_up for run in runs) else ""
+    pale = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
     chart = charts.draw_batch_columns(runs, _CSS_CLASSES)
     return page.figure("Seconds per batch", chart, f"{keys}.{pale}")

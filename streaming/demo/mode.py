@@ -52,7 +52,7 @@ class Mode:
     min_records: int
     work_us: int
     _query: StreamingQuery | None = None
-    #: Unix times of the first and the last write of each batch.
+    #: Unix times of each batch's first and last write.
     _write_times: list[tuple[float, float]] = field(default_factory=list)
 
     def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:

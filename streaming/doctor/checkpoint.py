@@ -106,15 +106,15 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
         for topic, before in checkpoint.ends_of(source, completed).items():
             planned_ends = ends.get(topic, {})
             backwards = [
-                f"{topic}-{number} to {planned_ends[number]} from {end}"
+                f"{topic}-{number} to {planned_ends[number]} (before: {end})"
                 if number in planned_ends
-                else f"{topic}-{number} to none from {end}"
+                else f"{topic}-{number} is missing (before: {end})"
                 for number, end in sorted(before.items())
                 if planned_ends and planned_ends.get(number, -1) < end
             ]
             if backwards:
                 topics[source, topic] = (
-                    f"batch {planned.batch_id}, which is planned, goes back: {elide(backwards)}"
+                    f"the planned batch {planned.batch_id} goes backwards: {elide(backwards)}"
                 )
     return topics
 

@@ -134,13 +134,13 @@ def test_the_planner_state_is_checked(text, message, tmp_path, capsys):
         pytest.param(
             {0: 4, 1: 7},
             False,
-            "batch 1, which is planned, goes back: t-0 to 4 from 9;",
+            "the planned batch 1 goes backwards: t-0 to 4 (before: 9);",
             id="a lower offset",
         ),
         pytest.param(
             {1: 5},
             False,
-            "goes back: t-0 to none from 9, t-1 to 5 from 7;",
+            "goes backwards: t-0 is missing (before: 9), t-1 to 5 (before: 7);",
             id="a missing partition",
         ),
         pytest.param({0: 9, 1: 8}, False, None, id="forwards"),
