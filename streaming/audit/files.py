@@ -63,7 +63,7 @@ def check_files(
 def _find_equal_files(
     history: History, files: DataFiles, topics: Collection[str]
 ) -> Iterator[tuple[tuple[AddedFile, int], tuple[AddedFile, int]]]:
-    """Yield pairs of files that have the same content although a batch cannot write it twice.
+    """Yield pairs of files with the same content, one of which must be a copy.
 
     Two batches cannot write equal files if each row identifies its record, as in an upsert table or
     by Kafka's columns. Other files, and files of one batch (`UNION ALL` may repeat records), are

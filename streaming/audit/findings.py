@@ -18,7 +18,7 @@ class FindingKind(NamedTuple):
 
     verdict: Verdict
     meaning: str
-    #: Advice.
+    #: What the user should do.
     cure: str
 
 

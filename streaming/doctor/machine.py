@@ -114,7 +114,7 @@ def _check_package(what: str, coordinate_of: Callable[[], str]) -> Check:
 def _check_delta() -> Check:
     what = "Delta (for assignor run)"
     if importlib.util.find_spec("delta") is None:
-        return Check(what, True, "not installed: only `assignor run` needs the extra 'delta'")
+        return Check(what, True, "not installed: `assignor run` needs the extra 'delta'")
     check = _check_package(what, delta_coordinate)
     untested = describe_unknown_spark(spark_version()) if check.holds else None
     return Check(check.name, check.holds, f"{check.details}; {untested}") if untested else check

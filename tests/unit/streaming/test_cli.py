@@ -116,12 +116,12 @@ def test_the_cli_reference_is_up_to_date(tmp_path):
         pytest.param(["broker", "--port", "x"], "Invalid value for '--port'", id="not a number"),
         pytest.param(["broker", "--port", "70000"], "Invalid value for '--port'", id="not a port"),
         pytest.param(["demo", "--workers", "0"], "Invalid value for '--workers'", id="no worker"),
-        pytest.param(
-            ["demo", "--report", "/no/such/r.html"], "folder of the report", id="no folder"
-        ),
+        pytest.param(["demo", "--report", "/no/such/r.html"], "report's folder", id="no folder"),
         pytest.param(["demo", "--data", "/no/such"], "data folder does not exist", id="no data"),
         pytest.param(
-            ["demo", "--rows", "3"], "4 batches need at least as many rows", id="few rows"
+            ["demo", "--rows", "3"],
+            "--rows is 3: at least --batches (4) is expected",
+            id="few rows",
         ),
     ],
 )
