@@ -1,4 +1,4 @@
-"""Run all checks of an audit in order; a table without findings is proved."""
+"""Run all audit checks in order. A table without findings is proved."""
 
 from __future__ import annotations
 
@@ -39,38 +39,37 @@ if TYPE_CHECKING:
     from streaming.audit.rows import RowAudit
 
 
-#: Coverage of a proof: offsets and row counts by commit, or the rows themselves.
+#: Scope of a proof: each commit's offsets and number of rows, or the rows themselves.
 Scope = Literal["commits", "sampled rows", "rows"]
 
-#: Findings about batches; they do not apply to a table that no streaming query has written.
+#: Kinds of findings about batches; ignored if rows are audited and no streaming query wrote them.
 _BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
-#: After one of these findings, batches may have read offsets that the audit cannot see.
+#: With one of these findings, batches may have read offsets that the audit does not know.
 _GAP_KINDS = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
 
 
 @dataclass
 class AuditedQuery:
-    """One query's batches, from the first audited version on."""
+    """Batches of one query, from the first audited version on."""
 
     id: str
     batches: list[BatchCommit]
-    #: Numbers of offsets and partitions in its live commits.
+    #: Number of offsets in the query's live commits.
     offsets: int
     partitions: int
-    #: Number of batches whose counted records match all their offsets.
+    #: Number of batches in which Spark counted one record per offset.
     batches_counted: int = 0
-    #: Offsets without a record, in counted batches. This is a lower bound, because each record that
-    #: Spark counted twice hides one of them.
+    #: Lower bound on the number of offsets without a record. Each record that Spark counted twice
+    #: hides one of them.
     offsets_without_record: int = 0
-    #: Number of batches with more counted records than offsets: Spark ran a stage of them again.
+    #: Number of batches with more counted records than offsets, because Spark reran a stage.
     batches_recounted: int = 0
 
 
 @dataclass
 class Audit:
-    """The result of an audit."""
+    """Result of an audit of the table's versions `first_version` to `last_version`."""
 
-    #: First and last audited version of the table.
     first_version: int
     last_version: int
     files: int
@@ -79,19 +78,20 @@ class Audit:
     findings: list[AuditFinding] = field(default_factory=list)
     #: Whether the table keeps the newest row of each key.
     is_upsert: bool = False
-    #: Rows read, and records of the topics compared with them; None if nothing was read.
+    #: Number of rows read; None if rows were not audited.
     rows_read: int | None = None
+    #: Number of topic records compared with the rows; None if no records were read.
     records_compared: int | None = None
     scope: Scope = "commits"
 
     @property
     def holds(self) -> bool:
-        """Whether each offset of the batches is proved to be in the table exactly once."""
+        """Whether the audit proves that the table has each of the batches' offsets exactly once."""
         return not self.findings
 
     @property
     def spans(self) -> dict[Partition, tuple[int, int]]:
-        """`[begin, end)` that the batches read of each partition; empty if some are unknown."""
+        """Offsets `[begin, end)` that the batches read, by partition; empty if any are unknown."""
         if any(finding.kind in _GAP_KINDS for finding in self.findings) or self.first_version > 0:
             return {}
         return compute_read_spans(batch for query in self.queries for batch in query.batches)
@@ -99,7 +99,7 @@ class Audit:
     def add_rows(
         self, rows: RowAudit, findings: Iterable[AuditFinding], *, are_sampled: bool = False
     ) -> None:
-        """Add an audit of the rows; if the log has no batch, drop the findings about batches."""
+        """Add the result of a row audit; drop findings about batches if the log has no batch."""
         self.scope = "sampled rows" if are_sampled else "rows"
         log_findings = [f for f in self.findings if self.queries or f.kind not in _BATCH_KINDS]
         self.findings = sort_by_severity([*log_findings, *findings])
@@ -107,7 +107,7 @@ class Audit:
 
 
 def audit(evidence: Evidence, since: int | None = None) -> Audit:
-    """Audit a table from version `since` on; None is its first version."""
+    """Audit a table from version `since` on; None starts at the first version."""
     history = replay(evidence.commits)
     all_batches = history.list_batches(evidence.checkpoint)
     since = since or 0
@@ -146,7 +146,7 @@ def _run_checks(
     all_batches: list[BatchCommit],
     since: int,
 ) -> Iterator[AuditFinding]:
-    """Run each check; `by_query` has the batches from version `since` on, `all_batches` all."""
+    """Run each check. `by_query` omits the batches before version `since`."""
     yield from _check_log(evidence, since)
     offsets = {
         query: collect_read_offsets(batch for batch in batches if batch.version in history.live)
@@ -160,7 +160,7 @@ def _run_checks(
         yield from check_query(batches, history, own, others[query])
         yield from _check_metadata(batches)
         yield from check_statistics(batches, history)
-    # Merging the same records from another query changes nothing.
+    # Several queries may merge the same records into an upsert table without changing its rows.
     if not history.is_upsert:
         yield from check_overlaps_of_queries(offsets)
     checkpoint_findings: list[AuditFinding] = []
@@ -185,7 +185,7 @@ def _run_checks(
     }
     yield from check_files(history, evidence.files, topics)
     yield from check_counts(history)
-    # A later commit may remove files that were added before the log begins.
+    # A removed file can be subtracted only if the log still has the commit that added it.
     if not evidence.damaged and evidence.commits[0].version == 0 and not _find_missing(evidence):
         yield from check_state(history, evidence.checksums)
     for audited_query in queries:
@@ -197,7 +197,7 @@ def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
     numbers = [*(commit.version for commit in evidence.commits), *evidence.damaged]
     first = min(numbers)
     if first > since:
-        yield AuditFinding("log-begins-late", f"it begins at version {first}, not at {since}")
+        yield AuditFinding("log-begins-late", f"the log begins at version {first}, not {since}")
     if missing := _find_missing(evidence, since):
         yield AuditFinding("commit-missing", list_numbers("version", missing))
     damaged = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
@@ -222,7 +222,7 @@ def _collect_offsets_of_others(query: str, offsets: dict[str, Intervals]) -> Int
 def _check_restores(
     history: History, by_query: dict[str, list[BatchCommit]], others: dict[str, Intervals]
 ) -> Iterator[AuditFinding]:
-    """Report batches that a `RESTORE` removed and no later commit wrote again."""
+    """Report batches that a `RESTORE` removed and that no later commit wrote again."""
     for restore in history.restores:
         if restore.version not in history.live:
             continue
@@ -248,14 +248,14 @@ def _check_restores(
             ]
             for batch in removed
         }
-        # A batch with unknown ranges may have read anything.
+        # Keep a batch with unknown ranges, because it may have read any offset.
         removed = [batch for batch in removed if batch.ranges is None or missing[str(batch)]]
         if removed:
             is_accepted = history.properties.get(ACCEPTED) == str(restore.version)
-            note = f"; the property {ACCEPTED} accepts that" if is_accepted else ""
+            note = f"; the table property {ACCEPTED} accepts this" if is_accepted else ""
             yield AuditFinding(
                 "restored",
-                f"version {restore.version} went back to version {restore.to}, without "
+                f"version {restore.version} restored version {restore.to}, which removed "
                 f"{elide([str(b) for b in removed])}: {sum(map(sum, missing.values())):,} "
                 f"offsets{note}",
             )

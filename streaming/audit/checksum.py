@@ -1,7 +1,7 @@
-"""Compute the expected checksum of a range's records, as Spark computes it for the records read.
+"""Compute the checksum that Spark reports after it reads each record of a range exactly once.
 
-The checksum is the exclusive or of Spark's `xxhash64(topic, partition, offset)` of each record
-(XXH64, chained, seed 42), so the order does not matter. A wrong record changes it.
+The checksum is the XOR of Spark's `xxhash64(topic, partition, offset)` over the records, so their
+order does not matter. Spark chains XXH64: the seed is 42, then the previous column's hash.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BLOCK = 1 << 20
 
 
 def compute_range_checksum(topic: str, partition: int, begin: int, end: int) -> int:
-    """Return the checksum of all offsets of a range."""
+    """Return the checksum of a range that has a record at each offset."""
     seed = hash_int(partition, hash_bytes(topic.encode(), _SEED))
     result = 0
     for low in range(begin, end, _BLOCK):
@@ -34,7 +34,7 @@ def compute_range_checksum(topic: str, partition: int, begin: int, end: int) -> 
 
 
 def _hash_longs(values: Words, seed: int) -> Words:
-    """Return the XXH64 hashes of 64-bit numbers; numpy's unsigned numbers wrap as in Java."""
+    """Return the XXH64 hash of each 64-bit number; overflows wrap around, as in Java."""
     p1, p2, p3, p4 = (np.uint64(prime) for prime in (_P1, _P2, _P3, _P4))
     result: Words = np.uint64((seed + _P5 + 8) & _MASK) ^ (_rotate_words(values * p2, 31) * p1)
     result = _rotate_words(result, 27) * p1 + p4
@@ -57,7 +57,7 @@ def hash_int(value: int, seed: int) -> int:
 
 
 def hash_bytes(data: bytes, seed: int) -> int:
-    """Return the XXH64 hash of bytes, such as the UTF-8 of a text."""
+    """Return the XXH64 hash of bytes, such as a string encoded as UTF-8."""
     at, size = 0, len(data)
     if size >= 32:
         lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]

@@ -1,4 +1,4 @@
-"""Read the evidence of an audit from the table's folder and the query's checkpoint."""
+"""Read the files that an audit checks: the table's log and data, and the query's checkpoint."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ class UnreadableTableError(AssignorError):
 
 @dataclass(frozen=True)
 class Evidence:
-    """A table's log, its files, and the checkpoint of a query."""
+    """A table's log, its data files, and a query's checkpoint."""
 
-    #: In ascending order of versions.
+    #: Sorted by version.
     commits: tuple[Commit, ...]
-    #: Why a commit cannot be read, by version.
+    #: Reason why a commit cannot be read, by version.
     damaged: dict[int, str] = field(default_factory=dict)
     checksums: dict[int, TableChecksum] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
-    #: Last completed batch of the query, or None. It is read before the table and the planned batch
-    #: after it, because the query may run during the audit.
+    #: Last completed batch of the query, or None. It is read before the table, and `checkpoint`
+    #: after the table, because the query may run during the audit.
     completed: int | None = None
-    #: None to audit the log alone.
+    #: None to audit only the log.
     files: DataFiles | None = None
 
     @property
@@ -56,7 +56,7 @@ class DataFiles:
     root: Path
 
     def read_size(self, path: str) -> int | None:
-        """Return the size in bytes of a file that the log names; None if it does not exist."""
+        """Return the size in bytes of a file in the log; None if the file does not exist."""
         try:
             status = self._resolve(path).stat()
         except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: an invalid path
@@ -73,23 +73,23 @@ class DataFiles:
 
     @staticmethod
     def is_remote(path: str) -> bool:
-        """Whether a file is in remote storage, as a shallow clone's may be."""
+        """Return whether a file is in remote storage, which is possible in a shallow clone."""
         try:
             return urlsplit(path).scheme not in {"", "file"}
         except ValueError:  # an invalid URL; `read_size` returns None for it
             return False
 
     def _resolve(self, path: str) -> Path:
-        # The log has URLs, relative to the table or absolute (a shallow clone's).
+        # Paths in the log are URLs: relative to the table, or absolute in a shallow clone.
         parts = urlsplit(path)
         return self.root / unquote(parts.path if parts.scheme == "file" else path)
 
 
 def read_evidence(table: str, checkpoint: str | None) -> Evidence:
-    """Read the table's log, and the checkpoint if there is one.
+    """Read the table's log, and the checkpoint unless it is None.
 
-    Raises OptionError if `table` is not a Delta table, or `checkpoint` not one of a query with a
-    Kafka source, and UnreadableTableError if files of the table or the checkpoint cannot be read.
+    Raises OptionError if `table` is not a Delta table or `checkpoint` is not a Kafka query's
+    checkpoint, and UnreadableTableError if one of their files cannot be read.
     """
     folder = _open_table(table)
     try:
@@ -128,7 +128,7 @@ def _read_commits(
         try:
             commits.append(log.read_commit(folder, version))
         except log.CommitGoneError:
-            continue  # Delta has just cleaned up the log, so it now begins later
+            continue  # Delta has just deleted this commit to clean up the log
         except log.DamagedCommitError as error:
             damaged[version] = str(error)
     return tuple(commits), damaged

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from streaming.audit.history import BatchCommit, History
     from streaming.delta.log import AddedFile, Commit, FileKey, TableChecksum
 
-#: By operation, the names of the commit's metrics that count its new files and its rows.
+#: Names of the commit metrics that count new files and rows, by operation.
 _COUNT_METRICS = {
     "WRITE": ("numFiles", "numOutputRows"),
     "STREAMING UPDATE": ("numAddedFiles", "numOutputRows"),
     "MERGE": ("numTargetFilesAdded", ""),
 }
-#: Column of an upsert's table with the partition and offset of each row's record.
+#: Column of an upsert table that stores the partition and offset of each row's record.
 _UPSERT_COLUMN = "_sequence"
 
 
 def check_files(
     history: History, files: DataFiles | None, topics: Collection[str]
 ) -> Iterator[AuditFinding]:
-    """Check that each file of the table exists, with its size, and is in the table only once."""
+    """Check that each file exists, has the size in the log, and is in the table only once."""
     doubled: dict[str, str] = {}
     for add, before, version in history.doubled:
         doubled[add.path] = f"{add.path} (versions {before} and {version})"
@@ -45,7 +45,7 @@ def check_files(
             if size is None:
                 lost.append(f"{add.path} (version {version}{_format_rows(add)})")
             elif size != add.size:
-                changed.append(f"{add.path} has {size} bytes, version {version} lists {add.size}")
+                changed.append(f"{add.path}: {size} bytes, but version {version} lists {add.size}")
         if lost:
             yield AuditFinding("file-lost", elide(lost))
         if changed:
@@ -63,11 +63,11 @@ def check_files(
 def _find_equal_files(
     history: History, files: DataFiles, topics: Collection[str]
 ) -> Iterator[tuple[tuple[AddedFile, int], tuple[AddedFile, int]]]:
-    """Yield pairs of files with equal content that two batches cannot both have written.
+    """Yield pairs of files with the same content, one of which must be a copy.
 
-    Rows of an upsert and rows with Kafka's columns identify their records. Other equal files are
-    compared only if the metrics of one of their commits differ from its files. One batch may write
-    equal files, by a `UNION ALL` of the same records.
+    Two batches cannot write equal files if each row identifies its record, as in an upsert table or
+    by Kafka's columns. Other files, and files of one batch (`UNION ALL` may repeat records), are
+    compared only if a commit's metrics do not match it, or another writer made the commit.
     """
     suspects = {v for v in history.commits if _find_miscount(history.commits[v])}
     suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
@@ -91,13 +91,13 @@ def _find_equal_files(
 
 
 def is_foreign(commit: Commit) -> bool:
-    """Whether a commit changes rows and is neither a batch nor a `RESTORE`."""
+    """Return whether a commit changes rows and is neither a batch nor a `RESTORE`."""
     is_batch = any(parse_query_id(transaction.app_id) for transaction in commit.transactions)
     return commit.changes_data and not is_batch and not commit.is_restore
 
 
 def check_writers(history: History, batch_versions: Collection[int]) -> Iterator[AuditFinding]:
-    """Check that only batches add or remove rows; `batch_versions` are their versions."""
+    """Check that only the commits in `batch_versions` add or remove rows."""
     appends, changes = [], []
     for version, commit in history.commits.items():
         if version in batch_versions or commit.is_restore or version not in history.live:
@@ -117,7 +117,7 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
 
 
 def check_counts(history: History) -> Iterator[AuditFinding]:
-    """Check that each commit matches its metrics, and that compactions keep the number of rows."""
+    """Check that commits match their metrics, and that compactions keep the number of rows."""
     miscounts = [text for commit in history.commits.values() if (text := _find_miscount(commit))]
     if miscounts:
         yield AuditFinding("count-mismatch", elide(miscounts))
@@ -139,7 +139,7 @@ def check_counts(history: History) -> Iterator[AuditFinding]:
 
 
 def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Iterator[AuditFinding]:
-    """Check the numbers of files and bytes against Delta's checksum file (`.crc`) of each commit.
+    """Compare the table's number of files and bytes with each commit's checksum file (`.crc`).
 
     Each difference is reported once, at its first version. If the log does not begin at version 0,
     the first checksum is the reference.
@@ -153,8 +153,8 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
         new_shift = (checksum.num_files - number, checksum.table_size_bytes - size)
         if shift is not None and new_shift != shift:
             differing.append(
-                f"version {version} has {number + shift[0]:,} files of {size + shift[1]:,} bytes "
-                f"in the log, {checksum.num_files:,} of {checksum.table_size_bytes:,} in its .crc"
+                f"version {version} has {number + shift[0]:,} files ({size + shift[1]:,} bytes), "
+                f"but its .crc has {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes)"
             )
         shift = new_shift
     if differing:
@@ -165,7 +165,7 @@ def _find_miscount(commit: Commit) -> str | None:
     """Describe how a commit's files or rows differ from its metrics; return None if they agree.
 
     Spark's first task writes a file even if it has no rows (`FileFormatWriter`). If Delta collects
-    statistics, it counts that file in `numFiles` but leaves it out of the commit
+    statistics, it counts that file in `numFiles` but omits it from the commit
     (`TransactionalWrite.writeFiles`).
     """
     metrics = commit.info.operation_metrics or {}
@@ -184,9 +184,9 @@ def _find_miscount(commit: Commit) -> str | None:
 
 
 def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[AuditFinding]:
-    """Check that a file's minimum and maximum offsets lie within those that batches have read.
+    """Check that a file has no offset outside the ranges of its batch and the batches before it.
 
-    Earlier batches count, because a stateful query emits rows of records that they read.
+    Earlier batches are included, because a stateful query may emit rows for their records later.
     """
     outside = []
     spans: dict[Partition, tuple[int, int]] = {}
@@ -199,7 +199,7 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
             low, high = spans.get(partition, (begin, end))
             spans[partition] = min(low, begin), max(high, end)
             topics.add(partition.topic)
-        if batch.ranges is None or commit.removes:  # a merge rewrites rows of unknown batches
+        if batch.ranges is None or commit.removes:  # a merge also rewrites other batches' rows
             continue
         for add in commit.adds:
             span = _read_bounds(add, topics, history.is_upsert)
@@ -213,8 +213,8 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
             max_end = max((end for _, end in read.values()), default=0)
             if low < min_begin or high >= max_end:
                 outside.append(
-                    f"{add.path}: offsets {low} to {high} of partitions {first} to {last}; offsets "
-                    f"read up to {batch}: {f'{min_begin} to {max_end - 1}' if read else 'none'}"
+                    f"{add.path} has offsets {low} to {high} in partitions {first} to {last}; read "
+                    f"until {batch}: {f'{min_begin} to {max_end - 1}' if read else 'none'}"
                 )
     if outside:
         yield AuditFinding("rows-outside", elide(outside))
@@ -223,9 +223,10 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
 def _read_bounds(
     add: AddedFile, topics: Collection[str], is_upsert: bool
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the minimum and maximum partition and offset in a file; None if it has no statistics.
+    """Return a file's (minimum, maximum) partition and (minimum, maximum) offset, or None.
 
-    Columns that only share Kafka's names are ignored: their minimum topic is none of `topics`.
+    They come from statistics of Kafka's columns. Columns with the same names are ignored if their
+    minimum topic is not in `topics`.
     """
     stats = add.statistics
     low, high = stats.get("minValues"), stats.get("maxValues")
@@ -233,7 +234,7 @@ def _read_bounds(
         low, high = (v.get(_UPSERT_COLUMN) if isinstance(v, dict) else None for v in (low, high))
     if not isinstance(low, dict) or not isinstance(high, dict):
         return None
-    # Delta truncates long texts in statistics.
+    # Delta truncates long strings in statistics.
     if not is_upsert and not any(t.startswith(str(low.get("topic"))) for t in topics):
         return None
     pairs = [(low.get(name), high.get(name)) for name in ("partition", "offset")]

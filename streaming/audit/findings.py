@@ -1,4 +1,4 @@
-"""The kinds of findings of an audit, and what to do about each."""
+"""All kinds of audit findings, with what to do about each."""
 
 from __future__ import annotations
 
@@ -18,59 +18,59 @@ class FindingKind(NamedTuple):
 
     verdict: Verdict
     meaning: str
-    #: What to do.
+    #: What the user should do.
     cure: str
 
 
 _APPEND = (
-    "append exactly these offsets (or merge them, for an upsert) with a batch read: `spark.read` "
-    "with startingOffsets and endingOffsets around them; do not use a new checkpoint, which would "
-    "read all later records again"
+    "read exactly these offsets with `spark.read` (startingOffsets, endingOffsets) and append "
+    "them, or merge them into an upsert table; do not use a new checkpoint, because it would read "
+    "all later records again"
 )
 _DELETE = (
     "check whether rows exist twice (use --columns, or count them), and delete only the duplicates"
 )
 _RESTORE = "restore the file from a backup, or RESTORE the table to a version without it"
-_WRITER = "find out who did it; if it was intended, audit from a later version with --since"
+_WRITER = "find the writer (DESCRIBE HISTORY); if this was intended, set --since to a later version"
 _LOG = "restore the log's file from a backup"
 
 #: All kinds, by name. docs/audit.md has the same table.
 KINDS = {
     "gap": FindingKind("wrong", "no commit has the offsets between two batches", _APPEND),
-    "overlap": FindingKind("wrong", "offsets are in two batches", _DELETE),
+    "overlap": FindingKind("wrong", "two batches have the same offsets", _DELETE),
     "range-reversed": FindingKind(
         "wrong",
-        "a batch ends before it begins: the topic was deleted and re-created",
+        "a batch's range ends before it begins: the topic was deleted and re-created",
         "give the query a new checkpoint; see `assignor doctor --checkpoint`",
     ),
     "batch-missing": FindingKind("wrong", "no commit has the batch or its offsets", _APPEND),
     "batch-unknown": FindingKind(
         "unproved",
         "no commit has the batch, and it is unknown whether the batch read anything",
-        "audit with the query's checkpoint while it still has the batch; otherwise use --columns",
+        "audit with the query's checkpoint while it has the batch; otherwise use --columns",
     ),
-    "batch-twice": FindingKind("wrong", "a batch is in two commits", _DELETE),
+    "batch-twice": FindingKind("wrong", "two commits have the same batch", _DELETE),
     "batch-order": FindingKind(
         "wrong",
         "a batch was committed after a later one",
         "check whether two drivers ran the query at once, or an older checkpoint was restored",
     ),
     "batch-mismatch": FindingKind(
-        "wrong", "a commit has ranges of another query or batch than its transaction", _WRITER
+        "wrong", "a commit's ranges and transaction name different queries or batches", _WRITER
     ),
     "ranges-mismatch": FindingKind(
         "wrong",
         "a commit and the checkpoint's offset log have different offsets for the same batch",
-        "pass the checkpoint that wrote the table; if it is that one, one of the two was modified",
+        "pass the checkpoint of the table's query; if you did, it or the table was modified",
     ),
     "query-overlap": FindingKind(
-        "wrong", "two queries wrote the same offsets", f"if it was not intended, {_DELETE}"
+        "wrong", "two queries wrote the same offsets", f"if this was not intended, {_DELETE}"
     ),
     "checkpoint-behind": FindingKind(
         "wrong",
         "the table has later batches than the checkpoint: an older checkpoint was restored",
-        "restore the newer checkpoint, or give the query a new one with startingOffsets where the "
-        "table's ranges end; otherwise Delta skips batches",
+        "restore the newer checkpoint, or give the query a new one and set startingOffsets to the "
+        "end of the table's ranges; otherwise Delta skips batches up to the table's last one",
     ),
     "table-behind": FindingKind(
         "wrong",
@@ -85,7 +85,7 @@ KINDS = {
     "restored": FindingKind(
         "wrong",
         "a RESTORE removed batches, which the query does not read again",
-        f"RESTORE the table to the version before it; or {_APPEND}",
+        f"RESTORE the table to the version before that RESTORE; or {_APPEND}",
     ),
     "restored-unknown": FindingKind(
         "unproved", "a RESTORE went back to an unknown version", _WRITER
@@ -93,47 +93,47 @@ KINDS = {
     "foreign-rows": FindingKind("wrong", "another writer appended rows without ranges", _WRITER),
     "rows-changed": FindingKind("wrong", "another writer deleted or changed rows", _WRITER),
     "rows-outside": FindingKind(
-        "wrong", "a file's statistics have offsets that no batch had read by then", _WRITER
+        "wrong", "a file has offsets that no batch had read when it was written", _WRITER
     ),
     "file-lost": FindingKind("wrong", "a data file of the table does not exist", _RESTORE),
-    "file-changed": FindingKind("wrong", "a data file has another size than in the log", _RESTORE),
+    "file-changed": FindingKind("wrong", "a data file's size differs from the log", _RESTORE),
     "file-doubled": FindingKind(
         "wrong",
         "a data file is in the log twice, or two files have the same content",
-        "remove one of the two from the table",
+        "remove one of the two files from the table",
     ),
     "count-mismatch": FindingKind(
-        "wrong", "a commit adds other numbers of files or rows than its metrics", _LOG
+        "wrong", "a commit's metrics do not match the files or rows that it adds", _LOG
     ),
     "state-mismatch": FindingKind(
-        "wrong", "the log has other files than Delta counted in the .crc file", _LOG
+        "wrong", "the files in the log do not match the count or size in the .crc file", _LOG
     ),
     "compaction-rows": FindingKind(
-        "wrong", "a compaction changed the number of rows", "RESTORE the version before it"
+        "wrong", "a compaction changed the number of rows", "RESTORE the previous version"
     ),
     "records-mismatch": FindingKind(
         "wrong",
-        "Spark read other records for a batch than those of its offsets",
-        "write the batch's offsets again into a new table, and report this as a bug",
+        "the records that Spark read for a batch do not match its offsets",
+        "write the batch's records into a new table, and report this as a bug",
     ),
     "records-unproved": FindingKind(
         "unproved",
-        "the records of a batch do not match its offsets: Spark counted as many records twice as "
-        "there are offsets without a record, or read other records",
-        "compare the rows with --columns, or write the batch's offsets again into a new table",
+        "a batch's records do not match its offsets: Spark either read wrong records, or counted "
+        "one record twice for each offset without a record",
+        "compare the rows (--columns), or write the batch's records into a new table",
     ),
     "commit-damaged": FindingKind("wrong", "a commit cannot be read", _LOG),
     "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG),
     "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE),
-    "rows-missing": FindingKind("wrong", "the table lacks a record of the topic", _APPEND),
+    "rows-missing": FindingKind("wrong", "the table has no row for a record of the topic", _APPEND),
     "rows-invented": FindingKind(
         "wrong", "a row's offset is in no batch or has no record", _WRITER
     ),
-    "rows-differ": FindingKind("wrong", "a row has another key or value than its record", _WRITER),
+    "rows-differ": FindingKind("wrong", "a row's key or value differs from its record", _WRITER),
     "rows-unproved": FindingKind(
         "unproved",
         "some offsets have no row: transaction markers, compaction, a filter, or a loss",
-        "compare with the topic: use --bootstrap-server",
+        "set --bootstrap-server to compare the rows with the topic",
     ),
     "records-gone": FindingKind(
         "unproved",
@@ -143,24 +143,24 @@ KINDS = {
     "no-ranges": FindingKind(
         "unproved",
         "a batch's commit does not record its offsets, and the offset log no longer has the batch",
-        "audit from a later version with --since; newer commits record them",
+        "audit from a later version with --since, if newer commits record their offsets",
     ),
     "log-begins-late": FindingKind(
         "unproved",
         "the log was cleaned up: earlier commits cannot be proved",
-        "accept it with --since, and raise delta.logRetentionDuration",
+        "audit from the first remaining version (--since); raise delta.logRetentionDuration",
     ),
     "no-batch": FindingKind(
         "unproved",
         "the log has no batch of a streaming query",
-        "name the table that the query writes, or audit its rows with --columns",
+        "pass the table that the query writes, or audit the rows (--columns)",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """Something that is wrong with a table, or cannot be proved."""
+    """One fault of a table, or one gap in the proof."""
 
     kind: str
     #: The batches, versions, partitions, and offsets affected.
@@ -173,7 +173,7 @@ class AuditFinding:
 
     @property
     def cure(self) -> str:
-        """The advice for this kind."""
+        """Advice for this kind of finding."""
         return KINDS[self.kind].cure
 
 

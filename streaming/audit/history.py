@@ -1,4 +1,4 @@
-"""Replay a table's log: list its live commits, its files, and the batches committed."""
+"""Replay a table's log to list its live commits, files, and committed batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class BatchCommit:
     query: str
     number: int
     version: int
-    #: None if neither the commit nor the checkpoint records them.
+    #: Offsets read; None if neither the commit nor the checkpoint records them.
     ranges: KafkaRanges | None
     metadata: BatchMetadata | None
 
@@ -41,15 +41,15 @@ class History:
     #: Versions that no later `RESTORE` undid.
     live: frozenset[int] = frozenset()
     restores: list[TableRestore] = field(default_factory=list)
-    #: The table's files that the log names, each with the version that added it.
+    #: The table's current files, each with the version that added it.
     files: dict[FileKey, tuple[AddedFile, int]] = field(default_factory=dict)
     #: Files added twice, each with the first and the second version that added it.
     doubled: list[tuple[AddedFile, int, int]] = field(default_factory=list)
-    #: Numbers of files and bytes of the table by version.
+    #: The table's number of files and of bytes, by version.
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     properties: dict[str, str | None] = field(default_factory=dict)
-    #: Whether the table keeps the newest row of each key, by the property that our sink sets. If
-    #: the log no longer has the property, a merge by one of our jobs shows it.
+    #: Whether the table keeps only the newest row of each key. `assignor run` sets a property for
+    #: this; if the log no longer has the property, a merge by `assignor run` proves it.
     is_upsert: bool = False
 
     def list_batches(self, checkpoint: Checkpoint | None) -> list[BatchCommit]:
@@ -71,17 +71,17 @@ class History:
 
 
 def _is_merge(commit: Commit) -> bool:
-    """Whether `assignor run` merged a batch; other merges do not imply one row per key."""
+    """Return whether `assignor run` wrote a merge; other merges may leave several rows per key."""
     app_ids = {transaction.app_id for transaction in commit.transactions}
     job_app_ids = {make_writer_name(query) for query in map(parse_query_id, app_ids) if query}
     return commit.info.operation == "MERGE" and not job_app_ids.isdisjoint(app_ids)
 
 
 def replay(commits: Iterable[Commit]) -> History:
-    """Return the history that a log's commits result in.
+    """Apply the commits of a table's log in order, and return the table's history.
 
     1. Apply each commit's removes and adds, and note files that were added twice.
-    2. Find the version that each commit is based on: the one before, or a `RESTORE`'s target.
+    2. Find the version that each commit is based on: the previous one, or a `RESTORE`'s target.
     3. Walk back from the last version; the versions on the way are live.
     """
     history = History({commit.version: commit for commit in commits}, False)
@@ -91,7 +91,7 @@ def replay(commits: Iterable[Commit]) -> History:
     history.is_whole = first == 0
     #: The version that each version is based on.
     base: dict[int, int | None] = {}
-    #: Hash of the set of files at each version, because a `RESTORE` by time names no version.
+    #: Hash of each version's set of files, to find the target of a `RESTORE` by time.
     states: dict[int, int] = {}
     state, size, previous = 0, 0, None
     for version, commit in history.commits.items():

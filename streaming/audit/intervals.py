@@ -1,4 +1,4 @@
-"""Compute with offsets of partitions as intervals: merge, subtract, and find gaps."""
+"""Merge and subtract intervals of partition offsets, and find gaps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def iter_ranges(ranges: KafkaRanges) -> Iterator[tuple[SourcePartition, int, int
 
 
 def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
-    """Return the offsets that the batches read."""
+    """Return the merged offset intervals that the batches read."""
     ranges: Intervals = {}
     for batch in batches:
         for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
@@ -38,12 +38,12 @@ def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
 
 
 def count_offsets(batches: Iterable[BatchCommit]) -> int:
-    """Return the number of offsets of the batches."""
+    """Return the total number of offsets that the batches read."""
     return sum(max(0, high - low) for b in batches for _, low, high in iter_ranges(b.ranges or {}))
 
 
 def merge_intervals(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge ranges that are adjacent or overlap.
+    """Merge adjacent and overlapping ranges.
 
     >>> merge_intervals([(5, 7), (0, 2), (2, 4)])
     [(0, 4), (5, 7)]
@@ -58,9 +58,9 @@ def merge_intervals(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def find_gaps(numbers: Iterable[int], first: int, end: int) -> list[range]:
-    """Return the parts of `[first, end)` that have none of `numbers`, which must be ascending.
+    """Return the gaps between the ascending `numbers`, within `[first, end)`.
 
-    The numbers come from files, so a gap may be 64 bits wide: it is never iterated over.
+    The numbers come from files, so a gap may have 2**63 numbers and is never iterated over.
 
     >>> find_gaps([3, 4, 9], 2, 7)
     [range(2, 3), range(5, 7)]
@@ -74,7 +74,7 @@ def find_gaps(numbers: Iterable[int], first: int, end: int) -> list[range]:
 
 
 def list_numbers(word: str, spans: Sequence[range]) -> str:
-    """List the first three numbers of the spans and the count of the others.
+    """Format the first three numbers of the spans, and how many others there are.
 
     >>> list_numbers("batch", [range(1, 3), range(7, 2**62)])
     'batch 1, batch 2, batch 7 and 4,611,686,018,427,387,896 more'

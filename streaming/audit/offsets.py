@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def format_offsets(partition: Partition, begin: int, end: int) -> str:
-    """Return the text of the offsets `[begin, end)` for a message.
+    """Format the offsets `[begin, end)` for a message.
 
     >>> format_offsets(Partition("t", 0), 5, 8), format_offsets(Partition("t", 0), 5, 6)
     ('t-0 offsets 5 to 7', 't-0 offset 5')
@@ -36,8 +36,8 @@ def check_query(
 ) -> Iterator[AuditFinding]:
     """Check the batches of one query, in the log's order.
 
-    `checkpoint` is the query's own, or None. `others` are the offsets in live batches of other
-    queries; they fill gaps.
+    `checkpoint` is None unless it belongs to the query. `others` are the offsets that live batches
+    of other queries read; these are not reported as gaps.
     """
     yield from _check_order(batches)
     live_by_number: dict[int, BatchCommit] = {}
@@ -76,7 +76,7 @@ def _check_order(batches: Sequence[BatchCommit]) -> Iterator[AuditFinding]:
 def _check_chain(
     batches: Sequence[BatchCommit], is_whole: bool, checkpoint: Checkpoint | None, others: Intervals
 ) -> Iterator[AuditFinding]:
-    """Check that each partition continues from batch to batch; batch numbers must increase."""
+    """Check that each range begins where the previous one ended; `batches` are in order."""
     logged = checkpoint.ranges if checkpoint is not None else {}
     begins = checkpoint.begins if checkpoint is not None else {}
     if is_whole and batches[0].number > 0:
@@ -95,7 +95,7 @@ def _check_chain(
 class _ChainCheck:
     """Compare each batch of a query with the ends of the batches before it.
 
-    Partitions of a batch without a commit can be missing from every later batch. The offset log
+    If a batch has no commit, its partitions may be missing from all later batches. The offset log
     has their ranges, or at least their ends after the last batch.
     """
 
@@ -106,13 +106,13 @@ class _ChainCheck:
     #: Whether partitions missing from `ends` begin at offset 0.
     knows_begins: bool
     previous: BatchCommit | None = None
-    #: Numbers of batches that neither a commit nor the offset log has.
+    #: Numbers of batches that are in neither a commit nor the offset log.
     unknown_batches: list[range] = field(default_factory=list)
     #: Partitions with a range that ends before it begins; they are already reported.
     reversed_partitions: set[SourcePartition] = field(default_factory=set)
 
     def compare(self, batch: BatchCommit) -> Iterator[AuditFinding]:
-        """Compare a batch with the batches before it, and advance `ends` past it."""
+        """Compare a batch with the batches before it, and advance `ends` to its ends."""
         previous, self.previous = self.previous, batch
         between = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent = range(previous.number + 1 if previous else batch.number, batch.number)
@@ -133,7 +133,7 @@ class _ChainCheck:
         for partition, begin, end in iter_ranges(batch.ranges):
             if end < begin:
                 self.reversed_partitions.add(partition)
-                details = f"{batch}: {partition[1]} begins at {begin}, ends at {end}"
+                details = f"{batch}: {partition[1]} begins at {begin} but ends at {end}"
                 yield AuditFinding("range-reversed", details)
         if gaps and not_logged:
             numbers = _format_batches(not_logged[0].start, not_logged[-1].stop)
@@ -148,7 +148,7 @@ class _ChainCheck:
     def finish(
         self, last: BatchCommit, logged_ends: Mapping[SourcePartition, int]
     ) -> Iterator[AuditFinding]:
-        """Compare `ends` with the ends after the last batch in the offset log."""
+        """Compare `ends` with the last batch's ends in the offset log."""
         ends = {p: self.ends.get(p, 0) for p in logged_ends if p in self.ends or self.knows_begins}
         gaps = [
             format_offsets(p[1], *span)
@@ -179,7 +179,7 @@ def _compare_with_ends(
 
 
 def _read_ends(checkpoint: Checkpoint | None, batch: BatchCommit) -> dict[SourcePartition, int]:
-    """Return the ends after a batch in the offset log; empty if the log no longer has it."""
+    """Return a batch's ends from the offset log; empty if the log no longer has the batch."""
     batches = checkpoint.batches if checkpoint is not None else ()
     return next((dict(_iter_offsets(b.ends)) for b in batches if b.batch_id == batch.number), {})
 
@@ -201,7 +201,7 @@ def _list_missing(ranges: KafkaRanges, others: Intervals) -> list[str]:
 
 
 def check_overlaps_of_queries(offsets: Mapping[str, Intervals]) -> Iterator[AuditFinding]:
-    """Check that no two queries have read the same offsets; `offsets` is by query."""
+    """Check that no two queries read the same offsets; `offsets` maps queries to offsets."""
     spans: dict[Partition, list[tuple[int, int, str]]] = {}
     for query, intervals in offsets.items():
         for partition, of_partition in intervals.items():
@@ -237,19 +237,19 @@ def check_checkpoint(
         if completed is not None and all_batches:
             yield AuditFinding(
                 "other-query",
-                f"query {checkpoint.query_id} has completed batch {completed}; the table's batches "
-                f"are of {elide(sorted({batch.query for batch in all_batches}))}",
+                f"query {checkpoint.query_id} has completed batch {completed}, but the table has "
+                f"only batches of {elide(sorted({batch.query for batch in all_batches}))}",
             )
         elif completed is not None and is_whole:
-            yield AuditFinding("table-behind", f"batch {completed} is complete, the table has none")
+            yield AuditFinding("table-behind", f"no commit has the completed batch {completed}")
         return
     newest = max(batch.number for batch in batches)
     planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else -1
     if newest > planned:
         yield AuditFinding(
             "checkpoint-behind",
-            f"the table has batch {newest}, the checkpoint's last is {planned}: "
-            f"{_format_batches(planned + 1, newest + 1)} would be skipped",
+            f"the table has batch {newest}, but the checkpoint's last batch is {planned}: Delta "
+            f"would skip {_format_batches(planned + 1, newest + 1)}",
         )
     log = checkpoint.ranges
     if completed is not None and completed > newest:
@@ -259,8 +259,8 @@ def check_checkpoint(
         offsets = f": {elide(missing)}" if missing else ""
         yield AuditFinding(
             "table-behind",
-            f"the checkpoint has completed batch {completed}, the table's last is {newest}: "
-            f"the table lacks {_format_batches(newest + 1, completed + 1)}{offsets}",
+            f"the checkpoint has completed batch {completed}, but the table's last is {newest}: "
+            f"missing {_format_batches(newest + 1, completed + 1)}{offsets}",
         )
     differing = [
         batch
@@ -279,7 +279,7 @@ def check_checkpoint(
         yield AuditFinding(
             "ranges-mismatch",
             f"{elide([str(batch) for batch in differing])}: the commit has "
-            f"{_format_range(only_committed)}, the offset log {_format_range(only_planned)}",
+            f"{_format_range(only_committed)}, but the offset log {_format_range(only_planned)}",
         )
 
 

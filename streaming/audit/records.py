@@ -1,4 +1,4 @@
-"""Compare the records that Spark counted while it read a batch with the batch's offsets."""
+"""Compare the number and checksum of the records that Spark read with each batch's offsets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import KafkaRanges
     from streaming.audit.audit import AuditedQuery
 
-#: No real batch is larger, and a checksum of more records would take minutes.
+#: Larger batches are not checked, because a checksum would take minutes; no real batch is larger.
 _MAX_HASHED_RECORDS = 10**10
 
 
 def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
     """Compare each batch's counted records with its ranges, and update the query's counters.
 
-    A checksum that differs has one of two causes: Spark read other records, or Spark ran a task
-    again and counted exactly as many records twice as there are offsets without a record. The
-    second is assumed only if another batch of the query has offsets without a record.
+    A checksum that differs has two possible causes. Either Spark read wrong records, or it reran a
+    task and counted one record twice for each offset without a record. The second is considered
+    only if another batch of the query has offsets without a record.
     """
     differing = []
     for batch in query.batches:
@@ -50,7 +50,7 @@ def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
 
 
 def compute_checksum(ranges: KafkaRanges) -> int:
-    """Return the expected checksum of all records of the ranges."""
+    """Return the checksum of ranges that have a record at each offset."""
     result = 0
     for (_, partition), begin, end in iter_ranges(ranges):
         result ^= compute_range_checksum(partition.topic, partition.number, begin, end)

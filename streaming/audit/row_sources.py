@@ -1,4 +1,4 @@
-"""Read the rows of an audit with Spark, and their records from the brokers."""
+"""Read the table's rows with Spark, and the topics' records from the brokers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from streaming.audit.rows import Item, Span
     from streaming.kafka.brokers import Brokers
 
-#: Columns that are compared if the table has them as binary, the type in Spark's Kafka source.
+#: Columns that are compared if the table has them with the type of Spark's Kafka source, binary.
 _CONTENT = ("key", "value")
 _MESSAGES_PER_CALL = 10_000
 #: librdkafka's default for the number of records that a consumer fetches ahead.
 _MESSAGES_AHEAD = 100_000
-#: Maximum wait of one call for its records.
+#: Maximum time that one call waits for records.
 _WAIT_S = 0.2
 
 
 class Columns(NamedTuple):
-    """The columns that identify a row's record; parts of nested columns are joined by dots."""
+    """Names of the columns that identify a row's record; `a.b` is a nested column."""
 
     topic: str
     partition: str
@@ -54,12 +54,12 @@ def audit_rows(  # noqa: PLR0917
 ) -> tuple[RowAudit, list[AuditFinding]]:
     """Compare the rows of a table with the records of its topics.
 
-    `spans` are the offsets `[begin, end)` of each partition that the batches read; if empty, each
+    `spans` are the offsets `[begin, end)` that the batches read, by partition; if empty, each
     partition is audited from its first row to its last. Without `brokers`, only rows are read.
-    `sample` is the number of offsets to audit, None for all. `version` is the table's version that
-    `spans` describe, because the query may still run; None is the newest.
+    `sample` is the number of offsets to audit; None audits all. `version` is the table version that
+    `spans` describe, because a running query may add others; None is the newest.
 
-    Raises OptionError if the table lacks a column or a row has NULL in one, and
+    Raises OptionError if one of the columns does not exist or has a NULL, and
     TopicUnreadableError if the brokers do not return the records.
     """
     frame, content = _select_columns(spark, table, columns, version)
@@ -99,7 +99,7 @@ def _to_item(row: Any) -> Item:
 def _select_columns(
     spark: SparkSession, table: str, columns: Columns, version: int | None
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return a frame of topic, partition, offset, and content, and the names of the content."""
+    """Return a frame of topic, partition, offset, and content columns, and the content names."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
@@ -121,14 +121,14 @@ def _check_not_null(rows: Iterable[Any], columns: Columns) -> Iterator[Any]:
     for row in rows:
         if None in row[:3]:
             raise OptionError(
-                f"--columns {','.join(columns)}: a row has NULL in one of them, so its record is "
-                "unknown; leave --columns out, or name other columns"
+                f"--columns {','.join(columns)}: a row has NULL in one of these columns, so its "
+                "record is unknown: name other columns, or omit --columns"
             )
         yield row
 
 
 def _compute_row_spans(frame: DataFrame, columns: Columns) -> dict[Partition, tuple[int, int]]:
-    """Return the first offset and the end of the rows of each partition."""
+    """Return `[first offset, last offset + 1)` of the rows, by partition."""
     from pyspark.sql import functions as f
 
     bounds = frame.groupBy("topic", "partition").agg(f.min("offset"), f.max("offset")).collect()
@@ -173,7 +173,7 @@ def _merge_span(
     brokers: Brokers | None,
     content: tuple[str, ...],
 ) -> None:
-    """Merge the rows of a span with its records; without brokers, check the rows alone."""
+    """Merge the rows of a span with its records; without brokers, check only the rows."""
     if brokers is None:
         result.merge(span, rows, None)
         return
@@ -196,7 +196,7 @@ class _CommittedRecords:
         self._at = -1
 
     def has(self, offset: int) -> bool:
-        """Whether there is a committed record at an offset of the span."""
+        """Return whether the span has a committed record at an offset."""
         partition, _, end = self._span
         if self._records is None:
             self._records = _consume(self._brokers, (partition, offset, end), (), "read_committed")

@@ -1,7 +1,7 @@
 """Check the rows themselves: each record in exactly one row, and no row without a record.
 
-Rows and records arrive in the order of their offsets, and are merged. Without the topic's records,
-an offset without a row is unproved, because it may never have had a record.
+Rows and records are merged in the order of their offsets. If the topic's records are not read, an
+offset without a row is unproved, because it may never have had a record.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from streaming.audit.history import BatchCommit
 
-#: Maximum number of spans listed for each fault; all offsets are counted.
+#: Maximum number of spans stored for each kind of fault; further offsets are only counted.
 _MAX_SPANS = 1000
-#: Size in offsets of a sample's blocks; larger than 1, because a broker sends records in bulk.
+#: Number of offsets in a block of a sample; not 1, because brokers send records in bulk.
 BLOCK = 100
 #: Fixed, so that repeated audits of a table use the same sample.
 _SEED = 42
@@ -62,7 +62,7 @@ class RowAudit:
     """Merge rows with records, partition by partition, and collect the faults."""
 
     def __init__(self, compacted: Collection[str] = ()) -> None:
-        #: Topics with compaction, which deletes older records of a key.
+        #: Compacted topics: Kafka deletes all records of a key except the newest.
         self._compacted = compacted
         self.rows = 0
         #: Number of records compared with rows; None if no records were read.
@@ -76,17 +76,17 @@ class RowAudit:
         records: Iterator[Item] | None,
         is_committed: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """Compare the rows of a span with its records; both must be in the order of offsets.
+        """Compare the rows of a span with its records; both must be sorted by offset.
 
-        `records` is None if they cannot be read. Records of aborted transactions may lack a row, so
-        `is_committed` is called, in order, with the offset of each record that has no row.
+        `records` is None without brokers. Aborted transactions may have records without a row, so
+        `is_committed` is called, in ascending order, with the offset of each record without a row.
         """
         partition, begin, end = span
         next_offset, previous = begin, None
         record = self._read_next(records)
 
         def skip_to(record: Item | None, offset: int) -> Item | None:
-            """Return the first record from `offset` on, and report those before it as missing."""
+            """Return the first record at or after `offset`; report records before it as missing."""
             while record is not None and record[0] < offset:
                 if is_committed(record[0]):
                     self.faults["rows-missing"].add(partition, record[0])
@@ -135,7 +135,7 @@ class RowAudit:
 
 
 def compute_read_spans(batches: Iterable[BatchCommit]) -> dict[Partition, tuple[int, int]]:
-    """Return the first offset and the end that the batches read of each partition."""
+    """Return the offsets from the first begin to the last end of the batches, by partition."""
     spans: dict[Partition, tuple[int, int]] = {}
     for batch in batches:
         for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
@@ -145,7 +145,7 @@ def compute_read_spans(batches: Iterable[BatchCommit]) -> dict[Partition, tuple[
 
 
 def sample_blocks(spans: Mapping[Partition, tuple[int, int]], count: int) -> list[Span]:
-    """Choose random blocks with about `count` offsets in total, in order of their offsets."""
+    """Choose random blocks with about `count` offsets in total, sorted by partition and offset."""
     partitions = sorted(partition for partition, (begin, end) in spans.items() if begin < end)
     first_blocks = [spans[p][0] // BLOCK for p in partitions]
     ends = list(

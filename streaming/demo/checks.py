@@ -1,4 +1,4 @@
-"""Checks of the data and the plans that a successful demo must pass."""
+"""Check the data and the plans of a demo."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_batches(runs: Sequence[RunFigures], sizes: Sequence[int]) -> Check:
-    """Check that the batches of both runs have the expected numbers of records."""
+    """Check that each batch of both runs has the expected number of records."""
     counts = [[batch.records for batch in run.batches] for run in runs]
     detail = " and ".join(f"{sum(c):,} records in {len(c)} batches" for c in counts)
-    return Check("both read the same batches", all(c == list(sizes) for c in counts), detail)
+    return Check("both modes read the same batches", all(c == list(sizes) for c in counts), detail)
 
 
 def check_table(mode: str, expected: ExpectedTable, table: Mapping[str, Any]) -> list[Check]:
@@ -34,24 +34,24 @@ def check_table(mode: str, expected: ExpectedTable, table: Mapping[str, Any]) ->
         Check(
             f"each flight is in Delta exactly once ({mode})",
             (count, distinct, first, last) == (rows, rows, 0, rows - 1),
-            f"{count:,} rows, {distinct:,} different flights, {rows:,} written",
+            f"{count:,} rows, {distinct:,} different flights, {rows:,} flights written",
         ),
         Check(
-            f"flights and delays by carrier are right ({mode})",
+            f"flights and delays by carrier are correct ({mode})",
             not wrong_carriers,
-            f"{len(expected.flights)} carriers, wrong: {', '.join(wrong_carriers) or 'none'}",
+            f"{len(expected.flights)} carriers, incorrect: {', '.join(wrong_carriers) or 'none'}",
         ),
     ]
 
 
 def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check]:
-    """Check that the tasks read each flight once and that `assignor` planned every batch."""
+    """Check that tasks read each flight once and `assignor` planned each batch (None: no batch)."""
     records = sum(task.records for batch in run.batches for task in batch.tasks)
     name = f"the tasks read each flight once ({run.name})"
     complete = Check(name, records == rows, f"{records:,} records")
     if assignor is None:
         metrics = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
-        detail = ", ".join(metrics) or "no planner"
+        detail = ", ".join(metrics) or "no assignor metrics"
         return [complete, Check(f"no batch was planned ({run.name})", not metrics, detail)]
     strategies = [batch.metrics.get("assignor.strategy") for batch in run.batches]
     planned = strategies.count(assignor)

@@ -22,7 +22,7 @@ _UNKNOWN = "\N{EN DASH}"
 
 
 class _Figure(NamedTuple):
-    #: Contains a term that `TERMS` defines.
+    #: Name in the table; it contains a term from `TERMS`.
     name: str
     format_value: Callable[[RunFigures], str]
 
@@ -70,7 +70,7 @@ def render_page(
     title: str, lead: Sequence[str], acts: Sequence[Act], checks: Sequence[Check],
     facts: Sequence[tuple[str, str]],
 ) -> str:  # fmt: skip
-    """Return the HTML page; the paragraphs of `lead` follow the headline."""
+    """Return the HTML page; `lead` has the paragraphs after the headline."""
     parts = [page.paragraph(text, "lead") for text in (write_headline(acts, checks), *lead)]
     for number, act in enumerate(acts, start=1):
         parts += _render_act(number, act)
@@ -95,9 +95,9 @@ def _draw_loads(act: Act) -> list[str]:
     max_records = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
     return [
         page.figure(
-            f"Records of each slot, {run.name}", charts.draw_slot_bars(run, css, max_records),
-            f"Over {pluralize(len(run.measured), 'batch', 'batches')}; in each, the busiest slot "
-            f"read {run.imbalance:.2f} times the mean.", css,
+            f"Records per slot, {run.name}", charts.draw_slot_bars(run, css, max_records),
+            f"Over {pluralize(len(run.measured), 'batch', 'batches')}; on average, the "
+            f"busiest slot read {run.imbalance:.2f} times the mean.", css,
         )
         for run, css in zip(act.runs, _CSS_CLASSES, strict=True)
     ]  # fmt: skip
@@ -108,9 +108,9 @@ def _draw_timelines(act: Act) -> list[str]:
     scale_s = max((t.start_s + t.seconds for b in middle_batches for t in b.tasks), default=1.0)
     return [
         page.figure(
-            f"When each slot worked, {run.name}", charts.draw_timeline(batch, css, scale_s),
-            f"Batch {batch.batch}: {pluralize(len(batch.tasks), 'task')}, one box each; an empty "
-            "track is an idle slot.", css,
+            f"When each slot was busy, {run.name}", charts.draw_timeline(batch, css, scale_s),
+            f"Batch {batch.batch}: {pluralize(len(batch.tasks), 'task')}, one box each. An "
+            "empty track is an idle slot.", css,
         )
         for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True)
     ]  # fmt: skip
@@ -122,8 +122,8 @@ def _draw_partitions(run: RunFigures) -> str:
         for name, records in batch.lag.items():
             records_by_partition[name] = records_by_partition.get(name, 0) + records
     return page.figure(
-        "Records of each partition",
-        charts.draw_value_bars("records of each partition", records_by_partition, format_count),
+        "Records per partition",
+        charts.draw_value_bars("records per partition", records_by_partition, format_count),
         "The key decides the partition, so carriers with many flights make large partitions.",
     )
 
@@ -131,6 +131,6 @@ def _draw_partitions(run: RunFigures) -> str:
 def _draw_durations(runs: Sequence[RunFigures]) -> str:
     sides = zip(("left", "right"), runs, strict=False)
     keys = ", ".join(f"{side} bars: {run.name}" for side, run in sides)
-    pale = " Pale: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
+    pale = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
     chart = charts.draw_batch_columns(runs, _CSS_CLASSES)
-    return page.figure("Seconds of each batch", chart, f"{keys}.{pale}")
+    return page.figure("Seconds per batch", chart, f"{keys}.{pale}")

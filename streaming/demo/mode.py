@@ -29,9 +29,11 @@ if TYPE_CHECKING:
     from streaming.observe.query_progress import BatchProgress
 
 _TIMEOUT_S = 600.0
-#: How often a query checks for new records, and how often the demo checks the query's progress.
-_TRIGGER, _POLL_S = "200 milliseconds", 0.05
-#: One sleep covers the work of several records, because short sleeps are inexact and costly.
+#: How often a query checks for new records.
+_TRIGGER = "200 milliseconds"
+#: How often the demo checks the query's progress.
+_POLL_S = 0.05
+#: Each sleep simulates the work of several records, because short sleeps are inexact and costly.
 _SLEEP_US = 10_000
 
 
@@ -46,11 +48,11 @@ class Mode:
     #: Path of the Delta table; the checkpoint is next to it.
     table: Path
     source_options: Mapping[str, str]
-    #: Records of the smallest batch; the source waits for that number.
+    #: Number of records in the smallest batch; the source waits until this number is available.
     min_records: int
     work_us: int
     _query: StreamingQuery | None = None
-    #: Unix times at which the first and the last record of each batch were written.
+    #: Unix times of each batch's first and last write.
     _write_times: list[tuple[float, float]] = field(default_factory=list)
 
     def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
@@ -74,7 +76,7 @@ class Mode:
             .options(**self.source_options)
             .option("subscribe", self.topic)
             .option("startingOffsets", "earliest")
-            # The first batch takes all records present; later ones wait for a complete batch.
+            # The first batch reads all existing records; later batches wait for `min_records`.
             .option("minOffsetsPerTrigger", self.min_records)
             .option("maxTriggerDelay", "5h")
             .load()
@@ -91,7 +93,7 @@ class Mode:
         )
 
     def stop(self) -> tuple[BatchFigures, ...]:
-        """Stop the query and return the figures of its batches, including their reading tasks."""
+        """Stop the query, and return the figures of its batches and of their reading tasks."""
         if self._query is None:
             return ()
         self._query.stop()
@@ -108,7 +110,7 @@ class Mode:
         )
 
     def query_table(self) -> dict[str, Any]:
-        """Return the count, distinct count, and range of ids, and the sums for each carrier."""
+        """Return the ids' count, distinct count, minimum, and maximum, and the sums per carrier."""
         from pyspark.sql import functions as f
 
         rows = self.spark.read.format("delta").load(str(self.table))
@@ -129,7 +131,7 @@ def _has_committed(query: StreamingQuery, batch: int) -> bool:
 
 
 def _sum_delays(batch: DataFrame, work_us: int) -> DataFrame:
-    """Sum the delays by carrier, and keep all ids so that lost or repeated flights are detected."""
+    """Sum delays by carrier, and keep all ids, so that lost or duplicate flights are detected."""
     from pyspark.sql import functions as f
 
     if work_us:

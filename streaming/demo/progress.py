@@ -1,4 +1,4 @@
-"""Show the demo's progress: bars in a terminal, otherwise a line at least every ten seconds."""
+"""Show the demo's progress: bars in a terminal, otherwise a line at least every 10 seconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SILENCE_S = 10.0
 
 
 class DemoProgress:
-    """Show the current step and how much of it is done."""
+    """Show the current step and its progress."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -50,7 +50,7 @@ class DemoProgress:
             self._ticker.join()
 
     def begin(self, step: str, total: int = 1) -> None:
-        """End the previous step and begin one of `total` parts."""
+        """End the previous step and begin a step with `total` parts."""
         self._step, self._done, self._total = step, 0, total
         if self._bars is not None:
             self._bars.add_task(step, total=total)

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 PARTITIONS = 8
 SPARK_DEFAULT = "Spark's default assignment"
 OURS = "lag-aware-sticky"
-#: Kafka's default of 500 ms would delay Spark's reader in each batch, but not the shared reader.
+#: Kafka's default, 500 ms, would delay Spark's reader in each batch, but not the shared reader.
 _OPTIONS = {"kafka.fetch.max.wait.ms": "10"}
 _MODES: dict[str, dict[str, str]] = {SPARK_DEFAULT: _OPTIONS, OURS: _OPTIONS | {"assignor": OURS}}
-#: Warm-up batches of the first and of the second act to run; the figures exclude them.
+#: Number of warm-up batches in the first and the second act that runs; the figures exclude them.
 _WARM_UP_BATCHES = (2, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Demo:
-    """Options of `assignor demo`; None for a part that the demo starts itself."""
+    """Options of `assignor demo`. Without brokers or a master, the demo starts its own."""
 
     workers: int
     rows: int
@@ -72,7 +72,7 @@ class Outcome:
 
     @property
     def succeeded(self) -> bool:
-        """Return whether all checks passed."""
+        """Whether all checks passed."""
         return all(check.holds for check in self.checks)
 
 
@@ -82,9 +82,9 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
     Raises AssignorError if a part fails; Spark's log is then copied next to the report.
     """
     if not report.parent.is_dir():
-        raise OptionError(f"the folder of the report does not exist: {str(report.parent)!r}")
+        raise OptionError(f"the report's folder does not exist: {str(report.parent)!r}")
     if not os.access(report.parent, os.W_OK):
-        raise OptionError(f"the folder of the report is not writable: {str(report.parent)!r}")
+        raise OptionError(f"the report's folder is not writable: {str(report.parent)!r}")
     if demo.data is not None and not demo.data.is_dir():
         raise OptionError(f"the data folder does not exist: {str(demo.data)!r}")
     compute_batch_sizes(demo.rows, demo.batches)
@@ -133,7 +133,7 @@ def _run_acts(demo: Demo, folder: Path, progress: DemoProgress) -> tuple[list[Ac
                 spark = job.start_spark(folder, demo.workers, demo.master)
                 progress.advance()
                 writer = flights.FlightWriter(address)
-                # Run the act without a call first, so that it warms up the JVMs for the other act.
+                # Run the act without a simulated call first, to warm up the JVMs for the other act.
                 for number, act_settings in reversed([*enumerate(settings, start=1)]):
                     modes = [
                         Mode(
@@ -151,13 +151,13 @@ def _run_acts(demo: Demo, folder: Path, progress: DemoProgress) -> tuple[list[Ac
         finally:
             stopped = job.stop_spark()
     detail = "all processes stopped" if stopped else "some processes had to be killed"
-    return acts, [*checks, Check("nothing is left running", stopped, detail)]
+    return acts, [*checks, Check("no process is left running", stopped, detail)]
 
 
 def _run_act(
     act: _ActSettings, batches: int, warm_up: int, modes: Sequence[Mode], progress: DemoProgress
 ) -> tuple[Act, list[Check]]:
-    """Run all batches in both modes; return their figures and the checks of their tables."""
+    """Run all batches in both modes; return their figures and checks."""
     sizes, expected = compute_batch_sizes(act.rows, batches), flights.ExpectedTable()
     progress.begin(f"batches with {act.title}", len(modes) * batches)
     take_turns(modes, flights.read_flights(act.rows), sizes, expected, progress.advance)
@@ -178,7 +178,7 @@ def _start_broker(demo: Demo, progress: DemoProgress) -> Iterator[str]:
     progress.begin("starting a Kafka broker")
 
     def on_line(_: str) -> None:
-        progress.rename("downloading the broker's jars (only once)")
+        progress.rename("downloading the broker's jars (only the first time)")
 
     with EmbeddedBroker(on_line=on_line) as broker:
         progress.advance()
@@ -205,7 +205,7 @@ def _render_demo_page(demo: Demo, outcome: Outcome) -> str:
     lead = (
         f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
         f"{demo.workers * job.EXECUTOR_SLOTS} executor slots into Delta. Spark's default and "
-        f'.option("assignor", "{OURS}") took turns, batch by batch, over the same records.'
+        f'.option("assignor", "{OURS}") alternated, batch by batch, over the same records.'
     )
     slots = f"{job.EXECUTOR_SLOTS} slots each, {demo.master or 'local-cluster'}"
     facts = [

@@ -1,6 +1,6 @@
-"""Process each batch in one mode after the other, so that they do not compete for the machine.
+"""Process each batch in one mode after the other, so that the modes do not compete for the machine.
 
-The first mode alternates, so that garbage or pending writes of a batch affect both modes equally.
+The order alternates, so that a batch's garbage and pending writes affect both modes equally.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class BatchProcessor(Protocol):
     """A mode of the demo, or a stand-in for one in a test."""
 
     def process_batch(self, batch: int, flights: Sequence[Flight]) -> None:
-        """Process the records of one batch and return after the commit."""
+        """Process the records of one batch, and return after its commit."""
 
 
 def alternate_order(items: Sequence[_T], batch: int) -> Sequence[_T]:
@@ -35,7 +35,7 @@ def alternate_order(items: Sequence[_T], batch: int) -> Sequence[_T]:
 
 
 def compute_batch_sizes(rows: int, batches: int) -> list[int]:
-    """Divide rows into equal batches; the first one also gets the remainder.
+    """Divide rows into equal batches; the first batch also gets the remainder.
 
     >>> compute_batch_sizes(11, 3)
     [5, 3, 3]
@@ -53,7 +53,7 @@ def take_turns(
     expected: ExpectedTable,
     on_batch_end: Callable[[], None] = lambda: None,
 ) -> None:
-    """Process each batch with each processor, and add its flights once to `expected`."""
+    """Process each batch with each processor, and add its flights to `expected` once."""
     remaining_flights = iter(flights)
     for batch, size in enumerate(sizes):
         records = list(islice(remaining_flights, size))

@@ -1,4 +1,4 @@
-"""Describe the demo's result with one sentence per act."""
+"""Describe the demo's result in one sentence per act."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ class Act:
 
     @property
     def runs(self) -> tuple[RunFigures, RunFigures]:
-        """Return both runs, the one with Spark's default assignment first."""
+        """Both runs; the first is the run with Spark's default assignment."""
         return self.default_run, self.assignor_run
 
 
 def describe_acts(acts: Sequence[Act]) -> str:
-    """Return one sentence per act with the median seconds of a batch and of its reading."""
+    """Return one sentence per act, with the median batch and reading times."""
     return " ".join(map(_describe_act, acts))
 
 
 def write_headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
-    """Return the description of all acts, with a warning first if checks failed."""
+    """Return the description of all acts, after a warning if checks failed."""
     failed = sum(not check.holds for check in checks)
     if not failed:
         return describe_acts(acts)
-    warning = f"{pluralize(failed, 'check')} failed, so these figures prove nothing"
+    warning = f"{pluralize(failed, 'check')} failed, so these figures are not valid"
     return f"{warning}. {describe_acts(acts)}"
 
 
@@ -49,6 +49,6 @@ def _describe_act(act: Act) -> str:
     faster = sum(own.seconds < other.seconds for own, other in pairs)
     return (
         f"With {act.title}, the median batch took {ours.batch_seconds:.2f} s instead of "
-        f"{default.batch_seconds:.2f} s, less in {faster} of {pluralize(len(pairs), 'round')} "
+        f"{default.batch_seconds:.2f} s, faster in {faster} of {pluralize(len(pairs), 'round')} "
         f"(median reading: {ours.read_seconds:.2f} s instead of {default.read_seconds:.2f} s)."
     )

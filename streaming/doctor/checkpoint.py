@@ -1,6 +1,6 @@
-"""Check whether a query could continue from its checkpoint: topics, offsets, state, and Delta.
+"""Check whether a query can continue from its checkpoint: topics, offsets, state, and Delta.
 
-The checks change nothing, and the message of a failed check explains what to do.
+The checks change nothing. The message of a failed check explains what to do.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import Checkpoint
     from streaming.kafka.brokers import Brokers, Failures
 
-#: Tolerated difference between the clocks of producers and of the driver.
+#: Tolerated difference between the producers' clocks and the driver's clock.
 _MAX_CLOCK_SKEW_S = 60.0
 _READ_TIMEOUT_S = 3.0
-_NEW_CHECKPOINT = "give the query a new checkpoint, with startingOffsets that fit"
+_NEW_CHECKPOINT = "give the query a new checkpoint, and set its startingOffsets"
 _RECREATED = "it was deleted and re-created"
 _HARMLESS = "partitions may change executors, but no data is affected"
 
@@ -35,7 +35,7 @@ _HARMLESS = "partitions may change executors, but no data is affected"
 def examine_checkpoint(
     checkpoint: Checkpoint, brokers: Brokers | None, delta_table: str | None
 ) -> list[Check]:
-    """Check a checkpoint; topics need `brokers`, and Delta's batches need `delta_table`.
+    """Check a checkpoint, and if given, its topics on `brokers` and its batches in `delta_table`.
 
     Raises OptionError if `delta_table` is not a Delta table or cannot be read.
     """
@@ -55,16 +55,16 @@ def examine_checkpoint(
 def _check_batches(checkpoint: Checkpoint) -> Check:
     planned, completed = checkpoint.last_planned, checkpoint.last_committed
     sources = ", ".join(checkpoint.sources)
-    what = f"query {checkpoint.query_id or 'of unknown id'} (Kafka sources {sources})"
+    what = f"query {checkpoint.query_id or 'with unknown id'} (Kafka sources {sources})"
     if planned is None:
-        return Check(what, True, "no batch was planned yet")
+        return Check(what, True, "no batch has been planned yet")
     if missing := _describe_missing_offsets(checkpoint, planned.batch_id):
         return Check(what, False, missing)
     if completed is planned:
         return Check(what, True, f"its last batch, {planned.batch_id}, is completed")
-    last = "no batch was completed"
+    last = "no batch has been completed"
     if completed is not None:
-        last = f"batch {completed.batch_id} is the last completed one"
+        last = f"the last completed batch is {completed.batch_id}"
     pending = f"batch {planned.batch_id} is planned and will run at the next start"
     return Check(what, True, f"{last}; {pending}")
 
@@ -72,8 +72,8 @@ def _check_batches(checkpoint: Checkpoint) -> Check:
 def _describe_missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
     """Return a message if the offsets of the batch before the last one are missing, else None.
 
-    Spark reads the offsets of both when it starts (SPARK-38033). With asynchronous progress
-    tracking, it may have logged neither offsets nor commit of the batch before.
+    Spark reads the offsets of both batches when it starts (SPARK-38033). With asynchronous progress
+    tracking, it may have logged neither the offsets nor the commit of the earlier batch.
     """
     before = last - 1
     is_kept = any(batch.batch_id == before for batch in checkpoint.batches)
@@ -81,7 +81,7 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
         return None
     advice = "restore the file from a backup"
     if last in checkpoint.commits:
-        # Spark needs the file only for the start offsets of a batch that it runs again.
+        # Spark needs the file only for the start offsets of a batch that it reruns.
         advice += (
             f", or copy offsets/{last} to offsets/{before} (batch {last} is completed; `assignor "
             "audit` then reports ranges-mismatch for it)"
@@ -93,10 +93,10 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
-    """Return the topics that the planned batch would read backwards, by source and name.
+    """Return a description of each topic that goes backwards in the planned batch.
 
-    If a topic was re-created, Spark plans a batch that ends before the previous batch's end, or
-    lacks a partition, and then fails it. Completed batches (`failOnDataLoss=false`) are ignored.
+    If a topic was re-created, Spark plans a batch that ends before the previous batch or has fewer
+    partitions, and then fails. Completed batches (`failOnDataLoss=false`) are not checked.
     """
     planned, completed = checkpoint.last_planned, checkpoint.last_committed
     if planned is None or completed is None or planned is completed:
@@ -106,15 +106,15 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
         for topic, before in checkpoint.ends_of(source, completed).items():
             planned_ends = ends.get(topic, {})
             backwards = [
-                f"{topic}-{number} to {planned_ends[number]} from {end}"
+                f"{topic}-{number} to {planned_ends[number]} (before: {end})"
                 if number in planned_ends
-                else f"{topic}-{number} to none from {end}"
+                else f"{topic}-{number} is missing (before: {end})"
                 for number, end in sorted(before.items())
                 if planned_ends and planned_ends.get(number, -1) < end
             ]
             if backwards:
                 topics[source, topic] = (
-                    f"batch {planned.batch_id}, which is planned, goes back: {elide(backwards)}"
+                    f"the planned batch {planned.batch_id} goes backwards: {elide(backwards)}"
                 )
     return topics
 
@@ -142,11 +142,11 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
         ]
         fault = ""
         if state.topics and not set(state.topics) & set(ends):
-            fault = f"it is of {elide(state.topics)}, but the source reads {elide(list(ends))}"
+            fault = f"it has topics {elide(state.topics)}, but the source reads {elide(list(ends))}"
         elif ahead:
             fault = (
-                f"it is ahead of the checkpoint in {_join(ahead)}, so one of them was restored "
-                "from a backup"
+                f"it is ahead of the checkpoint in {_join(ahead)}, so the state or the checkpoint "
+                "was restored from a backup"
             )
         yield Check(
             f"state of sources/{source}",
@@ -159,19 +159,19 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
 
 @dataclass(frozen=True)
 class _TopicLogs:
-    """The brokers' logs of the checkpoint's topics."""
+    """State of the checkpoint's topics on the brokers."""
 
     partitions: dict[str, frozenset[int]]
     begins: dict[Partition, int]
     ends: dict[Partition, int]
-    #: Time of the first record of each partition that was re-created after the last batch.
+    #: Unix time of the first record in each partition that was re-created after the last batch.
     recreated_s: dict[Partition, float]
 
 
 def _check_topics(
     checkpoint: Checkpoint, brokers: Brokers, recreated: Container[tuple[str, str]]
 ) -> Iterator[Check]:
-    """Check each topic of each source, except those that are already known to be re-created."""
+    """Check each topic of each source, except the `recreated` topics."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
     existing = brokers.list_partitions({topic for offsets in ends.values() for topic in offsets})
@@ -196,7 +196,7 @@ def _check_topics(
                 end = flatten_offsets({topic: ends[source][topic]})
                 lines = _find_faults(topic, start, end, logs)
                 is_sound = not lines
-            lines = lines or [f"{len(existing[topic])} partitions hold the offsets"]
+            lines = lines or [f"the checkpoint's offsets exist; partitions: {len(existing[topic])}"]
             yield from (Check(_format_topic(source, topic), is_sound, line) for line in lines)
 
 
@@ -219,7 +219,7 @@ def _find_faults(
         first = datetime.datetime.fromtimestamp(logs.recreated_s[newer[0]], datetime.timezone.utc)
         faults.append(
             f"{_RECREATED}: {_join(newer)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
-            f"written after the last batch had read past them; {_NEW_CHECKPOINT}"
+            f"written after the last batch had read past these offsets; {_NEW_CHECKPOINT}"
         )
     elif ahead and len(ahead) == sum(at > 0 for tp, at in end.items() if tp.number in existing):
         faults.append(
@@ -256,8 +256,8 @@ def _find_recreation_times(
 ) -> dict[Partition, float]:
     """Return the times of first records that are newer than the last batch, but below its end.
 
-    They show that a topic was re-created even if it has grown beyond the old offsets. Times in the
-    future are ignored, because they are a producer's mistake.
+    Such a record shows that the topic was re-created, even if it has grown past the old offsets.
+    Times in the future are ignored, because they come from a wrong producer clock.
     """
     planned = checkpoint.last_planned
     if planned is None or planned.timestamp_ms is None:
@@ -276,7 +276,7 @@ def _find_recreation_times(
     return {
         tp: record.time_s
         for tp, record in first_records.items()
-        # After compaction, the first record may be beyond the offsets read.
+        # In a compacted topic, the first record may be beyond the offsets read.
         if record and record.offset < read_offsets[tp] and latest_s < record.time_s <= now_s
     }
 
@@ -295,7 +295,7 @@ def _format_positions(
     verb: str,
     log: Mapping[Partition, int],
 ) -> str:
-    """Format how far partitions are read and where their logs begin or end."""
+    """Format each partition's read position and where its log begins or ends."""
     return elide(
         [f"{tp} is read up to {read[tp]} and its log {verb} {log[tp]}" for tp in sorted(partitions)]
     )

@@ -1,4 +1,4 @@
-"""Check that a Delta table has the batches that its query's checkpoint has completed."""
+"""Check that a Delta table has the batches that its query's checkpoint lists as completed."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
     planned, completed = (_get_id(checkpoint.last_planned), _get_id(checkpoint.last_committed))
     if log.batch is None:
         return True, (
-            "unknown: its JSON commits name no batch of the query, and older commits are in "
-            "Parquet checkpoints, which are not read"
+            "unknown: the table's JSON commits have no batch of the query, and older commits are "
+            "in Parquet checkpoints, which are not read"
         )
     if log.batch > planned:  # a running query may have planned this batch meanwhile
         planned = _get_id(read_checkpoint(checkpoint.name).last_planned)
@@ -36,8 +36,8 @@ def _describe(table_batch: int, planned: int, completed: int) -> str:
     if table_batch < completed:
         return "it was replaced, and the replacement was accepted"
     if table_batch == NO_BATCH:
-        return "it has no batch of this query yet, and the query has completed none"
-    return f"it holds batch {table_batch}, the checkpoint's last is {planned}"
+        return "it has no batch of this query yet, and the query has not completed any"
+    return f"last batch: {table_batch} in the table, {planned} in the checkpoint"
 
 
 def _get_id(batch: LoggedBatch | None) -> int:

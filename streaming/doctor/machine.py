@@ -1,6 +1,6 @@
 """Check the requirements of assignor-bridge on this machine.
 
-Spark's packages are downloaded, to prove that they are available; Spark needs them anyway.
+Spark's packages are downloaded to check that they are available. Spark needs them anyway.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ def _check_java() -> Check:
     try:
         ivy.find_tool("javac")
     except ivy.JarError:
-        compiler = "; javac is missing, which the embedded broker and `make jar` need"
-    first = text.splitlines()[0] if text else "java prints nothing"
+        compiler = "; javac is missing (the embedded broker and `make jar` need it)"
+    first = text.splitlines()[0] if text else "`java -version` printed nothing"
     return Check(what, is_supported, f"{first}, {java}{compiler}")
 
 
 def _check_cache_folder() -> Check:
-    """Check that the cache for jars and logs is writable."""
-    what = "the cache for jars can be written"
+    """Check that the cache folder for jars and logs is writable."""
+    what = "the jar cache is writable"
     try:
         with ivy.lock_cache("doctor"):
             return Check(what, True, str(ivy.cache_folder()))
@@ -90,7 +90,7 @@ def _check_spark() -> Check:
 
 
 def _check_jar() -> Check:
-    what = "the bridge's jar is built"
+    what = "the assignor-bridge jar is built"
     try:
         return Check(what, True, jars.find_built_jar().name)
     except ivy.JarError as error:
@@ -98,14 +98,14 @@ def _check_jar() -> Check:
 
 
 def _check_package(what: str, coordinate_of: Callable[[], str]) -> Check:
-    """Let Spark resolve a package, as at its first start."""
+    """Let Spark resolve a package, as it does at its first start."""
     try:
         coordinate = coordinate_of()
         was_cached = spark_packages.resolve(
             {"spark.jars.packages": coordinate}, "spark.jars.repositories can name a mirror"
         )
     except importlib.metadata.PackageNotFoundError:
-        return Check(what, False, "unknown without pyspark")
+        return Check(what, False, "unknown, because pyspark is not installed")
     except AssignorError as error:
         return Check(what, False, str(error))
     return Check(what, True, f"{coordinate}, {'in the cache' if was_cached else 'downloaded now'}")
@@ -114,13 +114,13 @@ def _check_package(what: str, coordinate_of: Callable[[], str]) -> Check:
 def _check_delta() -> Check:
     what = "Delta (for assignor run)"
     if importlib.util.find_spec("delta") is None:
-        return Check(what, True, "not installed: only jobs need the extra 'delta'")
+        return Check(what, True, "not installed: `assignor run` needs the extra 'delta'")
     check = _check_package(what, delta_coordinate)
     untested = describe_unknown_spark(spark_version()) if check.holds else None
     return Check(check.name, check.holds, f"{check.details}; {untested}") if untested else check
 
 
 def check_brokers(brokers: Brokers) -> Check:
-    """Return the check that the brokers answer."""
+    """Check that the brokers respond."""
     topics = len(brokers.list_all_partitions())
     return Check("brokers answer", True, f"{brokers.count} brokers, {topics} topics")

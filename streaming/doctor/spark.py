@@ -18,11 +18,11 @@ def examine_spark(url: str) -> Check:
             f"--spark {url!r}: the URL of a master or server is expected: spark://host:7077, "
             "sc://host:15002 (Connect) or k8s://host:443"
         )
-    server = "the server of Spark Connect" if url.startswith("sc:") else "the master"
+    server = "the Spark Connect server" if url.startswith("sc:") else "the master"
     what = f"{server} answers"
     try:
         return Check(what, True, f"{find_reachable_address(addresses)} accepts connections")
     except ConnectionError as error:
-        return Check(what, False, f"no answer ({error}): is it running?")
+        return Check(what, False, f"no answer ({error}): check that it is running")
     except ValueError as error:
         raise OptionError(f"--spark: {error}") from None

@@ -40,11 +40,11 @@ _MEASURE_INTERVAL_S = 5.0
 
 
 class Exporter:
-    """Write progress events to the endpoint, the textfile, and the log of one configuration.
+    """Write progress events to the configured endpoint, textfile, and log.
 
-    A thread of the exporter handles the events from a queue, so that a full disk or a scrape of
-    10,000 partitions cannot delay Spark. Only the first failure is logged, as a warning. The
-    parameters are those of `attach`.
+    A separate thread handles the queued events, so that a full disk or a scrape of 10,000
+    partitions cannot delay Spark. Only the first failure is logged, as a warning. `log_ends`
+    returns a query's log ends; `attach` explains the other parameters.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Exporter:
 
     @property
     def port(self) -> int | None:
-        """The port of the endpoint, or None without one."""
+        """Port of the endpoint; None if there is no endpoint."""
         return self._endpoint.port if self._endpoint else None
 
     def record_progress(self, progress: str) -> None:
@@ -90,11 +90,11 @@ class Exporter:
         self._events.put(lambda: self._write_progress(progress))
 
     def record_idle(self, query_id: str, timestamp: str) -> None:
-        """Queue the event that a query waits for records; return at once."""
+        """Queue an event for a query that waits for records; return at once."""
         self._events.put(lambda: self._write_idle(query_id, timestamp))
 
     def record_end(self, query_id: str, run_id: str, error: str | None) -> None:
-        """Queue the event that a query has ended; return at once."""
+        """Queue an event for a query that has ended; return at once."""
         self._events.put(lambda: self._write_end(query_id, run_id, error))
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class Exporter:
                 event()
 
     def _wait_for_event(self) -> Callable[[], None] | None:
-        """Return the next event, `_measure_lag` if that is due before, or None at the end."""
+        """Return the next event, or `_measure_lag` if it is due first, or None after `close`."""
         remaining_s = self._measure_at_s - time.monotonic()
         if remaining_s > 0:
             with contextlib.suppress(queue.Empty):
@@ -129,7 +129,7 @@ class Exporter:
 
     @contextlib.contextmanager
     def _warn_once(self) -> Iterator[None]:
-        """Log the first failure only, and suppress all, because metrics must not stop a query."""
+        """Suppress failures, because metrics must not stop a query; log only the first one."""
         try:
             yield
         except Exception as error:  # noqa: BLE001
@@ -150,7 +150,7 @@ class Exporter:
         is_new = self._board.update(progress, time.time())
         if self._log and is_new:
             lag_seconds = self._board.compute_max_lag_seconds(progress.query_id)
-            with self._warn_once():  # the textfile may be on another disk
+            with self._warn_once():  # still write the textfile, maybe on another disk
                 self._log.write(make_batch_line(progress, lag_seconds), data)
         if self._textfile:
             self._textfile.write()
@@ -165,12 +165,12 @@ class Exporter:
             reason = self._redact(self._why(query_id, error)) if error else None
             with self._warn_once():
                 self._log.write(make_end_line(query_id, run_id, reason))
-        if self._textfile and has_others:  # keep the last query's figures for node exporter
+        if self._textfile and has_others:  # keep the last query's metrics for node exporter
             self._textfile.write()
 
 
 class _Listener(StreamingQueryListener):
-    """Pass the events of all queries of a session to an exporter."""
+    """Pass the events of all queries in a session to an exporter."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
@@ -194,16 +194,16 @@ def attach(
     redact: Callable[[str], str] | None = None,
     why: Callable[[str, str], str] | None = None,
 ) -> Exporter:
-    """Export metrics of all queries of a session from now on; nothing if `config` has no outlet.
+    """Start to export the metrics of all queries in a session to the outlets in `config`.
 
     Parameters
     ----------
     spark, config
-        The session, and the outlets of its metrics.
+        The session, and the outlets of its metrics; without outlets, nothing is exported.
     redact
-        Removes secrets from texts such as Spark's messages; by default whatever looks like one.
+        Removes secrets from texts such as Spark's messages. Default: `Redactor`.
     why
-        Returns in one line why a query failed, given its id and Spark's message.
+        Returns one line that explains why a query failed, given its id and Spark's message.
 
     Raises
     ------
@@ -219,7 +219,7 @@ def attach(
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
     """Add a listener; return a function that waits for its pending events and removes it.
 
-    That function raises nothing, because listeners must not change the outcome of a query.
+    That function ignores a busy or stopped Spark, so that it never changes a query's outcome.
     """
     spark.streams.addListener(listener)
 

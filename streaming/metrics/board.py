@@ -1,7 +1,7 @@
-"""Keep the last figures of each query, and export them as Prometheus metrics.
+"""Keep the last metrics of each query, and export them to Prometheus.
 
 A collector is used instead of gauges, so that partitions, topics, and queries that no longer exist
-are missing from the next scrape.
+disappear at the next scrape.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
     from streaming.metrics.log_ends import QueryOffsets, TopicOffsets
     from streaming.observe.query_progress import BatchProgress, SourceProgress
 
-    #: Name, values of the labels, value.
+    #: Metric name, label values, and value.
     _Sample = tuple[str, tuple[str, ...], float]
     _Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
 
-#: Figures about the rows of the last batch; not exported while the query is idle.
+#: Metrics of the last batch's rows; not exported while the query is idle.
 _FRESHNESS = ("freshnessSeconds", "freshnessSecondsMax")
 
 
 @dataclass(slots=True)
 class _QueryMetrics:
-    """The metrics of one query until it ends; its next run counts from 0 again."""
+    """Metrics of one query until it ends; the counters of its next run start at 0."""
 
     last: BatchProgress
     batches: int = 0
     rows: int = 0
-    #: Time of the last event that the query was idle.
+    #: Unix time of the query's last idle event; 0 before the first one.
     idle_s: float = 0.0
-    #: Number of the last batch with data, so that it is counted once.
+    #: Number of the last batch with data, so that no batch is counted twice.
     last_counted_batch: int = -1
     #: Total of each counter, by metric and source.
     counters: dict[tuple[str, int], float] = field(default_factory=lambda: defaultdict(float))
-    #: Last values of the run's own counters, by metric and source.
+    #: Last counter values that the current run reported, by metric and source.
     run_counters: dict[tuple[str, int], float] = field(default_factory=dict)
     log_ends: dict[tuple[int, Partition], LogEnds] = field(default_factory=dict)
 
     def update(self, progress: BatchProgress, measured_s: float | None) -> bool:
-        """Update from a progress; return whether it is the first of a batch with data."""
-        if self.last.run_id != progress.run_id:  # Spark may drop the event of a run's end
+        """Update from a progress event; return whether it is the first for a batch with data."""
+        if self.last.run_id != progress.run_id:  # Spark may drop a run's end event
             self.run_counters.clear()
             self.last_counted_batch = -1
         self.last = progress
@@ -71,7 +71,7 @@ class _QueryMetrics:
         return True
 
     def _add_counters(self, source: SourceProgress) -> None:
-        """Add the increases of the run's own counters since the last progress."""
+        """Add the increase of the run's counters since its last progress event."""
         for metric in ASSIGNOR:
             if metric.kind == "counter" and metric.key:
                 value = source.number(metric.key)
@@ -81,7 +81,7 @@ class _QueryMetrics:
                     self.run_counters[key] = value
 
     def update_log_ends(self, sources: Mapping[str, TopicOffsets], time_s: float) -> None:
-        """Update the lag from new log ends."""
+        """Update the lag with new log ends."""
         self.last = replace(
             self.last,
             sources=tuple(
@@ -92,7 +92,7 @@ class _QueryMetrics:
         self._record_log_ends(time_s)
 
     def _record_log_ends(self, time_s: float) -> None:
-        """Record the log ends: at `time_s` if they are measured, else at the batch's timestamp."""
+        """Record log ends: at `time_s` if they were measured, else at the batch's timestamp."""
         ends = {}
         for source in self.last.sources:
             for tp, end in source.ends.items():
@@ -102,10 +102,10 @@ class _QueryMetrics:
         self.log_ends = ends
 
     def estimate_lags(self, source: SourceProgress) -> dict[Partition, tuple[int, float | None]]:
-        """Return the lag of each partition in unread offsets and in seconds, None if unknown.
+        """Return each partition's lag in unread offsets, and in seconds (None if unknown).
 
-        Without measured log ends, lag is that at the begin of the batch. An idle query has read
-        all that its limits allow; its lag is the number of offsets held back.
+        Without measured log ends, this is the lag at the start of the last batch. If the query is
+        idle, it has read everything except the offsets that its limits hold back.
         """
         is_idle = self.idle_s > self.last.timestamp_s
         offsets = source.end if source.log_ends or is_idle else source.begin
@@ -116,7 +116,7 @@ class _QueryMetrics:
         }
 
     def collect_samples(self) -> Iterator[_Sample]:
-        """Yield the samples of Spark's metrics and of the assignor's."""
+        """Yield the samples of the Spark and assignor metrics."""
         last = self.last
         labels = (last.label, last.query_id)
         values = {
@@ -158,7 +158,7 @@ class _QueryMetrics:
 
 
 class Board(Collector):
-    """Collect the metrics of all queries of a session; `cluster_name` labels those of Kafka."""
+    """Collect the metrics of a session's queries; `cluster_name` is a label of Kafka metrics."""
 
     def __init__(self, cluster_name: str) -> None:
         self._cluster_name = cluster_name
@@ -166,23 +166,23 @@ class Board(Collector):
         self._lock = threading.Lock()
 
     def update_log_ends(self, ends: QueryOffsets, time_s: float) -> bool:
-        """Update the lag from new log ends; return whether they belong to a known query."""
+        """Update the lag with new log ends; return whether any belongs to a known query."""
         with self._lock:
             for query_id, query in self._queries.items():
                 query.update_log_ends(ends.get(query_id, {}), time_s)
             return not self._queries.keys().isdisjoint(ends)
 
     def update(self, progress: BatchProgress, measured_s: float | None = None) -> bool:
-        """Update from a progress; return whether it is the first of a batch with data.
+        """Update from a progress event; return whether it is the first for a batch with data.
 
-        `measured_s` is the time at which its `log_ends` were measured, or None.
+        `measured_s` is the Unix time at which the event's log ends were measured, or None.
         """
         with self._lock:
             query = self._queries.setdefault(progress.query_id, _QueryMetrics(progress))
             return query.update(progress, measured_s)
 
     def mark_idle(self, query_id: str, timestamp_s: float) -> bool:
-        """Record that a query has nothing to read; return whether it has had a batch."""
+        """Record that a query has nothing to read; return whether it has completed a batch."""
         with self._lock:
             query = self._queries.get(query_id)
             if query:
@@ -190,13 +190,13 @@ class Board(Collector):
             return query is not None
 
     def remove(self, query_id: str) -> bool:
-        """Remove a query that has ended; return whether there are others."""
+        """Remove a query that has ended; return whether other queries remain."""
         with self._lock:
             self._queries.pop(query_id, None)
             return bool(self._queries)
 
     def compute_max_lag_seconds(self, query_id: str) -> float | None:
-        """Return the largest estimated lag of a query's partitions in seconds; None if unknown."""
+        """Return the maximum estimated lag of a query's partitions in seconds; None if unknown."""
         with self._lock:
             query = self._queries[query_id]
             lags = [lag for s in query.last.sources for lag in query.estimate_lags(s).values()]
@@ -204,7 +204,7 @@ class Board(Collector):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no query has completed a batch."""
+        """Whether no active query has completed a batch."""
         return not self._queries
 
     def collect(self) -> Iterator[_Family]:
@@ -228,9 +228,9 @@ class Board(Collector):
             yield from query.collect_samples()
 
     def _collect_kafka_samples(self) -> Iterator[_Sample]:
-        """Yield the samples of consumer groups and partitions.
+        """Yield the samples of the Kafka metrics.
 
-        If several sources of a group read a partition, the source with the lowest offset is used.
+        If several sources of a group read a partition, the lowest offset is used.
         """
         groups: dict[str, dict[Partition, _Position]] = defaultdict(dict)
         latest: dict[Partition, int] = {}

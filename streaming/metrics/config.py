@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 def _reject_flag(value: Any) -> Any:
     if isinstance(value, bool):
-        raise ValueError("a whole number is expected, not true or false")  # noqa: TRY004  (pydantic passes a TypeError on)
+        raise ValueError("a whole number is expected, not true or false")  # noqa: TRY004  (pydantic does not catch a TypeError)
     return value
 
 
-#: Rejects booleans, because Python would accept True as 1.
+#: Rejects booleans, which pydantic would accept as 0 and 1.
 NOT_A_FLAG = BeforeValidator(_reject_flag)
 
 
 class MetricsConfig(BaseModel):
-    """Outlets of a job's metrics and log; by default, none."""
+    """Outlets of a job's metrics and log; none by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -61,7 +61,7 @@ class MetricsConfig(BaseModel):
     @field_validator("address")
     @classmethod
     def _check_host(cls, address: str) -> str:
-        """Reject an address that is not a host alone, such as one with a port or brackets."""
+        """Reject an address with more than a host, such as a port or brackets."""
         try:
             if ":" in address:
                 ipaddress.IPv6Address(address)
@@ -71,7 +71,7 @@ class MetricsConfig(BaseModel):
             is_host = False
         if not is_host:
             raise ValueError(
-                "a host alone is expected, such as 127.0.0.1 or ::1; set the port in metrics.port"
+                "only a host is expected, such as 127.0.0.1 or ::1; set the port in metrics.port"
             )
         return address
 
@@ -85,15 +85,15 @@ class MetricsConfig(BaseModel):
     @model_validator(mode="after")
     def _check_port(self) -> Self:
         if self.port is None and "address" in self.model_dump(exclude_defaults=True):
-            raise ValueError("'address' needs a 'port' to listen on")
+            raise ValueError("'address' needs a 'port': set metrics.port")
         return self
 
     @property
     def file_mode(self) -> int:
-        """Permissions of new files."""
+        """Permission bits of new files."""
         return {"owner": 0o600, "group": 0o640, "all": 0o644}[self.readable_by]
 
     @property
     def exports(self) -> bool:
-        """Whether the configuration has an outlet."""
+        """Whether any outlet is configured."""
         return any(part is not None for part in (self.port, self.textfile, self.log, self.log_file))

@@ -1,4 +1,4 @@
-"""Request the ends of Kafka's logs through a session's JVM, and estimate lag from them."""
+"""Request log end offsets from Kafka through a session's JVM, and estimate lag from them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _BROKERS_TIMEOUT_MS = 2000
 _MAX_LOG_ENDS_PER_PARTITION = 60
-#: If the clock goes back by more, the stored log ends are dropped.
+#: If the clock goes back by more than this, the stored log ends are dropped.
 _MAX_CLOCK_STEP_S = 60.0
 
 
 def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
-    """Return the log ends of the partitions that a query reads; of all queries if it is None.
+    """Return the log ends of the partitions that a query reads; None requests all queries.
 
-    Waits for the brokers unless their last answer is at most one second old. Queries without the
-    assignor option are missing, as are all queries in a Spark Connect session or without the jar.
+    Waits for the brokers unless their last response is at most one second old. Queries without the
+    assignor option are omitted. The result is empty in a Spark Connect session or without the jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
     java = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
@@ -39,9 +39,9 @@ def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
 
 
 class LogEnds:
-    """Ends of one partition's log over time, to estimate the age of the oldest unread record.
+    """Log ends of one partition over time, to estimate the age of its first unread record.
 
-    Like kafka-lag-exporter, this reads no records and ignores the producers' clocks.
+    As in kafka-lag-exporter, no records are read, and producers' clocks are irrelevant.
     """
 
     __slots__ = ("_points",)
@@ -50,7 +50,7 @@ class LogEnds:
         self._points: deque[tuple[float, int]] = deque(maxlen=_MAX_LOG_ENDS_PER_PARTITION)
 
     def add(self, time_s: float, end: int) -> None:
-        """Add the end of the log at a time; drop earlier ends if the log was re-created."""
+        """Add a measured log end; drop earlier ones if the log was re-created."""
         points = self._points
         if points and (end < points[-1][1] or time_s < points[-1][0] - _MAX_CLOCK_STEP_S):
             points.clear()
@@ -58,13 +58,13 @@ class LogEnds:
             points[-1] = (points[-1][0], end)
             return
         if len(points) > 1 and points[-1][1] == points[-2][1] == end:
-            points.pop()  # of equal ends, keep only the first and the last
+            points.pop()  # keep only the first and the last of equal ends
         points.append((time_s, end))
 
     def get_lag_s(self, offset: int) -> float | None:
         """Return the estimated seconds since the log ended at `offset`; None if unknown.
 
-        Offsets before the first stored end are extrapolated with the mean rate of all ends.
+        Offsets below the first stored end are extrapolated at the mean rate of the stored ends.
         """
         if not self._points:
             return None

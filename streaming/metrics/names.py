@@ -1,4 +1,4 @@
-"""The table of all metrics: name, kind, labels, and meaning; `docs/metrics.md` shows it, too.
+"""Define the name, kind, labels, and meaning of all metrics; `docs/metrics.md` has the same table.
 
 `KAFKA` has the names and labels of kafka-lag-exporter, so that its dashboards and alerts work.
 `SPARK` follows the names of Spark's `MetricsReporter`, in base units. Counters end in `_total`.
@@ -24,9 +24,9 @@ class Metric:
     name: str
     labels: tuple[str, ...]
     help: str
-    #: Name among a source's `assignor.*` progress metrics; empty if it comes from elsewhere.
+    #: Name in a source's `assignor.*` progress metrics; empty if the value has another origin.
     key: str = ""
-    #: Factor from that metric's unit to the base unit.
+    #: Factor that converts the progress metric's unit to the base unit.
     factor: float = 1.0
 
     @property
@@ -39,13 +39,13 @@ KAFKA = (
     Metric("kafka_consumergroup_group_offset", _MEMBER,
            "Offset up to which the last batch read the partition."),
     Metric("kafka_consumergroup_group_lag", _MEMBER,
-           "Offsets of the partition that the query has not read yet."),
+           "Unread offsets of the partition."),
     Metric("kafka_consumergroup_group_lag_seconds", _MEMBER,
            "Estimated seconds since the partition's first unread record was written."),
     Metric("kafka_consumergroup_group_max_lag", (*_GROUP, "is_simple_consumer"),
-           "Unread offsets of the partition that has the most."),
+           "Unread offsets of the partition with the largest lag."),
     Metric("kafka_consumergroup_group_max_lag_seconds", (*_GROUP, "is_simple_consumer"),
-           "Estimated seconds since the first unread record of any partition was written."),
+           "Estimated seconds since the oldest unread record of all partitions was written."),
     Metric("kafka_consumergroup_group_sum_lag", _GROUP, "Unread offsets of all partitions."),
     Metric("kafka_consumergroup_group_topic_sum_lag", (*_GROUP, "topic"),
            "Unread offsets of all partitions of the topic."),
@@ -55,7 +55,7 @@ KAFKA = (
 
 SPARK = (
     Metric("spark_streaming_batch_id", _QUERY, "Number of the query's last batch."),
-    Metric("spark_streaming_batches_total", _QUERY, "Batches that had data."),
+    Metric("spark_streaming_batches_total", _QUERY, "Batches with data."),
     Metric("spark_streaming_input_rows_total", _QUERY, "Rows that the query has read."),
     Metric("spark_streaming_input_rate_rows_per_second", _QUERY,
            "Rows that arrived per second (Spark's inputRate-total)."),
@@ -64,7 +64,7 @@ SPARK = (
     Metric("spark_streaming_latency_seconds", _QUERY,
            "Duration of the last batch from trigger to commit (Spark's latency)."),
     Metric("spark_streaming_duration_seconds", (*_QUERY, "phase"),
-           "Duration of one phase of the last batch, named as in Spark's progress."),
+           "Duration of one phase of the last batch; phases have the names in Spark's progress."),
     Metric("spark_streaming_event_time_watermark_timestamp_seconds", _QUERY,
            "Event-time watermark in seconds since 1970 (Spark's eventTime-watermark)."),
     Metric("spark_streaming_states_rows", _QUERY,
@@ -87,22 +87,22 @@ ASSIGNOR = (
     Metric("assignor_generation", _SOURCE,
            "Number that increases whenever executors or partitions change.", "generation"),
     Metric("assignor_imbalance_ratio", _SOURCE,
-           "Predicted time of the busiest task slot divided by the ideal, minus 1.", "imbalance"),
+           "Predicted time of the busiest task slot over the ideal time, minus 1.", "imbalance"),
     Metric("assignor_prediction_error_ratio", _SOURCE,
-           "Share of the read time that was predicted for other ranges or executors.",
+           "Share of the read time that the plan expected in other ranges or on other executors.",
            "predictionError"),
     Metric("assignor_moved_partitions_total", _SOURCE,
-           "Moves of partitions from one executor to another."),
+           "Partition moves from one executor to another."),
     Metric("assignor_moved_offsets_ratio", _SOURCE,
-           "Share of the last batch's offsets that another executor read than before.",
+           "Share of the last batch's offsets read by a different executor than before.",
            "movedOffsets"),
     Metric("assignor_locality_hit_ratio", _SOURCE,
            "Share of the last batch's tasks that ran where they were planned.", "localityHitRate"),
     Metric("assignor_freshness_seconds", _SOURCE,
-           "Age of the last batch's newest record at its completion; absent when idle.",
+           "Age of the last batch's newest record when the batch completed; absent while idle.",
            "freshnessSeconds"),
     Metric("assignor_freshness_max_seconds", _SOURCE,
-           "Age of the last batch's oldest record at its completion; absent when idle.",
+           "Age of the last batch's oldest record when the batch completed; absent while idle.",
            "freshnessSecondsMax"),
     Metric("assignor_admitted_records", _SOURCE,
            "Offsets that the assignor's limits allowed in the last batch; absent without limits.",
@@ -110,18 +110,18 @@ ASSIGNOR = (
     Metric("assignor_held_back_records", _SOURCE,
            "Offsets that the last batch left for later batches because of a limit."),
     Metric("assignor_held_back_info", (*_SOURCE, "by"),
-           "Always 1; by is the limit that held offsets back, nothing, or spark after a fallback."),
+           "Always 1; by is what held offsets back: a limit, nothing, or spark after a fallback."),
     Metric("assignor_time_to_loss_seconds", _SOURCE,
            "Seconds until retention may delete the first unread record (fairness=deadline).",
            "secondsToLoss"),
     Metric("assignor_event_time_spread_seconds", _SOURCE,
-           "Event time between the slowest and the fastest partition (alignEventTime).",
+           "Event-time difference between the slowest and fastest partition (alignEventTime).",
            "eventTimeSpreadSeconds"),
     Metric("assignor_offsets_lost_total", _SOURCE,
            "Offsets that were deleted before the query read them (failOnDataLoss=false).",
            "offsetsLost"),
     Metric("assignor_plan_seconds", _SOURCE,
-           "Time spent on planning the last batch.", "planMillis", 0.001),
+           "Time spent planning the last batch.", "planMillis", 0.001),
     Metric("assignor_fallbacks_total", _SOURCE,
            "Batches that used Spark's default assignment or limits because planning failed.",
            "fallbacks"),

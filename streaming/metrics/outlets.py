@@ -1,6 +1,6 @@
 """Outlets of metrics: an HTTP endpoint for Prometheus, a file for node exporter, and a log.
 
-All are opened before a query starts. The endpoint serves only `/metrics`; no client can block it.
+All are opened before a query starts. The endpoint serves only `/metrics`. No client can block it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from streaming.metrics.config import MetricsConfig
 
 _PATH = "/metrics"
-#: Time limits for a client to send its request and to receive the response.
+#: Time limit for a client to send its request.
 _REQUEST_TIMEOUT_S = 5.0
 _RESPONSE_TIMEOUT_S = 30.0
 _MAX_REQUEST_BYTES = 16 * 1024
 _CHUNK_BYTES = 4096
-#: Connections above this number are closed, because each one needs a thread.
+#: Connections above this number are closed, because each needs a thread.
 _MAX_CLIENTS = 256
-#: A longer log file is renamed to FILE.1, which replaces the one before.
+#: A longer log file is renamed to FILE.1, which replaces the previous FILE.1.
 _MAX_LOG_BYTES = 256 * 2**20
 _DEVICES = (("/", "dev"), ("/", "proc"))
 _SHARED_MEMORY = ("/", "dev", "shm")
@@ -102,7 +102,7 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(*arguments)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle the request in a new thread, or close it if there are too many threads."""
+        """Handle the request in a new thread, or close the connection if too many threads run."""
         if not self._free_threads.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -127,7 +127,7 @@ class _Handler(MetricsHandler):
     connection: socket.socket
 
     def setup(self) -> None:
-        """Read the whole request within the time limit, even if it arrives in pieces."""
+        """Read the whole request within the time limit, because it may arrive in pieces."""
         super().setup()
         deadline = time.monotonic() + _REQUEST_TIMEOUT_S
         request = b""
@@ -149,7 +149,7 @@ class _Handler(MetricsHandler):
 
 
 class Textfile:
-    """A file that is replaced atomically after each batch, and at intervals without batches."""
+    """A metrics file, replaced atomically after each batch and each lag measurement."""
 
     def __init__(self, board: Board, path: Path, mode: int) -> None:
         _check_folder("metrics.textfile", path)
@@ -184,7 +184,7 @@ class Log:
                 ) from error
 
     def write(self, line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
-        """Write and flush a line; `progress` is added to it in a file, but not on stderr."""
+        """Write and flush a line; `progress` is added in a file, but not on stderr."""
         if self._file is not None:
             self._file.write(dump(line, progress))
         else:
@@ -192,13 +192,13 @@ class Log:
             sys.stderr.flush()
 
     def close(self) -> None:
-        """Close the file; errors of writing were already reported by `write`."""
+        """Close the file; `write` has already reported its errors."""
         if self._file is not None:
             self._file.close()
 
 
 class _LogFile:
-    """A file opened for append that other programs, such as logrotate, may rename at any time."""
+    """A file opened for append; other programs, such as logrotate, may rename it at any time."""
 
     def __init__(self, path: Path, mode: int) -> None:
         #: Devices such as `/dev/stderr` are never rotated.
@@ -209,13 +209,13 @@ class _LogFile:
 
     @property
     def _path(self) -> Path:
-        """The current path of the file, because a link may have a new target."""
+        """Path of the file, with links resolved at each call, because their target may change."""
         return Path(os.path.realpath(self._raw_path)) if self._is_plain else self._raw_path
 
     def write(self, lines: bytes) -> None:
         """Rotate the file if it is too long, then write and flush the lines."""
         if self._is_plain:
-            with contextlib.suppress(OSError):  # a file that is too long is better than none
+            with contextlib.suppress(OSError):  # a log that is too long is better than no log
                 self._rotate_if_long()
             if self._is_moved():
                 new_file = _open_to_append(self._path, self._mode)
@@ -247,7 +247,7 @@ class _LogFile:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path is below `/dev` or `/proc`, or is a link to such a path."""
+    """Return whether a path is below `/dev` or `/proc`, or is a link to such a path."""
     target = path.absolute()
     for _ in range(_MAX_LINKS):
         if target.parts[:2] in _DEVICES and target.parts[:3] != _SHARED_MEMORY:

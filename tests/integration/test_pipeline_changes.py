@@ -132,7 +132,7 @@ def test_an_upserts_table_is_written_in_the_same_mode(spark, topic, tmp_path, ca
 
     assert run_doctor(capsys, checkpoint / "sink", table).startswith("ok ")
     assert "FAILED" in (said := run_doctor(capsys, copied, table))
-    assert "it holds batch 1, the checkpoint's last is 0" in said
+    assert "last batch: 1 in the table, 0 in the checkpoint" in said
     shutil.move(copied, tmp_path / "back" / "sink")
     older = config | {"checkpoint": str(tmp_path / "back")}
     assert_refused(

@@ -74,7 +74,7 @@ def test_a_planned_batch_passes(tmp_path, capsys):
     (tmp_path / "c" / "commits" / "4").unlink()
     code, lines = doctor(capsys, "--checkpoint", query)
     assert code == 0
-    assert "no batch was completed; batch 4 is planned and will run" in lines[0]
+    assert "no batch has been completed; batch 4 is planned and will run" in lines[0]
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,9 @@ def test_the_offsets_before_the_last_ones_must_exist(gone, words, tmp_path, caps
         pytest.param(state(), None, id="sound"),
         pytest.param(state(position=8), None, id="from an older batch"),
         pytest.param(state(position=10), "it is ahead of the checkpoint in t-0", id="ahead"),
-        pytest.param(state("u"), "it is of u, but the source reads t", id="from another topic"),
+        pytest.param(
+            state("u"), "it has topics u, but the source reads t", id="from another topic"
+        ),
         pytest.param(state()[:-8], "delete the file; partitions may change", id="cut off"),
         pytest.param("", "delete the file; partitions may change", id="emptied"),
         pytest.param(from_the_future(), "install that version, or delete the file", id="newer"),
@@ -132,13 +134,13 @@ def test_the_planner_state_is_checked(text, message, tmp_path, capsys):
         pytest.param(
             {0: 4, 1: 7},
             False,
-            "batch 1, which is planned, goes back: t-0 to 4 from 9;",
+            "the planned batch 1 goes backwards: t-0 to 4 (before: 9);",
             id="a lower offset",
         ),
         pytest.param(
             {1: 5},
             False,
-            "goes back: t-0 to none from 9, t-1 to 5 from 7;",
+            "goes backwards: t-0 is missing (before: 9), t-1 to 5 (before: 7);",
             id="a missing partition",
         ),
         pytest.param({0: 9, 1: 8}, False, None, id="forwards"),
@@ -168,18 +170,19 @@ def test_a_batch_with_lower_offsets_reports_a_recreated_topic(
 @pytest.mark.parametrize(
     ("versions", "app", "code", "message"),
     [
-        pytest.param({0: None, 1: 4}, QUERY, 0, "it holds batch 4, the checkpoint's last is 4",
+        pytest.param({0: None, 1: 4}, QUERY, 0, "last batch: 4 in the table, 4 in the checkpoint",
                      id="same batch"),
         pytest.param({0: 3, 1: None}, QUERY, 1, "it has only batch 3 of the query, but its",
                      id="restored from a copy"),
         pytest.param({7: 4, 8: 5}, QUERY, 1, "it has batch 5 of the query, but its checkpoint",
                      id="ahead"),
-        pytest.param({0: 4}, f"assignor-{QUERY}", 0, "it holds batch 4", id="of assignor run"),
+        pytest.param({0: 4}, f"assignor-{QUERY}", 0, "last batch: 4 in the table",
+                     id="of assignor run"),
         pytest.param({0: 5}, f"assignor-{QUERY}", 1, "Delta would skip batches up to 5",
                      id="of assignor run, ahead"),
         pytest.param({0: 9}, "another", 1, "it has no batch of the query, but its checkpoint",
                      id="of another query"),
-        pytest.param({7: 9}, "another", 0, "unknown: its JSON commits name no batch",
+        pytest.param({7: 9}, "another", 0, "unknown: the table's JSON commits have no batch",
                      id="older commits are gone"),
         pytest.param({0: 9, 2: 9}, "another", 0, "unknown", id="a commit is missing"),
     ],
@@ -227,7 +230,7 @@ def test_invalid_table_properties_are_reported_as_damage(tmp_path):
     [
         pytest.param({0: None}, "it has no batch of this query yet", id="not written yet"),
         pytest.param(
-            {0: 4}, "it holds batch 4, the checkpoint's last is 4", id="not committed yet"
+            {0: 4}, "last batch: 4 in the table, 4 in the checkpoint", id="not committed yet"
         ),
     ],
 )
@@ -256,7 +259,7 @@ def test_a_batch_planned_while_the_table_is_read_passes(tmp_path, monkeypatch, c
     monkeypatch.setattr(delta_table, "read_log", plan_and_read_log)
     code, lines = doctor(capsys, "--checkpoint", query, "--delta-table", table)
     assert code == 0
-    assert "it holds batch 5, the checkpoint's last is 5" in lines[1]
+    assert "last batch: 5 in the table, 5 in the checkpoint" in lines[1]
 
 
 class Running(LocalFolder):

@@ -116,9 +116,7 @@ def test_the_cli_reference_is_up_to_date(tmp_path):
         pytest.param(["broker", "--port", "x"], "Invalid value for '--port'", id="not a number"),
         pytest.param(["broker", "--port", "70000"], "Invalid value for '--port'", id="not a port"),
         pytest.param(["demo", "--workers", "0"], "Invalid value for '--workers'", id="no worker"),
-        pytest.param(
-            ["demo", "--report", "/no/such/r.html"], "folder of the report", id="no folder"
-        ),
+        pytest.param(["demo", "--report", "/no/such/r.html"], "report's folder", id="no folder"),
         pytest.param(["demo", "--data", "/no/such"], "data folder does not exist", id="no data"),
         pytest.param(
             ["demo", "--rows", "3"],
@@ -426,7 +424,7 @@ def test_doctor_accepts_a_jdk_or_jre_and_reports_a_missing_java(monkeypatch, tmp
 def test_doctor_reports_an_unwritable_cache(monkeypatch, capsys):
     monkeypatch.setenv("ASSIGNOR_BRIDGE_CACHE", "/proc/no")
     assert main.run(["doctor"]) == 1
-    assert "FAILED the cache for jars can be written: the cache /proc/no" in capsys.readouterr().out
+    assert "FAILED the jar cache is writable: the cache /proc/no" in capsys.readouterr().out
 
 
 def test_doctor_checks_the_given_brokers(tmp_path, capsys):

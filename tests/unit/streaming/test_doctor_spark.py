@@ -30,12 +30,12 @@ def test_masters_that_answer_and_that_do_not(capsys):
         line = f"ok     the master answers: {address} accepts connections\n"
         assert line in capsys.readouterr().out
         assert main.run(["doctor", "--spark", f"sc://{address}/;token=abcdefgh"]) == 0
-        line = f"ok     the server of Spark Connect answers: {address} accepts"
+        line = f"ok     the Spark Connect server answers: {address} accepts"
         assert line in capsys.readouterr().out
     assert main.run(["doctor", "--spark", "spark://127.0.0.1:1"]) == 1
     assert (
-        "FAILED the master answers: no answer (127.0.0.1:1: Connection refused): is it running?"
-        in capsys.readouterr().out
+        "FAILED the master answers: no answer (127.0.0.1:1: Connection refused): check that it is "
+        "running" in capsys.readouterr().out
     )
 
 

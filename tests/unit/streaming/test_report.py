@@ -75,10 +75,14 @@ def make_run(name: str, seconds: list[float], busiest: int) -> RunFigures:
     ("sparks", "ours", "words"),
     [
         pytest.param(
-            [2] * 5, [1] * 5, "1.00 s instead of 2.00 s, less in 5 of 5 rounds", id="less"
+            [2] * 5, [1] * 5, "1.00 s instead of 2.00 s, faster in 5 of 5 rounds", id="less"
         ),
-        pytest.param([1, 2], [1, 3], "2.00 s instead of 1.50 s, less in 0 of 2 rounds", id="more"),
-        pytest.param([2], [1.9], "1.90 s instead of 2.00 s, less in 1 of 1 round", id="one round"),
+        pytest.param(
+            [1, 2], [1, 3], "2.00 s instead of 1.50 s, faster in 0 of 2 rounds", id="more"
+        ),
+        pytest.param(
+            [2], [1.9], "1.90 s instead of 2.00 s, faster in 1 of 1 round", id="one round"
+        ),
     ],
 )
 def test_the_verdict_has_the_seconds_of_both_runs(sparks, ours, words):
@@ -90,7 +94,7 @@ def test_the_verdict_has_the_seconds_of_both_runs(sparks, ours, words):
 def test_headline_reports_failed_checks_before_the_gain():
     assert write_headline(ACTS, CHECKS[:1]) == describe_acts(ACTS)
     assert write_headline(ACTS, CHECKS) == (
-        f"1 check failed, so these figures prove nothing. {describe_acts(ACTS)}"
+        f"1 check failed, so these figures are not valid. {describe_acts(ACTS)}"
     )
 
 

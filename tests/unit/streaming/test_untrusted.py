@@ -279,7 +279,7 @@ def test_a_job_serves_metrics_on_its_host_or_reports_an_error(host, tmp_path, ca
     assert main.run(["run", str(tmp_path / "job.yaml"), "--dry-run"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert "metrics.address" in line
-    assert "a host alone is expected" in line
+    assert "only a host is expected" in line
     load_job(changed("metrics", {"port": 0, "address": "::1"}), environment={})
 
 
