@@ -37,7 +37,7 @@ class Row:
 
     @property
     def state(self) -> State:
-        """What is known about the partition's lag."""
+        """The lag as text, or the reason that it is unknown."""
         if self.gone:
             return "gone"
         if self.lag is None:

@@ -142,7 +142,7 @@ def test_a_null_in_a_key_or_sequence_fails_with_one_line_and_writes_nothing(spar
     topic.create(1)
     send(topic, [record(1, 1), (None, '{"seq": 1}')])
     for columns, message in (
-        ({"keys": "id"}, r"' failed: key column 'id' is null in the row of .*-0 offset 1, an"),
+        ({"keys": "id"}, r"' failed: key column 'id' is null in the row of .*-0 offset 1, but"),
         (
             {"keys": "seq", "sequence_by": "id"},
             r"' failed: sequence column 'id' is null in the row of .*-0 offset 1",
