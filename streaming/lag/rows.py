@@ -37,7 +37,7 @@ class Row:
 
     @property
     def state(self) -> State:
-        """The lag as text, or the reason that it is unknown."""
+        """The partition's state: the first of these conditions that applies."""
         if self.gone:
             return "gone"
         if self.lag is None:
