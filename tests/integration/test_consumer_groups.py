@@ -216,7 +216,7 @@ def test_lag_plan_shows_a_live_group_by_each_assignor(
     with RealGroup(groups_broker.bootstrap_servers, "planned", {"planned": 3}) as group:
         for member in ("a", "b"):
             group.add(member, "range")
-        owners = group.settled()
+        owners = group.wait_until_stable()
         ids = group.ids()
         planned = plan(groups_broker, capsys, "planned", "lag-aware,sticky")
     assert planned["today"]["members"] == {
@@ -319,16 +319,16 @@ def test_a_leader_is_killed_during_a_rebalance(groups_broker: EmbeddedBroker) ->
     strategy = "tests.support.own_assignor:SlowWithThree"
     with RealGroup(groups_broker.bootstrap_servers, "killed", {"killed": 4}) as group:
         group.add("a", strategy)
-        group.settled()
+        group.wait_until_stable()
         group.add("b", strategy)
-        group.settled()
+        group.wait_until_stable()
         group.add("c", strategy)
         leader = group.members["a"]
         wait_until(
             lambda: any(event["event"] == "assigning" for event in leader.events), "a rebalance"
         )
         group.kill("a")
-        owners = group.settled()
+        owners = group.wait_until_stable()
         assert sorted(map(len, owners.values())) == [0, 4]
 
 
@@ -341,13 +341,13 @@ def test_members_survive_a_restart_of_the_broker(java: str) -> None:
             broker.bootstrap_servers, "restart", {"restart": PARTITIONS}, java, session_ms=30_000
         ) as group:
             group.add("a", "sticky")
-            group.settled()
+            group.wait_until_stable()
             group.add("b", JAVA["sticky"])
-            before = group.settled()
+            before = group.wait_until_stable()
             broker.restart()
-            assert group.settled() == before
+            assert group.wait_until_stable() == before
             group.add("c", "sticky")
-            after = group.settled()
+            after = group.wait_until_stable()
             assert count_moved(before, after) == count_fewest_moves(before, after) == 4
 
 
@@ -371,7 +371,7 @@ def test_a_group_moves_online_to_kip_848_unless_its_assignments_have_user_data(
     ) as group:  # fmt: skip
         for member in ("a", "b"):
             group.add(member, "sticky")
-            before = group.settled()
+            before = group.wait_until_stable()
         planned = plan(groups_broker, capsys, name, "sticky")
         assert planned["online_upgrade"]["possible"] is not user_data
         group.add("c")
@@ -380,9 +380,9 @@ def test_a_group_moves_online_to_kip_848_unless_its_assignments_have_user_data(
             assert group.members["c"].process.wait(60) != 0
             assert "switch to a default assignor" in group.members["c"].errors()
             group.leave("c")
-            assert group.settled() == before
+            assert group.wait_until_stable() == before
         else:
-            after = group.settled()
+            after = group.wait_until_stable()
             assert sorted(map(len, after.values())) == [4, 4, 4]
             assert describe(group.brokers, name).type.name == "CONSUMER"
 
@@ -414,7 +414,7 @@ def test_user_data_of_another_client_is_one_line_and_the_group_goes_on(
     with RealGroup(groups_broker.bootstrap_servers, "foreign", {"foreign": PARTITIONS}) as group:
         for name, strategy in (("a", "sticky"), ("b", "kafka-python-sticky"), ("c", "sticky")):
             group.add(name, strategy)
-            owners = group.settled()
+            owners = group.wait_until_stable()
         assert sorted(map(len, owners.values())) == [4, 4, 4]
         assert "of user data that assignor 'sticky' cannot read" in group.members["a"].errors()
 

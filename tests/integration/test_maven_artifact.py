@@ -16,7 +16,7 @@ from assignor_bridge import __version__, ivy
 from assignor_bridge.jars import ARTIFACT, GROUP, connector_coordinate, find_built_jar
 from tests.lab.long import submitted_job
 from tests.lab.release import maven
-from tests.support.real_group import class_path
+from tests.support.real_group import compile_program
 from tests.support.spark_tools import assert_planned
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def test_the_jar_of_the_assignor_runs_without_spark(tmp_path: Path) -> None:
     with zipfile.ZipFile(jar) as archive:
         names = archive.namelist()
     assert names == ["META-INF/MANIFEST.MF", "io/assignorbridge/LagAwareAssignor.class"]
-    path = class_path(tmp_path, "LagAwareGroups", jar)
+    path = compile_program(tmp_path, "LagAwareGroups", jar)
     assert str(find_built_jar()) not in path
     group = {
         "topics": {"t": 3}, "members": {"C0": ["t"], "C1": ["t"]},

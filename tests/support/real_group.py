@@ -29,9 +29,9 @@ JAVA = Path(__file__).parents[1] / "java"
 Owners = dict[str, frozenset[str]]
 
 
-def class_path(folder: Path, program: str, jar: Path | None = None) -> str:
+def compile_program(folder: Path, program: str, jar: Path | None = None) -> str:
     """Compile a program of tests/java against Kafka's client and one jar of ours, without Spark."""
-    jars = os.pathsep.join(map(str, [jar or find_built_jar(), *embedded_setup.jars()]))
+    jars = os.pathsep.join(map(str, [jar or find_built_jar(), *embedded_setup.fetch_jars()]))
     javac = [ivy.find_tool("javac"), "-nowarn", "-cp", jars, "-d", str(folder)]
     subprocess.run([*javac, str(JAVA / f"{program}.java")], check=True)
     return f"{folder}{os.pathsep}{jars}"
@@ -142,7 +142,7 @@ class RealGroup:
         described = describe(self.brokers, self.name)
         return {m.client_id: m.member_id for m in described.members} if described else {}
 
-    def settled(self, *, without: str = "", timeout_s: float = 90) -> Owners:
+    def wait_until_stable(self, *, without: str = "", timeout_s: float = 90) -> Owners:
         """Wait until the broker's description has exactly the members, with all partitions.
 
         Each partition has to have one owner, and the description has to stay for half a second.

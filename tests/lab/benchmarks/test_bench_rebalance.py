@@ -18,7 +18,7 @@ import pytest
 from streaming.kafka.embedded import EmbeddedBroker
 from tests.lab.benchmarks.report import write_report
 from tests.support.kafka_topics import Topic
-from tests.support.real_group import RealGroup, class_path
+from tests.support.real_group import RealGroup, compile_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,7 +39,7 @@ CASES = {
 
 
 def test_rebalances_next_to_kafkas(tmp_path: Path) -> None:
-    java = class_path(tmp_path, "GroupMember")
+    java = compile_program(tmp_path, "GroupMember")
     with EmbeddedBroker() as broker:
         seconds = {
             strategy: measure(broker, java, strategy)
@@ -80,13 +80,13 @@ def measure(broker: EmbeddedBroker, java: str, strategy: str) -> list[float]:
     with RealGroup(broker.bootstrap_servers, name, {topic: PARTITIONS}, java, **settings) as group:
         for member in ("a", "b", "c"):
             group.add(member, strategy)
-        group.settled()
+        group.wait_until_stable()
         for number in range(REBALANCES + 1):
             leaver = f"d{number}"
             group.add(leaver, strategy)
-            group.settled()
+            group.wait_until_stable()
             group.leave(leaver)
-            group.settled()
+            group.wait_until_stable()
             [start] = [e["at"] for e in group.gone[leaver].events if e["event"] == "closing"]
             ends = [
                 event["at"]
