@@ -34,7 +34,7 @@ class LimitedBatch(NamedTuple):
 def limit_batch(
     request: AdmitBatch, options: PlannerOptions, memory: Memory, state: StickyState
 ) -> LimitedBatch:
-    """Return where the batch ends, or a time at which Java must look up offsets first.
+    """Return where the batch ends, or a timestamp whose offsets Java must look up first.
 
     After a look-up Java repeats the request with Kafka's answer, so the memory must not change.
     """

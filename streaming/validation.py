@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 #: Maximum length of a key in a message.
 _MAX_KEY_CHARS = 80
-#: Maximum length of a value in a message.
+#: Maximum length of a value quoted in an error message.
 _MAX_VALUE_CHARS = 40
 #: Description of the expected value, by pydantic's error type.
 _EXPECTED = {

@@ -34,7 +34,7 @@ _MAX_LOOK_UPS = 2
 class Alignment(NamedTuple):
     """Limits on timestamps, in milliseconds."""
 
-    #: Maximum distance from the slowest partition's time to the end of any other partition.
+    #: Maximum time that other partitions may be read ahead of the slowest partition.
     span_ms: int
     #: Tolerance beyond the driver's clock; later times are in the future.
     ahead_ms: int

@@ -65,7 +65,7 @@ class CustomAssignor:
         return self._call_for_reason("reservation", group)
 
     def assign(self, group: Group) -> Assignment:
-        """Return its unchecked answer; the caller runs `check_assignment` (`Assignor.assign`)."""
+        """Return the user's answer; `assign_checked` checks it (`Assignor.assign`)."""
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}}"):
             return cast("Assignment", self._function(group))
 

@@ -28,7 +28,7 @@ BUSY_S = 1.0
 MIN_TASK_S = 0.25
 #: Tasks per possible slot, so that some still wait when Spark requests the last executor.
 TASKS_PER_SLOT = 4
-#: Number of consecutive requesting batches whose additional tasks may run anywhere.
+#: Of consecutive batches that request executors, the first may run additional tasks anywhere.
 OPEN_BATCHES = 3
 CALM_S = 0.25  # a calm batch has less work per slot, in seconds
 CALM_SHARE = 0.25  # a calm batch has less work per slot, as a share of the time between batches

@@ -1,4 +1,4 @@
-"""The usable read reports of a batch, and running means that outliers do not move."""
+"""The usable read reports of a batch, and running averages that ignore single outliers."""
 
 from __future__ import annotations
 

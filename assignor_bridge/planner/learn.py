@@ -44,8 +44,8 @@ _MIN_NOISE = 0.01  # lower bound of that deviation
 _MIN_GAIN = 0.2  # minimum weight of a batch in the running errors
 _MAX_REPORTS = 1e6  # maximum number of reports in the running errors
 _MAX_COMPARED = 10.0  # maximum number of batches in the comparison with records alone
-_MAX_MISPLACED = 0.5  # maximum share of the time that a model in use may misplace
-_MIN_IMPROVEMENT = 0.01  # minimum reduction of that share compared with records alone
+_MAX_MISPLACED = 0.5  # maximum error of a model in use, as `_measure_error` returns it
+_MIN_IMPROVEMENT = 0.01  # minimum reduction of that error compared with records alone
 _MAX_ERROR = 1.5  # maximum error of a report; a larger error is reduced to this
 _MAX_COMPARED_REPORTS = 500  # maximum number of partitions on which fixed costs are compared
 
@@ -54,8 +54,8 @@ def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float 
     """Return the state after the reports of a batch, and the prediction error of these reports.
 
     1. Select the usable reports, and update records and bytes per offset.
-    2. Compare the learned model with records alone. The prediction error is the share of the
-       reported time that was predicted for other reports.
+    2. Compare the learned model with records alone. The prediction error is
+       the sum of differences between predicted and reported times, over the total time.
     3. Update costs and paces.
     """
     # 1. Select reports, and update averages.
@@ -105,8 +105,8 @@ def _compare_with_records(
     common = learned.common
     seconds = np.minimum(reports.seconds, math.exp(_MAX_LOG_SECONDS))
     work, basis = costs.predict_work(learned, reports.line, reports.records)
-    misplaced = _measure_misplacement(work * np.exp(log_slowness)[reports.executor], seconds)
-    baseline = _measure_misplacement(reports.records, seconds)
+    misplaced = _measure_error(work * np.exp(log_slowness)[reports.executor], seconds)
+    baseline = _measure_error(reports.records, seconds)
     error = misplaced if basis == "bytes" or common.relied_on else baseline
     if basis != "seconds":  # no cost was learned yet
         return common, error
@@ -125,8 +125,8 @@ def _compare_with_records(
     return common, error
 
 
-def _measure_misplacement(expected: Floats, seconds: Floats) -> float:
-    """Return the share of the time that was expected elsewhere, after scaling to equal totals."""
+def _measure_error(expected: Floats, seconds: Floats) -> float:
+    """Return the sum of differences over the total time, after scaling to equal totals."""
     scaled = expected * (seconds.sum() / expected.sum())
     return float(np.abs(scaled - seconds).sum() / seconds.sum())
 

@@ -143,7 +143,7 @@ def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Flo
     max_tail = np.maximum(size - smallest[group], 0.0)  # leaves a head worth reading
     givers_of_several = int(np.count_nonzero(max_tail[first] < remaining))  # one cut is too little
     max_cuts = min(_MAX_CUTS, 1 + len(min_piece) // max(givers_of_several, 1))
-    # 1. Release a range whole if the ranges before it and all allowed cuts are not enough.
+    # 1. Release a range whole if the larger ranges and the largest allowed tails are too little.
     tail_before, end = np.append(0.0, np.cumsum(max_tail)), np.append(first[1:], len(row))[group]
     tails_until = tail_before[np.minimum(index + max_cuts, end)]
     possible = size_before[index] - size_before[first][group] + tails_until - tail_before[index]

@@ -55,7 +55,7 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
         note(line)
     if lags.uncommitted:
         partitions = pluralize(lags.uncommitted, "partition")
-        note(f"{partitions} without a commit: lag 0, as with auto.offset.reset=latest")
+        note(f"{partitions} have no committed offset: lag 0, as with auto.offset.reset=latest")
 
 
 def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) -> None:

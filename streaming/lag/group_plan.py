@@ -60,7 +60,7 @@ class GroupLags:
 
     counts: Mapping[str, int]
     lags: Mapping[str, Mapping[int, int]]
-    #: Partitions without a committed offset.
+    #: Number of partitions without a committed offset.
     uncommitted: int
 
 

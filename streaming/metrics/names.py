@@ -89,7 +89,7 @@ ASSIGNOR = (
     Metric("assignor_imbalance_ratio", _SOURCE,
            "Predicted time of the busiest task slot over the ideal time, minus 1.", "imbalance"),
     Metric("assignor_prediction_error_ratio", _SOURCE,
-           "Share of the read time that the plan expected in other ranges or on other executors.",
+           "Differences between predicted and reported read times, over the total read time.",
            "predictionError"),
     Metric("assignor_moved_partitions_total", _SOURCE,
            "Partition moves from one executor to another."),

@@ -36,7 +36,7 @@ def write_section(facts: QueryFacts) -> list[str]:
         ]
         unusual = {str(tp): cost for tp, cost in costs.unusual.items()}
         if unusual:
-            caption = "As learned by the planner, including later work in the same task."
+            caption = "As learned by the planner, including downstream work in the same task."
             figures.append(
                 _draw_costs(f"partition{name}", {"usual": costs.record, **unusual}, caption)
             )

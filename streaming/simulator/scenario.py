@@ -158,7 +158,7 @@ def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.floa
 
 
 def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Give half of the records to 5% of the partitions, redrawn for each batch."""
+    """Add half of the records to 5% of the partitions, drawn at random by each call."""
     count = scenario.partitions
     raw = np.full(count, 0.5 / count)
     hot = rng.choice(count, max(1, count // 20), replace=False)

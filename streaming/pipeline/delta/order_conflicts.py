@@ -28,16 +28,17 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger(__name__)
 _NEW_TABLE = "give the sink a new table and the job a new checkpoint"
 _MOVED = (
-    "a key came from more than one partition for {count}, first at {example}; Kafka defines no "
+    "for {count}, first at {example}, a key came from more than one partition; Kafka defines no "
     "order between partitions, so the row with the higher offset is kept: set 'sequence_by' to "
     f"columns that define the order, and {_NEW_TABLE}"
 )
 _RESTARTED = (
-    "the table's row has a higher offset but an earlier timestamp for {count}, first at {example}, "
-    f"and is kept: if the topic was recreated or belongs to another cluster, {_NEW_TABLE}"
+    "for {count}, first at {example}, the row in the table has a higher offset but an earlier "
+    "timestamp, and is kept: if the topic was recreated or belongs to another cluster, "
+    f"{_NEW_TABLE}"
 )
 _STEPPED_BACK = (
-    "the timestamps contradict the offsets for {count}, first at {example}; an earlier version "
+    "for {count}, first at {example}, timestamps contradict offsets; an earlier version "
     "created this table, which keeps the newest timestamp: to keep the highest offset, "
     f"{_NEW_TABLE}"
 )

@@ -131,7 +131,7 @@ def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
 def check_same_mode(
     table: str, before: WriteMode, now: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
 ) -> None:
-    """Raise TableError if a sink would write a table in another mode than before."""
+    """Raise TableError if a sink would write a table in a different mode than before."""
     if is_inferred and (before.mode, now.mode) == ("append", "upsert"):
         raise TableError(
             f"the table {table!r} was not created by an upsert (it has no column {SEQUENCE}), "

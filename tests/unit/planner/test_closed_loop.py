@@ -146,7 +146,7 @@ def test_an_executor_three_times_as_slow_is_learned_within_three_batches(noise, 
 
 
 def test_the_prediction_error_compares_predicted_with_reported_seconds():
-    """Two of four equal ranges take three times as long, so half of the time was misplaced."""
+    """Two of four equal ranges take three times as long: the differences are half of the time."""
     members = (Executor("a", "h", 1), Executor("b", "h", 1))
 
     def batch(number, state, seconds):

@@ -207,7 +207,7 @@ public final class DeltaWrites {
     }
   }
 
-  /** Replaces the first transaction of a thread, and then stops observing the thread. */
+  /** Observes a thread until its first transaction starts, and replaces that transaction. */
   private static final class FirstTransaction implements TransactionExecutionObserver {
     private static final TransactionExecutionObserver$ THREAD_OBSERVER =
         TransactionExecutionObserver$.MODULE$;

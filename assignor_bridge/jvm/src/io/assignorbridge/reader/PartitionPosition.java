@@ -36,7 +36,7 @@ final class PartitionPosition {
   /** Whether Kafka's consumer is at {@link #position}. */
   boolean positioned;
 
-  /** The client's traffic, in bytes, before the first record of the partition in its buffer. */
+  /** Bytes that the client had received when it last held no records of this partition. */
   long bufferedSinceBytes = NEVER_FETCHED;
 
   /** Heap bytes per offset, estimated from the last 2,000 offsets; 0 before the first poll. */
