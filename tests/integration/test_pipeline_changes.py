@@ -110,7 +110,11 @@ def test_an_upserts_table_is_written_in_the_same_mode(spark, topic, tmp_path, ca
 
     def assert_refusals() -> None:
         assert_refused(
-            spark, change_sink(config, keys="name"), "with keys", "the job has name", "restore"
+            spark,
+            change_sink(config, keys="name"),
+            "was written with keys",
+            "the job has name",
+            "restore",
         )
         assert_refused(
             spark, change_sink(config, deletes="remove"), "deletes mark, but the job has remove"
@@ -444,18 +448,20 @@ def test_only_one_query_commits_offsets_to_a_group(spark, topic, tmp_path):
     name = config["name"]
     assert_refused(
         spark, letters, "config: source.records.dead_letter: ", "the group 'g'",
-        f"are committed by {name!r} as well", "remove the option",
+        f"are also committed by {name!r}", "remove the option",
     )  # fmt: skip
     sink = {"from": "records", **config["sink"]}
     two = {**config, "sinks": {"one": sink, "two": {**sink, "path": str(tmp_path / "two")}}}
     del two["sink"]
-    assert_refused(spark, two, "config: sinks.two: ", f"are committed by '{name}.one' as well")
+    assert_refused(spark, two, "config: sinks.two: ", f"are also committed by '{name}.one'")
     joined = "SELECT id FROM records a JOIN records b USING (id) UNION ALL SELECT id FROM records"
     plan_queries(spark, load_job({**config, "transform": {"sql": joined}}))  # one source to Spark
     sources = {**config, "sources": dict.fromkeys("ab", config["source"])}
     del sources["source"]
     union = {"sql": "TABLE a UNION ALL TABLE b"}
-    assert_refused(spark, {**sources, "transform": union}, f"are committed twice by {name!r}")
+    assert_refused(
+        spark, {**sources, "transform": union}, f"are also committed a second time by {name!r}"
+    )
     assert list(tmp_path.iterdir()) == []
 
 

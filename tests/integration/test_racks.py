@@ -127,7 +127,7 @@ def test_racks_of_executors_and_replicas_reach_the_first_plan(
     assert asked == [({first: "a", second: "b"}, [["a"]] * 4)] * 2
     metrics = metrics_of(progresses)
     assert all(15 < int(m["assignor.crossZoneOffsets"]) <= 20 for m in metrics)
-    assert all("executors there are 50% of all" in m["assignor.zoneAdvice"] for m in metrics)
+    assert all("with 50% of the slots" in m["assignor.zoneAdvice"] for m in metrics)
 
     assert len(driver_log.lines("requested the racks of 1 topics: [[a]]")) == 1
     [told] = driver_log.lines("plans by zones")
@@ -135,7 +135,7 @@ def test_racks_of_executors_and_replicas_reach_the_first_plan(
     assert "0 of 4 partitions have no known rack; racks of the others: a;" in told
     assert " INFO " in told
     [advice] = driver_log.lines("reads across zones")
-    assert "more executors there" in advice
+    assert "add executors there" in advice
 
     assert run(["plan", str(log)]) == 0
     replayed = capsys.readouterr()

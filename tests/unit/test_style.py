@@ -25,7 +25,7 @@ _OPENING = re.compile(r"^(?:What|Of|Where|Who|Which)\b(?!.*\?)")
 _VERBS = "need|feed|embed|seed|ping|supported_protocols"  # the last is kafka-python's
 _PARTICIPLE = re.compile(rf"^_*(?!(?:{_VERBS})(?:_|$))[a-z]+(?:ed|ing)(?:_|$)")
 _JAVA = re.compile(r'//(.*)|/\*(.*?)\*/|"((?:[^"\\\n]|\\.)*)"', re.DOTALL)
-_PAGE = re.compile(r"^##+ (?:What|How|Where|When|Why)\b|\b(?:we|our)\b", re.MULTILINE)
+_PAGE = re.compile(r"^##+ (?:What|How|Where|When|Why)\b|\b(?:[Ww]e|[Uu]s|[Oo]urs?)\b", re.MULTILINE)
 
 
 def python_hits(path: Path) -> list[str]:

@@ -144,7 +144,7 @@ def test_with_the_checkpoint_the_replay_has_the_executors_of_the_ui(tmp_path):
     with serve(RECORDED) as served:
         words = write_report(tmp_path, folder, served.url)
     assert "(assumed)" not in words
-    assert "also give its address" not in words
+    assert "also give the address of Spark's UI" not in words
 
 
 def test_a_history_server_has_applications_side_by_side(tmp_path):
