@@ -530,7 +530,7 @@ def test_merges_before_since_identify_an_upsert(tmp_path: Path, capsys):
     (table / "_delta_log" / f"{0:020}.json").unlink()
     columns = ["--columns", "a,b,c", "--bootstrap-server", "127.0.0.1:1"]
     assert run(["audit", "--table", str(table), "--since", "2", *columns]) == 2
-    assert "keeps the newest row of each key" in capsys.readouterr().err
+    assert "keeps only each key's newest row" in capsys.readouterr().err
 
 
 def test_a_damaged_commit_before_since_leaves_the_spans_unknown(tmp_path: Path):
