@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import uuid
@@ -37,8 +38,11 @@ hypothesis.settings.load_profile("project")
 @pytest.fixture(scope="session")
 def broker() -> Iterator[EmbeddedBroker]:
     """Start a real broker for the whole run."""
+    from streaming.kafka import embedded_setup
     from streaming.kafka.embedded import EmbeddedBroker
 
+    if version := os.environ.get("BROKER"):  # `BROKER=4.4.0 make integration`
+        embedded_setup.KAFKA = f"org.apache.kafka:kafka_2.13:{version}"
     with EmbeddedBroker() as broker:
         yield broker
 
