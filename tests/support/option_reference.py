@@ -29,8 +29,9 @@ def insert_table(text: str) -> str:
     before, _, from_begin = text.partition(_BEGIN)
     _, _, after = from_begin.partition(_END)
     rows = [
-        f"| `{each.name}` | {format_default(each.name)} | {each.kind.allowed} | {each.meaning} |"
+        f"| `{each.name}` | {format_default(each.name)} | {allowed} | {each.meaning} |"
         for each in (*OPTIONS, *PER_TOPIC)
+        for allowed in [each.kind.allowed.replace("*", r"\*")]  # patterns of hosts
     ]
     head = ["| option | default | allowed | effect |", "|---|---|---|---|"]
     table = "\n".join([*head, *rows])

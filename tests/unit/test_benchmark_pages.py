@@ -66,8 +66,9 @@ def test_a_target_is_met_or_missed_by_a_share_or_not_measured(
     assert "| new column | at most 1 |  | not measured yet |  |  |" in lines
     assert "1 are met, 2 missed and 2 not measured yet" in " ".join(lines)
     where = "2026-01-01 · commit abc · 2 cores · Python 3.11"
-    assert f"[All rows and the method](benchmarks/one.json) · {where}" in lines
-    assert "**A title.** Two executors of one slot." in lines
+    assert f"`one`: [all rows and the method](benchmarks/one.json) · {where}" in lines
+    assert lines[lines.index("## A title") + 2] == "Two executors of one slot."
+    assert "## other" in lines  # a target without a file yet
     assert "![one](images/one.svg)" in lines
 
 

@@ -28,6 +28,22 @@ one run of all targets{one_run}.
 """
 _COLUMNS = ("figure", "target", "measured", "result", "in one run", "why")
 _NOT_MEASURED = "not measured yet"
+#: Headings of results whose titles change with the run, or need words that only this project uses.
+_HEADINGS = {
+    "assignors": "Assignors compared with Kafka's",
+    "audit": "What the figures for assignor audit cost",
+    "before_after": "Before and after a change of the code",
+    "delta_sink": "What a batch costs in Spark's Delta sink and in assignor run",
+    "executor_memory": "Executors' memory outside the heap",
+    "long_run": "One job that writes two tables",
+    "losses": "Workloads with little to gain",
+    "losses_search": "Search for workloads that lose",
+    "reader": "The shared reader compared with Spark's",
+    "regret": "Distance to the best time in hindsight",
+    "simulator": "Spark's methods and the assignors in the simulator",
+    "soak": "Memory of one job over hours",
+    "starvation": "Live topics next to a large backlog",
+}
 _IMAGE = re.compile(r"^!\[.*\]\(\.\./(images/.*)\)$", re.MULTILINE)
 
 
@@ -85,6 +101,11 @@ def limit_of(target: Target) -> str:
     return f"{'at least' if target.at_least else 'at most'} {_number(target.limit)}"
 
 
+def heading_of(name: str, document: Document | None) -> str:
+    """Return the heading of a result: a title in plain words that stays from run to run."""
+    return _HEADINGS.get(name) or (document["title"] if document else name)
+
+
 def write(folder: Path) -> None:
     """Write the page next to the folder of its files."""
     (folder.parent / _PAGE).write_text(page(folder), encoding="utf-8")
@@ -98,9 +119,9 @@ def _figures(one_run: Document | None) -> dict[tuple[str, str], float]:
 
 def _section(name: str, document: Document | None, one_run: dict[tuple[str, str], float]) -> str:
     """Return what one benchmark measured: condition, targets, command, and where all rows are."""
-    lines = [f"## {name}", ""]
+    lines = [f"## {heading_of(name, document)}", ""]
     if document:
-        lines += [f"**{document['title']}.** {_condition(document['notes'])}", ""]
+        lines += [_condition(name, document), ""]
     targets = [target for target in TARGETS if target.page == name]
     if targets:
         lines += [f"| {' | '.join(_COLUMNS)} |", "|---" * len(_COLUMNS) + "|"]
@@ -110,7 +131,7 @@ def _section(name: str, document: Document | None, one_run: dict[tuple[str, str]
         run = document["run"]
         lines += [f"![{name}]({image})\n" for image in _IMAGE.findall(document["notes"])]
         lines += [
-            f"[All rows and the method](benchmarks/{name}.json) · {run['date']} · "
+            f"`{name}`: [all rows and the method](benchmarks/{name}.json) · {run['date']} · "
             f"commit {run['commit']} · {run['cores']} cores · Python {run['python']} · "
             f"{run.get('command', '')}".rstrip(" ·"),
             "",
@@ -118,14 +139,22 @@ def _section(name: str, document: Document | None, one_run: dict[tuple[str, str]
     return "\n".join(lines)
 
 
-def _condition(notes: str) -> str:
+def _condition(name: str, document: Document) -> str:
     """Return the first paragraph of a benchmark's notes on one line, without its links.
 
-    >>> _condition('Two executors\\nof [one](reader.md) slot.\\n\\nMore.')
+    The title comes first if it has figures of the run that the heading leaves out.
+
+    >>> notes = 'Two executors\\nof [one](reader.md) slot.\\n\\nMore.'
+    >>> _condition('one', {'title': 'A title', 'notes': notes})
     'Two executors of one slot.'
+    >>> _condition('soak', {'title': 'Memory over 2 hours', 'notes': notes})
+    '**Memory over 2 hours.** Two executors of one slot.'
     """
+    title, notes = document["title"], document["notes"]
+    has_figures = title != heading_of(name, document) and re.search(r"\d", title)
     first = " ".join(notes.strip().partition("\n\n")[0].split())
-    return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", first)
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", first)
+    return f"**{title}.** {text}" if has_figures else text
 
 
 def _line(target: Target, document: Document | None, in_one_run: float | None) -> str:
