@@ -65,7 +65,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         """Return what this member sends when it joins."""
         member = replace(self._member, topics=frozenset(topics))
         if self._lags:
-            self._lags.refresh(member.topics)
+            self._lags.watch(member.topics)
         sends_fields = self._claims_in_fields
         consumer = self._consumer and self._consumer()
         if consumer and self._is_cooperative:
@@ -99,7 +99,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         lags: Mapping[str, Mapping[int, float]] = {}
         if self._lags:
-            self._lags.refresh(topics)
+            self._lags.watch(topics)
             lags = self._lags.last(topic for topic in topics if counts[topic])
         racks = _replica_racks(cluster, counts) if any(m.rack for m in joined) else {}
         group = Group(joined, counts, lags, racks)
