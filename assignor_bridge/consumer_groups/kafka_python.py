@@ -90,9 +90,11 @@ class GroupAssignor(AbstractPartitionAssignor):
     def assign(self, cluster: Any, members: Iterable[Any]) -> dict[str, Any]:
         """Assign the partitions of the group, as its leader.
 
-        Raises OptionError if the assignor refuses the group, and PlanError if it raises or if its
-        answer is not valid and complete.
+        Raises OptionError for a refused group, PlanError for an error or an invalid answer.
         """
+        if consumer := self._consumer and self._consumer():
+            # kafka-python 3.0.12 forgets a join for changed metadata if `poll` ends before it does.
+            consumer._coordinator.request_rejoin()
         strategy = self._strategy
         joined = tuple(map(self._read_member, members))
         topics = sorted(frozenset[str]().union(*(member.topics for member in joined)))

@@ -1,8 +1,7 @@
 """Lags of a consumer group, looked up on a separate thread with a separate client.
 
 kafka-python runs `assign` on the consumer's only I/O thread, so a request from there would wait for
-itself. Lags are therefore looked up in advance: when a topic is new, and every 30 seconds. They are
-not looked up at each join, because both threads would then compete for the interpreter lock.
+itself. Lags are looked up in advance (of a new topic at once, every 30 seconds), not at each join.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ class LagReader:
             self._topics |= topics
             self._wake.set()
         if self._thread is None or not self._thread.is_alive():
-            name = "assignor-bridge-lags"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread = threading.Thread(target=self._run, name="assignor-lags", daemon=True)
             self._thread.start()
 
     def last(self, topics: Iterable[str]) -> Lags:
