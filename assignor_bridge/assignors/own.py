@@ -173,6 +173,11 @@ class CustomAssignor:
         return tuple(protocols)
 
 
+def configure_without_options(assignor: Assignor) -> Assignor:
+    """Return the assignor; configure a custom one with no options."""
+    return assignor.with_options({}) if isinstance(assignor, CustomAssignor) else assignor
+
+
 def configure_assignors(
     names: Iterable[str],
     options: Sequence[tuple[str, str]],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.assignors.group import Member
 from assignor_bridge.assignors.loading import find
-from assignor_bridge.assignors.own import CustomAssignor
+from assignor_bridge.assignors.own import CustomAssignor, configure_without_options
 from assignor_bridge.errors import OptionError
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def assignor(
 def _find(name: Any) -> Assignor:
     """Return the named assignor, or wrap the user's own object."""
     if isinstance(name, str):
-        strategy = find(name)
-    else:
-        has_name = inspect.isroutine(name) or inspect.isclass(name)
-        strategy = CustomAssignor((name if has_name else type(name)).__qualname__, name)
-    return strategy.with_options({}) if isinstance(strategy, CustomAssignor) else strategy
+        return configure_without_options(find(name))
+    has_name = inspect.isroutine(name) or inspect.isclass(name)
+    reference = (name if has_name else type(name)).__qualname__
+    return CustomAssignor(reference, name).with_options({})

@@ -65,7 +65,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         """Return what this member sends when it joins."""
         member = replace(self._member, topics=frozenset(topics))
         if self._lags:
-            self._lags.refresh(member.topics)
+            self._lags.watch(member.topics)
         sends_fields = self._claims_in_fields
         consumer = self._consumer and self._consumer()
         if consumer and self._is_cooperative:
@@ -90,16 +90,18 @@ class GroupAssignor(AbstractPartitionAssignor):
     def assign(self, cluster: Any, members: Iterable[Any]) -> dict[str, Any]:
         """Assign the partitions of the group, as its leader.
 
-        Raises OptionError if the assignor refuses the group, and PlanError if it raises or if its
-        answer is not valid and complete.
+        Raises OptionError for a refused group, PlanError for an error or an invalid answer.
         """
+        if consumer := self._consumer and self._consumer():
+            # kafka-python 3.0.12 forgets a join for changed metadata if `poll` ends before it does.
+            consumer._coordinator.request_rejoin()
         strategy = self._strategy
         joined = tuple(map(self._read_member, members))
         topics = sorted(frozenset[str]().union(*(member.topics for member in joined)))
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         lags: Mapping[str, Mapping[int, float]] = {}
         if self._lags:
-            self._lags.refresh(topics)
+            self._lags.watch(topics)
             lags = self._lags.last(topic for topic in topics if counts[topic])
         racks = _replica_racks(cluster, counts) if any(m.rack for m in joined) else {}
         group = Group(joined, counts, lags, racks)

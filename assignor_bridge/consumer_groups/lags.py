@@ -1,7 +1,7 @@
 """Lags of a consumer group, looked up on a separate thread with a separate client.
 
 kafka-python runs `assign` on the consumer's only I/O thread, so a request from there would wait for
-itself. Lags are therefore looked up in advance: when the member joins, and every 30 seconds.
+itself. Lags are looked up in advance (of a new topic at once, every 30 seconds), not at each join.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class LagReader:
         self._has_failed = False
         self._reported: set[str] = set()
 
-    def refresh(self, topics: Iterable[str]) -> None:
-        """Start a look-up of these and all earlier topics; return at once."""
-        self._topics |= frozenset(topics)
-        self._wake.set()
+    def watch(self, topics: Iterable[str]) -> None:
+        """Add topics to those looked up, at once if one of them is new; return without waiting."""
+        if not self._topics.issuperset(topics := frozenset(topics)):
+            self._topics |= topics
+            self._wake.set()
         if self._thread is None or not self._thread.is_alive():
-            name = "assignor-bridge-lags"
-            self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+            self._thread = threading.Thread(target=self._run, name="assignor-lags", daemon=True)
             self._thread.start()
 
     def last(self, topics: Iterable[str]) -> Lags:

@@ -24,19 +24,17 @@ OwnAssignors = Annotated[
 ]
 
 
-def parse_names(text: str) -> list[str]:
-    """Split the value of `--assignors` into names, and check the numbers after `=`."""
+def parse_names(text: str, option: str = "--assignors") -> list[str]:
+    """Split the value of an option into names, and check the numbers after `=`."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise OptionError(f"--assignors is {text!r}: at least one name is expected")
+        raise OptionError(f"{option} is {text!r}: at least one name is expected")
     for name in names:
         kind, equals, number = name.partition("=")
         if kind in SPARK_MAPPINGS[1:] and equals and not re.fullmatch("0*[1-9][0-9]{0,17}", number):
-            raise OptionError(f"--assignors {name!r}: a whole number from 1 is expected after '='")
+            raise OptionError(f"{option} {name!r}: a whole number from 1 is expected after '='")
         if kind == "minPartitions" and equals and int(number) > MOST_TASKS:
-            raise OptionError(
-                f"--assignors {name!r}: at most {MOST_TASKS:,} tasks can be simulated"
-            )
+            raise OptionError(f"{option} {name!r}: at most {MOST_TASKS:,} tasks can be simulated")
     return names
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from assignor_bridge.errors import OptionError, pluralize
+from assignor_bridge.errors import pluralize
 from streaming.cli.output import note, print_lines, print_table
 from streaming.kafka.classic_groups import read_classic_group
 
@@ -21,12 +21,10 @@ if TYPE_CHECKING:
 def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool) -> None:
     """Print the plans of the named assignors, and whether the group can move to KIP-848 online."""
     # With numpy, which the other forms of the command do not need for a group.
-    from streaming.cli.assignors import make_finder
+    from streaming.cli.assignors import make_finder, parse_names
     from streaming.lag import group_plan
 
-    listed = [name.strip() for name in names.split(",") if name.strip()]
-    if not listed:
-        raise OptionError("--plan is empty: name assignors, separated by commas")
+    listed = parse_names(names, "--plan")
     assignors = group_plan.find_assignors(listed, make_finder(listed, "--plan"))
     group = read_classic_group(brokers, group_name)
     lags = group_plan.read_lags(brokers, group)

@@ -10,7 +10,7 @@ import numpy as np
 from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.group import Assignment, Group, Member
 from assignor_bridge.assignors.lag_aware import Offsets
-from assignor_bridge.assignors.own import CustomAssignor
+from assignor_bridge.assignors.own import configure_without_options
 from assignor_bridge.errors import pluralize
 from assignor_bridge.model import Partition
 from checkpoints.user_data import decode_capacity
@@ -66,10 +66,7 @@ class GroupLags:
 
 def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> list[Assignor]:
     """Return the named assignors; raise OptionError for an unknown one."""
-    assignors = map(find, names)
-    return [
-        each.with_options({}) if isinstance(each, CustomAssignor) else each for each in assignors
-    ]
+    return [configure_without_options(find(name)) for name in names]
 
 
 def read_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:

@@ -9,6 +9,7 @@ import json
 import random
 import runpy
 import signal
+import socket
 import subprocess
 from collections import defaultdict
 from pathlib import Path
@@ -156,12 +157,10 @@ def test_members_of_both_kinds_share_a_group(
     play(groups_broker, java, strategy, we_lead=we_lead)
 
 
+@pytest.mark.long  # tests/unit/consumer_groups has the rule without processes
 @pytest.mark.parametrize(
     "no_generation",
-    [
-        pytest.param(False, id="KIP-341"),
-        pytest.param(True, id="without-generations", marks=pytest.mark.long),
-    ],
+    [pytest.param(False, id="KIP-341"), pytest.param(True, id="without-generations")],
 )
 def test_a_zombie_moves_nothing_but_its_share(
     groups_broker: EmbeddedBroker, no_generation: bool
@@ -276,6 +275,38 @@ def test_a_topic_that_grows_is_assigned(groups_broker: EmbeddedBroker, java: str
         group.topics["other"] = 4
         group.add("c", "sticky", topics=["other"])
         assert group.wait_until_stable()["c"] == {f"other-{p}" for p in range(4)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("leader", "other"),
+    [
+        pytest.param("lag-aware", JAVA["lag-aware"], id="lag-aware-of-python-leads"),
+        pytest.param(JAVA["lag-aware"], "lag-aware", id="lag-aware-of-java-leads"),
+        pytest.param("sticky", JAVA["sticky"], id="sticky"),
+        pytest.param("cooperative-sticky", JAVA["cooperative-sticky"], id="cooperative-sticky"),
+    ],
+)
+def test_a_topic_that_is_deleted_leaves_the_group_assigned(
+    groups_broker: EmbeddedBroker, java: str, leader: str, other: str
+) -> None:
+    """All members still subscribe to it; each partition of the other topic has one owner."""
+    name = f"deleted-{leader.rpartition('.')[2]}"
+    topics = {f"{name}-gone": 4, f"{name}-kept": 4}
+    for topic, partitions in topics.items():
+        Topic(groups_broker.bootstrap_servers, topic).create(partitions).fill(lags_of(partitions))
+    with RealGroup(groups_broker.bootstrap_servers, name, topics, java) as group:
+        group.add("a", leader)
+        group.wait_until_stable()
+        group.add("b", other)
+        group.wait_until_stable()
+        admin = groups_broker.admin()  # which must live until it has answered
+        admin.delete_topics([f"{name}-gone"])[f"{name}-gone"].result(20)
+        del group.topics[f"{name}-gone"]
+        after = group.wait_until_stable()
+        assert sorted(map(len, after.values())) == [2, 2]
+        group.add("c", other)  # the group still rebalances
+        assert sorted(map(len, group.wait_until_stable().values())) == [1, 1, 2]
 
 
 @pytest.mark.long
@@ -424,15 +455,44 @@ def test_python_and_java_answer_alike(tmp_path_factory: pytest.TempPathFactory) 
     rng = random.Random(5337)
     groups = [_with_lags(rng, random_group(rng, same=rng.random() < 0.4)) for _ in range(4000)]
     lines = "".join(json.dumps(_described(group)) + "\n" for group in groups)
-    path = compile_program(tmp_path_factory.mktemp("groups"), "LagAwareGroups")
-    done = subprocess.run(
-        [ivy.find_tool("java"), "-cp", path, "LagAwareGroups"],
-        input=lines, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = run_lag_aware_groups(tmp_path_factory, lines)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(answers) == len(groups)
     for group, answer in zip(groups, answers, strict=True):
         assert ASSIGNORS["lag-aware"].assign(group).as_dict() == answer, group
+
+
+@pytest.mark.long
+def test_java_assigns_without_lags_if_no_broker_answers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """It waits for its deadline of 2 s, twice, and reports that once.
+
+    The socket accepts connections (the kernel does) and never sends a byte. Kafka's clients wait
+    for 30 s and more by default, so without the deadline this would take a minute.
+    """
+    members = (Member("a", frozenset({"t"})), Member("b", frozenset({"t"})))
+    group = Group(members, {"t": 3}, {"t": {0: 5, 1: 9, 2: 70}})
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        lines = 2 * (json.dumps(_described(group)) + "\n")
+        done = run_lag_aware_groups(tmp_path_factory, lines, address, timeout_s=50)
+    without_lags = ASSIGNORS["lag-aware"].assign(Group(members, group.topics)).as_dict()
+    assert without_lags != ASSIGNORS["lag-aware"].assign(group).as_dict()
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [without_lags] * 2
+    [line] = [line for line in done.stderr.splitlines() if "LagAwareAssignor" in line]
+    assert "the lags of group g could not be fetched within 2000 ms (" in line
+    assert line.endswith("): unknown lags count as 0")
+
+
+def run_lag_aware_groups(
+    folders: pytest.TempPathFactory, lines: str, *address: str, timeout_s: float = 300
+) -> subprocess.CompletedProcess[str]:
+    path = compile_program(folders.mktemp("groups"), "LagAwareGroups")
+    return subprocess.run(
+        [ivy.find_tool("java"), "-cp", path, "LagAwareGroups", *address],
+        input=lines, capture_output=True, text=True, check=True, timeout=timeout_s,
+    )  # fmt: skip
 
 
 def _with_lags(rng: random.Random, group: Group) -> Group:

@@ -377,7 +377,7 @@ SECRET = "hunter2-never-shown"  # noqa: S105
                      id="a plan of a checkpoint"),
         pytest.param(["--group", "g", "--plan", "sticky", "--sort", "lag"], None, 2,
                      "--sort cannot be used with --plan", id="a plan in an order"),
-        pytest.param(["--group", "g", "--plan", ","], "", 2, "--plan is empty", id="no assignor"),
+        pytest.param(["--group", "g", "--plan", ","], "", 2, "--plan is ','", id="no assignor"),
         pytest.param(["--group", "g", "--plan", "stiky"], "", 2, "unknown assignor 'stiky'",
                      id="no such assignor"),
         pytest.param(["--group", "no-such", "--plan", "sticky"], "", 1,

@@ -7,9 +7,11 @@ Each run of the tests tries a stream and `assignor lag`; all others are long.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+from confluent_kafka import Consumer
 from confluent_kafka.admin import ResourceType
 from pyspark.errors import StreamingQueryException
 
@@ -20,10 +22,20 @@ from streaming.audit.row_sources import Columns, audit_rows
 from streaming.cli import main
 from streaming.kafka.brokers import Brokers
 from tests.support.kafka_topics import Topic, fetch_committed
-from tests.support.rights import AUDIT, COMMITS, INTO_DELTA, JOB, NEEDS, STREAM, Needs, Right
+from tests.support.rights import (
+    AUDIT,
+    COMMITS,
+    INTO_DELTA,
+    JOB,
+    NEEDS,
+    PLAN,
+    STREAM,
+    Needs,
+    Right,
+)
 from tests.support.secured_broker import LOGIN, PASSWORD, create_rule, grant, start_secured
 from tests.support.shared_reader_tools import find_root_cause
-from tests.support.spark_tools import assert_planned, run_to_delta
+from tests.support.spark_tools import assert_planned, run_to_delta, wait_until
 from tests.unit.lag.checkpoint_files import write_query
 
 if TYPE_CHECKING:
@@ -227,10 +239,25 @@ def command(place: Place, case: Case, folder: Path, capfd: pytest.CaptureFixture
         "CHECKPOINT": [str(query)],
         "--checkpoint": ["--checkpoint", str(query)],
         "--group": ["--group", "team"],
+        "--plan": ["--plan", "range"],
         "--racks": ["--racks", str(racks)],
     }
     words = [part for word in words for part in given.get(word, [word])]
-    capfd.readouterr()
-    code = main.run([*words, "--command-config", str(file)])
-    _, err = capfd.readouterr()
+    with join_group(place.topic) if case.needs.what == PLAN else nullcontext():
+        capfd.readouterr()
+        code = main.run([*words, "--command-config", str(file)])
+        _, err = capfd.readouterr()
     return Outcome(code, err.splitlines())
+
+
+@contextmanager
+def join_group(topic: Topic) -> Iterator[None]:
+    """Have one member in the group, which is left as it was."""
+    settings = {"bootstrap.servers": topic.bootstrap_servers, "enable.auto.commit": False}
+    consumer = Consumer({**settings, "group.id": "team"})
+    consumer.subscribe([topic.name])
+    try:
+        wait_until(lambda: consumer.poll(0.1) or consumer.assignment(), "the group's member")
+        yield
+    finally:
+        consumer.close()

@@ -40,7 +40,7 @@ public final class GroupMember implements ConsumerRebalanceListener {
     }
     config.put("auto.offset.reset", "earliest");
     config.put("enable.auto.commit", "false");
-    config.put("metadata.max.age.ms", "1000");
+    config.put("metadata.max.age.ms", settings.path("metadata_ms").asText("1000"));
     config.put("max.poll.records", "20");
     consumer = new KafkaConsumer<>(config, new ByteArrayDeserializer(), new ByteArrayDeserializer());
     List<String> topics = new ArrayList<>();

@@ -18,20 +18,28 @@ import org.apache.kafka.common.Node;
 import org.apache.kafka.common.PartitionInfo;
 import org.apache.kafka.common.TopicPartition;
 
-/** Our LagAwareAssignor: a group with its lags as a line of JSON in, its assignment as one out. */
+/**
+ * Our LagAwareAssignor: a group with its lags as a line of JSON in, its assignment as one out. With
+ * the address of a broker as argument, one assignor fetches the lags of all groups from there.
+ */
 public final class LagAwareGroups {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   public static void main(String[] args) throws Exception {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     StringBuilder out = new StringBuilder();
+    LagAwareAssignor fetching = null;
+    if (args.length == 1) {
+      fetching = new LagAwareAssignor();
+      fetching.configure(Map.of("bootstrap.servers", args[0], "group.id", "g"));
+    }
     for (String line = in.readLine(); line != null; line = in.readLine()) {
-      out.append(answer(JSON.readTree(line))).append('\n');
+      out.append(answer(JSON.readTree(line), fetching)).append('\n');
     }
     System.out.print(out);
   }
 
-  private static ObjectNode answer(JsonNode group) {
+  private static ObjectNode answer(JsonNode group, LagAwareAssignor fetching) {
     Map<TopicPartition, Long> lags = new HashMap<>();
     group.get("lags").fields().forEachRemaining(t -> t.getValue().fields().forEachRemaining(p ->
         lags.put(new TopicPartition(t.getKey(), Integer.parseInt(p.getKey())), p.getValue().asLong())));
@@ -47,7 +55,7 @@ public final class LagAwareGroups {
       m.getValue().forEach(t -> topics.add(t.asText()));
       members.put(m.getKey(), new Subscription(topics));
     });
-    LagAwareAssignor assignor = new LagAwareAssignor() {
+    LagAwareAssignor assignor = fetching != null ? fetching : new LagAwareAssignor() {
       @Override
       protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
         return lags;

@@ -74,7 +74,8 @@ class GroupMember:
             client_id=settings["name"], group_instance_id=settings.get("instance"),
             partition_assignment_strategy=listed, auto_offset_reset="earliest",
             enable_auto_commit=False, session_timeout_ms=settings["session_ms"],
-            heartbeat_interval_ms=200, max_poll_records=20, metadata_max_age_ms=1000,
+            heartbeat_interval_ms=200, max_poll_records=20,
+            metadata_max_age_ms=settings.get("metadata_ms", 1000),
         )  # fmt: skip
         self.consumer.subscribe(settings["topics"], listener=Listener(self))
 

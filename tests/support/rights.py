@@ -46,6 +46,7 @@ _NO_GROUP = "the user lacks Describe on Group 'team'"
 
 STREAM, COMMITS = "a stream with the option `assignor`", "… with `assignor.commitGroup=GROUP`"
 INTO_DELTA = "a job of `assignor run` into a Delta table"
+PLAN = "`assignor lag --group --plan`"
 JOB, AUDIT = "… with a topic as its sink", "`assignor audit --columns`"
 NEEDS = (
     Needs(STREAM, (_READ,), "the query fails, as Spark's own does",
@@ -63,6 +64,7 @@ NEEDS = (
           message=_NO_GROUP),
     Needs("`assignor lag --group --as starting-offsets`", (_DESCRIBE, _SEE_GROUP),
           "one line, exit code 1", message=_NO_GROUP),
+    Needs(PLAN, (_DESCRIBE, _SEE_GROUP), "one line, exit code 1", message=_NO_GROUP),
     Needs("`assignor lag CHECKPOINT --as starting-offsets`", (_DESCRIBE,),
           "one line, exit code 1", message="the user lacks Describe on Topic"),
     Needs("`assignor doctor --checkpoint`", (_READ,),

@@ -165,8 +165,8 @@ TARGETS: tuple[Target, ...] = (
     Target("consumer groups", "rebalance of three members with 1,000 partitions, times Kafka's",
            "rebalance", most("times Kafka"), 1.2,
            why="`range` takes as long as Kafka's; the worst is `lag-aware` of kafka-python, whose "
-           "leader looks up 1,000 lags in a second thread of the same interpreter during the "
-           "rebalance (its share is not measured)"),
+           "members looked up 1,000 lags during the rebalance; lags are now looked up before it, "
+           "which is not measured yet"),
     Target("balanced lags", "batch time, times Spark's default", "losses",
            balanced_lags, 1.02),
 )  # fmt: skip

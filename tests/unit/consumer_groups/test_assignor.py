@@ -158,7 +158,7 @@ class Known:
     def __init__(self, lags: Any) -> None:
         self.lags = lags
 
-    def refresh(self, topics: Any) -> None:
+    def watch(self, topics: Any) -> None:
         pass
 
     def last(self, topics: Any) -> Any:
@@ -269,13 +269,16 @@ def test_lags_are_read_without_waiting(caplog: pytest.LogCaptureFixture) -> None
     """Until the client has answered there are none, which is one line; then they are there."""
     client, is_open = Client(failures=1), [True]
     reader = LagReader(lambda: client, lambda: is_open[0])
-    reader.refresh({"t"})
+    reader.watch({"t"})
     assert reader.last(["t"]) == reader.last(["t"]) == {}
     assert caplog.messages == ["the lags of t are not known yet: they count as 0 in this rebalance"]
     client.gate.set()
     wait_for(lambda: client.closed == 1)
-    reader.refresh({"u"})
+    reader.watch({"u"})
     wait_for(lambda: reader.last([]) == {"t": {0: 5}, "u": {0: 5}})
+    reader._wake.clear()
+    reader.watch({"t"})
+    assert not reader._wake.is_set()  # a rebalance starts no look-up of topics that it knows
     assert [r.levelno for r in caplog.records] == [logging.WARNING] * 2
     assert "could not be looked up (OSError: no broker)" in caplog.messages[1]
     is_open[0] = False

@@ -137,12 +137,10 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> commits =
         admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata();
     ListOffsetsResult latest = admin.listOffsets(toSpecs(partitions, OffsetSpec.latest()));
+    // Before the commits have arrived: the members wait for each round trip.
+    ListOffsetsResult beginning =
+        admin.listOffsets(toSpecs(startsAtEnd() ? List.of() : partitions, OffsetSpec.earliest()));
     Map<TopicPartition, OffsetAndMetadata> committed = await(commits, deadlineNanos);
-    List<TopicPartition> fromBeginning = new ArrayList<>();
-    if (!startsAtEnd()) {
-      partitions.stream().filter(p -> committed.get(p) == null).forEach(fromBeginning::add);
-    }
-    ListOffsetsResult beginning = admin.listOffsets(toSpecs(fromBeginning, OffsetSpec.earliest()));
     Map<TopicPartition, Long> lags = new HashMap<>();
     for (TopicPartition partition : partitions) {
       OffsetAndMetadata commit = committed.get(partition);
@@ -180,8 +178,11 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   /** Returns the consumer settings that an admin client accepts, with the time limit for lags. */
   private Map<String, Object> toAdminSettings(long timeoutMs) {
     Map<String, Object> admin = new HashMap<>(settings);
+    // Nobody reads the metrics of a client that ends after one look-up, and they take time.
+    admin.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
+    admin.put("auto.include.jmx.reporter", false); // until Kafka 3.9
+    admin.put("enable.metrics.push", false); // since Kafka 3.7
     admin.keySet().retainAll(AdminClientConfig.configNames());
-    admin.remove(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG);
     Object client = settings.getOrDefault(ConsumerConfig.CLIENT_ID_CONFIG, "");
     admin.put(AdminClientConfig.CLIENT_ID_CONFIG, client + "-lag-aware");
     admin.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, (int) timeoutMs);
