@@ -25,7 +25,7 @@ final class PlanFigures {
   private boolean isFallbackCounted; // in the current batch
   private long readBytes;
   private long lostOffsets;
-  private long oldestMillis = Long.MAX_VALUE; // of the plan's records; above `newest` if none
+  private long oldestMillis = Long.MAX_VALUE; // of the plan's records; above `newestMillis` if none
   private long newestMillis = Long.MIN_VALUE;
 
   void setPlan(Messages.Planned answer, long number, int tasks, long millis) {

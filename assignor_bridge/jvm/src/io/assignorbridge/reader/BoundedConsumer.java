@@ -23,7 +23,7 @@ import org.apache.kafka.common.errors.TimeoutException;
  * A Kafka consumer with bounded buffers. It fetches the first partitions in plan order that have an
  * unfinished range, and pauses all others. Kafka fetches beyond the end of a range, and a paused
  * partition keeps each response that contains its records in memory. Kafka does not report their
- * size. It is at most the traffic since the earliest time when a paused partition's buffer was empty.
+ * size: at most the traffic since the earliest time when a paused partition had an empty buffer.
  */
 final class BoundedConsumer {
   private static final int CHECKS_PER_BUFFER = 16;

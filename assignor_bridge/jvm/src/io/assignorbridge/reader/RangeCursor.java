@@ -45,8 +45,8 @@ final class RangeCursor {
   long bytes;
   long nanos;
 
-  long oldestMillis = Long.MAX_VALUE; // smallest Kafka timestamp of the records read, in milliseconds
-  long newestMillis = Long.MIN_VALUE; // largest Kafka timestamp of the records read, in milliseconds
+  long oldestMillis = Long.MAX_VALUE; // smallest Kafka timestamp of the records read
+  long newestMillis = Long.MIN_VALUE; // largest Kafka timestamp of the records read
 
   /** Number of offsets that were deleted before they were read (failOnDataLoss=false). */
   long lostOffsets;

@@ -12,7 +12,7 @@ import java.util.stream.Stream;
  * selected variables and never imports from that folder.
  *
  * @param command command that starts the interpreter
- * @param variables names of environment variables to pass on in addition to {@link #NEEDED_VARIABLES}
+ * @param variables environment variables to pass on in addition to {@link #NEEDED_VARIABLES}
  * @param files the job's packages (`--py-files`), which Spark passes only to its own Python
  */
 public record Interpreter(String command, List<String> variables, List<String> files) {
@@ -52,7 +52,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
             .filter(Interpreter::isPython)
             .findFirst()
             .orElse("python3");
-    // Skip URIs, which YARN's cluster mode sets, because those files have other local paths. Skip the
+    // Skip URIs, which YARN's cluster mode sets, because the files are elsewhere. Skip the
     // jars of `--packages`, because Python would read all their directories (30 MB for Delta).
     List<String> files =
         splitSetting(session, SPARK_FILES).stream()
