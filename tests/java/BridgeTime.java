@@ -61,7 +61,7 @@ public final class BridgeTime {
               new Messages.PlanBatch(
                   1,
                   executors,
-                  Columns.Ranges.of(builder.requested()),
+                  Columns.Ranges.of(builder.requestedRanges()),
                   Columns.Reports.of(observed),
                   state,
                   null,

@@ -569,14 +569,14 @@ public final class ReaderChecks {
     recordBytes = 64 << 10;
     PooledConsumer consumer = consumer(500, Map.of());
     readOnce(consumer, 1, 0, 8); // of broker 0 alone
-    check(consumer.takeReceived().keySet().equals(Set.of(0)), "bytes of a broker that sent none");
-    check(consumer.takeReceived().isEmpty(), "counted twice");
+    check(consumer.takeReceivedBytes().keySet().equals(Set.of(0)), "bytes of a broker that sent none");
+    check(consumer.takeReceivedBytes().isEmpty(), "counted twice");
     readOnce(consumer, 8, 8, 16);
     int scans = last().metricScans;
-    check(consumer.takeReceived().keySet().equals(Set.of(0, 1)), "the new broker");
+    check(consumer.takeReceivedBytes().keySet().equals(Set.of(0, 1)), "the new broker");
     check(last().metricScans == scans + 1, "a new broker is looked for");
     readOnce(consumer, 8, 16, 24);
-    Map<Integer, Long> taken = consumer.takeReceived();
+    Map<Integer, Long> taken = consumer.takeReceivedBytes();
     check(taken.equals(Map.of(0, 4 * 8L * recordBytes, 1, 4 * 8L * recordBytes)), "" + taken);
     check(last().metricScans == scans + 1, "brokers are looked for in vain");
     double before = last().incoming;
@@ -584,7 +584,7 @@ public final class ReaderChecks {
     readOnce(consumer, 500, 24, 32);
     check(made.size() == clients + 1, "the client is the same");
     double since = made.get(clients - 1).incoming - before + last().incoming;
-    long sum = consumer.takeReceived().values().stream().mapToLong(Long::longValue).sum();
+    long sum = consumer.takeReceivedBytes().values().stream().mapToLong(Long::longValue).sum();
     check(sum == since, sum + " of " + since);
   }
 
@@ -644,7 +644,7 @@ public final class ReaderChecks {
       ReadReport report = reports.get(range);
       check(report.partition() == range && report.records() == 3, report.toString());
       check(report.bytes() == 0 && report.nanos() > 0 && report.offsets() == 5, report.toString());
-      check(report.oldest() == 1 && report.newest() == 1, report.toString());
+      check(report.oldestMillis() == 1 && report.newestMillis() == 1, report.toString());
     }
     reader.close();
   }
@@ -652,11 +652,11 @@ public final class ReaderChecks {
   void aRecordWithoutATimestampHasNoAge() {
     RangeCursor range = range(0, 0, 5);
     range.addTimestamp(-1);
-    check(range.oldest > range.newest, "an age of nothing");
+    check(range.oldestMillis > range.newestMillis, "an age of nothing");
     range.addTimestamp(7);
     range.addTimestamp(-1);
     range.addTimestamp(5);
-    check(range.oldest == 5 && range.newest == 7, range.oldest + " to " + range.newest);
+    check(range.oldestMillis == 5 && range.newestMillis == 7, range.oldestMillis + " to " + range.newestMillis);
   }
 
   void countersAreJsonInAnyLocale() {

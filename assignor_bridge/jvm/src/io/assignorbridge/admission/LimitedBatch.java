@@ -44,8 +44,8 @@ public final class LimitedBatch {
       return new Limits(min, ReadLimit.maxRows(maxRecords), maxRecords);
     }
 
-    /** Adds our limit if there is none, because Spark would otherwise read everything available. */
-    public static ReadLimit addOurs(ReadLimit limit) {
+    /** Adds a marker if there is no limit, because Spark would then request all available records. */
+    public static ReadLimit addAssignorLimit(ReadLimit limit) {
       Limits limits = of(limit);
       ReadLimit max = limits.maxRecords < Long.MAX_VALUE ? limits.max : new AssignorLimit();
       return limits.min instanceof ReadMinRows
@@ -54,8 +54,8 @@ public final class LimitedBatch {
     }
 
     private static ReadLimit[] splitLimit(ReadLimit limit) {
-      return limit instanceof CompositeReadLimit all
-          ? all.getReadLimits()
+      return limit instanceof CompositeReadLimit composite
+          ? composite.getReadLimits()
           : new ReadLimit[] {limit};
     }
   }
@@ -68,12 +68,12 @@ public final class LimitedBatch {
     this.maxRecords = maxRecords;
     Map<TopicPartition, Long> starts = SourceOffsets.of(start);
     ends = SourceOffsets.of(latest);
-    List<TopicPartition> added = new ArrayList<>(ends.keySet());
-    added.removeAll(starts.keySet());
-    if (!added.isEmpty()) { // Spark reads new partitions from their beginning
+    List<TopicPartition> newPartitions = new ArrayList<>(ends.keySet());
+    newPartitions.removeAll(starts.keySet());
+    if (!newPartitions.isEmpty()) { // Spark reads new partitions from their beginning
       starts.putAll(
           SourceOffsets.of(
-              reader.fetchEarliestOffsets(CollectionConverters.asScala(added).toSeq())));
+              reader.fetchEarliestOffsets(CollectionConverters.asScala(newPartitions).toSeq())));
     }
     ends.forEach(
         (p, end) -> {
@@ -94,12 +94,12 @@ public final class LimitedBatch {
     return maxRecords == Long.MAX_VALUE ? null : maxRecords;
   }
 
-  /** Returns the batch's end; fails if the batch is empty or exceeds a range or Spark's limit. */
-  public Offset end(List<OffsetRange> admitted) throws PlannerException {
+  /** Returns the batch's end, or fails if the batch is empty or exceeds a range or Spark's limit. */
+  public Offset verifyEnd(List<OffsetRange> admittedRanges) throws PlannerException {
     Map<TopicPartition, Long> admittedEnds = new HashMap<>(ends);
     Set<TopicPartition> admittedPartitions = new HashSet<>();
     long records = 0;
-    for (OffsetRange range : admitted) {
+    for (OffsetRange range : admittedRanges) {
       TopicPartition p = new TopicPartition(range.topic(), range.partition());
       OffsetRange requested = waiting.get(p);
       if (requested == null

@@ -77,9 +77,9 @@ public final class RecordTimes implements AutoCloseable {
   /** Stores the newest timestamps that readers reported. */
   public void add(List<ReadReport> reports) {
     for (ReadReport r : reports) {
-      if (r.oldest() <= r.newest()) {
+      if (r.oldestMillis() <= r.newestMillis()) {
         timestampsOf(new TopicPartition(r.topic(), r.partition()))
-            .putIfAbsent(r.until(), new Timestamp(r.newest(), false));
+            .putIfAbsent(r.until(), new Timestamp(r.newestMillis(), false));
       }
     }
   }
@@ -88,44 +88,44 @@ public final class RecordTimes implements AutoCloseable {
   public Columns.Times timesOf(List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
     long nowMs = System.currentTimeMillis();
-    Map<TopicPartition, OffsetRange> unknown = new HashMap<>();
+    Map<TopicPartition, OffsetRange> rangesWithoutTime = new HashMap<>();
     for (OffsetRange range : waiting) {
       TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
       byOffset.headMap(range.start()).clear();
       if (!byOffset.containsKey(range.start())) {
-        unknown.put(partitionOf(range), range);
+        rangesWithoutTime.put(partitionOf(range), range);
       }
     }
-    if (!unknown.isEmpty()) {
+    if (!rangesWithoutTime.isEmpty()) {
       withConsumer(
-          kafka -> {
-            readFirstRecords(kafka, unknown, timeoutMs);
+          client -> {
+            readFirstRecords(client, rangesWithoutTime, timeoutMs);
             return null;
           });
     }
     return Columns.Times.of(nowMs, waiting, range -> firstTimestamp(range).millis());
   }
 
-  /** Returns the timestamps and, as look-up `number`, the first offsets at or after `millis`. */
+  /** Looks up the first offsets at or after `millis`; returns them, `number`, and the timestamps. */
   public Columns.Times lookUp(
       int number, long millis, List<OffsetRange> waiting, long timeoutMs)
       throws PlannerException, InterruptedException {
-    Map<TopicPartition, Long> searched =
+    Map<TopicPartition, Long> searchedMillis =
         waiting.stream().collect(Collectors.toMap(RecordTimes::partitionOf, range -> millis));
     Map<TopicPartition, OffsetAndTimestamp> firstAtTime =
-        withConsumer(kafka -> kafka.offsetsForTimes(searched, Duration.ofMillis(timeoutMs)));
-    boolean isAfterPause = false;
+        withConsumer(client -> client.offsetsForTimes(searchedMillis, Duration.ofMillis(timeoutMs)));
+    boolean hasPause = false;
     for (OffsetRange range : waiting) {
       OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
       if (first != null && first.offset() >= range.start()) {
         TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
         byOffset.tailMap(range.start(), false).clear(); // results of earlier look-ups
         byOffset.put(first.offset(), new Timestamp(first.timestamp(), true));
-        isAfterPause |= first.offset() == range.start();
+        hasPause |= first.offset() == range.start();
       }
     }
-    if (isAfterPause) { // other old estimates may be wrong as well: read those records
-      long oldest =
+    if (hasPause) { // a producer paused, so older estimates may be wrong: read those records
+      long oldestExactMillis =
           waiting.stream()
               .map(this::firstTimestamp)
               .filter(timestamp -> timestamp.isExact && timestamp.millis >= 0)
@@ -133,7 +133,7 @@ public final class RecordTimes implements AutoCloseable {
               .min()
               .orElse(Long.MAX_VALUE);
       for (OffsetRange range : waiting) {
-        if (!firstTimestamp(range).isExact && firstTimestamp(range).millis < oldest) {
+        if (!firstTimestamp(range).isExact && firstTimestamp(range).millis < oldestExactMillis) {
           timestampsOf(partitionOf(range)).remove(range.start());
         }
       }
@@ -164,40 +164,40 @@ public final class RecordTimes implements AutoCloseable {
 
   /** Reads the first record of each range and stores its timestamp. */
   private void readFirstRecords(
-      Consumer<byte[], byte[]> kafka,
+      Consumer<byte[], byte[]> client,
       Map<TopicPartition, OffsetRange> ranges,
       long timeoutMs) {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
     Map<TopicPartition, OffsetRange> remaining = new HashMap<>(ranges);
-    kafka.assign(remaining.keySet());
-    remaining.forEach((partition, range) -> kafka.seek(partition, range.start()));
+    client.assign(remaining.keySet());
+    remaining.forEach((partition, range) -> client.seek(partition, range.start()));
     while (!remaining.isEmpty()) {
       long remainingMs = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
       if (remainingMs < 1) {
         throw new TimeoutException(
             "no answer for the first record of " + remaining.size() + " partitions within " + timeoutMs + " ms");
       }
-      var records = kafka.poll(Duration.ofMillis(Math.min(POLL_MS, remainingMs)));
+      var records = client.poll(Duration.ofMillis(Math.min(POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
         ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
         OffsetRange range = ranges.get(partition);
         long millis = first.offset() < range.end() ? first.timestamp() : NONE;
         timestampsOf(partition).put(range.start(), new Timestamp(millis, true));
       }
-      kafka.pause(records.partitions());
+      client.pause(records.partitions());
       remaining.keySet().removeAll(records.partitions());
       if (records.isEmpty()) {
-        var limit = Duration.ofMillis(remainingMs);
-        remaining.values().removeIf(range -> isWithoutRecords(kafka, range, limit));
+        var timeout = Duration.ofMillis(remainingMs);
+        remaining.values().removeIf(range -> storeIfWithoutRecords(client, range, timeout));
       }
     }
-    kafka.unsubscribe();
+    client.unsubscribe();
   }
 
-  /** Returns whether the range has no records, only compaction gaps or transaction markers. */
-  private boolean isWithoutRecords(
-      Consumer<byte[], byte[]> kafka, OffsetRange range, Duration limit) {
-    if (kafka.position(partitionOf(range), limit) < range.end()) {
+  /** If the range has no records, only compaction gaps or markers, stores that and returns true. */
+  private boolean storeIfWithoutRecords(
+      Consumer<byte[], byte[]> client, OffsetRange range, Duration timeout) {
+    if (client.position(partitionOf(range), timeout) < range.end()) {
       return false;
     }
     timestampsOf(partitionOf(range)).put(range.start(), new Timestamp(NONE, true));
@@ -236,8 +236,8 @@ public final class RecordTimes implements AutoCloseable {
       settings.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, POLL_RECORDS);
       settings.put(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, FETCH_BYTES);
       settings.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, PARTITION_BYTES);
-      var bytes = new ByteArrayDeserializer();
-      consumer = new KafkaConsumer<>(settings, bytes, bytes);
+      var deserializer = new ByteArrayDeserializer();
+      consumer = new KafkaConsumer<>(settings, deserializer, deserializer);
     }
     return consumer;
   }

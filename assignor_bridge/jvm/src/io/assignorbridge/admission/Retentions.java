@@ -29,13 +29,13 @@ public final class Retentions implements AutoCloseable {
   private static final int REQUEST_LIMIT_MS = 30_000;
 
   private final KafkaAdmin admin;
-  private final LatestOnlyExecutor<Set<String>> newest =
+  private final LatestOnlyExecutor<Set<String>> requester =
       new LatestOnlyExecutor<>("assignor-retention", this::requestFromKafka);
   private volatile Map<String, Long> retentionsMs = Map.of();
   private boolean warned; // used on the request thread
   // Used on the stream's thread:
-  private Set<String> requested = Set.of(); // topics of the last request
-  private Set<String> seen = new HashSet<>(); // topics since the last regular request
+  private Set<String> requestedTopics = Set.of(); // topics of the last request
+  private Set<String> seenTopics = new HashSet<>(); // topics since the last regular request
   private long requestedNanos; // time of the last regular request
 
   public Retentions(Map<String, String> kafka) {
@@ -45,58 +45,58 @@ public final class Retentions implements AutoCloseable {
   /** Returns the retention in milliseconds of each topic whose retention is known by now. */
   public Map<String, Long> retentionsOf(Collection<String> topics) {
     long nowNanos = System.nanoTime();
-    seen.addAll(topics);
+    seenTopics.addAll(topics);
     if (nowNanos - requestedNanos >= REFRESH_NANOS) {
-      request(seen, nowNanos);
-      seen = new HashSet<>();
-    } else if (!requested.containsAll(topics)) {
-      Set<String> extended = new HashSet<>(requested);
-      extended.addAll(topics);
-      request(extended, requestedNanos);
+      request(seenTopics, nowNanos);
+      seenTopics = new HashSet<>();
+    } else if (!requestedTopics.containsAll(topics)) {
+      Set<String> allTopics = new HashSet<>(requestedTopics);
+      allTopics.addAll(topics);
+      request(allTopics, requestedNanos);
     }
     return retentionsMs;
   }
 
   private void request(Set<String> topics, long nanos) {
-    requested = topics;
+    requestedTopics = topics;
     requestedNanos = nanos;
-    newest.submit(topics);
+    requester.submit(topics);
   }
 
   @Override
   public void close() {
     admin.close(); // aborts the current request
-    newest.finish(1);
+    requester.finish(1);
   }
 
   private void requestFromKafka(Set<String> topics) {
-    Map<String, Long> answers = new HashMap<>(retentionsMs);
-    answers.keySet().retainAll(topics);
+    Map<String, Long> newRetentionsMs = new HashMap<>(retentionsMs);
+    newRetentionsMs.keySet().retainAll(topics);
     try {
       List<ConfigResource> resources =
           topics.stream().map(name -> new ConfigResource(ConfigResource.Type.TOPIC, name)).toList();
-      var limit = new DescribeConfigsOptions().timeoutMs(REQUEST_LIMIT_MS);
-      for (var topic : admin.open().describeConfigs(resources, limit).values().entrySet()) {
-        store(topic.getKey().name(), topic.getValue(), answers);
+      var options = new DescribeConfigsOptions().timeoutMs(REQUEST_LIMIT_MS);
+      for (var topic : admin.open().describeConfigs(resources, options).values().entrySet()) {
+        store(topic.getKey().name(), topic.getValue(), newRetentionsMs);
       }
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
       warn("any topic", e);
     }
-    retentionsMs = Map.copyOf(answers);
+    retentionsMs = Map.copyOf(newRetentionsMs);
   }
 
-  private void store(String topic, KafkaFuture<Config> answer, Map<String, Long> answers)
+  private void store(String topic, KafkaFuture<Config> answer, Map<String, Long> newRetentionsMs)
       throws InterruptedException {
     try {
       Config config = answer.get();
       long millis = Long.parseLong(config.get(TopicConfig.RETENTION_MS_CONFIG).value());
       String policy = config.get(TopicConfig.CLEANUP_POLICY_CONFIG).value();
       if (millis < 0 || !policy.contains(TopicConfig.CLEANUP_POLICY_DELETE)) {
-        answers.remove(topic);
+        newRetentionsMs.remove(topic);
       } else {
-        answers.put(topic, millis);
+        newRetentionsMs.put(topic, millis);
       }
     } catch (ExecutionException e) {
       warn("topic '" + topic + "'", e.getCause());
@@ -105,13 +105,13 @@ public final class Retentions implements AutoCloseable {
 
   private void warn(String topics, Throwable error) {
     if (!warned && !admin.isEnded()) {
-      String permission = " (the query's user needs DescribeConfigs on this topic)";
+      String advice = " (the query's user needs DescribeConfigs on this topic)";
       LOG.warn(
           "assignor-bridge could not read the retention of {}, so assignor.fairness=deadline assumes"
               + " that its records do not expire soon (logged once): {}{}",
           topics,
           admin.describe(error),
-          error instanceof TopicAuthorizationException ? permission : "");
+          error instanceof TopicAuthorizationException ? advice : "");
       warned = true;
     }
   }

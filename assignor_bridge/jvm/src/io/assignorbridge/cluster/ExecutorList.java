@@ -48,7 +48,7 @@ public final class ExecutorList {
    * Returns the number of slots to plan for without executors: the driver's in local mode, because
    * `spark.default.parallelism` is for shuffles; otherwise Spark's estimate.
    */
-  public static int planningParallelism(SparkContext context) {
+  public static int getPlanningParallelism(SparkContext context) {
     int slots = context.defaultParallelism();
     if (context.isLocal()) {
       for (ExecutorSummary e : listSummaries(context)) {
@@ -66,7 +66,7 @@ public final class ExecutorList {
     for (ExecutorSummary e : listSummaries(context)) {
       slots += e.id().equals("driver") || !e.isActive() ? 0 : e.maxTasks();
     }
-    return slots > 0 ? slots : planningParallelism(context);
+    return slots > 0 ? slots : getPlanningParallelism(context);
   }
 
   /** Returns the limits of dynamic allocation, or null if it is off. */

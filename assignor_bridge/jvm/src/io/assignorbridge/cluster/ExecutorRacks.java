@@ -32,7 +32,7 @@ import scala.Option;
 public final class ExecutorRacks {
   private static final Logger LOG = LoggerFactory.getLogger(ExecutorRacks.class);
   private static final String ATTRIBUTE = "RACK"; // without the prefix, which Spark strips
-  private static final String ENV = "env:";
+  private static final String ENV_PREFIX = "env:";
 
   /** The rack that an executor reads from its own environment. */
   record ReportedRack(String executor, String rack) implements Serializable {}
@@ -43,31 +43,31 @@ public final class ExecutorRacks {
   private final RackFile file; // null without the option
   private final String variable; // null without the option
   private final ReportAccumulator<ReportedRack> reports = new ReportAccumulator<>();
-  private final Map<String, String> reported = new HashMap<>(); // by executor id
+  private final Map<String, String> reportedRacks = new HashMap<>(); // by executor id
   private boolean warned;
 
-  ExecutorRacks(SparkContext context, String source, String file) throws PlannerException {
-    this.file = file == null ? null : new RackFile(file);
-    variable = source == null ? null : source.substring(ENV.length());
+  ExecutorRacks(SparkContext context, String rackOption, String rackFile) throws PlannerException {
+    this.file = rackFile == null ? null : new RackFile(rackFile);
+    variable = rackOption == null ? null : rackOption.substring(ENV_PREFIX.length());
     context.register(reports);
   }
 
   /** Returns the racks in the form that is sent to the executors with a plan. */
-  ReaderRacks toReaderRacks(List<Executor> executors, ReportAccumulator<TaskTraffic> received) {
-    return new ReaderRacks(variable, reports, received, executors);
+  ReaderRacks toReaderRacks(List<Executor> executors, ReportAccumulator<TaskTraffic> traffic) {
+    return new ReaderRacks(variable, reports, traffic, executors);
   }
 
   /** Stores the racks that executors reported, and reads the rack file again if it has changed. */
   void update() {
-    reports.drain().forEach(report -> reported.put(report.executor(), report.rack()));
+    reports.drain().forEach(report -> reportedRacks.put(report.executor(), report.rack()));
     if (file != null) {
       file.update();
     }
   }
 
   /** Removes executors that are gone. */
-  void retain(Set<String> executors) {
-    reported.keySet().retainAll(executors);
+  void retain(Set<String> liveExecutors) {
+    reportedRacks.keySet().retainAll(liveExecutors);
   }
 
   /** Returns an executor's rack, or null if it is unknown; a failure must not fail the batch. */
@@ -90,7 +90,7 @@ public final class ExecutorRacks {
   private String findRackOrThrow(ExecutorSummary executor, String host, TaskScheduler scheduler) {
     String rack = file == null ? null : file.findRack(host);
     if (rack == null) {
-      rack = reported.get(executor.id());
+      rack = reportedRacks.get(executor.id());
     }
     if (rack == null) {
       rack = stripToNull(executor.attributes().getOrElse(ATTRIBUTE, () -> null));
@@ -121,7 +121,7 @@ public final class ExecutorRacks {
    */
   public static final class ReaderRacks implements Serializable {
     private static final long serialVersionUID = 1L;
-    private static final String VARIABLE = "SPARK_EXECUTOR_ATTRIBUTE_RACK";
+    private static final String ATTRIBUTE_VARIABLE = "SPARK_EXECUTOR_ATTRIBUTE_RACK";
 
     private final String variable; // null without assignor.rack
     private final HashMap<String, String> byExecutor;
@@ -130,21 +130,21 @@ public final class ExecutorRacks {
     private final ReportAccumulator<ReportedRack> reports;
 
     @SuppressWarnings("serial") // accumulators are serializable
-    private final ReportAccumulator<TaskTraffic> received;
+    private final ReportAccumulator<TaskTraffic> traffic;
 
     public ReaderRacks(
         String variable,
         ReportAccumulator<ReportedRack> reports,
-        ReportAccumulator<TaskTraffic> received,
+        ReportAccumulator<TaskTraffic> traffic,
         Iterable<Executor> executors) {
       this.variable = variable;
       this.reports = reports;
-      this.received = received;
+      this.traffic = traffic;
       byExecutor = new HashMap<>();
       executors.forEach(e -> byExecutor.put(e.id(), e.rack()));
     }
 
-    /** Returns the rack of the executor that calls this, or null if it is unknown. */
+    /** Returns the calling executor's rack, or null; reports it if the driver has another one. */
     public String findRack(String executor) {
       String fromDriver = byExecutor.get(executor);
       String fromVariable = variable == null ? null : stripToNull(System.getenv(variable));
@@ -154,12 +154,12 @@ public final class ExecutorRacks {
       if (fromDriver != null) {
         return fromDriver;
       }
-      return fromVariable == null ? stripToNull(System.getenv(VARIABLE)) : fromVariable;
+      return fromVariable == null ? stripToNull(System.getenv(ATTRIBUTE_VARIABLE)) : fromVariable;
     }
 
     /** Reports the bytes that a reader in this rack received, by broker id. */
     public void addReceived(String rack, Map<Integer, Long> bytes) {
-      received.add(new TaskTraffic(rack, bytes));
+      traffic.add(new TaskTraffic(rack, bytes));
     }
   }
 
@@ -173,7 +173,7 @@ public final class ExecutorRacks {
 
     private final Path file;
     private Map<String, String> racks;
-    private FileTime modified; // modification time when last read
+    private FileTime lastModifiedTime; // modification time when last read
     private String lastProblem;
 
     RackFile(String name) throws PlannerException {
@@ -184,7 +184,7 @@ public final class ExecutorRacks {
         throw new PlannerException(problem, true, e);
       }
       try {
-        modified = Files.getLastModifiedTime(file);
+        lastModifiedTime = Files.getLastModifiedTime(file);
         racks = readRacks();
       } catch (IOException e) {
         throw new PlannerException(describe(e), true, e);
@@ -199,10 +199,10 @@ public final class ExecutorRacks {
     /** Reads the file again if it has changed; keeps the previous racks if it is invalid. */
     void update() {
       try {
-        FileTime nowModified = Files.getLastModifiedTime(file);
-        if (!nowModified.equals(modified)) {
+        FileTime modifiedTime = Files.getLastModifiedTime(file);
+        if (!modifiedTime.equals(lastModifiedTime)) {
           racks = readRacks();
-          modified = nowModified;
+          lastModifiedTime = modifiedTime;
           lastProblem = null;
         }
       } catch (IOException e) {
@@ -224,7 +224,7 @@ public final class ExecutorRacks {
     }
 
     private Map<String, String> readRacks() throws IOException {
-      Map<String, String> all = new HashMap<>();
+      Map<String, String> newRacks = new HashMap<>();
       List<String> lines = Files.readAllLines(file);
       for (int i = 0; i < lines.size(); i++) {
         Properties entry = new Properties();
@@ -244,13 +244,13 @@ public final class ExecutorRacks {
           if (host.startsWith("[") && !host.endsWith("]")) {
             throw new BrokenLineException(i, lines.get(i), "has a colon in the host: write it as \\:");
           }
-          String other = all.putIfAbsent(host, rack);
-          if (other != null && !other.equals(rack)) {
-            throw new BrokenLineException(i, lines.get(i), "contradicts an earlier one, with rack " + other);
+          String earlierRack = newRacks.putIfAbsent(host, rack);
+          if (earlierRack != null && !earlierRack.equals(rack)) {
+            throw new BrokenLineException(i, lines.get(i), "contradicts an earlier one, with rack " + earlierRack);
           }
         }
       }
-      return all;
+      return newRacks;
     }
 
     private static final class BrokenLineException extends IOException {

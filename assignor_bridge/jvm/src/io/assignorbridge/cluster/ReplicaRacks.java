@@ -48,13 +48,13 @@ final class ReplicaRacks implements AutoCloseable {
 
   /**
    * The result of a request. `sets` are distinct rack sets, `indexes` has each partition's index in
-   * `sets` by topic, `brokers` has racks by broker id, and `gone` are topics that do not exist.
+   * `sets` by topic, `brokerRacks` has racks by broker id, and `goneTopics` do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
       Map<String, int[]> indexes,
-      Map<Integer, String> brokers,
-      Set<String> gone) {
+      Map<Integer, String> brokerRacks,
+      Set<String> goneTopics) {
     int indexOf(String topic, int partition) {
       int[] topicIndexes = indexes.get(topic);
       return topicIndexes == null || partition >= topicIndexes.length ? UNKNOWN : topicIndexes[partition];
@@ -69,17 +69,17 @@ final class ReplicaRacks implements AutoCloseable {
   private final KafkaAdmin admin;
   private final boolean readsFollowers; // whether readers send Kafka a rack
   private final String clientRack; // `client.rack` of all readers; null if each sends its own
-  private final LatestOnlyExecutor<Set<String>> newest =
+  private final LatestOnlyExecutor<Set<String>> requester =
       new LatestOnlyExecutor<>("assignor-racks", this::requestRacks);
-  private final CountDownLatch first = new CountDownLatch(1);
+  private final CountDownLatch firstRequest = new CountDownLatch(1);
   private volatile Snapshot current = new Snapshot(List.of(), Map.of(), Map.of(), Set.of());
   // Used on the request thread:
   private final Map<String, TopicDescription> topics = new HashMap<>();
-  private final Set<Integer> rackAware = new HashSet<>(); // broker ids
+  private final Set<Integer> rackAwareBrokers = new HashSet<>(); // broker ids
   private boolean warned;
   private boolean warnedOfSelectors;
   // Used on the stream's thread:
-  private Set<String> requested = Set.of();
+  private Set<String> requestedTopics = Set.of();
   private long requestedNanos;
   private boolean hasWaited;
 
@@ -92,35 +92,35 @@ final class ReplicaRacks implements AutoCloseable {
 
   /** Returns whether the first request has ended, successfully or not. */
   boolean wasRequested() {
-    return first.getCount() == 0;
+    return firstRequest.getCount() == 0;
   }
 
   /** Returns the racks of brokers that have replicas of the stream's topics, by broker id. */
   Map<Integer, String> brokerRacks() {
-    return current.brokers();
+    return current.brokerRacks();
   }
 
   /** Returns the racks of each range, or null if none is known; requests missing or old racks. */
   Columns.Racks racksOf(List<OffsetRange> ranges) throws InterruptedException {
     Snapshot previous = current;
-    Set<String> names = new HashSet<>(requested);
-    names.removeAll(previous.gone());
-    boolean isNew = false;
+    Set<String> names = new HashSet<>(requestedTopics);
+    names.removeAll(previous.goneTopics());
+    boolean hasNewPartition = false;
     for (OffsetRange range : ranges) {
       if (!previous.contains(range.topic(), range.partition())) {
-        isNew = true;
+        hasNewPartition = true;
         names.add(range.topic());
       }
     }
     long elapsedNanos = System.nanoTime() - requestedNanos;
-    boolean hasNewTopic = !requested.containsAll(names);
-    if (hasNewTopic || elapsedNanos >= REFRESH_NANOS || isNew && elapsedNanos >= MIN_REFRESH_NANOS) {
-      requested = names;
+    boolean hasNewTopic = !requestedTopics.containsAll(names);
+    if (hasNewTopic || elapsedNanos >= REFRESH_NANOS || hasNewPartition && elapsedNanos >= MIN_REFRESH_NANOS) {
+      requestedTopics = names;
       requestedNanos = System.nanoTime();
-      newest.submit(names);
+      requester.submit(names);
     }
     if (!hasWaited) {
-      first.await(FIRST_WAIT_MS, TimeUnit.MILLISECONDS);
+      firstRequest.await(FIRST_WAIT_MS, TimeUnit.MILLISECONDS);
       hasWaited = true;
     }
     Snapshot latest = current;
@@ -132,44 +132,44 @@ final class ReplicaRacks implements AutoCloseable {
   @Override
   public void close() {
     admin.close(); // aborts the current request
-    newest.finish(1);
+    requester.finish(1);
   }
 
   private void requestRacks(Set<String> names) {
     try {
       Admin client = admin.open();
-      Set<String> gone = describeTopics(client, names);
+      Set<String> goneTopics = describeTopics(client, names);
       if (readsFollowers) {
         requestSelectors(client);
       }
-      current = createSnapshot(gone);
+      current = createSnapshot(goneTopics);
       LOG.debug("requested the racks of {} topics: {}", names.size(), current.sets());
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
       warn("any topic", e);
     } finally {
-      first.countDown();
+      firstRequest.countDown();
     }
   }
 
   /** Requests the descriptions of topics; returns the topics that do not exist. */
   private Set<String> describeTopics(Admin client, Set<String> names) throws InterruptedException {
-    Set<String> gone = new HashSet<>();
-    var limit = new DescribeTopicsOptions().timeoutMs(REQUEST_LIMIT_MS);
-    for (var topic : client.describeTopics(names, limit).topicNameValues().entrySet()) {
+    Set<String> goneTopics = new HashSet<>();
+    var options = new DescribeTopicsOptions().timeoutMs(REQUEST_LIMIT_MS);
+    for (var topic : client.describeTopics(names, options).topicNameValues().entrySet()) {
       try {
         topics.put(topic.getKey(), topic.getValue().get());
       } catch (ExecutionException e) {
         if (e.getCause() instanceof UnknownTopicOrPartitionException) {
-          gone.add(topic.getKey());
+          goneTopics.add(topic.getKey());
         } else {
           warn("topic '" + topic.getKey() + "'", e.getCause());
         }
       }
     }
-    topics.keySet().removeAll(gone);
-    return gone;
+    topics.keySet().removeAll(goneTopics);
+    return goneTopics;
   }
 
   /** Requests which leaders of these topics let consumers read from followers. */
@@ -183,16 +183,16 @@ final class ReplicaRacks implements AutoCloseable {
             .distinct()
             .map(id -> new ConfigResource(ConfigResource.Type.BROKER, id))
             .toList();
-    var limit = new DescribeConfigsOptions().timeoutMs(REQUEST_LIMIT_MS);
-    for (var broker : client.describeConfigs(brokers, limit).values().entrySet()) {
+    var options = new DescribeConfigsOptions().timeoutMs(REQUEST_LIMIT_MS);
+    for (var broker : client.describeConfigs(brokers, options).values().entrySet()) {
       int id = Integer.parseInt(broker.getKey().name());
       try {
         ConfigEntry selector = broker.getValue().get().get(SELECTOR);
-        rackAware.remove(id);
+        rackAwareBrokers.remove(id);
         if (selector != null
             && selector.value() != null
             && selector.value().strip().endsWith(RACK_AWARE)) {
-          rackAware.add(id);
+          rackAwareBrokers.add(id);
         }
       } catch (ExecutionException e) {
         warnOfSelectors(e.getCause());
@@ -200,10 +200,10 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  private Snapshot createSnapshot(Set<String> gone) {
+  private Snapshot createSnapshot(Set<String> goneTopics) {
     Map<List<String>, Integer> sets = new LinkedHashMap<>();
     Map<String, int[]> indexes = new HashMap<>();
-    Map<Integer, String> brokers = new HashMap<>(current.brokers()); // keeps stopped brokers' racks
+    Map<Integer, String> brokerRacks = new HashMap<>(current.brokerRacks()); // keeps stopped brokers' racks
     topics.forEach(
         (name, topic) -> {
           int count = topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0);
@@ -212,7 +212,7 @@ final class ReplicaRacks implements AutoCloseable {
           for (TopicPartitionInfo partition : topic.partitions()) {
             partition.replicas().stream()
                 .filter(replica -> ExecutorRacks.stripToNull(replica.rack()) != null)
-                .forEach(replica -> brokers.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
+                .forEach(replica -> brokerRacks.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
             List<String> racks = racksOf(partition);
             if (!racks.isEmpty()) {
               topicIndexes[partition.partition()] = sets.computeIfAbsent(racks, r -> sets.size());
@@ -220,7 +220,7 @@ final class ReplicaRacks implements AutoCloseable {
           }
           indexes.put(name, topicIndexes);
         });
-    return new Snapshot(new ArrayList<>(sets.keySet()), indexes, brokers, gone);
+    return new Snapshot(new ArrayList<>(sets.keySet()), indexes, brokerRacks, goneTopics);
   }
 
   /** Returns the sorted racks from which the partition can be read; empty if unknown. */
@@ -230,22 +230,22 @@ final class ReplicaRacks implements AutoCloseable {
       return List.of();
     }
     Set<String> racks = new TreeSet<>();
-    if (rackAware.contains(leader.id())) {
-      partition.isr().forEach(replica -> add(replica.rack(), racks));
+    if (rackAwareBrokers.contains(leader.id())) {
+      partition.isr().forEach(replica -> addIfKnown(replica.rack(), racks));
       if (clientRack != null) { // replicas in this rack serve all readers, wherever they run
         racks.retainAll(Set.of(clientRack));
       }
     }
     if (racks.isEmpty()) {
-      add(leader.rack(), racks);
+      addIfKnown(leader.rack(), racks);
     }
     return List.copyOf(racks);
   }
 
-  private static void add(String rack, Set<String> racks) {
-    String named = ExecutorRacks.stripToNull(rack);
-    if (named != null) {
-      racks.add(named);
+  private static void addIfKnown(String rack, Set<String> racks) {
+    String name = ExecutorRacks.stripToNull(rack);
+    if (name != null) {
+      racks.add(name);
     }
   }
 
@@ -262,12 +262,12 @@ final class ReplicaRacks implements AutoCloseable {
 
   private void warnOfSelectors(Throwable error) {
     if (!warnedOfSelectors && !admin.isEnded()) {
-      String permission = " (the query's user needs DescribeConfigs on the Cluster)";
+      String advice = " (the query's user needs DescribeConfigs on the Cluster)";
       LOG.warn(
           "assignor-bridge could not check whether consumers can read from followers, so it plans"
               + " zones by leader racks (logged once): {}{}",
           admin.describe(error),
-          error instanceof AuthorizationException ? permission : "");
+          error instanceof AuthorizationException ? advice : "");
       warnedOfSelectors = true;
     }
   }

@@ -29,10 +29,10 @@ public final class Zones implements AutoCloseable {
   private final Map<String, String> kafka;
   private final Messages.EffectiveOptions options;
   private final ExecutorRacks racks;
-  private final ReportAccumulator<ExecutorRacks.TaskTraffic> received = new ReportAccumulator<>();
-  private final CrossZoneBytes bytes = new CrossZoneBytes();
+  private final ReportAccumulator<ExecutorRacks.TaskTraffic> traffic = new ReportAccumulator<>();
+  private final CrossZoneBytes crossZoneBytes = new CrossZoneBytes();
   private ReplicaRacks replicas; // null before an executor has a rack
-  private int plans;
+  private int planCount;
   private boolean hasLoggedRacks;
   private boolean hasLoggedAdvice;
   private boolean warned;
@@ -44,7 +44,7 @@ public final class Zones implements AutoCloseable {
     this.options = options;
     this.kafka = kafka;
     racks = new ExecutorRacks(context, options.rack(), options.rackFile());
-    context.register(received);
+    context.register(traffic);
   }
 
   public List<Executor> executors() {
@@ -53,13 +53,13 @@ public final class Zones implements AutoCloseable {
 
   /** Returns the racks in the form that is sent to the readers. */
   public ExecutorRacks.ReaderRacks toReaderRacks(List<Executor> executors) {
-    return racks.toReaderRacks(executors, received);
+    return racks.toReaderRacks(executors, traffic);
   }
 
   /** Returns the racks from which each range of a batch can be read, or null if unknown. */
   public Columns.Racks racksOf(List<Executor> executors, List<OffsetRange> ranges)
       throws InterruptedException {
-    plans++;
+    planCount++;
     Columns.Racks replicaRacks = null;
     if (executors.stream().anyMatch(e -> e.rack() != null)) {
       try {
@@ -80,14 +80,14 @@ public final class Zones implements AutoCloseable {
 
   /** Resets the counts for the next batch, whether or not the planner plans it. */
   public void beginBatch() {
-    bytes.add(received.drain());
-    bytes.beginBatch();
+    crossZoneBytes.add(traffic.drain());
+    crossZoneBytes.beginBatch();
   }
 
   /** Returns how many bytes readers have received so far, in total and from other racks. */
   public Map<String, String> metrics() {
-    bytes.add(received.drain());
-    return bytes.metrics(replicas == null ? Map.of() : replicas.brokerRacks());
+    crossZoneBytes.add(traffic.drain());
+    return crossZoneBytes.metrics(replicas == null ? Map.of() : replicas.brokerRacks());
   }
 
   /** Logs the planner's advice about zones once. */
@@ -107,13 +107,13 @@ public final class Zones implements AutoCloseable {
   }
 
   /** Logs the known racks once, as soon as executors and replicas have been requested. */
-  private void logRacksOnce(List<Executor> executors, int ranges, Columns.Racks replicaRacks) {
+  private void logRacksOnce(List<Executor> executors, int rangeCount, Columns.Racks replicaRacks) {
     boolean isConfigured = options.rack() != null || options.rackFile() != null;
     if (hasLoggedRacks
         || executors.isEmpty()
         || replicas == null && !isConfigured
         || replicas != null && !replicas.wasRequested()
-        || options.rack() != null && plans < PLANS_UNTIL_REPORTED) {
+        || options.rack() != null && planCount < PLANS_UNTIL_REPORTED) {
       return;
     }
     hasLoggedRacks = true;
@@ -124,10 +124,10 @@ public final class Zones implements AutoCloseable {
     if (unknownExecutors > 0) {
       line += " (set them with SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
     }
-    long unknownRanges = ranges;
+    long unknownRanges = rangeCount;
     if (replicas != null) {
-      unknownRanges = replicaRacks == null ? ranges : replicaRacks.countUnknown();
-      line += "; " + unknownRanges + " of " + ranges + " partitions have no known rack; racks of the others: "
+      unknownRanges = replicaRacks == null ? rangeCount : replicaRacks.countUnknown();
+      line += "; " + unknownRanges + " of " + rangeCount + " partitions have no known rack; racks of the others: "
           + joinDistinct(replicaRacks == null ? List.of() : replicaRacks.sets().stream().flatMap(List::stream).toList());
       if (unknownRanges > 0) {
         line += " (set broker.rack on the Kafka brokers)";
@@ -156,12 +156,12 @@ public final class Zones implements AutoCloseable {
   static final class CrossZoneBytes {
     private record Route(String rack, int broker) {}
 
-    private final Map<Route, Long> waiting = new HashMap<>();
+    private final Map<Route, Long> unlocatedBytes = new HashMap<>();
     private final Map<Route, Long> batchBytes = new HashMap<>();
     private boolean hasReaders;
-    private long received;
-    private long located;
-    private long crossed;
+    private long receivedBytes;
+    private long locatedBytes;
+    private long crossedBytes;
 
     void beginBatch() {
       batchBytes.clear();
@@ -173,8 +173,8 @@ public final class Zones implements AutoCloseable {
             .forEach(
                 (broker, bytes) -> {
                   hasReaders = true;
-                  received += bytes;
-                  waiting.merge(new Route(task.rack(), broker), bytes, Long::sum);
+                  receivedBytes += bytes;
+                  unlocatedBytes.merge(new Route(task.rack(), broker), bytes, Long::sum);
                   batchBytes.merge(new Route(task.rack(), broker), bytes, Long::sum);
                 });
       }
@@ -182,15 +182,15 @@ public final class Zones implements AutoCloseable {
 
     /** Returns the metrics; empty until a reader with a rack has reported. */
     Map<String, String> metrics(Map<Integer, String> racks) {
-      located += sum(waiting, racks, false);
-      crossed += sum(waiting, racks, true);
-      waiting.keySet().removeIf(route -> racks.containsKey(route.broker()));
+      locatedBytes += sum(unlocatedBytes, racks, false);
+      crossedBytes += sum(unlocatedBytes, racks, true);
+      unlocatedBytes.keySet().removeIf(route -> racks.containsKey(route.broker()));
       Map<String, String> all = new TreeMap<>();
       if (hasReaders) {
-        all.put("assignor.receivedBytes", Long.toString(received));
+        all.put("assignor.receivedBytes", Long.toString(receivedBytes));
       }
-      if (located > 0) {
-        all.put("assignor.crossZoneBytes", Long.toString(crossed));
+      if (locatedBytes > 0) {
+        all.put("assignor.crossZoneBytes", Long.toString(crossedBytes));
       }
       long locatedOfBatch = sum(batchBytes, racks, false);
       if (locatedOfBatch > 0) {

@@ -18,7 +18,7 @@ final class DeltaCheckpoints {
   private static final long FINISH_LIMIT_MS = 600_000; // Delta would wait without a limit
   private static final String DESCRIPTION = "checkpoint of a Delta table's log, in the background";
 
-  private final LatestOnlyExecutor<Runnable> newest =
+  private final LatestOnlyExecutor<Runnable> writer =
       new LatestOnlyExecutor<>("assignor-bridge-delta-checkpoints", Runnable::run);
   private volatile boolean canWrite = true;
 
@@ -41,7 +41,7 @@ final class DeltaCheckpoints {
   void write(Runnable checkpoint) {
     SparkSession session = SparkSession.active();
     pending = checkpoint;
-    newest.submit(
+    writer.submit(
         () -> {
           try {
             SparkContext context = session.sparkContext();
@@ -65,6 +65,6 @@ final class DeltaCheckpoints {
 
   /** Waits for the pending checkpoint and accepts no more. */
   void finish() {
-    newest.finish(FINISH_LIMIT_MS);
+    writer.finish(FINISH_LIMIT_MS);
   }
 }

@@ -46,7 +46,7 @@ public final class DeltaWrites {
   private static final String PLACEHOLDER = "\"ranges\":null,\"counted\":{}";
 
   /** Metrics of the records that each source of `assignor run` observes (records.py). */
-  private static final List<String> OBSERVED =
+  private static final List<String> OBSERVED_COLUMNS =
       List.of("records", "bad_records", "tombstones", "checksum");
 
   private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
@@ -56,9 +56,9 @@ public final class DeltaWrites {
   private boolean hasWritten;
 
   /**
-   * Appends the rows. Returns null on success, or the error if this Delta is incompatible.
+   * Appends the writer's rows. Returns null, or the error if this version of Delta is incompatible.
    *
-   * @param execution the batch's execution, whose metrics count its records; or null
+   * @param execution the batch's query, whose observed metrics count its records; null: no counts
    * @param ranges the batch's ranges as JSON, or null if unknown
    */
   public String append(
@@ -87,7 +87,7 @@ public final class DeltaWrites {
   /** Writes a batch; the path is null if the table has a name or the write is a merge. */
   private String write(Runnable write, String path, Origin origin) {
     try {
-      new FirstTransaction(checkpoints, lastCommit, path, hasWritten, origin).observe(write);
+      new FirstTransaction(checkpoints, lastCommit, path, hasWritten, origin).runObserved(write);
       hasWritten = true;
       return null;
     } catch (LinkageError error) {
@@ -107,26 +107,26 @@ public final class DeltaWrites {
       if (index < 0) {
         return text;
       }
-      String figures = "\"ranges\":" + ranges + ",\"counted\":{" + count() + "}";
+      String figures = "\"ranges\":" + ranges + ",\"counted\":{" + formatCounts() + "}";
       return text.substring(0, index) + figures + text.substring(index + PLACEHOLDER.length());
     }
 
-    private String count() {
+    private String formatCounts() {
       try {
-        return execution == null ? "" : sumObservedMetrics();
+        return execution == null ? "" : formatObservedMetrics();
       } catch (RuntimeException | LinkageError error) { // an incompatible Spark
         return "";
       }
     }
 
-    /** Sums the observed metrics of all sources; returns "" if no source parses its records. */
-    private String sumObservedMetrics() {
+    /** Returns the sums of all sources' metrics as JSON fields; "" if no source parses its records. */
+    private String formatObservedMetrics() {
       boolean hasMetrics = false;
       long records = 0;
       long checksum = 0;
       for (Iterator<Row> rows = execution.observedMetrics().valuesIterator(); rows.hasNext(); ) {
         Row row = rows.next();
-        if (row.schema() != null && OBSERVED.equals(List.of(row.schema().fieldNames()))) {
+        if (row.schema() != null && OBSERVED_COLUMNS.equals(List.of(row.schema().fieldNames()))) {
           hasMetrics = true;
           records += row.getLong(0);
           checksum ^= row.isNullAt(3) ? 0 : row.getLong(3);
@@ -232,7 +232,7 @@ public final class DeltaWrites {
       this.origin = origin;
     }
 
-    void observe(Runnable write) {
+    void runObserved(Runnable write) {
       THREAD_OBSERVER.setObserver(this);
       try {
         write.run();

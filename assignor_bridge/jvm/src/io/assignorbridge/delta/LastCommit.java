@@ -75,24 +75,24 @@ final class LastCommit {
   private boolean isNewest(Snapshot last) throws IOException {
     LogSegment segment = last.logSegment();
     int interval = log.checkpointInterval(last.metadata());
-    long checkpoint = segment.checkpointProvider().version(); // -1 without a checkpoint
+    long checkpointVersion = segment.checkpointProvider().version(); // -1 without a checkpoint
     if (last.isCatalogOwned() // the catalog may hold commits
         || last.tableCommitCoordinatorClientOpt().isDefined()
         || segment.deltas().isEmpty()
-        || last.version() / interval > checkpoint / interval && checkpoints.mayHaveNewCheckpoint()) {
+        || last.version() / interval > checkpointVersion / interval && checkpoints.mayHaveNewCheckpoint()) {
       return false;
     }
     FileStatus commit = segment.deltas().last();
-    Path next = FileNames$.MODULE$.unsafeDeltaFile(log.logPath(), last.version() + 1);
+    Path nextFile = FileNames$.MODULE$.unsafeDeltaFile(log.logPath(), last.version() + 1);
     FileSystem files = log.logPath().getFileSystem(log.newDeltaHadoopConf());
-    return isUnchanged(commit, files) && !files.exists(next);
+    return isUnchanged(commit, files) && !files.exists(nextFile);
   }
 
   private static boolean isUnchanged(FileStatus file, FileSystem files) throws IOException {
     try {
-      FileStatus now = files.getFileStatus(file.getPath());
-      return now.getLen() == file.getLen()
-          && now.getModificationTime() == file.getModificationTime();
+      FileStatus current = files.getFileStatus(file.getPath());
+      return current.getLen() == file.getLen()
+          && current.getModificationTime() == file.getModificationTime();
     } catch (FileNotFoundException error) {
       return false;
     }

@@ -31,13 +31,13 @@ public final class GroupCommits implements AutoCloseable {
 
   private final String group;
   private final KafkaAdmin admin;
-  private final LatestOnlyExecutor<Offset> newest =
+  private final LatestOnlyExecutor<Offset> committer =
       new LatestOnlyExecutor<>("assignor-commits", this::commit);
   private final Set<String> warnings = new HashSet<>(); // used on the commit thread only
-  private volatile long committed;
-  private volatile long failed;
-  private Offset lastEnd; // like lastNanos, used on the stream's thread only
-  private long lastNanos;
+  private volatile long commitCount;
+  private volatile long failureCount;
+  private Offset lastEnd; // like lastSubmitNanos, used on the stream's thread only
+  private long lastSubmitNanos;
 
   /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
   public GroupCommits(String group, Map<String, String> kafka) {
@@ -47,25 +47,25 @@ public final class GroupCommits implements AutoCloseable {
 
   /** Commits these end offsets, up to which all records are written; idle triggers call it, too. */
   public void commitCompleted(Offset end) {
-    long now = System.nanoTime();
-    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) { // renew them before they expire
+    long nowNanos = System.nanoTime();
+    if (!end.equals(lastEnd) || nowNanos - lastSubmitNanos >= REPEAT_NANOS) { // renew them before they expire
       lastEnd = end;
-      lastNanos = now;
-      newest.submit(end);
+      lastSubmitNanos = nowNanos;
+      committer.submit(end);
     }
   }
 
   public Map<String, String> metrics() {
     return Map.of(
         "assignor.commitGroup", group,
-        "assignor.commits", Long.toString(committed),
-        "assignor.commitFailures", Long.toString(failed));
+        "assignor.commits", Long.toString(commitCount),
+        "assignor.commitFailures", Long.toString(failureCount));
   }
 
   /** Waits for the last commit, at most until its request times out. */
   @Override
   public void close() {
-    newest.finish(FINISH_LIMIT_MS);
+    committer.finish(FINISH_LIMIT_MS);
     admin.close();
   }
 
@@ -74,9 +74,9 @@ public final class GroupCommits implements AutoCloseable {
       Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
       SourceOffsets.of(end)
           .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata(offset)));
-      var limit = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_LIMIT_MS);
-      admin.open().alterConsumerGroupOffsets(group, offsets, limit).all().get();
-      committed++;
+      var options = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_LIMIT_MS);
+      admin.open().alterConsumerGroupOffsets(group, offsets, options).all().get();
+      commitCount++;
     } catch (ExecutionException e) {
       countFailure(e.getCause());
     } catch (InterruptedException e) {
@@ -87,10 +87,10 @@ public final class GroupCommits implements AutoCloseable {
   }
 
   void countFailure(Throwable error) {
-    failed++;
+    failureCount++;
     String why = admin.describe(error) + adviceFor(Errors.forException(error));
-    String reason = why.replaceAll("\\d+", "#"); // mask times and attempts
-    if (warnings.size() < MAX_WARNINGS && warnings.add(reason)) {
+    String maskedReason = why.replaceAll("\\d+", "#"); // mask times and attempts
+    if (warnings.size() < MAX_WARNINGS && warnings.add(maskedReason)) {
       LOG.warn(
           "assignor-bridge could not commit to group '{}' (the query continues): {}", group, why);
     }

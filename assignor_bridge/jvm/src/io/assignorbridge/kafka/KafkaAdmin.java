@@ -23,18 +23,18 @@ public final class KafkaAdmin implements AutoCloseable {
 
   /** Returns the client; reopens it if Spark has renewed its delegation token. May be slow. */
   public Admin open() throws InterruptedException {
-    Admin open = admin.get();
-    if (open == null || params.isOutdated()) {
+    Admin client = admin.get();
+    if (client == null || params.isOutdated()) {
       closeClient();
       params = new SecuredParams(kafka);
-      open = Admin.create(params.params());
-      admin.set(open);
+      client = Admin.create(params.params());
+      admin.set(client);
     }
     if (ended) { // close() ran meanwhile and may not have seen the new client
       closeClient();
       throw new InterruptedException();
     }
-    return open;
+    return client;
   }
 
   public boolean isEnded() {
@@ -53,9 +53,9 @@ public final class KafkaAdmin implements AutoCloseable {
   }
 
   private void closeClient() {
-    Admin open = admin.getAndSet(null);
-    if (open != null) {
-      open.close(Duration.ofMillis(1)); // 0 waits until its thread ends, even in a DNS lookup
+    Admin client = admin.getAndSet(null);
+    if (client != null) {
+      client.close(Duration.ofMillis(1)); // 0 waits until its thread ends, even in a DNS lookup
     }
   }
 }

@@ -20,8 +20,8 @@ import org.slf4j.LoggerFactory;
 
 /**
  * Requests the current end offsets of the partitions that a stream reads, with the stream's own
- * Kafka settings. The metrics exporter calls it on a separate thread, so no batch waits for an
- * answer. Without an exporter, no request is sent.
+ * Kafka settings. The metrics exporter calls {@link #request} on its own thread, so no batch waits
+ * for the brokers. Without an exporter, no request is sent.
  */
 public final class LogEndOffsets implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
@@ -39,7 +39,7 @@ public final class LogEndOffsets implements AutoCloseable {
   private volatile Offset fixedEnd; // where the query stops; used until a broker answers
   private volatile Map<TopicPartition, Long> ends = Map.of();
   private volatile long answeredNanos;
-  private long nextNanos = System.nanoTime(); // earliest time of the next request
+  private long nextRequestNanos = System.nanoTime(); // earliest time of the next request
   private boolean hasWarned;
 
   /** Takes the settings of the stream's Kafka client, without their prefix `kafka.`. */
@@ -62,7 +62,7 @@ public final class LogEndOffsets implements AutoCloseable {
     Map<String, Map<String, Map<String, Map<Integer, Long>>>> all = new TreeMap<>();
     for (LogEndOffsets stream : ALL) {
       if (query == null || query.equals(stream.query)) {
-        stream.request((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
+        stream.requestEnds((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
         Map<String, Map<Integer, Long>> topics = stream.groupByTopic();
         if (!topics.isEmpty()) {
           all.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, topics);
@@ -106,21 +106,21 @@ public final class LogEndOffsets implements AutoCloseable {
     return topics;
   }
 
-  private synchronized void request(int limitMs) {
-    if (limitMs <= 0 || admin.isEnded() || System.nanoTime() - nextNanos < 0) {
+  private synchronized void requestEnds(int limitMs) {
+    if (limitMs <= 0 || admin.isEnded() || System.nanoTime() - nextRequestNanos < 0) {
       return;
     }
-    nextNanos = System.nanoTime() + RETRY_NANOS; // earlier if there is an answer
+    nextRequestNanos = System.nanoTime() + RETRY_NANOS; // earlier if there is an answer
     Map<TopicPartition, OffsetSpec> specs =
         SourceOffsets.partitionsOf(latest).stream()
             .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
-    Map<TopicPartition, Long> answer = new HashMap<>();
+    Map<TopicPartition, Long> newEnds = new HashMap<>();
     try {
       var options = new ListOffsetsOptions(isolation).timeoutMs(limitMs);
       var result = admin.open().listOffsets(specs, options);
       for (TopicPartition p : specs.keySet()) {
         try {
-          answer.put(p, result.partitionResult(p).get().offset());
+          newEnds.put(p, result.partitionResult(p).get().offset());
         } catch (ExecutionException e) { // other partitions may still have a leader
           warn(e.getCause());
         }
@@ -130,10 +130,10 @@ public final class LogEndOffsets implements AutoCloseable {
     } catch (RuntimeException | LinkageError e) {
       warn(e);
     }
-    if (!answer.isEmpty()) {
-      ends = answer;
+    if (!newEnds.isEmpty()) {
+      ends = newEnds;
       answeredNanos = System.nanoTime();
-      nextNanos = answeredNanos + FRESH_NANOS;
+      nextRequestNanos = answeredNanos + FRESH_NANOS;
     }
   }
 

@@ -22,7 +22,7 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class SecuredParams {
   /** Names of masked settings; a copy of SECRET_KEYS in `streaming/redaction.py`. */
-  private static final Pattern SECRET =
+  private static final Pattern SECRET_NAME =
       Pattern.compile(
           "(?i)secret|passw|pwd|passphrase|credential|jaas|username|user\\.info|authorization"
               + "|token(?!\\.endpoint)|oauthbearer\\.(?:client|config|extensions)"
@@ -35,7 +35,7 @@ public final class SecuredParams {
       Pattern.compile("(://[^\\s/@:'\"]{0,200}):[^\\s@'\"]{1,500}@");
 
   /** JAAS words that are not secret and also occur in normal messages. */
-  private static final Set<String> ORDINARY =
+  private static final Set<String> ORDINARY_WORDS =
       Set.of("username", "password", "required", "true", "false");
 
   /** Matches quoted JAAS text, even if it is unterminated, and a password after `user:`. */
@@ -83,7 +83,7 @@ public final class SecuredParams {
 
   /** Returns whether the value of the setting with this name is masked. */
   public static boolean isSecret(String name) {
-    return SECRET.matcher(name).find();
+    return SECRET_NAME.matcher(name).find();
   }
 
   static String redact(String message, Map<String, ?> params) {
@@ -98,7 +98,7 @@ public final class SecuredParams {
         }
         text = maskPhrase(text, value);
         for (String word : value.split("[^\\w.$-]+")) {
-          if (word.length() >= MIN_SECRET_CHARS && !ORDINARY.contains(word)) {
+          if (word.length() >= MIN_SECRET_CHARS && !ORDINARY_WORDS.contains(word)) {
             text = text.replaceAll("(?<!\\w)" + Pattern.quote(word) + "(?!\\w)", "***");
           }
         }

@@ -13,11 +13,11 @@ public final class JarVersion {
   private JarVersion() {}
 
   /** Fails the task if the driver's jar is a different build, which may be incompatible. */
-  public static void checkDriver(String driver) {
-    if (!HERE.equals(driver)) {
+  public static void checkDriver(String driverVersion) {
+    if (!HERE.equals(driverVersion)) {
       throw new IllegalStateException(
           "the driver has assignor-bridge "
-              + driver
+              + driverVersion
               + ", but this executor has "
               + HERE
               + ": give both the same jar, and look for another one in the executor's class path");
@@ -29,7 +29,7 @@ public final class JarVersion {
    * the same sources are compatible, because they exchange the same messages.
    */
   public static void checkPackage(String version, String python) throws PlannerException {
-    if (!sourcesHash(HERE).equals(sourcesHash(version))) {
+    if (!parseSourcesHash(HERE).equals(parseSourcesHash(version))) {
       throw new PlannerException(
           "the jar is assignor-bridge "
               + HERE
@@ -41,7 +41,7 @@ public final class JarVersion {
     }
   }
 
-  private static String sourcesHash(String version) {
+  private static String parseSourcesHash(String version) {
     return version.substring(version.lastIndexOf('-') + 1);
   }
 

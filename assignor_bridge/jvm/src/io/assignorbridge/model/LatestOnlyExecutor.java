@@ -13,13 +13,13 @@ import java.util.function.Consumer;
  * work never piles up and never blocks the caller.
  */
 public final class LatestOnlyExecutor<T> {
-  private final ExecutorService thread;
+  private final ExecutorService executor;
   private final Consumer<T> work;
   private final AtomicReference<T> waiting = new AtomicReference<>();
 
   public LatestOnlyExecutor(String name, Consumer<T> work) {
     this.work = work;
-    thread = Executors.newSingleThreadExecutor(daemonFactory(name));
+    executor = Executors.newSingleThreadExecutor(daemonFactory(name));
   }
 
   public static ThreadFactory daemonFactory(String name) {
@@ -33,21 +33,21 @@ public final class LatestOnlyExecutor<T> {
   public void submit(T item) {
     if (waiting.getAndSet(item) == null) {
       try {
-        thread.execute(() -> work.accept(waiting.getAndSet(null)));
+        executor.execute(() -> work.accept(waiting.getAndSet(null)));
       } catch (RejectedExecutionException stopped) {
         // the stream has ended
       }
     }
   }
 
-  /** Stops accepting items and waits for the remaining work, at most {@code timeoutMs}. */
+  /** Stops accepting items; interrupts work that has not finished after {@code timeoutMs}. */
   public void finish(long timeoutMs) {
-    thread.shutdown();
+    executor.shutdown();
     try {
-      thread.awaitTermination(timeoutMs, TimeUnit.MILLISECONDS);
+      executor.awaitTermination(timeoutMs, TimeUnit.MILLISECONDS);
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
     }
-    thread.shutdownNow();
+    executor.shutdownNow();
   }
 }

@@ -14,10 +14,10 @@ import java.io.Serializable;
  * @param nanos nanoseconds spent on the range, including the work downstream of the reader
  * @param offsets number of offsets that the range covers
  * @param until end offset of the range (exclusive)
- * @param oldest smallest Kafka timestamp of its records in milliseconds; greater than `newest` if
+ * @param oldestMillis smallest Kafka timestamp of its records in milliseconds; greater than `newestMillis` if
  *     no record has a timestamp
- * @param newest largest Kafka timestamp of its records in milliseconds
- * @param lost number of offsets in the range that were deleted before they were read
+ * @param newestMillis largest Kafka timestamp of its records in milliseconds
+ * @param lostOffsets number of offsets in the range that were deleted before they were read
  */
 public record ReadReport(
     long plan,
@@ -31,9 +31,9 @@ public record ReadReport(
     long nanos,
     long offsets,
     long until,
-    long oldest,
-    long newest,
-    long lost)
+    long oldestMillis,
+    long newestMillis,
+    long lostOffsets)
     implements Serializable {
 
   public double seconds() {

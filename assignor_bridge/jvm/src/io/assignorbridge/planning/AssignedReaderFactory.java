@@ -17,9 +17,9 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 final class AssignedReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
-  private final String version = JarVersion.HERE;
+  private final String driverVersion = JarVersion.HERE;
   private final PartitionReaderFactory base;
-  private final boolean isShared;
+  private final boolean usesSharedReader;
   private final ArrayList<String> endedStreams;
 
   @SuppressWarnings("serial") // accumulators are serializable
@@ -28,9 +28,9 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
   private final ExecutorRacks.ReaderRacks racks; // null before the first plan
 
   AssignedReaderFactory(
-      PartitionReaderFactory base, boolean isShared, ReportAccumulator<ReadReport> reports, ExecutorRacks.ReaderRacks racks) {
+      PartitionReaderFactory base, boolean usesSharedReader, ReportAccumulator<ReadReport> reports, ExecutorRacks.ReaderRacks racks) {
     this.base = base;
-    this.isShared = isShared;
+    this.usesSharedReader = usesSharedReader;
     this.reports = reports;
     this.racks = racks;
     this.endedStreams = StreamIdentity.recentlyEnded();
@@ -41,12 +41,12 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
     if (!(partition instanceof AssignedInputPartition task)) {
       return base.createReader(partition);
     }
-    JarVersion.checkDriver(version);
+    JarVersion.checkDriver(driverVersion);
     String rack = racks == null ? null : racks.findRack(SparkEnv.get().executorId());
     return new SharedReader(
         task,
         base,
-        isShared,
+        usesSharedReader,
         endedStreams,
         rack,
         reports::add,

@@ -20,7 +20,7 @@ final class BatchAdmission {
   /** An admitted batch. `logEntry` is its part of the plan log line; null if there is no log. */
   private record AdmittedBatch(Offset end, long records, long startedNanos, String logEntry) {}
 
-  private AdmittedBatch admitted; // null if none was admitted since the last completed batch
+  private AdmittedBatch admittedBatch; // null if none was admitted since the last completed batch
   private Messages.CompletedBatch lastCompleted; // null after it was sent to the planner
 
   /** Returns the admitted batch that was completed since the last request, or null. */
@@ -36,51 +36,51 @@ final class BatchAdmission {
       SharedPlanner.Client planner,
       StreamResources resources)
       throws PlannerException, InterruptedException {
-    admitted = null;
+    admittedBatch = null;
     lastCompleted = null;
-    long limitMs = resources.options().planTimeoutMs();
-    String reply = planner.ask(Messages.write(request), limitMs);
+    long timeoutMs = resources.options().planTimeoutMs();
+    String reply = planner.ask(Messages.write(request), timeoutMs);
     for (int i = 0;
         i < MAX_LOOK_UPS
             && Messages.read(reply, Messages.Answer.class) instanceof Messages.LookUp lookUp;
         i++) {
       request =
           request.withTimes(
-              resources.times().lookUp(i + 1, lookUp.timeMs(), batch.waiting(), limitMs));
-      reply = planner.ask(Messages.write(request), limitMs);
+              resources.times().lookUp(i + 1, lookUp.timeMs(), batch.waiting(), timeoutMs));
+      reply = planner.ask(Messages.write(request), timeoutMs);
     }
     Messages.Admitted answer = Messages.read(reply, Messages.Admitted.class);
     List<OffsetRange> ranges = answer.ranges().unpack();
-    Offset end = batch.end(ranges);
+    Offset end = batch.verifyEnd(ranges);
     long records = ranges.stream().mapToLong(range -> range.end() - range.start()).sum();
     String logEntry =
-        resources.log() == null
+        resources.planLog() == null
             ? null
             : PlanLog.formatAdmission(Messages.write(request.forLog()), reply);
-    admitted = new AdmittedBatch(end, records, startedNanos, logEntry);
+    admittedBatch = new AdmittedBatch(end, records, startedNanos, logEntry);
     return new Admission(end, answer.metrics());
   }
 
   /** Measures the duration of the admitted batch, if it ends at this offset. */
   void complete(Offset end) {
     if (isAdmitted(end)) {
-      double seconds = (System.nanoTime() - admitted.startedNanos()) / 1e9;
-      lastCompleted = new Messages.CompletedBatch(admitted.records(), seconds);
-      admitted = null;
+      double seconds = (System.nanoTime() - admittedBatch.startedNanos()) / 1e9;
+      lastCompleted = new Messages.CompletedBatch(admittedBatch.records(), seconds);
+      admittedBatch = null;
     }
   }
 
   /** Forgets the admitted batch, because Spark plans it. */
   void forget() {
-    admitted = null;
+    admittedBatch = null;
   }
 
   /** Returns the plan log entry of the batch with this end; empty if it was not admitted. */
   String logEntryOf(Offset end) {
-    return isAdmitted(end) ? admitted.logEntry() : "";
+    return isAdmitted(end) ? admittedBatch.logEntry() : "";
   }
 
   private boolean isAdmitted(Offset end) {
-    return admitted != null && admitted.end().equals(KafkaSourceOffset.apply(end));
+    return admittedBatch != null && admittedBatch.end().equals(KafkaSourceOffset.apply(end));
   }
 }

@@ -64,7 +64,7 @@ public final class BatchPlanner implements AutoCloseable {
   private PlannedBatch lastBatch; // null before the first batch
   private String state;
   private boolean isStateRead;
-  private long plans;
+  private long planCount;
   private long lastPlanNanos;
 
   public BatchPlanner(
@@ -103,8 +103,8 @@ public final class BatchPlanner implements AutoCloseable {
 
   public synchronized PartitionReaderFactory createReaderFactory(PartitionReaderFactory base) {
     // Without resources there is no plan yet, so no task needs a shared reader.
-    boolean isShared = resources == null || resources.options().reader().equals("shared");
-    return new AssignedReaderFactory(base, isShared, reports, racks);
+    boolean usesSharedReader = resources == null || resources.options().reader().equals("shared");
+    return new AssignedReaderFactory(base, usesSharedReader, reports, racks);
   }
 
   public synchronized Map<String, String> metrics() {
@@ -130,7 +130,7 @@ public final class BatchPlanner implements AutoCloseable {
     if (killSwitch.findOffReason() != null) {
       return null;
     }
-    if (admissionFallback.skipBatch()) {
+    if (admissionFallback.shouldSkipBatch()) {
       figures.setNotAdmitted(admissionFallback.describePause());
       return null;
     }
@@ -140,7 +140,7 @@ public final class BatchPlanner implements AutoCloseable {
         return latest;
       }
       connect();
-      if (!resources.admits()) { // the options have no effective limit
+      if (!resources.limitsBatches()) { // the options have no effective limit
         return null;
       }
       restoreState(latest);
@@ -173,7 +173,7 @@ public final class BatchPlanner implements AutoCloseable {
     try {
       TaskBuilder builder = new TaskBuilder(ranges);
       Set<TopicPartition> livePartitions = SourceOffsets.partitionsOf(end);
-      stream.startBatch(builder.requested(), livePartitions);
+      stream.startBatch(builder.requestedRanges(), livePartitions);
       if (resources != null) {
         resources.retain(livePartitions);
       }
@@ -198,7 +198,7 @@ public final class BatchPlanner implements AutoCloseable {
       figures.setSwitchedOff(offReason, ranges.length);
       return ranges;
     }
-    if (planFallback.skipBatch()) {
+    if (planFallback.shouldSkipBatch()) {
       figures.setFallback(planFallback.describePause(), ranges.length);
       return ranges;
     }
@@ -225,23 +225,23 @@ public final class BatchPlanner implements AutoCloseable {
     lastPlanNanos = startedNanos;
     Messages.PlanBatch request =
         new Messages.PlanBatch(
-            ExecutorList.planningParallelism(context),
+            ExecutorList.getPlanningParallelism(context),
             executors,
-            Columns.Ranges.of(builder.requested()),
+            Columns.Ranges.of(builder.requestedRanges()),
             Columns.Reports.of(figures.takeReports()),
             state,
             ExecutorList.readAllocation(context, secondsSinceLastPlan),
-            resources.zones().racksOf(executors, builder.requested()),
+            resources.zones().racksOf(executors, builder.requestedRanges()),
             planner.stream(),
             countPartitions(SourceOffsets.partitionsOf(end)),
             null);
     String answer = planner.ask(Messages.write(request), resources.options().planTimeoutMs());
     Messages.Planned plan = Messages.read(answer, Messages.Planned.class);
     InputPartition[] tasks =
-        builder.build(plan.tasks().unpack(), executors, stream.name(), plans + 1);
-    if (resources.log() != null) {
+        builder.build(plan.tasks().unpack(), executors, stream.name(), planCount + 1);
+    if (resources.planLog() != null) {
       resources
-          .log()
+          .planLog()
           .append(
               context.getLocalProperty("streaming.sql.batchId"),
               Messages.write(request.withOptions(userOptions.valuesToLog())),
@@ -251,9 +251,9 @@ public final class BatchPlanner implements AutoCloseable {
     state = plan.state();
     racks = resources.zones().toReaderRacks(executors);
     resources.zones().logAdvice(plan.metrics());
-    plans++;
+    planCount++;
     long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-    figures.setPlan(plan, plans, tasks.length, millis);
+    figures.setPlan(plan, planCount, tasks.length, millis);
     LOG.info("{} tasks by assignor '{}': {}", tasks.length, plan.assignor(), plan.metrics());
     plan.reasons().forEach(reason -> LOG.debug("{}", reason));
     return tasks;
@@ -268,7 +268,7 @@ public final class BatchPlanner implements AutoCloseable {
     Columns.Ranges ranges = Columns.Ranges.of(waiting);
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
-            ExecutorList.planningParallelism(context),
+            ExecutorList.getPlanningParallelism(context),
             resources.zones().executors(),
             ranges,
             Columns.Reports.of(figures.reports()),
@@ -307,13 +307,13 @@ public final class BatchPlanner implements AutoCloseable {
     if (!isStateRead) {
       SharedPlanner.Client planner = connect();
       Collection<String> topics = Messages.parseTopics(end.json());
-      long limitMs = resources.options().planTimeoutMs();
+      long timeoutMs = resources.options().planTimeoutMs();
       state =
           files.restore(
               resources.stateVersion(),
               text -> {
                 String request = Messages.write(new Messages.Restore(text, topics));
-                String answer = planner.ask(request, limitMs);
+                String answer = planner.ask(request, timeoutMs);
                 return Messages.read(answer, Messages.Restored.class).why();
               });
       isStateRead = true;
@@ -323,13 +323,13 @@ public final class BatchPlanner implements AutoCloseable {
   /** Returns the planner with validated options; the first call also creates the resources. */
   private SharedPlanner.Client connect() throws PlannerException, InterruptedException {
     if (planner == null) {
-      userOptions.checkSpelling();
+      userOptions.rejectAmbiguousSettings();
       planner = new SharedPlanner.Client(userOptions);
     }
-    Messages.Validated valid = planner.validate();
-    JarVersion.checkPackage(valid.packageVersion(), userOptions.interpreter().command());
+    Messages.Validated validated = planner.validate();
+    JarVersion.checkPackage(validated.packageVersion(), userOptions.interpreter().command());
     if (resources == null) {
-      resources = StreamResources.of(context, valid, userOptions.kafka());
+      resources = StreamResources.of(context, validated, userOptions.kafka());
     }
     return planner;
   }

@@ -29,7 +29,7 @@ final class Fallback {
   }
 
   /** Returns whether to skip the planner for this batch; call it once per batch. */
-  boolean skipBatch() {
+  boolean shouldSkipBatch() {
     return batchesToSkip > 0 && batchesToSkip-- > 0;
   }
 

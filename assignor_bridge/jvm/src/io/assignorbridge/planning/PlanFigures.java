@@ -16,36 +16,36 @@ final class PlanFigures {
 
   private static final int MAX_REASON_CHARS = 500;
 
-  private final Map<String, String> latest = new TreeMap<>();
+  private final Map<String, String> planMetrics = new TreeMap<>();
   private final Map<ReportKey, ReadReport> reports = new HashMap<>(); // since the last plan
   private final Map<Integer, Boolean> hits = new HashMap<>();
-  private final Map<String, String> admission = new TreeMap<>();
-  private long plan;
+  private final Map<String, String> admissionMetrics = new TreeMap<>();
+  private long planNumber;
   private long fallbacks;
   private boolean isFallbackCounted; // in the current batch
   private long readBytes;
   private long lostOffsets;
-  private long oldest = Long.MAX_VALUE; // of the plan's records; above `newest` if none
-  private long newest = Long.MIN_VALUE;
+  private long oldestMillis = Long.MAX_VALUE; // of the plan's records; above `newestMillis` if none
+  private long newestMillis = Long.MIN_VALUE;
 
   void setPlan(Messages.Planned answer, long number, int tasks, long millis) {
-    plan = number;
+    planNumber = number;
     startBatch(answer.assignor(), tasks);
-    latest.putAll(answer.metrics());
-    latest.put("planMillis", Long.toString(millis));
+    planMetrics.putAll(answer.metrics());
+    planMetrics.put("planMillis", Long.toString(millis));
   }
 
   void setFallback(String why, int tasks) {
     countFallback();
     startBatch("spark", tasks);
-    latest.put("fallbackReason", firstLineOf(why));
+    planMetrics.put("fallbackReason", firstLineOf(why));
   }
 
   /** Reports that the option is switched off. That is not a failure and must not raise an alert. */
   void setSwitchedOff(String why, int tasks) {
-    admission.clear();
+    admissionMetrics.clear();
     startBatch("spark", tasks);
-    latest.put("switchedOff", firstLineOf(why));
+    planMetrics.put("switchedOff", firstLineOf(why));
   }
 
   private static String firstLineOf(String why) {
@@ -54,8 +54,8 @@ final class PlanFigures {
 
   void setAdmitted(Map<String, String> metrics) {
     isFallbackCounted = false;
-    admission.clear();
-    admission.putAll(metrics);
+    admissionMetrics.clear();
+    admissionMetrics.putAll(metrics);
   }
 
   void setNotAdmitted(String why) {
@@ -70,16 +70,16 @@ final class PlanFigures {
   }
 
   /** Adds reader reports. A range that a repeated stage reads again replaces its first report. */
-  void addReports(List<ReadReport> added) {
-    for (ReadReport r : added) {
+  void addReports(List<ReadReport> newReports) {
+    for (ReadReport r : newReports) {
       readBytes += r.bytes();
       ReportKey key = new ReportKey(r.plan(), r.task(), r.topic(), r.partition(), r.offsets());
       if (reports.put(key, r) == null) {
-        lostOffsets += r.lost();
+        lostOffsets += r.lostOffsets();
       }
-      if (r.plan() == plan) {
-        oldest = Math.min(oldest, r.oldest());
-        newest = Math.max(newest, r.newest());
+      if (r.plan() == planNumber) {
+        oldestMillis = Math.min(oldestMillis, r.oldestMillis());
+        newestMillis = Math.max(newestMillis, r.newestMillis());
         if (r.plannedExecutor() != null) {
           hits.put(r.task(), r.plannedExecutor().equals(r.executor()));
         }
@@ -102,8 +102,8 @@ final class PlanFigures {
   /** Returns the metrics, with freshness once per batch, because idle triggers call this, too. */
   Map<String, String> metrics(long nowMillis) {
     Map<String, String> all = new TreeMap<>();
-    admission.forEach((name, value) -> all.put("assignor." + name, value));
-    latest.forEach((name, value) -> all.put("assignor." + name, value));
+    admissionMetrics.forEach((name, value) -> all.put("assignor." + name, value));
+    planMetrics.forEach((name, value) -> all.put("assignor." + name, value));
     all.put("assignor.fallbacks", Long.toString(fallbacks));
     all.put("assignor.readBytes", Long.toString(readBytes));
     all.put("assignor.offsetsLost", Long.toString(lostOffsets));
@@ -111,9 +111,9 @@ final class PlanFigures {
       double rate = hits.values().stream().filter(hit -> hit).count() / (double) hits.size();
       all.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
     }
-    if (oldest <= newest) {
-      all.put("assignor.freshnessSeconds", formatSeconds(nowMillis - newest));
-      all.put("assignor.freshnessSecondsMax", formatSeconds(nowMillis - oldest));
+    if (oldestMillis <= newestMillis) {
+      all.put("assignor.freshnessSeconds", formatSeconds(nowMillis - newestMillis));
+      all.put("assignor.freshnessSecondsMax", formatSeconds(nowMillis - oldestMillis));
       resetTimestamps();
     }
     return all;
@@ -125,16 +125,16 @@ final class PlanFigures {
   }
 
   private void resetTimestamps() {
-    oldest = Long.MAX_VALUE;
-    newest = Long.MIN_VALUE;
+    oldestMillis = Long.MAX_VALUE;
+    newestMillis = Long.MIN_VALUE;
   }
 
   private void startBatch(String strategy, int tasks) {
     isFallbackCounted = false;
     hits.clear();
     resetTimestamps();
-    latest.clear();
-    latest.put("strategy", strategy);
-    latest.put("tasks", Integer.toString(tasks));
+    planMetrics.clear();
+    planMetrics.put("strategy", strategy);
+    planMetrics.put("tasks", Integer.toString(tasks));
   }
 }

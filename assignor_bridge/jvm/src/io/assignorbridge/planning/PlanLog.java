@@ -32,10 +32,10 @@ final class PlanLog {
   }
 
   /** Appends a plan; `admission` is empty if the batch was not limited. */
-  void append(String batch, String snapshot, String plan, String admission) {
+  void append(String batchId, String snapshot, String plan, String admission) {
     String line =
         "{\"batchId\":%s,\"snapshot\":%s,\"plan\":%s%s}\n"
-            .formatted(batch, snapshot, plan, admission);
+            .formatted(batchId, snapshot, plan, admission);
     try {
       write(line.getBytes(StandardCharsets.UTF_8), Path.of(file));
       isFailing = false;
@@ -56,8 +56,8 @@ final class PlanLog {
       throw new IOException("it is not a regular file");
     }
     if (Files.exists(file) && Files.size(file) + line.length > MAX_BYTES) {
-      Path full = file.resolveSibling(file.getFileName() + ".1");
-      Files.move(file, full, StandardCopyOption.REPLACE_EXISTING);
+      Path oldFile = file.resolveSibling(file.getFileName() + ".1");
+      Files.move(file, oldFile, StandardCopyOption.REPLACE_EXISTING);
     }
     if (!Files.exists(file)) {
       var ownerOnly = PosixFilePermissions.fromString("rw-------");

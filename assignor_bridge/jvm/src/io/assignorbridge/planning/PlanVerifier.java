@@ -16,31 +16,31 @@ final class PlanVerifier {
 
   private PlanVerifier() {}
 
-  static void verify(List<OffsetRange> requested, List<OffsetRange> planned) throws PlannerException {
-    for (OffsetRange range : planned) {
+  static void verify(List<OffsetRange> requestedRanges, List<OffsetRange> plannedRanges) throws PlannerException {
+    for (OffsetRange range : plannedRanges) {
       if (range.start() >= range.end()) {
         throw new PlannerException("the plan has the empty range " + range);
       }
     }
-    List<OffsetRange> expected = sortAndJoin(requested);
-    List<OffsetRange> actual = sortAndJoin(planned);
+    List<OffsetRange> expected = sortAndJoin(requestedRanges);
+    List<OffsetRange> actual = sortAndJoin(plannedRanges);
     if (expected.equals(actual)) {
       return;
     }
-    int common = 0;
-    while (common < Math.min(expected.size(), actual.size())
-        && expected.get(common).equals(actual.get(common))) {
-      common++;
+    int equalCount = 0;
+    while (equalCount < Math.min(expected.size(), actual.size())
+        && expected.get(equalCount).equals(actual.get(equalCount))) {
+      equalCount++;
     }
-    OffsetRange first =
-        Stream.concat(expected.stream().skip(common), actual.stream().skip(common))
+    OffsetRange firstDifference =
+        Stream.concat(expected.stream().skip(equalCount), actual.stream().skip(equalCount))
             .min(BY_OFFSET)
             .orElseThrow();
     throw new PlannerException(
         "the plan does not cover the batch: it should read "
-            + describePartition(first, expected)
+            + describePartition(firstDifference, expected)
             + ", but it reads "
-            + describePartition(first, actual)
+            + describePartition(firstDifference, actual)
             + " from that partition");
   }
 

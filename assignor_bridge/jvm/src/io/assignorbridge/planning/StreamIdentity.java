@@ -12,20 +12,20 @@ import org.apache.kafka.common.TopicPartition;
 
 /**
  * Names the consumers that executors keep for one run of a stream. The name changes if a partition
- * disappears or its offsets go back. Its topic was then re-created, and consumers hold records of
- * the old topic. Tasks of other streams carry the ended names to the executors.
+ * disappears or its offsets go back, because its topic was then re-created and the consumers hold
+ * records of the old one. Tasks of other streams carry the ended names to the executors.
  */
 final class StreamIdentity {
   private static final int MAX_ENDED = 100;
-  private static final Set<String> ENDED = new LinkedHashSet<>(); // oldest first
+  private static final Set<String> ENDED_NAMES = new LinkedHashSet<>(); // oldest first
 
-  private final Map<TopicPartition, Long> ends = new HashMap<>();
+  private final Map<TopicPartition, Long> lastEnds = new HashMap<>();
   private String name = UUID.randomUUID().toString();
 
-  /** Returns the names that ended most recently. */
+  /** Returns the last names that were marked as ended, at most {@code MAX_ENDED}, oldest first. */
   static ArrayList<String> recentlyEnded() {
-    synchronized (ENDED) {
-      return new ArrayList<>(ENDED);
+    synchronized (ENDED_NAMES) {
+      return new ArrayList<>(ENDED_NAMES);
     }
   }
 
@@ -39,27 +39,27 @@ final class StreamIdentity {
    * reads. `livePartitions` are all partitions that the stream reads now.
    */
   void startBatch(List<OffsetRange> batch, Set<TopicPartition> livePartitions) {
-    boolean isRecreated = ends.keySet().retainAll(livePartitions);
-    Map<TopicPartition, Long> next = new HashMap<>();
+    boolean isRecreated = lastEnds.keySet().retainAll(livePartitions);
+    Map<TopicPartition, Long> batchEnds = new HashMap<>();
     for (OffsetRange range : batch) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
-      isRecreated |= range.start() < ends.getOrDefault(partition, 0L);
-      next.merge(partition, range.end(), Math::max);
+      isRecreated |= range.start() < lastEnds.getOrDefault(partition, 0L);
+      batchEnds.merge(partition, range.end(), Math::max);
     }
     if (isRecreated) {
       end();
-      ends.clear();
+      lastEnds.clear();
       name = UUID.randomUUID().toString();
     }
-    ends.putAll(next);
+    lastEnds.putAll(batchEnds);
   }
 
   /** Marks the name as ended, because no later task uses it. */
   void end() {
-    synchronized (ENDED) {
-      ENDED.add(name);
-      if (ENDED.size() > MAX_ENDED) {
-        ENDED.remove(ENDED.iterator().next());
+    synchronized (ENDED_NAMES) {
+      ENDED_NAMES.add(name);
+      if (ENDED_NAMES.size() > MAX_ENDED) {
+        ENDED_NAMES.remove(ENDED_NAMES.iterator().next());
       }
     }
   }

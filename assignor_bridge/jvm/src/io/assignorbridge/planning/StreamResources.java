@@ -21,36 +21,36 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 /**
  * The resources of a stream, created after a planner has validated its options.
  *
- * @param admits whether the options limit batches
+ * @param limitsBatches whether the options limit batches
  * @param commits null without assignor.commitGroup
  * @param retentions null without assignor.fairness=deadline
  * @param times null if the planner needs no record timestamps
- * @param log null without assignor.planLog
+ * @param planLog null without assignor.planLog
  */
 record StreamResources(
     Messages.EffectiveOptions options,
     int stateVersion,
-    boolean admits,
+    boolean limitsBatches,
     Zones zones,
     GroupCommits commits,
     Retentions retentions,
     RecordTimes times,
-    PlanLog log)
+    PlanLog planLog)
     implements AutoCloseable {
 
   /** Creates the resources; fails if the rack file cannot be used. */
   static StreamResources of(
-      SparkContext context, Messages.Validated valid, Map<String, String> kafka)
+      SparkContext context, Messages.Validated validated, Map<String, String> kafka)
       throws PlannerException {
-    Messages.EffectiveOptions options = valid.options();
+    Messages.EffectiveOptions options = validated.options();
     return new StreamResources(
         options,
-        valid.stateVersion(),
-        valid.admits(),
+        validated.stateVersion(),
+        validated.admits(),
         new Zones(context, options, kafka),
         options.commitGroup() == null ? null : new GroupCommits(options.commitGroup(), kafka),
         "deadline".equals(options.fairness()) ? new Retentions(kafka) : null,
-        valid.needsTimes() ? new RecordTimes(kafka) : null,
+        validated.needsTimes() ? new RecordTimes(kafka) : null,
         options.planLog() == null ? null : new PlanLog(options.planLog()));
   }
 

@@ -18,29 +18,29 @@ import scala.Option;
 /** Verifies a plan and builds its tasks from Spark's own partitions. */
 final class TaskBuilder {
   private final Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
-  private final List<OffsetRange> requested = new ArrayList<>();
+  private final List<OffsetRange> requestedRanges = new ArrayList<>();
 
   TaskBuilder(InputPartition[] partitions) {
     for (InputPartition partition : partitions) {
       KafkaBatchInputPartition p = (KafkaBatchInputPartition) partition;
       KafkaOffsetRange r = p.offsetRange();
       templates.put(r.topicPartition(), p);
-      requested.add(
+      requestedRanges.add(
           new OffsetRange(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
     }
   }
 
   /** Returns the ranges that the batch must read. */
-  List<OffsetRange> requested() {
-    return requested;
+  List<OffsetRange> requestedRanges() {
+    return requestedRanges;
   }
 
   InputPartition[] build(
       List<Columns.Task> tasks, List<Executor> executors, String stream, long plan)
       throws PlannerException {
-    List<OffsetRange> planned = new ArrayList<>(requested.size());
-    tasks.forEach(task -> planned.addAll(task.ranges()));
-    PlanVerifier.verify(requested, planned);
+    List<OffsetRange> plannedRanges = new ArrayList<>(requestedRanges.size());
+    tasks.forEach(task -> plannedRanges.addAll(task.ranges()));
+    PlanVerifier.verify(requestedRanges, plannedRanges);
     Map<String, String> hosts = new HashMap<>();
     executors.forEach(e -> hosts.put(e.id(), e.host()));
     InputPartition[] partitions = new InputPartition[tasks.size()];
@@ -57,7 +57,7 @@ final class TaskBuilder {
               task.executor(),
               task.slot(),
               task.ranges().stream().map(this::cutTemplate).toArray(KafkaBatchInputPartition[]::new),
-              preferredLocations(task, hosts));
+              listPreferredLocations(task, hosts));
     }
     return partitions;
   }
@@ -66,7 +66,7 @@ final class TaskBuilder {
    * Returns a task's preferred locations. Spark does not rank executors: the first free one gets
    * the task. Standbys are therefore hosts, which Spark uses only after waiting for the executor.
    */
-  private static String[] preferredLocations(Columns.Task task, Map<String, String> hosts)
+  private static String[] listPreferredLocations(Columns.Task task, Map<String, String> hosts)
       throws PlannerException {
     List<String> locations = new ArrayList<>();
     if (task.executor() != null) {

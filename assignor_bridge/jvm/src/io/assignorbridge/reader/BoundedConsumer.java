@@ -22,8 +22,8 @@ import org.apache.kafka.common.errors.TimeoutException;
 /**
  * A Kafka consumer with bounded buffers. It fetches the first partitions in plan order that have an
  * unfinished range, and pauses all others. Kafka fetches beyond the end of a range, and a paused
- * partition keeps each response that contains its records in memory. Kafka does not report the size
- * of these responses. They are bounded by the traffic since the oldest paused partition was empty.
+ * partition keeps each response that contains its records in memory. Kafka does not report their
+ * size: at most the traffic since the earliest time when a paused partition had an empty buffer.
  */
 final class BoundedConsumer {
   private static final int CHECKS_PER_BUFFER = 16;
@@ -32,25 +32,25 @@ final class BoundedConsumer {
   private final FetchWindow window;
   private final long bufferBytes;
   private final Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory;
-  private final Set<PartitionPosition> assigned = new LinkedHashSet<>();
-  private final List<PartitionPosition> unread = new ArrayList<>(); // in plan order
-  private final Set<PartitionPosition> fetched = new LinkedHashSet<>(); // not paused
+  private final Set<PartitionPosition> assignedPartitions = new LinkedHashSet<>();
+  private final List<PartitionPosition> unreadPartitions = new ArrayList<>(); // in plan order
+  private final Set<PartitionPosition> fetchedPartitions = new LinkedHashSet<>(); // not paused
 
   private volatile Consumer<byte[], byte[]> consumer;
   private volatile boolean closed; // set by the pool's thread, maybe while the task's thread polls
   private int maxPollRecords;
-  private long boundCheckedAtBytes; // `incoming` when the bound was last checked
-  private long windowAtBytes; // `incoming` when the window was last computed
+  private long boundCheckedAtBytes; // bytes from brokers when the bound was last checked
+  private long windowAtBytes; // bytes from brokers when the window was last computed
   private long windowHeldBytes; // held bytes when the window was last computed
   private long polledHeapBytes; // since the client was opened, estimated from samples
   private long[] begunBytes = {}; // expected sizes of the unread ranges at the last `begin`
 
-  private Metric incoming; // total bytes from brokers
-  private Metric consumed; // total bytes of polled records
-  private Metric responses; // total number of responses
-  private long countedIncoming;
-  private long countedConsumed;
-  private final ReceivedBytes received = new ReceivedBytes();
+  private Metric incomingMetric; // total bytes from brokers
+  private Metric consumedMetric; // total bytes of polled records
+  private Metric responsesMetric; // total number of responses
+  private long countedIncomingBytes;
+  private long countedConsumedBytes;
+  private final ReceivedBytes receivedBytes = new ReceivedBytes();
 
   BoundedConsumer(
       Map<String, Object> params,
@@ -66,36 +66,36 @@ final class BoundedConsumer {
 
   /** Starts to fetch the unfinished ranges of partitions. */
   void begin(Collection<PartitionPosition> positions, long heldBytes) {
-    unread.addAll(positions);
-    unread.sort(Comparator.comparingInt(p -> p.reading.index));
-    if (fetchSize.fitPartitions(window.countPartitions(unread, heldBytes, Integer.MAX_VALUE))) {
+    unreadPartitions.addAll(positions);
+    unreadPartitions.sort(Comparator.comparingInt(p -> p.currentRange.index));
+    if (fetchSize.fitPartitions(window.countPartitions(unreadPartitions, heldBytes, Integer.MAX_VALUE))) {
       replaceClient();
     }
-    begunBytes = unread.stream().mapToLong(window::estimateBytes).toArray();
-    prepare(unread);
+    begunBytes = unreadPartitions.stream().mapToLong(window::estimateBytes).toArray();
+    prepare(unreadPartitions);
     fetchWindow(heldBytes);
   }
 
   /** Returns the partitions with an unfinished range, in plan order; do not modify the list. */
-  List<PartitionPosition> unread() {
-    return unread;
+  List<PartitionPosition> unreadPartitions() {
+    return unreadPartitions;
   }
 
   /** Returns the unread partitions that are not paused; do not modify the set. */
-  Set<PartitionPosition> fetched() {
-    return fetched;
+  Set<PartitionPosition> fetchedPartitions() {
+    return fetchedPartitions;
   }
 
   ConsumerRecords<byte[], byte[]> poll(Duration timeout) {
     ReaderCounters.POLLS.increment();
-    long bytesBefore = total(incoming);
-    long responsesBefore = total(responses);
+    long bytesBefore = total(incomingMetric);
+    long responsesBefore = total(responsesMetric);
     ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
-    long bytes = total(incoming) - bytesBefore;
-    fetchSize.addPoll(total(responses) - responsesBefore, bytes, polled.partitions());
+    long bytes = total(incomingMetric) - bytesBefore;
+    fetchSize.addPoll(total(responsesMetric) - responsesBefore, bytes, polled.partitions());
     countTraffic();
     if (polled.count() < maxPollRecords) { // the buffer has no more records of unpaused partitions
-      fetched.forEach(p -> p.bufferedSinceBytes = bytesBefore);
+      fetchedPartitions.forEach(p -> p.bufferedSinceBytes = bytesBefore);
     }
     return polled;
   }
@@ -121,9 +121,9 @@ final class BoundedConsumer {
    * @return whether a range was finished
    */
   boolean pauseFinished(long heldBytes) {
-    boolean finished = unread.removeIf(p -> p.reading == null);
-    long incomingBytes = total(incoming);
-    if (finished || incomingBytes - windowAtBytes >= bufferBytes / CHECKS_PER_BUFFER) {
+    boolean hasFinished = unreadPartitions.removeIf(p -> p.currentRange == null);
+    long incomingBytes = total(incomingMetric);
+    if (hasFinished || incomingBytes - windowAtBytes >= bufferBytes / CHECKS_PER_BUFFER) {
       fetchWindow(heldBytes);
     }
     if (incomingBytes - boundCheckedAtBytes >= bufferBytes / 8) {
@@ -132,25 +132,25 @@ final class BoundedConsumer {
         drop(streamPaused().filter(p -> p.bufferedSinceBytes < incomingBytes - bufferBytes / 2).toList());
       }
     }
-    return finished;
+    return hasFinished;
   }
 
   /** Increases the fetch size if the window or the producers' batches require it. */
   void fitFetches(long heldBytes) {
-    if (unread.isEmpty()) {
+    if (unreadPartitions.isEmpty()) {
       return;
     }
-    PartitionPosition first = unread.get(0);
+    PartitionPosition first = unreadPartitions.get(0);
     boolean grows = false;
     if (first.bytesPerOffset > 0) {
       // Compressed records take fewer bytes on the network than on the heap.
-      double networkShare = Math.min(1, (double) total(incoming) / Math.max(1, polledHeapBytes));
+      double networkShare = Math.min(1, (double) total(incomingMetric) / Math.max(1, polledHeapBytes));
       long expectedBytes = (long) (networkShare * window.estimateBytes(first));
-      grows = fetchSize.fitWindow(fetched.size(), expectedBytes, begunBytes);
+      grows = fetchSize.fitWindow(fetchedPartitions.size(), expectedBytes, begunBytes);
     }
-    if (grows || fetchSize.fitBatches(fetched)) {
+    if (grows || fetchSize.fitBatches(fetchedPartitions)) {
       replaceClient();
-      prepare(unread);
+      prepare(unreadPartitions);
       fetchWindow(heldBytes);
     }
   }
@@ -159,18 +159,18 @@ final class BoundedConsumer {
   void drop(Collection<PartitionPosition> positions) {
     boolean changed = false;
     for (PartitionPosition p : positions) {
-      changed |= assigned.remove(p);
-      fetched.remove(p);
+      changed |= assignedPartitions.remove(p);
+      fetchedPartitions.remove(p);
       p.positioned = false;
     }
     if (changed) {
-      consumer.assign(partitionsOf(assigned));
+      consumer.assign(partitionsOf(assignedPartitions));
     }
   }
 
   /** Returns an upper bound on the bytes that Kafka buffers for paused partitions. */
   long pausedBytes() {
-    long incomingBytes = total(incoming);
+    long incomingBytes = total(incomingMetric);
     return streamPaused().mapToLong(p -> Math.max(0, incomingBytes - p.bufferedSinceBytes)).max().orElse(0);
   }
 
@@ -191,9 +191,9 @@ final class BoundedConsumer {
   }
 
   /** Returns the bytes received over the network since the last call, by broker id. */
-  Map<Integer, Long> takeReceived() {
-    received.update(consumer, total(incoming));
-    return received.take();
+  Map<Integer, Long> takeReceivedBytes() {
+    receivedBytes.update(consumer, total(incomingMetric));
+    return receivedBytes.take();
   }
 
   void close() {
@@ -202,22 +202,22 @@ final class BoundedConsumer {
   }
 
   private Stream<PartitionPosition> streamPaused() {
-    return assigned.stream().filter(p -> !fetched.contains(p));
+    return assignedPartitions.stream().filter(p -> !fetchedPartitions.contains(p));
   }
 
   private void fetchWindow(long heldBytes) {
-    windowAtBytes = total(incoming);
+    windowAtBytes = total(incomingMetric);
     windowHeldBytes = heldBytes;
-    int count = window.countPartitions(unread, heldBytes, fetchSize.maxPartitions());
-    fetch(List.copyOf(unread.subList(0, count)));
+    int count = window.countPartitions(unreadPartitions, heldBytes, fetchSize.maxPartitions());
+    fetch(List.copyOf(unreadPartitions.subList(0, count)));
   }
 
   /** Assigns and pauses partitions that are new to the consumer, and seeks where necessary. */
   private void prepare(Collection<PartitionPosition> positions) {
-    List<PartitionPosition> added = positions.stream().filter(assigned::add).toList();
+    List<PartitionPosition> added = positions.stream().filter(assignedPartitions::add).toList();
     if (!added.isEmpty()) {
       added.forEach(p -> p.bufferedSinceBytes = PartitionPosition.NEVER_FETCHED);
-      consumer.assign(partitionsOf(assigned));
+      consumer.assign(partitionsOf(assignedPartitions));
       consumer.pause(partitionsOf(added));
     }
     for (PartitionPosition p : positions) {
@@ -232,12 +232,12 @@ final class BoundedConsumer {
   /** Fetches these partitions and no others. */
   private void fetch(Collection<PartitionPosition> wanted) {
     prepare(wanted);
-    Set<PartitionPosition> unwanted = new LinkedHashSet<>(fetched);
+    Set<PartitionPosition> unwanted = new LinkedHashSet<>(fetchedPartitions);
     wanted.forEach(unwanted::remove);
     consumer.pause(partitionsOf(unwanted));
-    fetched.removeAll(unwanted);
-    List<PartitionPosition> resumed = wanted.stream().filter(fetched::add).toList();
-    resumed.forEach(p -> p.bufferedSinceBytes = Math.min(p.bufferedSinceBytes, total(incoming)));
+    fetchedPartitions.removeAll(unwanted);
+    List<PartitionPosition> resumed = wanted.stream().filter(fetchedPartitions::add).toList();
+    resumed.forEach(p -> p.bufferedSinceBytes = Math.min(p.bufferedSinceBytes, total(incomingMetric)));
     consumer.resume(partitionsOf(resumed));
   }
 
@@ -248,11 +248,11 @@ final class BoundedConsumer {
   }
 
   private void replaceClient() {
-    assigned.forEach(p -> p.positioned = false);
-    assigned.clear();
-    fetched.clear();
-    received.update(consumer, total(incoming));
-    received.forgetClient();
+    assignedPartitions.forEach(p -> p.positioned = false);
+    assignedPartitions.clear();
+    fetchedPartitions.clear();
+    receivedBytes.update(consumer, total(incomingMetric));
+    receivedBytes.forgetClient();
     closeClient();
     openClient();
     ReaderCounters.REPLACED.increment();
@@ -266,11 +266,11 @@ final class BoundedConsumer {
     Map<String, Object> params = fetchSize.params();
     maxPollRecords = FetchSize.parseInt(params, ConsumerConfig.MAX_POLL_RECORDS_CONFIG);
     consumer = clientFactory.apply(params);
-    incoming = findMetric("incoming-byte-total", "consumer-metrics");
-    consumed = findMetric("bytes-consumed-total", "consumer-fetch-manager-metrics");
-    responses = findMetric("fetch-total", "consumer-fetch-manager-metrics");
-    countedIncoming = 0;
-    countedConsumed = 0;
+    incomingMetric = findMetric("incoming-byte-total", "consumer-metrics");
+    consumedMetric = findMetric("bytes-consumed-total", "consumer-fetch-manager-metrics");
+    responsesMetric = findMetric("fetch-total", "consumer-fetch-manager-metrics");
+    countedIncomingBytes = 0;
+    countedConsumedBytes = 0;
     boundCheckedAtBytes = 0;
     windowAtBytes = 0;
     polledHeapBytes = 0;
@@ -279,12 +279,12 @@ final class BoundedConsumer {
   }
 
   private void countTraffic() {
-    long network = total(incoming);
-    long records = total(consumed);
-    ReaderCounters.NETWORK_BYTES.add(network - countedIncoming);
-    ReaderCounters.CONSUMED_BYTES.add(records - countedConsumed);
-    countedIncoming = network;
-    countedConsumed = records;
+    long networkBytes = total(incomingMetric);
+    long recordBytes = total(consumedMetric);
+    ReaderCounters.NETWORK_BYTES.add(networkBytes - countedIncomingBytes);
+    ReaderCounters.CONSUMED_BYTES.add(recordBytes - countedConsumedBytes);
+    countedIncomingBytes = networkBytes;
+    countedConsumedBytes = recordBytes;
   }
 
   /** Returns the client's metric over all topics, or null if no metric has that name. */

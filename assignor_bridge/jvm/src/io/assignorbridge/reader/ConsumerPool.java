@@ -33,9 +33,9 @@ final class ConsumerPool {
 
   private static ConsumerPool instance;
 
-  private final List<PooledConsumer> idle = new ArrayList<>(); // oldest first; also the lock
-  private Set<String> endedStreams = Set.of(); // lock: idle
-  private int openCount; // idle or in use, but not discarded; lock: idle
+  private final List<PooledConsumer> idleConsumers = new ArrayList<>(); // oldest first; also the lock
+  private Set<String> endedStreams = Set.of(); // lock: idleConsumers
+  private int openCount; // idle or in use, but not discarded; lock: idleConsumers
 
   private final long bufferBytes;
   private final long idleLimitBytes;
@@ -49,10 +49,10 @@ final class ConsumerPool {
       SparkConf conf = SparkEnv.get().conf();
       int cores = conf.getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());
       int slots = cores / Math.max(1, conf.getInt("spark.task.cpus", 1));
-      long eighth = Runtime.getRuntime().maxMemory() / 8;
-      long share = eighth / Math.max(slots, MIN_BUFFER_SHARES);
-      long buffer = FetchSize.clamp(share, MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);
-      instance = new ConsumerPool(conf, buffer, eighth, KafkaConsumer::new);
+      long eighthOfHeap = Runtime.getRuntime().maxMemory() / 8;
+      long slotBytes = eighthOfHeap / Math.max(slots, MIN_BUFFER_SHARES);
+      long bufferBytes = FetchSize.clamp(slotBytes, MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);
+      instance = new ConsumerPool(conf, bufferBytes, eighthOfHeap, KafkaConsumer::new);
       Runtime.getRuntime()
           .addShutdownHook(new Thread(instance::closeIdle, "assignor-consumer-pool-shutdown"));
     }
@@ -80,20 +80,20 @@ final class ConsumerPool {
               thread.setDaemon(true);
               return thread;
             });
-    long limitMillis = conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m");
-    long limitNanos = TimeUnit.MILLISECONDS.toNanos(limitMillis);
-    long everyMillis =
+    long idleLimitMillis = conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m");
+    long idleLimitNanos = TimeUnit.MILLISECONDS.toNanos(idleLimitMillis);
+    long intervalMillis =
         conf.getTimeAsMs("spark.kafka.consumer.cache.evictorThreadRunInterval", "1m");
-    if (everyMillis > 0 && limitNanos > 0) {
+    if (intervalMillis > 0 && idleLimitNanos > 0) {
       Runnable evict =
-          () -> discardIdle(c -> System.nanoTime() - c.idleSinceNanos > limitNanos);
-      janitor.scheduleWithFixedDelay(evict, everyMillis, everyMillis, TimeUnit.MILLISECONDS);
+          () -> discardIdle(c -> System.nanoTime() - c.idleSinceNanos > idleLimitNanos);
+      janitor.scheduleWithFixedDelay(evict, intervalMillis, intervalMillis, TimeUnit.MILLISECONDS);
     }
   }
 
   /** Closes the consumers of ended streams: idle ones now, others when their task returns them. */
   void closeEnded(Collection<String> ended) {
-    synchronized (idle) {
+    synchronized (idleConsumers) {
       endedStreams = Set.copyOf(ended);
       discardIdle(c -> endedStreams.contains(c.stream));
     }
@@ -103,7 +103,7 @@ final class ConsumerPool {
    * Takes an idle consumer of the stream: the one that is positioned at the start of the most
    * ranges, or else one of the same slot. Creates a consumer if there is none.
    *
-   * @param isFresh whether to create a consumer in any case, as for a task's second attempt; idle
+   * @param mustCreate whether to create a consumer in any case, as for a task's second attempt; idle
    *     consumers that hold the same partitions are then closed
    */
   PooledConsumer take(
@@ -111,22 +111,22 @@ final class ConsumerPool {
       int slot,
       Map<String, Object> params,
       Collection<RangeCursor> ranges,
-      boolean isFresh) {
-    synchronized (idle) {
+      boolean mustCreate) {
+    synchronized (idleConsumers) {
       discardIdle(
           c ->
-              c.stream.equals(stream) && (isFresh ? c.holdsAny(ranges) : !c.hasParams(params)));
-      PooledConsumer best = isFresh ? null : findBest(stream, slot, ranges);
+              c.stream.equals(stream) && (mustCreate ? c.holdsAny(ranges) : !c.hasParams(params)));
+      PooledConsumer best = mustCreate ? null : findBest(stream, slot, ranges);
       if (best != null) {
-        idle.remove(best);
+        idleConsumers.remove(best);
         return best;
       }
-      while (!idle.isEmpty() && openCount >= capacity) { // soft limit, like Spark's
-        discard(idle.remove(0));
+      while (!idleConsumers.isEmpty() && openCount >= capacity) { // soft limit, like Spark's
+        discard(idleConsumers.remove(0));
       }
     }
     PooledConsumer created = new PooledConsumer(stream, slot, params, bufferBytes, ranges.size(), clientFactory);
-    synchronized (idle) {
+    synchronized (idleConsumers) {
       openCount++;
     }
     LOG.info("Created {} for {} ranges", created, ranges.size());
@@ -136,19 +136,19 @@ final class ConsumerPool {
   /** Returns a consumer to the pool after its task has succeeded. */
   void giveBack(PooledConsumer consumer) {
     consumer.becomeIdle();
-    synchronized (idle) {
+    synchronized (idleConsumers) {
       if (endedStreams.contains(consumer.stream)) {
         discard(consumer);
         return;
       }
-      idle.add(consumer);
+      idleConsumers.add(consumer);
       releaseExcess();
     }
   }
 
   /** Closes a consumer in the background, so that the task does not wait. */
   void discard(PooledConsumer consumer) {
-    synchronized (idle) {
+    synchronized (idleConsumers) {
       openCount--;
     }
     try {
@@ -159,22 +159,22 @@ final class ConsumerPool {
   }
 
   int countIdle() {
-    synchronized (idle) {
-      return idle.size();
+    synchronized (idleConsumers) {
+      return idleConsumers.size();
     }
   }
 
   /** Returns the number of bytes that idle consumers hold. */
   long idleBytes() {
-    synchronized (idle) {
-      return idle.stream().mapToLong(consumer -> consumer.idleBytes).sum();
+    synchronized (idleConsumers) {
+      return idleConsumers.stream().mapToLong(consumer -> consumer.idleBytes).sum();
     }
   }
 
   private PooledConsumer findBest(String stream, int slot, Collection<RangeCursor> ranges) {
     PooledConsumer best = null;
     int bestScore = 0;
-    for (PooledConsumer consumer : idle) {
+    for (PooledConsumer consumer : idleConsumers) {
       if (consumer.stream.equals(stream)) {
         int score = 2 * consumer.countOverlap(ranges) + (consumer.slot == slot ? 1 : 0);
         best = score > bestScore ? consumer : best;
@@ -185,9 +185,9 @@ final class ConsumerPool {
   }
 
   private void discardIdle(Predicate<PooledConsumer> unwanted) {
-    synchronized (idle) {
-      List<PooledConsumer> discarded = idle.stream().filter(unwanted).toList();
-      idle.removeAll(discarded);
+    synchronized (idleConsumers) {
+      List<PooledConsumer> discarded = idleConsumers.stream().filter(unwanted).toList();
+      idleConsumers.removeAll(discarded);
       discarded.forEach(this::discard);
     }
   }
@@ -195,7 +195,7 @@ final class ConsumerPool {
   /** Releases records of the oldest idle consumers until the limit is met; keeps the positions. */
   private void releaseExcess() {
     long total = idleBytes();
-    for (PooledConsumer consumer : idle) {
+    for (PooledConsumer consumer : idleConsumers) {
       if (total <= idleLimitBytes) {
         return;
       }
@@ -208,9 +208,9 @@ final class ConsumerPool {
   }
 
   private void closeIdle() {
-    synchronized (idle) {
-      idle.forEach(this::close);
-      idle.clear();
+    synchronized (idleConsumers) {
+      idleConsumers.forEach(this::close);
+      idleConsumers.clear();
     }
   }
 

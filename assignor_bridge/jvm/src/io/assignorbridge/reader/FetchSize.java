@@ -26,20 +26,20 @@ final class FetchSize {
   private final Map<String, Object> params;
   private final long bufferBytes;
   private final boolean isSetByUser;
-  private long bytes;
+  private long fetchBytes;
   private boolean batchesAreLarge;
 
   private long responses; // in the sampled polls
   private long responseBytes; // size of these responses
   private long partitionChanges; // how often a polled partition was not in the previous poll
   private Set<TopicPartition> lastPolled = Set.of();
-  private boolean areFirst; // whether the samples are a client's first responses
+  private boolean areFirstResponses; // whether the samples are a client's first responses
 
   FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
     this.params = params;
     this.bufferBytes = bufferBytes;
     isSetByUser = params.containsKey(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG);
-    bytes =
+    fetchBytes =
         isSetByUser
             ? parseInt(params, ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG)
             : shareOfBuffer(partitions);
@@ -50,7 +50,7 @@ final class FetchSize {
     Map<String, Object> all = new HashMap<>(params);
     all.putIfAbsent(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "5");
     all.putIfAbsent(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, "2000");
-    all.putIfAbsent(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, Long.toString(bytes));
+    all.putIfAbsent(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, Long.toString(fetchBytes));
     all.putIfAbsent(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, Long.toString(bufferBytes));
     all.putIfAbsent(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false");
     return all;
@@ -58,7 +58,7 @@ final class FetchSize {
 
   /** Returns the maximum number of partitions to fetch at a time. */
   int maxPartitions() {
-    return (int) clamp(bufferBytes / Math.max(bytes, 1), MIN_PARTITIONS, Integer.MAX_VALUE);
+    return (int) clamp(bufferBytes / Math.max(fetchBytes, 1), MIN_PARTITIONS, Integer.MAX_VALUE);
   }
 
   /**
@@ -71,25 +71,25 @@ final class FetchSize {
    * @return whether the size changed
    */
   boolean fitWindow(int partitions, long expectedBytes, long[] rangeBytes) {
-    long share = bufferBytes / Math.max(2L * partitions, MIN_PARTITIONS);
-    long wanted = Math.min(share, expectedBytes / FETCHES_PER_RANGE);
-    if (isSetByUser || wanted < GROWTH * bytes) {
+    long shareBytes = bufferBytes / Math.max(2L * partitions, MIN_PARTITIONS);
+    long wantedBytes = Math.min(shareBytes, expectedBytes / FETCHES_PER_RANGE);
+    if (isSetByUser || wantedBytes < GROWTH * fetchBytes) {
       return false;
     }
-    long shortRanges = Arrays.stream(rangeBytes).filter(size -> size < wanted).count();
-    if (shortRanges > 2 * bufferBytes / wanted) {
+    long shortRanges = Arrays.stream(rangeBytes).filter(size -> size < wantedBytes).count();
+    if (shortRanges > 2 * bufferBytes / wantedBytes) {
       return false;
     }
-    bytes = wanted;
+    fetchBytes = wantedBytes;
     return true;
   }
 
   /** Decreases the size if all fetches together exceed twice the buffer; returns whether it did. */
   boolean fitPartitions(int partitions) {
-    if (isSetByUser || batchesAreLarge || bytes <= MIN_BYTES || bytes * partitions <= 2 * bufferBytes) {
+    if (isSetByUser || batchesAreLarge || fetchBytes <= MIN_BYTES || fetchBytes * partitions <= 2 * bufferBytes) {
       return false;
     }
-    bytes = shareOfBuffer(partitions);
+    fetchBytes = shareOfBuffer(partitions);
     return true;
   }
 
@@ -109,16 +109,16 @@ final class FetchSize {
     long batchBytes = responseBytes / responses;
     long wantedBytes =
         Math.min(2 * Long.highestOneBit(batchBytes), Math.max(MAX_BYTES, bufferBytes / MIN_PARTITIONS));
-    if (batchBytes > bytes + bytes / 8 && wantedBytes > bytes) {
+    if (batchBytes > fetchBytes + fetchBytes / 8 && wantedBytes > fetchBytes) {
       batchesAreLarge = true;
-      bytes = wantedBytes;
+      fetchBytes = wantedBytes;
       return true;
     }
-    if (areFirst
-        && bytes < MAX_BYTES
-        && batchBytes > bytes / 2
+    if (areFirstResponses
+        && fetchBytes < MAX_BYTES
+        && batchBytes > fetchBytes / 2
         && fetched.stream().anyMatch(p -> lastPolled.contains(p.partition))) {
-      bytes = Math.min(GROWTH * bytes, MAX_BYTES);
+      fetchBytes = Math.min(GROWTH * fetchBytes, MAX_BYTES);
       return true;
     }
     return false;
@@ -141,7 +141,7 @@ final class FetchSize {
   }
 
   private void resetSamples(boolean isNewClient) {
-    areFirst = isNewClient;
+    areFirstResponses = isNewClient;
     responses = 0;
     responseBytes = 0;
     partitionChanges = 0;

@@ -48,7 +48,7 @@ final class OrderedRanges {
       RangeCursor range = chunk.cursor();
       range.chunks.add(chunk);
       if (range != first()) {
-        long bytes = PartitionPosition.heapBytes(chunk.records());
+        long bytes = PartitionPosition.estimateHeapBytes(chunk.records());
         range.heldBytes += bytes;
         heldBytes += bytes;
       }
@@ -58,15 +58,15 @@ final class OrderedRanges {
   /** Marks the ranges that can be read now, at most one per partition, as begun; returns them. */
   List<RangeCursor> begin() {
     Set<TopicPartition> partitions = new HashSet<>();
-    List<RangeCursor> begun = new ArrayList<>();
+    List<RangeCursor> begunRanges = new ArrayList<>();
     for (RangeCursor range : remaining) {
       boolean isUnfinished = range.state == State.PENDING || range.state == State.READING;
       if (isUnfinished && partitions.add(range.partition) && range.state == State.PENDING) {
         range.state = State.READING;
-        begun.add(range);
+        begunRanges.add(range);
       }
     }
-    return begun;
+    return begunRanges;
   }
 
   /**
@@ -75,11 +75,11 @@ final class OrderedRanges {
    * @param begun ranges whose records could not be received
    * @return number of ranges handed over
    */
-  int handOverAll(List<RangeCursor> begun) {
-    Set<RangeCursor> lost = new HashSet<>(begun);
+  int handOverAll(List<RangeCursor> begunRanges) {
+    Set<RangeCursor> failedRanges = new HashSet<>(begunRanges);
     int count = 0;
     for (RangeCursor range : remaining) {
-      if (lost.contains(range) || range.state == State.PENDING || range.state == State.READING) {
+      if (failedRanges.contains(range) || range.state == State.PENDING || range.state == State.READING) {
         heldBytes -= range.heldBytes;
         range.heldBytes = 0;
         range.chunks.clear();

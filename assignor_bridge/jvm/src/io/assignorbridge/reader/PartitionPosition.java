@@ -7,8 +7,8 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 
 /**
- * A consumer's position in one partition. {@link #kept} holds the records polled beyond the end of
- * a range, for the next batch: all visible records from {@link #from} to {@link #position}.
+ * A consumer's position in one partition. {@link #keptRecords} are those polled beyond the end of
+ * a range, for the next batch: all visible records from {@link #keptFrom} to {@link #position}.
  */
 final class PartitionPosition {
   /** Value of {@link #bufferedSinceBytes} before the first fetch from the partition. */
@@ -24,14 +24,14 @@ final class PartitionPosition {
   private static final int MAX_SAMPLED_OFFSETS = 2_000;
 
   final TopicPartition partition;
-  long from = UNKNOWN;
+  long keptFrom = UNKNOWN;
   long position = UNKNOWN;
-  List<ConsumerRecord<byte[], byte[]>> kept = List.of();
+  List<ConsumerRecord<byte[], byte[]>> keptRecords = List.of();
   long keptBytes;
   long lastUse;
 
   /** The range that is being read; null while the partition is paused. */
-  RangeCursor reading;
+  RangeCursor currentRange;
 
   /** Whether Kafka's consumer is at {@link #position}. */
   boolean positioned;
@@ -50,7 +50,7 @@ final class PartitionPosition {
 
   /** Returns whether reading can continue at {@code offset} with the kept records. */
   boolean covers(long offset) {
-    return from != UNKNOWN && from <= offset && offset <= position;
+    return keptFrom != UNKNOWN && keptFrom <= offset && offset <= position;
   }
 
   /** Moves to {@code offset} without kept records; Kafka's consumer has yet to seek. */
@@ -58,7 +58,7 @@ final class PartitionPosition {
     position = offset;
     positioned = false;
     dropKept();
-    from = offset;
+    keptFrom = offset;
   }
 
   /** Forgets the position, so that the next range sets it again. */
@@ -68,25 +68,25 @@ final class PartitionPosition {
 
   /** Keeps records from {@code offset} on; copies the list, which may be a view of a poll. */
   void keep(long offset, List<ConsumerRecord<byte[], byte[]>> records) {
-    from = offset;
-    kept = new ArrayList<>(records);
-    keptBytes = heapBytes(records);
+    keptFrom = offset;
+    keptRecords = new ArrayList<>(records);
+    keptBytes = estimateHeapBytes(records);
   }
 
   /** Returns the kept records from {@code offset} on; no kept records remain. */
   List<ConsumerRecord<byte[], byte[]>> takeKept(long offset) {
-    List<ConsumerRecord<byte[], byte[]>> taken = kept;
+    List<ConsumerRecord<byte[], byte[]>> taken = keptRecords;
     dropKept();
-    from = offset;
+    keptFrom = offset;
     return taken.subList(countBelow(taken, offset), taken.size());
   }
 
   /** Drops the kept records. Offsets below the position must then be fetched again. */
   void dropKept() {
-    if (!kept.isEmpty()) {
-      kept = List.of();
+    if (!keptRecords.isEmpty()) {
+      keptRecords = List.of();
       keptBytes = 0;
-      from = position;
+      keptFrom = position;
     }
   }
 
@@ -96,7 +96,7 @@ final class PartitionPosition {
     long sampledBytes = 0;
     int samples = 0;
     for (int i = 0; i < records.size(); i += step) {
-      sampledBytes += heapBytes(records.get(i));
+      sampledBytes += estimateHeapBytes(records.get(i));
       samples++;
     }
     long end = records.get(records.size() - 1).offset() + 1;
@@ -128,10 +128,10 @@ final class PartitionPosition {
   }
 
   /** Returns the estimated heap size of the records, in bytes. */
-  static long heapBytes(List<ConsumerRecord<byte[], byte[]>> records) {
+  static long estimateHeapBytes(List<ConsumerRecord<byte[], byte[]>> records) {
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> record : records) {
-      bytes += heapBytes(record);
+      bytes += estimateHeapBytes(record);
     }
     return bytes;
   }
@@ -139,7 +139,7 @@ final class PartitionPosition {
   /**
    * Estimates a record's heap bytes; reads its headers, because unread ones retain the response.
    */
-  private static long heapBytes(ConsumerRecord<byte[], byte[]> record) {
+  private static long estimateHeapBytes(ConsumerRecord<byte[], byte[]> record) {
     long bytes = size(record) + RECORD_OVERHEAD_BYTES;
     for (Header header : record.headers()) {
       byte[] value = header.value();

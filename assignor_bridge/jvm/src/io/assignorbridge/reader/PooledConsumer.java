@@ -32,7 +32,7 @@ final class PooledConsumer {
   long idleBytes; // bytes that it held then
 
   private final Map<String, Object> sparkParams;
-  private final SecuredParams secured;
+  private final SecuredParams securedParams;
   private final long bufferBytes;
   private final BoundedConsumer consumer;
   private final Map<TopicPartition, PartitionPosition> positions = new HashMap<>();
@@ -48,9 +48,9 @@ final class PooledConsumer {
     this.stream = stream;
     this.slot = slot;
     this.sparkParams = sparkParams;
-    this.secured = new SecuredParams(sparkParams);
+    this.securedParams = new SecuredParams(sparkParams);
     this.bufferBytes = bufferBytes;
-    this.consumer = new BoundedConsumer(secured.params(), bufferBytes, partitions, clientFactory);
+    this.consumer = new BoundedConsumer(securedParams.params(), bufferBytes, partitions, clientFactory);
   }
 
   /** Counts the ranges whose start is covered by this consumer's positions. */
@@ -71,16 +71,16 @@ final class PooledConsumer {
 
   /** Returns whether a new consumer would have the same parameters. */
   boolean hasParams(Map<String, Object> params) {
-    return sparkParams.equals(params) && !secured.isOutdated();
+    return sparkParams.equals(params) && !securedParams.isOutdated();
   }
 
   /** Starts another use, and drops partitions that were not read for a while. */
   void beginUse() {
     uses++;
     if (uses % MAX_UNREAD_USES == 0) {
-      Predicate<PartitionPosition> unread = p -> uses - p.lastUse > MAX_UNREAD_USES;
-      consumer.drop(positions.values().stream().filter(unread).toList());
-      positions.values().removeIf(unread);
+      Predicate<PartitionPosition> isUnused = p -> uses - p.lastUse > MAX_UNREAD_USES;
+      consumer.drop(positions.values().stream().filter(isUnused).toList());
+      positions.values().removeIf(isUnused);
     }
   }
 
@@ -90,26 +90,26 @@ final class PooledConsumer {
    * @param heldBytes heap bytes of records that were received before their turn
    */
   void begin(List<RangeCursor> ranges, long heldBytes, List<Chunk> out) {
-    List<PartitionPosition> unfinished = new ArrayList<>();
+    List<PartitionPosition> unfinishedPositions = new ArrayList<>();
     for (RangeCursor range : ranges) {
       PartitionPosition p = positions.computeIfAbsent(range.partition, PartitionPosition::new);
       if (!p.covers(range.start)) {
         p.resetTo(range.start);
       }
       p.lastUse = uses;
-      p.reading = range;
+      p.currentRange = range;
       deliver(p, p.takeKept(range.start), out);
       finishAtEnd(p);
-      if (p.reading != null) {
-        unfinished.add(p);
+      if (p.currentRange != null) {
+        unfinishedPositions.add(p);
       }
     }
-    consumer.begin(unfinished, heldBytes);
+    consumer.begin(unfinishedPositions, heldBytes);
   }
 
   /** Returns whether a range is unfinished and needs a poll. */
   boolean isReading() {
-    return !consumer.unread().isEmpty();
+    return !consumer.unreadPartitions().isEmpty();
   }
 
   /**
@@ -122,21 +122,21 @@ final class PooledConsumer {
    */
   boolean poll(Duration timeout, long heldBytes, List<Chunk> out) {
     consumer.fitWindow(heldBytes);
-    PartitionPosition first = consumer.unread().get(0);
+    PartitionPosition first = consumer.unreadPartitions().get(0);
     long positionBefore = first.position;
     ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
     for (TopicPartition partition : polled.partitions()) {
       List<ConsumerRecord<byte[], byte[]>> records = polled.records(partition);
       PartitionPosition p = positions.get(partition);
-      if (p.reading == null) { // if a paused partition returns records, read them again
+      if (p.currentRange == null) { // a paused partition: drop its records, and seek for its next range
         p.forget();
         continue;
       }
       consumer.updateRecordSize(p, p.movePast(records));
       deliver(p, records, out);
     }
-    for (PartitionPosition p : consumer.fetched()) { // a range may end in offsets without records
-      if (p.reading != null) {
+    for (PartitionPosition p : consumer.fetchedPartitions()) { // a range may end in offsets without records
+      if (p.currentRange != null) {
         long offset = consumer.offsetOf(p);
         if (offset > p.position) {
           p.moveTo(offset);
@@ -170,21 +170,21 @@ final class PooledConsumer {
 
   /** Hands partitions over to Spark's reader; returns their unfinished ranges. */
   List<RangeCursor> handOver(Collection<TopicPartition> partitions) {
-    List<RangeCursor> unfinished = new ArrayList<>();
+    List<RangeCursor> unfinishedRanges = new ArrayList<>();
     for (TopicPartition partition : partitions) {
       PartitionPosition p = positions.get(partition);
       if (p == null) {
         continue;
       }
       consumer.seekAgain(p);
-      if (p.reading != null) {
-        p.reading.handOver(p.position);
-        unfinished.add(p.reading);
-        p.reading = null;
+      if (p.currentRange != null) {
+        p.currentRange.handOver(p.position);
+        unfinishedRanges.add(p.currentRange);
+        p.currentRange = null;
       }
       p.forget();
     }
-    return unfinished;
+    return unfinishedRanges;
   }
 
   /** Marks the consumer as idle after a successful task; keeps its records. */
@@ -201,8 +201,8 @@ final class PooledConsumer {
   }
 
   /** Returns the bytes received over the network since the last call, by broker id. */
-  Map<Integer, Long> takeReceived() {
-    return consumer.takeReceived();
+  Map<Integer, Long> takeReceivedBytes() {
+    return consumer.takeReceivedBytes();
   }
 
   void close() {
@@ -217,30 +217,30 @@ final class PooledConsumer {
   /** Adds the records within the range to `out`; keeps later records, which finish the range. */
   private static void deliver(
       PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
-    int end = PartitionPosition.countBelow(records, p.reading.until);
+    int end = PartitionPosition.countBelow(records, p.currentRange.until);
     if (end == records.size()) {
       if (end > 0) {
-        out.add(new Chunk(p.reading, records));
+        out.add(new Chunk(p.currentRange, records));
       }
       return;
     }
     if (end > 0) { // a copy: a view would keep the records beyond the end in memory
-      out.add(new Chunk(p.reading, List.copyOf(records.subList(0, end))));
+      out.add(new Chunk(p.currentRange, List.copyOf(records.subList(0, end))));
     }
     finish(p, records.subList(end, records.size()));
   }
 
   private static void finishAtEnd(PartitionPosition p) {
-    if (p.reading != null && p.position >= p.reading.until) {
+    if (p.currentRange != null && p.position >= p.currentRange.until) {
       finish(p, List.of());
     }
   }
 
   private static void finish(
       PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> beyondTheEnd) {
-    p.keep(p.reading.until, beyondTheEnd);
-    p.reading.state = State.RECEIVED;
-    p.reading = null;
+    p.keep(p.currentRange.until, beyondTheEnd);
+    p.currentRange.state = State.RECEIVED;
+    p.currentRange = null;
   }
 
   private long keptBytes() {

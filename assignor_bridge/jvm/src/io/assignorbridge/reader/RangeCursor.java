@@ -25,7 +25,7 @@ final class RangeCursor {
   /** Position of the range in its task's plan. */
   final int index;
 
-  final KafkaBatchInputPartition range;
+  final KafkaBatchInputPartition sparkPartition;
   final TopicPartition partition;
   final long start;
   final long until;
@@ -41,20 +41,20 @@ final class RangeCursor {
   /** First offset that Spark's reader reads, if the range is handed over. */
   long handedOverFrom;
 
-  long records;
+  long recordCount;
   long bytes;
   long nanos;
 
-  long oldest = Long.MAX_VALUE; // smallest Kafka timestamp of the records read, in milliseconds
-  long newest = Long.MIN_VALUE; // largest Kafka timestamp of the records read, in milliseconds
+  long oldestMillis = Long.MAX_VALUE; // smallest Kafka timestamp of the records read
+  long newestMillis = Long.MIN_VALUE; // largest Kafka timestamp of the records read
 
   /** Number of offsets that were deleted before they were read (failOnDataLoss=false). */
-  long lost;
+  long lostOffsets;
 
-  RangeCursor(int index, KafkaBatchInputPartition range) {
+  RangeCursor(int index, KafkaBatchInputPartition sparkPartition) {
     this.index = index;
-    this.range = range;
-    KafkaOffsetRange offsets = range.offsetRange();
+    this.sparkPartition = sparkPartition;
+    KafkaOffsetRange offsets = sparkPartition.offsetRange();
     this.partition = offsets.topicPartition();
     this.start = offsets.fromOffset();
     this.until = offsets.untilOffset();
@@ -70,22 +70,22 @@ final class RangeCursor {
   /** Updates the oldest and newest timestamps; ignores -1, Kafka's value for no timestamp. */
   void addTimestamp(long timestamp) {
     if (timestamp >= 0) {
-      oldest = Math.min(oldest, timestamp);
-      newest = Math.max(newest, timestamp);
+      oldestMillis = Math.min(oldestMillis, timestamp);
+      newestMillis = Math.max(newestMillis, timestamp);
     }
   }
 
   /** Returns Spark's own partition for the offsets that are handed over. */
   KafkaBatchInputPartition handedOverPart() {
     if (handedOverFrom == start) {
-      return range;
+      return sparkPartition;
     }
-    return range.copy(
+    return sparkPartition.copy(
         new KafkaOffsetRange(partition, handedOverFrom, until, Option.empty()),
-        range.executorKafkaParams(),
-        range.pollTimeoutMs(),
-        range.failOnDataLoss(),
-        range.includeHeaders());
+        sparkPartition.executorKafkaParams(),
+        sparkPartition.pollTimeoutMs(),
+        sparkPartition.failOnDataLoss(),
+        sparkPartition.includeHeaders());
   }
 
   @Override

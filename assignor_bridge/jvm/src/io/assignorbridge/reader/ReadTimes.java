@@ -8,17 +8,17 @@ import java.util.List;
  * reader. The clock is read once per chunk, never per record.
  */
 final class ReadTimes {
-  private RangeCursor charged; // null while the time belongs to no range
-  private long markNanos = System.nanoTime();
+  private RangeCursor chargedRange; // null while the time belongs to no range
+  private long lastNanos = System.nanoTime();
 
   /** Charges {@code range} with the time from now on; null if the time belongs to no range yet. */
   void charge(RangeCursor range) {
     long nowNanos = System.nanoTime();
-    if (charged != null) {
-      charged.nanos += nowNanos - markNanos;
+    if (chargedRange != null) {
+      chargedRange.nanos += nowNanos - lastNanos;
     }
-    charged = range;
-    markNanos = nowNanos;
+    chargedRange = range;
+    lastNanos = nowNanos;
   }
 
   /** Splits the uncharged time over the polled chunks, in proportion to their records. */
@@ -26,11 +26,11 @@ final class ReadTimes {
     long nowNanos = System.nanoTime();
     long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
     if (total > 0) {
-      double nanosPerRecord = (nowNanos - markNanos) / (double) total;
+      double nanosPerRecord = (nowNanos - lastNanos) / (double) total;
       for (Chunk chunk : polled) {
         chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
       }
-      markNanos = nowNanos;
+      lastNanos = nowNanos;
     }
   }
 }

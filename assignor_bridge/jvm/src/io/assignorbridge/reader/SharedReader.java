@@ -46,7 +46,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final SparkRanges sparkRanges;
   private final String rack; // null if unknown
   private final Consumer<ReadReport> reports;
-  private final Consumer<Map<Integer, Long>> received;
+  private final Consumer<Map<Integer, Long>> receivedBytes;
   private final TaskContext context = TaskContext.get();
   private final Collection<String> endedStreams;
   private final List<RangeCursor> unreported = new ArrayList<>();
@@ -73,7 +73,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * Prepares to read; the first call of {@link #next} takes a consumer.
    *
    * @param sparkReaders creates Spark's own reader of a range
-   * @param isShared false to leave all ranges to Spark's readers
+   * @param usesSharedReader false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
    * @param reports gets one report per range; ranges that this reader reads are reported at the end
@@ -82,22 +82,22 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   public SharedReader(
       AssignedInputPartition task,
       PartitionReaderFactory sparkReaders,
-      boolean isShared,
+      boolean usesSharedReader,
       Collection<String> endedStreams,
       String rack,
       Consumer<ReadReport> reports,
-      Consumer<Map<Integer, Long>> received) {
+      Consumer<Map<Integer, Long>> receivedBytes) {
     this.task = task;
     this.sparkRanges = new SparkRanges(sparkReaders);
     this.endedStreams = endedStreams;
     this.rack = rack;
     this.reports = reports;
-    this.received = received;
+    this.receivedBytes = receivedBytes;
     for (int i = 0; i < task.ranges().length; i++) {
       RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
       unreported.add(cursor);
       // Offsets below 0 mean "earliest" and "latest", which Spark's reader resolves itself.
-      if (!isShared || cursor.start < 0 || cursor.until < 0) {
+      if (!usesSharedReader || cursor.start < 0 || cursor.until < 0) {
         cursor.handOver(cursor.start);
         ranges.add(cursor);
       } else if (cursor.start < cursor.until) {
@@ -152,29 +152,29 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * uses the consumer, that thread releases it.
    */
   private void releaseConsumer() {
-    PooledConsumer unused = consumer.getAndSet(null);
-    if (unused == null) {
+    PooledConsumer idleConsumer = consumer.getAndSet(null);
+    if (idleConsumer == null) {
       return;
     }
     boolean hasFailed = context == null || context.isFailed() || context.isInterrupted();
-    if (hasFailed || unused.isReading()) {
-      ConsumerPool.shared().discard(unused);
+    if (hasFailed || idleConsumer.isReading()) {
+      ConsumerPool.shared().discard(idleConsumer);
     } else {
-      giveBack(unused);
+      giveBack(idleConsumer);
     }
   }
 
-  private void giveBack(PooledConsumer unused) {
+  private void giveBack(PooledConsumer idleConsumer) {
     if (rack != null) {
-      received.accept(unused.takeReceived());
+      receivedBytes.accept(idleConsumer.takeReceivedBytes());
     }
-    ConsumerPool.shared().giveBack(unused);
+    ConsumerPool.shared().giveBack(idleConsumer);
   }
 
   private void discardConsumer() {
-    PooledConsumer unfinished = consumer.getAndSet(null);
-    if (unfinished != null) {
-      ConsumerPool.shared().discard(unfinished);
+    PooledConsumer activeConsumer = consumer.getAndSet(null);
+    if (activeConsumer != null) {
+      ConsumerPool.shared().discard(activeConsumer);
     }
   }
 
@@ -223,33 +223,33 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       bytes += PartitionPosition.size(record);
       cursor.addTimestamp(record.timestamp());
     }
-    cursor.records += records.size();
+    cursor.recordCount += records.size();
     cursor.bytes += bytes;
     ReaderCounters.RECORDS.add(records.size());
     ReaderCounters.RECORD_BYTES.add(bytes);
   }
 
   private void begin() {
-    List<RangeCursor> begun = ranges.begin();
-    List<Chunk> kept = new ArrayList<>();
+    List<RangeCursor> begunRanges = ranges.begin();
+    List<Chunk> keptChunks = new ArrayList<>();
     try {
       if (recordRow == null) {
-        takeConsumer(begun);
+        takeConsumer(begunRanges);
       }
-      withConsumer(current -> current.begin(begun, ranges.heldBytes(), kept));
+      withConsumer(current -> current.begin(begunRanges, ranges.heldBytes(), keptChunks));
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
-      int count = ranges.handOverAll(begun);
+      int count = ranges.handOverAll(begunRanges);
       LOG.warn("Spark's own reader reads {} ranges, because this Spark is incompatible", count, e);
       ReaderCounters.HANDED_OVER.add(count);
       return;
     }
-    times.splitByRecords(kept);
-    ranges.addRecords(kept);
+    times.splitByRecords(keptChunks);
+    ranges.addRecords(keptChunks);
     waitedNanos = 0;
   }
 
-  private void takeConsumer(List<RangeCursor> ranges) {
-    KafkaBatchInputPartition partition = ranges.get(0).range; // all have the same settings
+  private void takeConsumer(List<RangeCursor> begunRanges) {
+    KafkaBatchInputPartition partition = begunRanges.get(0).sparkPartition; // all have the same settings
     long timeoutMs = partition.pollTimeoutMs();
     patienceNanos =
         TimeUnit.MILLISECONDS.toNanos(
@@ -258,7 +258,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     boolean isRetry = context != null && context.attemptNumber() > 0;
     ConsumerPool pool = ConsumerPool.shared();
     pool.closeEnded(endedStreams);
-    consumer.set(pool.take(task.stream(), task.slot(), paramsWithRack(partition), ranges, isRetry));
+    consumer.set(pool.take(task.stream(), task.slot(), paramsWithRack(partition), begunRanges, isRetry));
     withConsumer(PooledConsumer::beginUse);
   }
 
@@ -311,15 +311,15 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   private void poll(PooledConsumer current, RangeCursor first) {
     long startNanos = System.nanoTime();
-    List<Chunk> polled = new ArrayList<>();
+    List<Chunk> polledChunks = new ArrayList<>();
     boolean hasProgress;
     try {
-      hasProgress = current.poll(POLL_LIMIT, ranges.heldBytes(), polled);
+      hasProgress = current.poll(POLL_LIMIT, ranges.heldBytes(), polledChunks);
     } catch (OffsetOutOfRangeException e) {
       hasProgress = handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
-    times.splitByRecords(polled);
-    ranges.addRecords(polled);
+    times.splitByRecords(polledChunks);
+    ranges.addRecords(polledChunks);
     waitedNanos = hasProgress ? 0 : waitedNanos + System.nanoTime() - startNanos;
     if (!hasProgress && waitedNanos >= patienceNanos) {
       String why = "no record arrived for " + waitedNanos / 1_000_000 + " ms";
@@ -332,21 +332,21 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   /** Hands unfinished ranges over to Spark's reader; returns whether there were any. */
   private boolean handOver(PooledConsumer current, Set<TopicPartition> partitions, String why) {
-    List<RangeCursor> unfinished = current.handOver(partitions);
-    for (RangeCursor range : unfinished) {
+    List<RangeCursor> unfinishedRanges = current.handOver(partitions);
+    for (RangeCursor range : unfinishedRanges) {
       LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.handedOverFrom, why);
       ReaderCounters.HANDED_OVER.increment();
     }
-    return !unfinished.isEmpty();
+    return !unfinishedRanges.isEmpty();
   }
 
   private void finish() {
     isFinished = true;
-    PooledConsumer unused = consumer.getAndSet(null);
-    if (unused != null) {
+    PooledConsumer idleConsumer = consumer.getAndSet(null);
+    if (idleConsumer != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-      LOG.info("Read {} ranges in {} ms with a {}", unreported.size(), millis, unused);
-      giveBack(unused);
+      LOG.info("Read {} ranges in {} ms with a {}", unreported.size(), millis, idleConsumer);
+      giveBack(idleConsumer);
     }
     unreported.forEach(this::report);
   }
@@ -360,13 +360,13 @@ public final class SharedReader implements PartitionReader<InternalRow> {
             SparkEnv.get().executorId(),
             range.partition.topic(),
             range.partition.partition(),
-            range.records,
+            range.recordCount,
             range.bytes,
             range.nanos,
             range.until - range.start,
             range.until,
-            range.oldest,
-            range.newest,
-            range.lost));
+            range.oldestMillis,
+            range.newestMillis,
+            range.lostOffsets));
   }
 }

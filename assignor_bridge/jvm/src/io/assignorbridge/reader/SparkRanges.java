@@ -10,23 +10,23 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 
 /** Reads handed-over ranges with Spark's own readers, one after another. */
 final class SparkRanges {
-  private static final int TIMESTAMP = 5; // column in a row of Spark's Kafka source
+  private static final int TIMESTAMP_COLUMN = 5; // column in a row of Spark's Kafka source
 
-  private final PartitionReaderFactory readers;
+  private final PartitionReaderFactory readerFactory;
   private final Map<String, Long> closedMetrics =
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
   private CustomTaskMetric[] closedValues = toMetrics(closedMetrics); // read every 100 rows
   private PartitionReader<InternalRow> reader; // null between two ranges
   private RangeCursor range;
 
-  SparkRanges(PartitionReaderFactory readers) {
-    this.readers = readers;
+  SparkRanges(PartitionReaderFactory readerFactory) {
+    this.readerFactory = readerFactory;
   }
 
   /** Opens Spark's reader for the handed-over part of a range. */
   void open(RangeCursor handedOver) {
     range = handedOver;
-    reader = readers.createReader(handedOver.handedOverPart());
+    reader = readerFactory.createReader(handedOver.handedOverPart());
   }
 
   boolean isOpen() {
@@ -45,8 +45,8 @@ final class SparkRanges {
       return null;
     }
     InternalRow row = reader.get();
-    range.records++;
-    range.addTimestamp(Math.floorDiv(row.getLong(TIMESTAMP), 1000)); // from microseconds
+    range.recordCount++;
+    range.addTimestamp(Math.floorDiv(row.getLong(TIMESTAMP_COLUMN), 1000)); // from microseconds
     return row;
   }
 
@@ -57,7 +57,7 @@ final class SparkRanges {
       return closedValues;
     }
     Map<String, Long> sums = new TreeMap<>(closedMetrics);
-    addTo(sums, open);
+    addMetrics(sums, open);
     return toMetrics(sums);
   }
 
@@ -69,11 +69,11 @@ final class SparkRanges {
 
   void close() throws IOException {
     if (reader != null) {
-      addTo(closedMetrics, reader);
+      addMetrics(closedMetrics, reader);
       closedValues = toMetrics(closedMetrics);
       for (CustomTaskMetric metric : reader.currentMetricsValues()) {
         if (metric.name().equals("offsetOutOfRange")) { // offsets that Spark's reader skipped
-          range.lost = metric.value();
+          range.lostOffsets = metric.value();
         }
       }
       PartitionReader<InternalRow> closing = reader;
@@ -82,7 +82,7 @@ final class SparkRanges {
     }
   }
 
-  private static void addTo(Map<String, Long> sums, PartitionReader<InternalRow> open) {
+  private static void addMetrics(Map<String, Long> sums, PartitionReader<InternalRow> open) {
     for (CustomTaskMetric metric : open.currentMetricsValues()) {
       sums.merge(metric.name(), metric.value(), Long::sum);
     }

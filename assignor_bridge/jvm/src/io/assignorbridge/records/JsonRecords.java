@@ -80,11 +80,11 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
 
   private void prepare() {
     if (factory == null) {
-      var map = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
-      JSONOptions parsed = new JSONOptions(map, "UTC", "");
-      readsPlainDecimals = parsed.locale().equals(Locale.US);
+      var scalaOptions = scala.collection.immutable.Map$.MODULE$.from(CollectionConverters.asScala(options));
+      JSONOptions jsonOptions = new JSONOptions(scalaOptions, "UTC", "");
+      readsPlainDecimals = jsonOptions.locale().equals(Locale.US);
       typeTree = new TypeTree(schema);
-      factory = parsed.buildJsonFactory();
+      factory = jsonOptions.buildJsonFactory();
     }
   }
 
@@ -145,16 +145,16 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
           fields.put(field.name(), new TypeTree(field.dataType()));
         }
       }
-      DataType inner = type instanceof ArrayType array ? array.elementType() : null;
-      inner = type instanceof MapType map ? map.valueType() : inner;
-      this.element = inner != null ? new TypeTree(inner) : null;
+      DataType elementType = type instanceof ArrayType array ? array.elementType() : null;
+      elementType = type instanceof MapType map ? map.valueType() : elementType;
+      this.element = elementType != null ? new TypeTree(elementType) : null;
     }
   }
 
   /** A copy of the record's bytes in which some values are quoted as text. */
   private static final class QuotedCopy {
     private final byte[] value;
-    private ByteArrayOutputStream changed;
+    private ByteArrayOutputStream output;
     private int copiedBytes;
 
     QuotedCopy(byte[] value) {
@@ -166,33 +166,33 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
       int start = (int) parser.currentTokenLocation().getByteOffset();
       parser.skipChildren();
       int end = (int) parser.currentLocation().getByteOffset();
-      if (changed == null) {
-        changed = new ByteArrayOutputStream(value.length + 64);
+      if (output == null) {
+        output = new ByteArrayOutputStream(value.length + 64);
       }
-      changed.write(value, copiedBytes, start - copiedBytes);
-      changed.write('"');
+      output.write(value, copiedBytes, start - copiedBytes);
+      output.write('"');
       for (int i = start; i < end; i++) {
         byte b = value[i];
         if (b == '"' || b == '\\') {
-          changed.write('\\');
-          changed.write(b);
+          output.write('\\');
+          output.write(b);
         } else if (b >= 0 && b < ' ') {
           String escaped = "\\u" + HexFormat.of().toHexDigits((char) b);
-          changed.writeBytes(escaped.getBytes(StandardCharsets.US_ASCII));
+          output.writeBytes(escaped.getBytes(StandardCharsets.US_ASCII));
         } else {
-          changed.write(b);
+          output.write(b);
         }
       }
-      changed.write('"');
+      output.write('"');
       copiedBytes = end;
     }
 
     byte[] bytes() {
-      if (changed == null) {
+      if (output == null) {
         return value;
       }
-      changed.write(value, copiedBytes, value.length - copiedBytes);
-      return changed.toByteArray();
+      output.write(value, copiedBytes, value.length - copiedBytes);
+      return output.toByteArray();
     }
   }
 }

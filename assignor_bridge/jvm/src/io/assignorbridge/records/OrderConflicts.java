@@ -49,8 +49,8 @@ public final class OrderConflicts {
   /** Takes a record's key hash, topic hash, partition, offset, and timestamp. */
   private record SeenFunction(ConflictCounter counter) implements UDF5<Long, Long, Integer, Long, Long, Boolean> {
     @Override
-    public Boolean call(Long key, Long topic, Integer partition, Long offset, Long timestamp) {
-      counter.compare(key, new Position(topic, partition, offset, timestamp));
+    public Boolean call(Long keyHash, Long topicHash, Integer partition, Long offset, Long timestamp) {
+      counter.compare(keyHash, new Position(topicHash, partition, offset, timestamp));
       return true;
     }
   }
@@ -64,10 +64,10 @@ public final class OrderConflicts {
   }
 
   /** Position and timestamp of a record. */
-  private record Position(long topic, int partition, long offset, long timestamp)
+  private record Position(long topicHash, int partition, long offset, long timestamp)
       implements Serializable {
     boolean isOfSamePartition(Position other) {
-      return topic == other.topic && partition == other.partition;
+      return topicHash == other.topicHash && partition == other.partition;
     }
 
     boolean contradicts(Position other, boolean byTimestamp) {
@@ -93,21 +93,21 @@ public final class OrderConflicts {
       this.byTimestamp = byTimestamp;
     }
 
-    void compare(long key, Position position) {
-      if (positions.size() == MAX_KEYS && key > positions.lastKey()) {
+    void compare(long keyHash, Position position) {
+      if (positions.size() == MAX_KEYS && keyHash > positions.lastKey()) {
         return;
       }
-      Position newest = positions.get(key);
+      Position newest = positions.get(keyHash);
       if (newest == null) {
-        if (!positions.containsKey(key)) {
-          positions.put(key, position);
+        if (!positions.containsKey(keyHash)) {
+          positions.put(keyHash, position);
           removeExcess();
         }
       } else if (position.contradicts(newest, byTimestamp)) {
-        positions.put(key, null);
+        positions.put(keyHash, null);
         setExample(position.partition, position.offset);
       } else if (position.isOfSamePartition(newest) && position.offset > newest.offset) {
-        positions.put(key, position); // keep the newest for later comparisons
+        positions.put(keyHash, position); // keep the newest for later comparisons
       }
     }
 
@@ -154,12 +154,12 @@ public final class OrderConflicts {
 
     @Override
     public void merge(AccumulatorV2<Long, Long> other) {
-      ConflictCounter counter = (ConflictCounter) other;
-      tableConflicts += counter.tableConflicts;
+      ConflictCounter otherCounter = (ConflictCounter) other;
+      tableConflicts += otherCounter.tableConflicts;
       if (example.isEmpty()) {
-        example = counter.example;
+        example = otherCounter.example;
       }
-      for (Map.Entry<Long, Position> entry : counter.positions.entrySet()) {
+      for (Map.Entry<Long, Position> entry : otherCounter.positions.entrySet()) {
         if (entry.getValue() != null) {
           compare(entry.getKey(), entry.getValue());
         } else {

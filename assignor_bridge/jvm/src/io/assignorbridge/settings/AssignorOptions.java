@@ -17,14 +17,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param values the source's options `assignor` and `assignor.*` (or else the session's
  *     `spark.assignor.*`), and the Spark options that the planner needs
  * @param kafka settings of the stream's Kafka client as Spark reads them, including secrets
- * @param ambiguous session settings that exist twice, with different case and values, unless the
+ * @param ambiguousSettings session settings that exist twice, with different case and values, unless the
  *     source sets them. Spark treats them as two settings, assignor-bridge as one
  */
 public record AssignorOptions(
     Map<String, String> values,
     Map<String, String> kafka,
     Interpreter interpreter,
-    List<String> ambiguous) {
+    List<String> ambiguousSettings) {
   public static final String NAME = "assignor";
   private static final String SESSION_PREFIX = "spark.assignor.";
   private static final String PREFIX = NAME + ".";
@@ -34,7 +34,7 @@ public record AssignorOptions(
       List.of("minPartitions", "maxRecordsPerPartition");
 
   /** Prefixes of options that limit batches; with them, the planner needs more Spark options. */
-  private static final List<String> LIMITING =
+  private static final List<String> LIMITING_PREFIXES =
       List.of(
           "targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.", "aligneventtime");
   private static final List<String> LIMIT_OPTIONS =
@@ -62,7 +62,7 @@ public record AssignorOptions(
   public static AssignorOptions of(CaseInsensitiveStringMap source, Map<String, String> session) {
     Map<String, String> values = new TreeMap<>(String.CASE_INSENSITIVE_ORDER);
     Map<String, String> kafka = new TreeMap<>();
-    List<String> ambiguous = new ArrayList<>();
+    List<String> ambiguousSettings = new ArrayList<>();
     session.forEach(
         (key, value) -> {
           if (key.equals(SESSION_NAME)) {
@@ -71,9 +71,9 @@ public record AssignorOptions(
               && !Interpreter.SETTINGS.contains(key)
               && !KillSwitch.SETTINGS.contains(key)) {
             String name = PREFIX + key.substring(SESSION_PREFIX.length());
-            String other = values.put(name, value);
-            if (other != null && !other.equals(value) && source.get(name) == null) {
-              ambiguous.add(key);
+            String earlierValue = values.put(name, value);
+            if (earlierValue != null && !earlierValue.equals(value) && source.get(name) == null) {
+              ambiguousSettings.add(key);
             }
           }
         });
@@ -81,19 +81,19 @@ public record AssignorOptions(
         .asCaseSensitiveMap()
         .forEach(
             (key, value) -> {
-              String lower = key.toLowerCase(Locale.ROOT);
+              String lowerKey = key.toLowerCase(Locale.ROOT);
               if (value == null) { // Python's None means unset
                 return;
               }
-              if (lower.startsWith(KAFKA_PREFIX)) {
-                kafka.put(lower.substring(KAFKA_PREFIX.length()), value);
-              } else if (lower.equals(NAME) || lower.startsWith(PREFIX)) {
+              if (lowerKey.startsWith(KAFKA_PREFIX)) {
+                kafka.put(lowerKey.substring(KAFKA_PREFIX.length()), value);
+              } else if (lowerKey.equals(NAME) || lowerKey.startsWith(PREFIX)) {
                 values.remove(key); // so that messages use the source's spelling
                 values.put(key, value);
               }
             });
     List<String> sparkOptions = new ArrayList<>(SPARK_OPTIONS);
-    AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session), ambiguous);
+    AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session), ambiguousSettings);
     if (options.limitsBatches()) {
       sparkOptions.addAll(LIMIT_OPTIONS);
     }
@@ -106,9 +106,9 @@ public record AssignorOptions(
   }
 
   /** Fails if a session setting is ambiguous. */
-  public void checkSpelling() throws PlannerException {
-    if (!ambiguous.isEmpty()) {
-      String key = ambiguous.get(0);
+  public void rejectAmbiguousSettings() throws PlannerException {
+    if (!ambiguousSettings.isEmpty()) {
+      String key = ambiguousSettings.get(0);
       throw new PlannerException(
           "option '" + key + "' is set twice, in different case: keep one of the two", true, null);
     }
@@ -127,8 +127,8 @@ public record AssignorOptions(
   }
 
   private static boolean isSecret(String key) {
-    String lower = key.toLowerCase(Locale.ROOT);
-    boolean isOfTopic = lower.startsWith(PREFIX + "weight.") || lower.startsWith(PREFIX + "floor.");
+    String lowerKey = key.toLowerCase(Locale.ROOT);
+    boolean isOfTopic = lowerKey.startsWith(PREFIX + "weight.") || lowerKey.startsWith(PREFIX + "floor.");
     return !isOfTopic && SecuredParams.isSecret(key);
   }
 
@@ -136,7 +136,7 @@ public record AssignorOptions(
   public boolean limitsBatches() {
     return values.keySet().stream()
         .map(key -> key.toLowerCase(Locale.ROOT))
-        .anyMatch(key -> LIMITING.stream().anyMatch(name -> key.startsWith(PREFIX + name)));
+        .anyMatch(key -> LIMITING_PREFIXES.stream().anyMatch(name -> key.startsWith(PREFIX + name)));
   }
 
   /** Returns whether the stream uses an assignor that is not built in. */

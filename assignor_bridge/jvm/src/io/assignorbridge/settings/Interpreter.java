@@ -12,7 +12,7 @@ import java.util.stream.Stream;
  * selected variables and never imports from that folder.
  *
  * @param command command that starts the interpreter
- * @param variables names of environment variables to pass on in addition to {@link #NEEDED}
+ * @param variables environment variables to pass on in addition to {@link #NEEDED_VARIABLES}
  * @param files the job's packages (`--py-files`), which Spark passes only to its own Python
  */
 public record Interpreter(String command, List<String> variables, List<String> files) {
@@ -24,7 +24,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
   static final List<String> SETTINGS = List.of(SESSION_PYTHON, SESSION_VARIABLES);
 
   /** Variables for Python and its libraries (docs/internals/protocol.md); * matches any suffix. */
-  private static final List<String> NEEDED =
+  private static final List<String> NEEDED_VARIABLES =
       List.of(
           "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR", "TEMP",
           "TMP", "SYSTEMROOT", "PYTHON*", "VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_*",
@@ -52,8 +52,8 @@ public record Interpreter(String command, List<String> variables, List<String> f
             .filter(Interpreter::isPython)
             .findFirst()
             .orElse("python3");
-    // In YARN's cluster mode, these are URIs of files that have other local paths. The jars of
-    // `--packages` are excluded, because Python would read all their directories (30 MB for Delta).
+    // Skip URIs, which YARN's cluster mode sets, because the files are elsewhere. Skip the
+    // jars of `--packages`, because Python would read all their directories (30 MB for Delta).
     List<String> files =
         splitSetting(session, SPARK_FILES).stream()
             .filter(file -> file.startsWith("/") && !file.contains(":") && !file.endsWith(".jar"))
@@ -70,8 +70,8 @@ public record Interpreter(String command, List<String> variables, List<String> f
 
   /** Prepares the planner process, which imports from its installation and PYTHONPATH only. */
   public ProcessBuilder prepareWorker() {
-    ProcessBuilder process = new ProcessBuilder(command, "-c", RUN_WORKER);
-    Map<String, String> environment = process.environment();
+    ProcessBuilder builder = new ProcessBuilder(command, "-c", RUN_WORKER);
+    Map<String, String> environment = builder.environment();
     environment.keySet().removeIf(name -> !isPassedOn(name));
     environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // the default is a thread per core
     // Spark's scripts set "$SPARK_HOME/python/:$PYTHONPATH". An empty part is the current folder.
@@ -81,11 +81,11 @@ public record Interpreter(String command, List<String> variables, List<String> f
             .filter(p -> !p.isBlank())
             .collect(Collectors.joining(":"));
     environment.put("PYTHONPATH", path);
-    return process;
+    return builder;
   }
 
   private boolean isPassedOn(String name) {
-    return Stream.concat(NEEDED.stream(), variables.stream())
+    return Stream.concat(NEEDED_VARIABLES.stream(), variables.stream())
         .anyMatch(
             pattern ->
                 pattern.endsWith("*")

@@ -16,11 +16,11 @@ import org.slf4j.LoggerFactory;
  */
 public final class KillSwitch {
   private static final Logger LOG = LoggerFactory.getLogger(KillSwitch.class);
-  private static final String ENABLED = "spark.assignor.enabled";
-  private static final String FILE = "spark.assignor.killSwitchFile";
+  private static final String ENABLED_SETTING = "spark.assignor.enabled";
+  private static final String FILE_SETTING = "spark.assignor.killSwitchFile";
 
   /** Session settings for the switch; they are not planner options. */
-  static final List<String> SETTINGS = List.of(ENABLED, FILE);
+  static final List<String> SETTINGS = List.of(ENABLED_SETTING, FILE_SETTING);
 
   private final SparkSession session;
   private String offReason; // null while the option is on
@@ -33,7 +33,7 @@ public final class KillSwitch {
   /** Like {@link #findOffReason}, but fails if the switch cannot be read. */
   public String findOffReasonAtStart() throws PlannerException, InterruptedException {
     try {
-      return update(read());
+      return update(readOffReason());
     } catch (IOException | RuntimeException | LinkageError e) {
       if (Interruptions.isInterruption(e)) {
         throw new InterruptedException(describe(e)); // the query is being stopped
@@ -45,7 +45,7 @@ public final class KillSwitch {
   /** Returns why the option is off, or null; if the switch is unreadable, the previous result. */
   public String findOffReason() {
     try {
-      return update(read());
+      return update(readOffReason());
     } catch (IOException | RuntimeException | LinkageError e) { // an incomplete Hadoop file system
       if (Interruptions.isInterruption(e)) { // the query is ending
         Thread.currentThread().interrupt();
@@ -74,28 +74,28 @@ public final class KillSwitch {
   }
 
   /** Reads the switch without a lock, so that streams of one session do not wait for each other. */
-  private String read() throws IOException {
-    String enabled = session.conf().get(ENABLED, "true").strip();
+  private String readOffReason() throws IOException {
+    String enabled = session.conf().get(ENABLED_SETTING, "true").strip();
     if (enabled.equalsIgnoreCase("false")) {
-      return ENABLED + " is false";
+      return ENABLED_SETTING + " is false";
     }
     if (!enabled.equalsIgnoreCase("true")) {
-      throw new IllegalArgumentException(ENABLED + " must be true or false, not '" + enabled + "'");
+      throw new IllegalArgumentException(ENABLED_SETTING + " must be true or false, not '" + enabled + "'");
     }
-    String file = session.conf().get(FILE, "").strip();
+    String file = session.conf().get(FILE_SETTING, "").strip();
     if (!file.isEmpty()) {
       Path path = new Path(file);
       if (path.getFileSystem(session.sessionState().newHadoopConf()).exists(path)) {
-        return FILE + " exists: " + SecuredParams.maskPassword(file);
+        return FILE_SETTING + " exists: " + SecuredParams.maskPassword(file);
       }
     }
     return null;
   }
 
   private static String describe(Throwable e) {
-    boolean isBadValue = e.getMessage() != null && e.getMessage().startsWith(ENABLED);
+    boolean isBadValue = e.getMessage() != null && e.getMessage().startsWith(ENABLED_SETTING);
     return isBadValue
         ? e.getMessage()
-        : FILE + " could not be checked: " + SecuredParams.maskPassword(e.toString());
+        : FILE_SETTING + " could not be checked: " + SecuredParams.maskPassword(e.toString());
   }
 }

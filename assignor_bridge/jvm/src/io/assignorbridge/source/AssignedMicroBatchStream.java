@@ -45,12 +45,12 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Map<AssignedMicroBatchStream, Thread> RUNNING = new ConcurrentHashMap<>();
 
   private final BatchPlanner planner;
-  private final LogEndOffsets logEnds;
+  private final LogEndOffsets logEndOffsets;
   private final SparkContext context;
-  private final KafkaOffsetReader offsets;
+  private final KafkaOffsetReader offsetReader;
   private final boolean limitsBatches;
   private final boolean failOnError;
-  private final Set<String> warned = new HashSet<>();
+  private final Set<String> warnedActions = new HashSet<>();
   private boolean hasLatestOffset;
   private boolean hasFixedEnd;
   private boolean ignoresMinimum; // true after the first batch with a fixed end
@@ -73,9 +73,9 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     String metadataPath = (String) readField(base, "metadataPath");
     context = session.sparkContext();
     String query = context.getLocalProperty("sql.streaming.queryId");
-    logEnds = new LogEndOffsets(assignorOptions.kafka(), query, metadataPath);
+    logEndOffsets = new LogEndOffsets(assignorOptions.kafka(), query, metadataPath);
     planner = new BatchPlanner(session, assignorOptions, killSwitch, metadataPath);
-    offsets = (KafkaOffsetReader) readField(base, "kafkaOffsetReader");
+    offsetReader = (KafkaOffsetReader) readField(base, "kafkaOffsetReader");
     limitsBatches = assignorOptions.limitsBatches();
     failOnError = assignorOptions.failOnError();
   }
@@ -90,7 +90,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  /** Starts the planner. If an option is invalid, this fails; the caller must stop the stream. */
+  /** Stops streams of failed queries and starts the planner; if this fails, stop the stream. */
   void startPlanner() {
     RUNNING.forEach(
         (stream, query) -> {
@@ -133,7 +133,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     try {
       work.run();
     } catch (RuntimeException | LinkageError e) {
-      if (warned.add(action)) {
+      if (warnedActions.add(action)) {
         LOG.warn("assignor-bridge could not {} (the query continues; logged once)", action, e);
       }
     }
@@ -164,7 +164,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   private void warnOfTooFewSlots(int partitions) {
     int slots = ExecutorList.countSlots(context);
-    if (partitions > slots && warned.add("too few slots")) {
+    if (partitions > slots && warnedActions.add("too few slots")) {
       LOG.warn(
           "real-time mode needs a task slot for each partition, but the query reads {} partitions and"
               + " the application has {} slots: Spark does not read {} of the partitions. Give the"
@@ -191,7 +191,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   @Override
   public ReadLimit getDefaultReadLimit() {
     ReadLimit limit = super.getDefaultReadLimit();
-    return limitsBatches ? LimitedBatch.Limits.addOurs(limit) : limit;
+    return limitsBatches ? LimitedBatch.Limits.addAssignorLimit(limit) : limit;
   }
 
   @Override
@@ -204,7 +204,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
         () -> {
           Offset ends = reportLatestOffset();
           if (ends != null) { // there are partitions
-            logEnds.setLatest(ends, hasFixedEnd);
+            logEndOffsets.setLatest(ends, hasFixedEnd);
           }
         });
     return latest;
@@ -224,7 +224,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     ignoresMinimum = hasFixedEnd;
     Offset end =
         planner.admit(
-            () -> new LimitedBatch(start, latest, limits.maxRecords(), offsets),
+            () -> new LimitedBatch(start, latest, limits.maxRecords(), offsetReader),
             latest,
             hasFixedEnd);
     return end == null ? super.latestOffset(start, limits.max()) : end;
@@ -250,7 +250,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   public void stop() {
     RUNNING.remove(this);
     try {
-      logEnds.close();
+      logEndOffsets.close();
       planner.close();
     } finally {
       super.stop();

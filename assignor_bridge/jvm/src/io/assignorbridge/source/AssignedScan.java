@@ -42,15 +42,15 @@ final class AssignedScan implements Scan {
     try {
       assigned = new AssignedMicroBatchStream(stream, options, assignorOptions, killSwitch, session);
     } catch (RuntimeException | LinkageError e) { // an incompatible Spark
-      PlannerException incompatible = PlannerException.unexpected(e, session.version());
+      PlannerException failure = PlannerException.unexpected(e, session.version());
       if (assignorOptions.failOnError()) {
         stream.stop();
-        throw new IllegalStateException(incompatible.getMessage(), incompatible);
+        throw new IllegalStateException(failure.getMessage(), failure);
       }
       LOG.warn(
           "assignor-bridge leaves a stream to Spark's default assignment until it is restarted"
               + " (assignor.onError=fail would stop the query): {}",
-          incompatible.getMessage());
+          failure.getMessage());
       return stream;
     }
     try {

@@ -29,7 +29,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
 
   private final SparkSession session;
   private final KillSwitch killSwitch;
-  private final Set<String> warned = ConcurrentHashMap.newKeySet();
+  private final Set<String> warnedReasons = ConcurrentHashMap.newKeySet();
 
   public KafkaRelationRule(SparkSession session) {
     this.session = session;
@@ -143,7 +143,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
   }
 
   private void reportNoEffect(String why, boolean failOnError) {
-    if (failOnError || warned.add(why)) { // Spark applies the rule several times
+    if (failOnError || warnedReasons.add(why)) { // Spark applies the rule several times
       NoEffect.report(why, failOnError);
     }
   }

@@ -38,7 +38,7 @@ final class SparkMembers {
 
   /** Looks up the members on first use. */
   private static final class Lazy {
-    static final String MISSING = lookUp();
+    static final String MISSING = describeMissing();
   }
 
   private SparkMembers() {}
@@ -48,13 +48,13 @@ final class SparkMembers {
     return Lazy.MISSING;
   }
 
-  private static String lookUp() {
-    List<String> missing;
+  private static String describeMissing() {
+    List<String> missingMembers;
     try (BufferedReader list =
         new BufferedReader(
             new InputStreamReader(
                 SparkMembers.class.getResourceAsStream(LIST), StandardCharsets.UTF_8))) {
-      missing =
+      missingMembers =
           Stream.concat(list.lines(), FIELDS.stream())
               .map(line -> line.split(" "))
               .map(SparkMembers::describeIfMissing)
@@ -64,12 +64,12 @@ final class SparkMembers {
     } catch (IOException e) {
       return "the assignor-bridge jar cannot be read: " + e;
     }
-    if (missing.isEmpty()) {
+    if (missingMembers.isEmpty()) {
       return null;
     }
-    int more = missing.size() - MAX_NAMED;
-    return missing.stream().limit(MAX_NAMED).collect(Collectors.joining(", "))
-        + (more > 0 ? " and " + more + " more" : "");
+    int unnamedCount = missingMembers.size() - MAX_NAMED;
+    return missingMembers.stream().limit(MAX_NAMED).collect(Collectors.joining(", "))
+        + (unnamedCount > 0 ? " and " + unnamedCount + " more" : "");
   }
 
   /** Returns a member's name if it is missing or incompatible; otherwise null. */
@@ -81,9 +81,9 @@ final class SparkMembers {
   }
 
   /** Loads one of our classes, which fails if its superclass or an overridden method is final. */
-  private static String checkSuperclass(String ours) {
+  private static String checkSuperclass(String className) {
     try {
-      Class.forName(ours.replace('/', '.'), false, SparkMembers.class.getClassLoader());
+      Class.forName(className.replace('/', '.'), false, SparkMembers.class.getClassLoader());
       return null;
     } catch (ClassNotFoundException | NoClassDefFoundError e) {
       return null; // the superclass's own line reports it

@@ -51,10 +51,10 @@ public final class CheckpointFolder {
         || !HADOOP_CLASS.equals(configuration.get(LOCAL_FILES))) {
       return configuration;
     }
-    Configuration own = new Configuration(configuration);
-    own.setClassLoader(CheckpointFolder.class.getClassLoader());
-    own.set(LOCAL_FILES, OUR_CLASS);
-    return own;
+    Configuration copy = new Configuration(configuration);
+    copy.setClassLoader(CheckpointFolder.class.getClassLoader());
+    copy.set(LOCAL_FILES, OUR_CLASS);
+    return copy;
   }
 
   /** Returns all entries; none if the folder does not exist. */

@@ -42,10 +42,10 @@ public final class StateFiles {
 
   // Filled by the listing before the first plan, or if that failed, before the first write. After
   // that, only the writer's thread uses them.
-  private final TreeMap<Long, String> prunable = new TreeMap<>();
+  private final TreeMap<Long, String> prunableFiles = new TreeMap<>();
   private final Set<String> leftovers = new HashSet<>();
-  private long newest = -1;
-  private boolean isListed; // false while the folder may have newer states than `newest`
+  private long newestNumber = -1;
+  private boolean isListed; // false while the folder may have newer states than `newestNumber`
   private boolean failing;
   private boolean hasWarnedOfDeletion;
 
@@ -59,13 +59,10 @@ public final class StateFiles {
     String findProblem(String state) throws PlannerException, InterruptedException;
   }
 
-  /**
-   * Returns the newest stored state that passes the check, or null. One warning lists the skipped
-   * states.
-   */
+  /** Returns the newest stored state that passes the check, or null; warns of skipped states. */
   public String restore(int version, StateCheck check) throws PlannerException, InterruptedException {
-    List<String> unusable = new ArrayList<>();
-    String restored = null;
+    List<String> problems = new ArrayList<>();
+    String restoredName = null;
     try {
       for (String name : listNewestFirst(version)) {
         String path = folder + "/" + name;
@@ -74,25 +71,25 @@ public final class StateFiles {
           String problem = check.findProblem(text);
           if (problem == null) {
             lastSaved = text;
-            restored = name;
+            restoredName = name;
             break;
           }
-          unusable.add(path + ": " + problem);
+          problems.add(path + ": " + problem);
         } catch (IOException e) {
-          unusable.add(path + ": " + describe(e));
+          problems.add(path + ": " + describe(e));
         }
       }
     } catch (IOException e) {
-      unusable.add(folder + ": " + describe(e));
+      problems.add(folder + ": " + describe(e));
     }
-    if (!unusable.isEmpty()) {
+    if (!problems.isEmpty()) {
       LOG.warn(
           "assignor-bridge cannot use its stored state and plans {} (partitions may change"
               + " executors; no data is affected): {}",
-          restored == null ? "without it" : "with the older " + restored,
-          String.join("; ", unusable));
+          restoredName == null ? "without it" : "with the older " + restoredName,
+          String.join("; ", problems));
     }
-    return restored == null ? null : lastSaved;
+    return restoredName == null ? null : lastSaved;
   }
 
   /** Saves the state of a completed batch if it has changed since the last save. */
@@ -108,6 +105,7 @@ public final class StateFiles {
     writer.finish(CLOSE_TIMEOUT_MS);
   }
 
+  /** Lists the state files, newest first, and fills the fields for the writer's thread. */
   private Iterable<String> listNewestFirst(int version) throws IOException {
     TreeMap<Long, String> files = new TreeMap<>(Comparator.reverseOrder());
     FileStatus[] entries = folder.list();
@@ -118,9 +116,9 @@ public final class StateFiles {
       if (parts.matches()) {
         long number = Long.parseLong(parts.group(1));
         files.put(number, name);
-        newest = Math.max(newest, number);
+        newestNumber = Math.max(newestNumber, number);
         if (file.isFile() && Integer.parseInt(parts.group(2)) <= version) {
-          prunable.put(number, name);
+          prunableFiles.put(number, name);
         }
       } else if (LEFTOVER.matcher(name).matches()) {
         leftovers.add(name); // from a driver that was killed during a write
@@ -138,19 +136,19 @@ public final class StateFiles {
   }
 
   private void write(StoredState state) {
-    String target = folder.toString();
+    String targetPath = folder.toString();
     try {
       if (!isListed) { // a number below the previous newest would be ignored at the next start
         listNewestFirst(state.version());
       }
-      newest++; // also after a failure, so that the next batch tries another name
-      String name = newest + ".v" + state.version();
-      target = folder + "/" + name;
+      newestNumber++; // also after a failure, so that the next batch tries another name
+      String name = newestNumber + ".v" + state.version();
+      targetPath = folder + "/" + name;
       folder.write(name, state.text());
       failing = false;
-      prunable.put(newest, name);
-      while (prunable.size() > MAX_FILES) {
-        delete(prunable.pollFirstEntry().getValue());
+      prunableFiles.put(newestNumber, name);
+      while (prunableFiles.size() > MAX_FILES) {
+        delete(prunableFiles.pollFirstEntry().getValue());
       }
       leftovers.forEach(this::delete);
       leftovers.clear();
@@ -159,7 +157,7 @@ public final class StateFiles {
         LOG.warn(
             "assignor-bridge could not save its state in {} (after a restart, partitions may"
                 + " change executors; no data is affected): {}",
-            target,
+            targetPath,
             e.toString());
       }
       failing = true;

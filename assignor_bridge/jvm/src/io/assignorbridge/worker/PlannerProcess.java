@@ -24,16 +24,16 @@ import java.util.regex.Pattern;
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;
   private static final long LATE_ANSWER_LIMIT_MS = 1000;
-  private static final Pattern ANSWER = Pattern.compile("\\d+ ");
-  private static final ThreadFactory DAEMONS = LatestOnlyExecutor.daemonFactory("assignor-planner-io");
+  private static final Pattern ANSWER_NUMBER = Pattern.compile("\\d+ ");
+  private static final ThreadFactory DAEMON_THREADS = LatestOnlyExecutor.daemonFactory("assignor-planner-io");
 
   private final String python;
   private final Process process;
-  private final BufferedWriter requests;
-  private final BufferedReader answers;
+  private final BufferedWriter requestWriter;
+  private final BufferedReader answerReader;
   private final StringBuilder stderr = new StringBuilder();
-  private final Thread stderrReader = DAEMONS.newThread(this::collectStderr);
-  private final ExecutorService io = Executors.newSingleThreadExecutor(DAEMONS);
+  private final Thread stderrReader = DAEMON_THREADS.newThread(this::collectStderr);
+  private final ExecutorService io = Executors.newSingleThreadExecutor(DAEMON_THREADS);
   private long requestCount;
   private volatile boolean isClosed;
 
@@ -50,8 +50,8 @@ final class PlannerProcess implements AutoCloseable {
               + "): set spark.assignor.python to a Python that has assignor-bridge installed",
           e);
     }
-    requests = process.outputWriter(StandardCharsets.UTF_8);
-    answers = process.inputReader(StandardCharsets.UTF_8);
+    requestWriter = process.outputWriter(StandardCharsets.UTF_8);
+    answerReader = process.inputReader(StandardCharsets.UTF_8);
     stderrReader.start();
   }
 
@@ -102,16 +102,16 @@ final class PlannerProcess implements AutoCloseable {
 
   /** Sends a request and returns its answer; skips text that Python prints before it. */
   private String exchange(long number, String request) throws IOException {
-    requests.write(number + " " + request + "\n");
-    requests.flush();
-    String line = answers.readLine();
+    requestWriter.write(number + " " + request + "\n");
+    requestWriter.flush();
+    String line = answerReader.readLine();
     String prefix = number + " {";
     while (line != null && !line.startsWith(prefix)) {
-      if (number > 1 && ANSWER.matcher(line).lookingAt()) {
+      if (number > 1 && ANSWER_NUMBER.matcher(line).lookingAt()) {
         return line; // the answer to another request, which the caller reports
       }
       int index = line.indexOf(prefix); // after text printed without a line break
-      line = index < 0 ? answers.readLine() : line.substring(index);
+      line = index < 0 ? answerReader.readLine() : line.substring(index);
     }
     return line;
   }
@@ -151,7 +151,7 @@ final class PlannerProcess implements AutoCloseable {
         + python
         + (process.isAlive() ? "" : ", exit code " + process.exitValue())
         + (lastLine.isEmpty() ? "" : ": " + PlannerException.shorten(lastLine, 300))
-        + "); if assignor-bridge is not installed there, set spark.assignor.python"
+        + "); if it has no assignor-bridge, set spark.assignor.python to a Python that has it"
         + (text.isEmpty() ? "" : ". Its stderr:\n" + text);
   }
 }

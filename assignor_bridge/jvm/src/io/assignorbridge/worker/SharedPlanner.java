@@ -23,12 +23,12 @@ public final class SharedPlanner {
   private static final long START_TIMEOUT_MS = 60_000;
   private static final long MAX_TURN_WAIT_MS = 60_000;
   private static final Map<Interpreter, SharedPlanner> SHARED = new HashMap<>(); // lock: SHARED
-  private static final AtomicInteger STREAMS = new AtomicInteger();
+  private static final AtomicInteger LAST_STREAM = new AtomicInteger();
 
   private final Interpreter interpreter;
   private final ReentrantLock turn = new ReentrantLock(true);
-  private final Queue<Integer> ended = new ConcurrentLinkedQueue<>(); // maybe still in the process
-  private int streams; // lock: SHARED
+  private final Queue<Integer> endedStreams = new ConcurrentLinkedQueue<>(); // maybe still in the process
+  private int streamCount; // lock: SHARED
   private volatile PlannerProcess process; // written only by the holder of `turn`
 
   private SharedPlanner(Interpreter interpreter) {
@@ -37,11 +37,11 @@ public final class SharedPlanner {
 
   /** One stream's connection to its planner, used on the stream's thread. */
   public static final class Client implements AutoCloseable {
-    private final int stream = STREAMS.incrementAndGet();
+    private final int stream = LAST_STREAM.incrementAndGet();
     private final AssignorOptions options;
     private final long maxWaitMs;
     private SharedPlanner planner;
-    private PlannerProcess initialized; // the process that has this stream's options
+    private PlannerProcess initializedProcess; // the process that has this stream's options
     private Messages.Validated validated;
 
     public Client(AssignorOptions options) {
@@ -61,7 +61,7 @@ public final class SharedPlanner {
 
     /** Returns the effective options, validated by the current process. */
     public Messages.Validated validate() throws PlannerException, InterruptedException {
-      if (initialized == null || !initialized.isAlive()) {
+      if (initializedProcess == null || !initializedProcess.isAlive()) {
         takeTurn();
         try {
           planner.prepare(this);
@@ -84,7 +84,7 @@ public final class SharedPlanner {
 
     /** Makes the planner discard this stream's memory before the next request. */
     public void forget() {
-      initialized = null;
+      initializedProcess = null;
       if (options.usesCustomAssignor() && planner.process != null) {
         planner.process.close();
       }
@@ -106,7 +106,7 @@ public final class SharedPlanner {
 
     private SharedPlanner createUnshared() {
       SharedPlanner planner = new SharedPlanner(options.interpreter());
-      planner.streams = 1;
+      planner.streamCount = 1;
       return planner;
     }
   }
@@ -114,39 +114,39 @@ public final class SharedPlanner {
   private static SharedPlanner joinShared(Interpreter interpreter) {
     synchronized (SHARED) {
       SharedPlanner planner = SHARED.computeIfAbsent(interpreter, SharedPlanner::new);
-      planner.streams++;
+      planner.streamCount++;
       return planner;
     }
   }
 
   /** Returns a running process that has this stream's options; ends streams that were closed. */
   private PlannerProcess prepare(Client client) throws PlannerException, InterruptedException {
-    PlannerProcess running = process;
-    if (running == null || !running.isAlive()) {
-      if (running != null) {
-        running.close();
+    PlannerProcess current = process;
+    if (current == null || !current.isAlive()) {
+      if (current != null) {
+        current.close();
       }
-      ended.clear();
-      running = new PlannerProcess(interpreter);
-      process = running;
+      endedStreams.clear();
+      current = new PlannerProcess(interpreter);
+      process = current;
     }
-    for (Integer stream = ended.poll(); stream != null; stream = ended.poll()) {
-      running.ask(stream, Messages.write(new Messages.End()), START_TIMEOUT_MS);
+    for (Integer stream = endedStreams.poll(); stream != null; stream = endedStreams.poll()) {
+      current.ask(stream, Messages.write(new Messages.End()), START_TIMEOUT_MS);
     }
-    if (client.initialized != running) {
+    if (client.initializedProcess != current) {
       String request = Messages.write(new Messages.Validate(client.options.values()));
-      String answer = running.ask(client.stream, request, START_TIMEOUT_MS);
+      String answer = current.ask(client.stream, request, START_TIMEOUT_MS);
       client.validated = Messages.read(answer, Messages.Validated.class);
-      client.initialized = running;
+      client.initializedProcess = current;
     }
-    return running;
+    return current;
   }
 
   private void leave(int stream) {
     synchronized (SHARED) {
-      streams--;
-      if (streams > 0) {
-        ended.add(stream);
+      streamCount--;
+      if (streamCount > 0) {
+        endedStreams.add(stream);
         return;
       }
       SHARED.remove(interpreter, this);
