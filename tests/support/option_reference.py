@@ -29,7 +29,7 @@ def insert_table(text: str) -> str:
     before, _, from_begin = text.partition(_BEGIN)
     _, _, after = from_begin.partition(_END)
     rows = [
-        f"| `{each.name}` | {format_default(each.name)} | {each.kind.allowed} | {each.meaning} |"
+        f"| `{each.name}` | {format_default(each.name)} | {each.kind.allowed_values} | {each.meaning} |"
         for each in (*OPTIONS, *PER_TOPIC)
     ]
     head = ["| option | default | allowed | effect |", "|---|---|---|---|"]
