@@ -16,7 +16,7 @@ __all__ = ["__version__", "configure_spark"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `configure_spark` and `__version__` on first use; the planner needs neither."""
+    """Return `configure_spark` or `__version__`, loaded on access: the planner needs neither."""
     if name == "configure_spark":
         from assignor_bridge.session import configure_spark
 

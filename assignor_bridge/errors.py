@@ -28,7 +28,7 @@ class OptionError(AssignorError, ValueError):
 
 
 class PlanError(AssignorError, ValueError):
-    """A plan or an assignment is invalid: it loses, repeats or invents an offset."""
+    """A plan or an assignment is invalid, or the assignor that should make it failed."""
 
 
 def to_one_line(text: str) -> str:

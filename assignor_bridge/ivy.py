@@ -222,15 +222,15 @@ def resolution_error(output: str, package: str, advice: str) -> JarError:
     """
     missing = dict.fromkeys(":".join(match) for match in _MISSING.findall(output))
     # Errors by host, other than "not there"; failed downloads have the key "".
-    error_by_host = {_host(url): _NO_HOST for url in _UNKNOWN_HOST.findall(output)}
-    error_by_host |= {_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
-    error_by_host |= {_host(url): reason for reason, url in _HTTP_ERROR.findall(output)}
+    error_by_host = {_get_host(url): _NO_HOST for url in _UNKNOWN_HOST.findall(output)}
+    error_by_host |= {_get_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
+    error_by_host |= {_get_host(url): reason for reason, url in _HTTP_ERROR.findall(output)}
     if failed_download := _FAILED_DOWNLOAD.search(output):
         error_by_host[""] = f"a download failed: {failed_download[1]}"
     if not missing and not error_by_host:
         last_lines = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
         return JarError(f"{package} could not be fetched: {last_lines or 'Ivy gave no reason'}")
-    hosts = [_host(url) for url in _TRIED_URL.findall(output) if not url.startswith("file:")]
+    hosts = [_get_host(url) for url in _TRIED_URL.findall(output) if not url.startswith("file:")]
     answer_by_host = dict.fromkeys(hosts, "not there") | error_by_host
     answers = [f"{host}: {answer}" if host else answer for host, answer in answer_by_host.items()]
     needed_by = "" if package in missing else f" (needed for {package})"
@@ -245,7 +245,7 @@ def resolution_error(output: str, package: str, advice: str) -> JarError:
     )
 
 
-def _host(url: str) -> str:
+def _get_host(url: str) -> str:
     """Return the host and port of a URL, without its credentials."""
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or url

@@ -10,7 +10,7 @@ from assignor_bridge.admission.admit import admit, remember_batch_time
 from assignor_bridge.admission.align import Alignment, admit_up_to, align, find_spread_s
 from assignor_bridge.admission.deadline import compute_seconds_left
 from assignor_bridge.admission.lag import BatchTime, Lag, Limits
-from assignor_bridge.planner.forecast import ASSUMED_SECONDS, forecast
+from assignor_bridge.planner.forecast import ASSUMED_RECORD_S, forecast
 from assignor_bridge.protocol import messages
 from assignor_bridge.protocol.columns import pack_ranges, unpack_batch, unpack_times
 
@@ -61,8 +61,10 @@ def limit_batch(
             return LimitedBatch(messages.LookUp(aligned_or_time), memory)
         aligned, spread_s = aligned_or_time, find_spread_s(times, alignment)
     if request.last is not None:
-        reading = float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_SECONDS
-        batch_time = BatchTime(request.last.records, reading / cost.slots, request.last.seconds)
+        reading_s = (
+            float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_RECORD_S
+        )
+        batch_time = BatchTime(request.last.records, reading_s / cost.slots, request.last.seconds)
         memory = remember_batch_time(memory, batch_time)
     limits = Limits(
         request.most_records,
@@ -74,20 +76,20 @@ def limit_batch(
         request.fixed_end,
     )
     if aligned is None:
-        admitted = admit(lag, limits, memory)
+        admission = admit(lag, limits, memory)
     else:
-        admitted = admit_up_to(lag, aligned, limits, memory)
-    records = int((admitted.end - batch.start).sum())
-    held_back = sum((batch.end - admitted.end).tolist())
+        admission = admit_up_to(lag, aligned, limits, memory)
+    records = int((admission.end - batch.start).sum())
+    held_back_offsets = sum((batch.end - admission.end).tolist())
     metrics: dict[str, str | int | float] = {
         "admittedRecords": records,
-        "heldBackRecords": held_back,
-        "heldBackBy": admitted.held_back_by or "nothing",
+        "heldBackRecords": held_back_offsets,
+        "heldBackBy": admission.held_back_by or "nothing",
     }
     if np.isfinite(seconds_left).any():
         metrics["secondsToLoss"] = round(max(0.0, float(seconds_left.min())), 3)
     if aligned is not None:
         metrics["eventTimeSpreadSeconds"] = spread_s
-    ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admitted.end)
+    ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admission.end)
     answer = messages.AdmittedBatch(ranges, metrics)
-    return LimitedBatch(answer, admitted.memory, 1.0 + held_back / records)
+    return LimitedBatch(answer, admission.memory, 1.0 + held_back_offsets / records)

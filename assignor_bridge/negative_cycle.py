@@ -33,21 +33,21 @@ def find_negative_cycle(
     distance = np.zeros(nodes, cost.dtype)
     previous = np.full(nodes + 1, nodes, np.int64)  # the last element is a sentinel
     while True:
-        through = distance[source] + cost
+        path_cost = distance[source] + cost
         new_distance = distance.copy()
-        np.minimum.at(new_distance, target, through)
-        improves = (through == new_distance[target]) & (through < distance[target] - tolerance)
+        np.minimum.at(new_distance, target, path_cost)
+        improves = (path_cost == new_distance[target]) & (path_cost < distance[target] - tolerance)
         if not improves.any():
             return []
         previous[target[improves]] = source[improves]
-        distance[target[improves]] = through[improves]
+        distance[target[improves]] = path_cost[improves]
         ancestor = previous
         for _ in range(nodes.bit_length()):
             ancestor = ancestor[ancestor]
         # This many steps back, each node reaches the sentinel or a node on a cycle.
-        on_cycle: list[int] = ancestor[ancestor != nodes].tolist()
-        if on_cycle:
-            cycle = on_cycle[:1]
+        cycle_nodes: list[int] = ancestor[ancestor != nodes].tolist()
+        if cycle_nodes:
+            cycle = cycle_nodes[:1]
             while (predecessor := int(previous[cycle[-1]])) != cycle[0]:
                 cycle.append(predecessor)
             return cycle[::-1]

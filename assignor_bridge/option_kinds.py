@@ -15,7 +15,7 @@ class OptionKind:
     """A parser, and a description of the values that it accepts."""
 
     read: Callable[[str], object]
-    allowed: str
+    allowed_values: str
 
 
 def _parse_boolean(text: str) -> bool:
@@ -47,7 +47,7 @@ def _parse_priorities(text: str) -> tuple[tuple[str, int], ...]:
     return tuple((pattern.strip(), int(number)) for pattern, _, number in pairs)
 
 
-def _non_empty_text(is_valid: Callable[[str], object]) -> Callable[[str], str]:
+def _make_text_parser(is_valid: Callable[[str], object]) -> Callable[[str], str]:
     def parse_text(text: str) -> str:
         value = text.strip()
         if not value or not value.isprintable() or not is_valid(value):
@@ -100,14 +100,14 @@ PRIORITIES = OptionKind(
     _parse_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1"
 )
 GROUP = OptionKind(
-    _non_empty_text(lambda name: len(name) <= 255),
+    _make_text_parser(lambda name: len(name) <= 255),
     "the name of a consumer group of up to 255 characters",
 )
 LOCAL_FILE = OptionKind(
-    _non_empty_text(lambda path: "://" not in path and not path.endswith("/")),
+    _make_text_parser(lambda path: "://" not in path and not path.endswith("/")),
     "the path of a local file",
 )
 ENVIRONMENT = OptionKind(
-    _non_empty_text(re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*").fullmatch),
+    _make_text_parser(re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*").fullmatch),
     "env:NAME with the name of an environment variable",
 )

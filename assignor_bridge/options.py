@@ -115,7 +115,7 @@ class PlannerOptions:
     max_records_per_partition: int | None = _define("maxRecordsPerPartition", None, kinds.COUNT,
         "Spark's option: maximum records per task")
     #: Options of custom assignors: names without the prefix, and values.
-    own: tuple[tuple[str, str], ...] = ()
+    custom_options: tuple[tuple[str, str], ...] = ()
 
     @property
     def limits_batches(self) -> bool:
@@ -148,20 +148,20 @@ class PlannerOptions:
 
 
 #: Options by `PlannerOptions` field.
-_BY_FIELD: dict[str, Option] = {
+_OPTION_BY_FIELD: dict[str, Option] = {
     each.name: each.metadata["option"] for each in fields(PlannerOptions) if each.metadata
 }
-_BY_LOWER_NAME = {option.name.lower(): (name, option) for name, option in _BY_FIELD.items()}
+_BY_LOWER_NAME = {option.name.lower(): (name, option) for name, option in _OPTION_BY_FIELD.items()}
 #: The planner's options, excluding Spark's.
-OPTIONS = tuple(option for option in _BY_FIELD.values() if option.name.startswith(PREFIX))
+OPTIONS = tuple(option for option in _OPTION_BY_FIELD.values() if option.name.startswith(PREFIX))
 #: Options per topic, by `PlannerOptions` field.
-_BY_TOPIC: dict[str, Option] = {
+_TOPIC_OPTION_BY_FIELD: dict[str, Option] = {
     "weights": Option("assignor.weight.<topic>", kinds.WEIGHT,
         "weight of a partition of this topic in a limited batch; the default is 1"),
     "floors": Option("assignor.floor.<topic>", kinds.COUNT,
         "minimum records of this topic in each limited batch, if it has that many"),
 }  # fmt: skip
-PER_TOPIC = tuple(_BY_TOPIC.values())
+PER_TOPIC = tuple(_TOPIC_OPTION_BY_FIELD.values())
 
 
 def parse_options(source: Mapping[str, str]) -> PlannerOptions:
@@ -171,8 +171,8 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     (`assignor.<name>.<key>`) later. Raises `OptionError` for invalid or contradictory options.
     """
     values: dict[str, object] = {}
-    per_topic: dict[str, dict[str, object]] = {name: {} for name in _BY_TOPIC}
-    unknown: list[str] = []
+    per_topic: dict[str, dict[str, object]] = {name: {} for name in _TOPIC_OPTION_BY_FIELD}
+    unknown_keys: list[str] = []
     spelling: dict[str, str] = {}
     for key in sorted(source):
         lower_name, text = key.lower(), str(source[key])
@@ -187,19 +187,19 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
             values[name] = _read_value(option.kind, option.name, text)
         elif (topic_option := _match_topic_option(lower_name)) is not None:
             name, topic = topic_option
-            per_topic[name][topic] = _read_value(_BY_TOPIC[name].kind, key, text)
+            per_topic[name][topic] = _read_value(_TOPIC_OPTION_BY_FIELD[name].kind, key, text)
         elif lower_name.startswith(PREFIX):
-            unknown.append(key)
+            unknown_keys.append(key)
     values |= {name: tuple(by_topic.items()) for name, by_topic in per_topic.items()}
     options = PlannerOptions(**values)  # type: ignore[arg-type]  # the table maps names to types
     has_own_assignor = not (BUILT_IN | {NONE}).issuperset(options.assignors)
-    for key in unknown:
+    for key in unknown_keys:
         if not has_own_assignor or "." not in key[len(PREFIX) :].strip("."):
             names = [option.name for option in (*OPTIONS, *PER_TOPIC)]
             raise OptionError(describe_unknown_name("option", key, names, PREFIX))
-    if unknown:
-        own = tuple((key[len(PREFIX) :], str(source[key])) for key in unknown)
-        options = replace(options, own=own)
+    if unknown_keys:
+        custom_options = tuple((key[len(PREFIX) :], str(source[key])) for key in unknown_keys)
+        options = replace(options, custom_options=custom_options)
     min_records, max_records = options.min_records_per_task, options.task_cap_records
     if min_records and max_records and min_records > max_records:
         raise OptionError(
@@ -219,15 +219,15 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
 def list_effective_options(options: PlannerOptions) -> dict[str, object]:
     """Return the values of all options as JSON values, by documented name."""
     values: dict[str, object] = {STRATEGY: ",".join(options.assignors)}
-    for name, option in _BY_FIELD.items():
+    for name, option in _OPTION_BY_FIELD.items():
         value = getattr(options, name)
         if name == "priorities":
             value = ",".join(f"{pattern}={number}" for pattern, number in value) or None
         values[option.name] = value
-    for name, option in _BY_TOPIC.items():
+    for name, option in _TOPIC_OPTION_BY_FIELD.items():
         prefix = option.name.removesuffix("<topic>")
         values.update((prefix + topic, value) for topic, value in getattr(options, name))
-    values.update((PREFIX + name, value) for name, value in options.own)
+    values.update((PREFIX + name, value) for name, value in options.custom_options)
     return values
 
 
@@ -235,12 +235,14 @@ def _read_value(kind: kinds.OptionKind, name: str, text: str) -> object:
     try:
         return kind.read(text)
     except (ValueError, KeyError):
-        raise OptionError(f"option {name!r} is {text!r}: {kind.allowed} is expected") from None
+        raise OptionError(
+            f"option {name!r} is {text!r}: {kind.allowed_values} is expected"
+        ) from None
 
 
 def _match_topic_option(lower_name: str) -> tuple[str, str] | None:
     """Return the field and topic of an option per topic; None for other options."""
-    for name, option in _BY_TOPIC.items():
+    for name, option in _TOPIC_OPTION_BY_FIELD.items():
         prefix = option.name.removesuffix("<topic>")
         if lower_name.startswith(prefix) and lower_name != prefix:
             return name, lower_name.removeprefix(prefix)
@@ -262,7 +264,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
             "does not report bytes; remove one of the two"
         )
     topics = _read_topics(source)
-    for name, option in _BY_TOPIC.items():
+    for name, option in _TOPIC_OPTION_BY_FIELD.items():
         for topic, _ in getattr(options, name):
             if topics and topic not in topics:
                 raise OptionError(
@@ -281,8 +283,8 @@ def _read_topics(source: Mapping[str, str]) -> set[str]:
     """Return the source's topics in lower case; empty if it subscribes by pattern."""
     topics = [topic.strip() for topic in source.get("subscribe", "").split(",")]
     with contextlib.suppress(ValueError, RecursionError):  # Spark reports invalid JSON
-        assigned = json.loads(source.get("assign", "{}"))
-        topics += assigned if isinstance(assigned, dict) else ()
+        assigned_topics = json.loads(source.get("assign", "{}"))
+        topics += assigned_topics if isinstance(assigned_topics, dict) else ()
     return {topic.lower() for topic in topics if topic}
 
 

@@ -96,9 +96,9 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
     # A value on the builder replaces the one in spark-defaults.conf, so merge them.
     settings = read_spark_defaults() | {key: value for key, value in options.items() if value}
     coordinates = _split_list(settings.get(_PACKAGES))
-    # Keep the user's version of the connector.
-    named_modules = {_module_of(coordinate) for coordinate in coordinates}
-    coordinates += [c for c in bridge_packages.coordinates if _module_of(c) not in named_modules]
+    # Keep the user's version of a module that both lists name, such as the connector.
+    named_modules = {_get_module(coordinate) for coordinate in coordinates}
+    coordinates += [c for c in bridge_packages.coordinates if _get_module(c) not in named_modules]
     repositories = _split_list(settings.get(_REPOSITORIES))
     if bridge_packages.repository not in repositories:
         repositories.append(bridge_packages.repository)
@@ -147,7 +147,7 @@ def _split_list(text: str | None) -> list[str]:
     return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
-def _module_of(coordinate: str) -> str:
+def _get_module(coordinate: str) -> str:
     return coordinate.rpartition(":")[0]
 
 

@@ -31,8 +31,8 @@ SETTINGS = (
 )  # fmt: skip
 #: A main class that every Spark contains and that only prints Hadoop's version.
 _HARMLESS_MAIN = "org.apache.hadoop.util.VersionInfo"
-_ENV = "spark-env.sh"
-_STORED = re.compile(r"^The jars for the packages stored in: (.+)$", re.MULTILINE)
+_ENV_FILE = "spark-env.sh"
+_STORED_FOLDER = re.compile(r"^The jars for the packages stored in: (.+)$", re.MULTILINE)
 
 
 def resolve(settings: Mapping[str, str], advice: str) -> bool:
@@ -41,7 +41,7 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
     Only the `settings` in `SETTINGS` are used. Raises JarError if Java is missing or a package
     cannot be fetched; the message has the repositories' answers and ends with `advice`.
     """
-    if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV).is_file():
+    if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV_FILE).is_file():
         ivy.find_tool("java")  # without this file, Spark finds Java in the same way; fail early
     relevant_settings = {key: settings[key] for key in SETTINGS if settings.get(key)}
     spark_path = str(spark_home().resolve())
@@ -69,30 +69,30 @@ def _is_resolved(note: Path) -> bool:
         return False
 
 
-def _run_spark_submit(chosen: Mapping[str, str], note: Path, advice: str) -> None:
+def _run_spark_submit(settings: Mapping[str, str], note: Path, advice: str) -> None:
     home = spark_home()
     # Spark's own script applies the same proxies and other settings as a normal start.
     command = [str(home / "bin" / "spark-submit"), "--master", "local"]
-    command += [word for key, value in chosen.items() for word in ("--conf", f"{key}={value}")]
+    command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     command += ["--class", _HARMLESS_MAIN, "spark-internal"]
     environment = {**os.environ, "SPARK_HOME": str(home)}
     try:
-        spark = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, text=True, check=False, env=environment
         )
     except OSError as error:
         raise ivy.JarError(f"{command[0]} cannot be run: {error.strerror}") from None
-    output = spark.stdout + spark.stderr
-    stored_match = _STORED.search(output)
-    if spark.returncode != 0 or stored_match is None:
-        raise ivy.resolution_error(output, chosen["spark.jars.packages"], advice)
+    output = process.stdout + process.stderr
+    stored_match = _STORED_FOLDER.search(output)
+    if process.returncode != 0 or stored_match is None:
+        raise ivy.resolution_error(output, settings["spark.jars.packages"], advice)
     folder = Path(stored_match[1].strip())
-    expected_jars = [folder / _file_name(c) for c in chosen["spark.jars.packages"].split(",")]
+    expected_jars = [folder / _make_jar_name(c) for c in settings["spark.jars.packages"].split(",")]
     jars = [str(jar) for jar in expected_jars if jar.is_file()]  # a package may have only a POM
     ivy.write_file(note, json.dumps({"jars": jars}).encode())
 
 
-def _file_name(coordinate: str) -> str:
+def _make_jar_name(coordinate: str) -> str:
     """Return the file name of a package's jar in Spark's Ivy folder.
 
     >>> _file_name(" io.delta:delta-spark_4.0_2.13:4.4.0")

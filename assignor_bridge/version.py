@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 #: The next release; on a commit with the tag `v<RELEASE>`, the current release.
 RELEASE = "0.2.0"
 #: Files in a wheel: only changes to them make a build dirty.
-_PACKED = ("assignor_bridge", "checkpoints", "streaming", "pyproject.toml", "README.md", "LICENSE")
+_BUILT_PATHS = (
+    "assignor_bridge",
+    "checkpoints",
+    "streaming",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 #: `git archive` replaces this with the commit hash (.gitattributes).
 _ARCHIVED_COMMIT = "$Format:%H$"
 
@@ -28,7 +35,7 @@ def read_version() -> str:
     """Return the version of this build; it ends with `+unknown` if the commit is unknown."""
     root = Path(__file__).parents[1]
     if (root / ".git").exists():
-        return _version_of_checkout(root) or f"{RELEASE}.dev0+unknown"
+        return _read_checkout_version(root) or f"{RELEASE}.dev0+unknown"
     if jar_version := read_jar_version():
         return jar_version.rpartition("-")[0]
     if "Format" in _ARCHIVED_COMMIT:
@@ -68,19 +75,19 @@ def format_version(release: str, tag: str, count: int, commit: str, *, is_dirty:
     return f"{release}.{kind}{count}+g{commit[:10]}{'.dirty' if is_dirty else ''}"
 
 
-def _version_of_checkout(root: Path) -> str | None:
+def _read_checkout_version(root: Path) -> str | None:
     """Return the version of the checked-out commit; None if git fails."""
 
     def git(*words: str) -> str:
         command = ["git", "--no-optional-locks", "-C", str(root), *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        process = subprocess.run(command, capture_output=True, text=True, check=True)
+        return process.stdout.strip()
 
     try:
         tag = git("tag", "--merged", "HEAD", "--list", "v[0-9]*", "--sort=-v:refname")
         tag = tag.partition("\n")[0]
         count = int(git("rev-list", "--count", f"{tag}..HEAD" if tag else "HEAD"))
-        is_dirty = bool(git("status", "--porcelain", "--", *_PACKED))
+        is_dirty = bool(git("status", "--porcelain", "--", *_BUILT_PATHS))
         return format_version(RELEASE, tag, count, git("rev-parse", "HEAD"), is_dirty=is_dirty)
     except (OSError, subprocess.CalledProcessError):
         return None

@@ -102,13 +102,13 @@ class Worker:
         batch = unpack_batch(request, self._require_options())
         batch, self._backlog = replace(batch, backlog=self._backlog), 1.0
         state, warning = self._decode_state(request.state)
-        outcome = plan_step(batch, state, self._find, warning)
+        planned_batch = plan_step(batch, state, self._find, warning)
         return Planned(
-            outcome.assignor,
-            pack_tasks(outcome),
-            encode(outcome.state),
-            dict(outcome.metrics),
-            outcome.reasons,
+            planned_batch.assignor,
+            pack_tasks(planned_batch),
+            encode(planned_batch.state),
+            dict(planned_batch.metrics),
+            planned_batch.reasons,
         )
 
 

@@ -61,9 +61,9 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
         budgets = _equalize_batches(max_offsets, budgets)
     # 3. Set minimums.
     min_offsets = _share_floors(lag, limits, max_offsets, order)
-    oldest = order[waiting[order] > 0]
-    oldest = oldest[: _count_reserve(oldest, min_offsets, budgets)]
-    min_offsets[oldest] = np.maximum(min_offsets[oldest], 1)
+    longest_waiting = order[waiting[order] > 0]
+    longest_waiting = longest_waiting[: _count_reserve(longest_waiting, min_offsets, budgets)]
+    min_offsets[longest_waiting] = np.maximum(min_offsets[longest_waiting], 1)
     weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
         margin_share = compare_with_margin(lag, memory.times)
@@ -75,9 +75,9 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     if not offsets.any():  # the budgets are too small for one record
         offsets[order[0]] = 1
     # 5. Update the waiting batches.
-    without_offsets = np.flatnonzero(offsets == 0).tolist()
-    names = lag.names if without_offsets else []
-    new_waiting = {names[i]: int(waiting[i]) + 1 for i in without_offsets}
+    rows_without_offsets = np.flatnonzero(offsets == 0).tolist()
+    names = lag.names if rows_without_offsets else []
+    new_waiting = {names[i]: int(waiting[i]) + 1 for i in rows_without_offsets}
     return Admission(lag.start + offsets, limited_by, replace(memory, waiting=new_waiting))
 
 
@@ -97,36 +97,36 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
         else:
             budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
     if limits.seconds is not None:
-        amount = fit_read_s(times, limits.seconds)
-        amount = max(amount - float(lag.seconds_per_range.sum()) / lag.slots, amount / 2)
+        read_s = fit_read_s(times, limits.seconds)
+        read_s = max(read_s - float(lag.seconds_per_range.sum()) / lag.slots, read_s / 2)
         # Costs learned in quiet batches must not limit a backlog's first batch to a few records.
-        start = FIRST_RECORDS * float(lag.seconds_per_offset.mean())
-        amount = max(amount, min(MIN_SHARE * limits.seconds, start))
-        budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, amount))
+        first_batch_s = FIRST_RECORDS * float(lag.seconds_per_offset.mean())
+        read_s = max(read_s, min(MIN_SHARE * limits.seconds, first_batch_s))
+        budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, read_s))
         budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
     return budgets
 
 
 def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budget]:
     """Lower the scarcest budget so that all batches up to the fixed end have equal sizes."""
-    batches_of = [float(budget.cost @ max_offsets) / budget.amount for budget in budgets]
-    batch_count = math.ceil(max(batches_of, default=1.0))
+    batches_by_budget = [float(budget.cost @ max_offsets) / budget.amount for budget in budgets]
+    batch_count = math.ceil(max(batches_by_budget, default=1.0))
     if batch_count <= 1:
         return list(budgets)
-    scarcest = batches_of.index(max(batches_of))
+    scarcest = batches_by_budget.index(max(batches_by_budget))
     return [
-        budget._replace(amount=budget.amount * needed / batch_count) if i == scarcest else budget
-        for i, (budget, needed) in enumerate(zip(budgets, batches_of, strict=True))
+        budget._replace(amount=budget.amount * batches / batch_count) if i == scarcest else budget
+        for i, (budget, batches) in enumerate(zip(budgets, batches_by_budget, strict=True))
     ]
 
 
-def _count_reserve(oldest: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
+def _count_reserve(longest_waiting: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
     """Return how many waiting partitions get one record each from the reserve (at least 1)."""
-    count = len(oldest)
+    count = len(longest_waiting)
     for budget in budgets:
-        half = (budget.amount - float(budget.cost @ floors)) / 2
-        used = np.cumsum(budget.cost[oldest])
-        count = min(count, int(np.searchsorted(used, half, "right")))
+        half_budget = (budget.amount - float(budget.cost @ floors)) / 2
+        used_amounts = np.cumsum(budget.cost[longest_waiting])
+        count = min(count, int(np.searchsorted(used_amounts, half_budget, "right")))
     return max(1, count)
 
 
@@ -136,10 +136,10 @@ def _share_floors(lag: Lag, limits: Limits, max_offsets: Ints, order: Ints) -> I
     for code, topic in enumerate(lag.topics):
         if floor := limits.floors.get(topic.lower()):
             rows = order[lag.topic[order] == code]
-            ones, none = np.ones(len(rows)), np.zeros(len(rows), np.int64)
+            ones, zeros = np.ones(len(rows)), np.zeros(len(rows), np.int64)
             budget = Budget("floor", ones, float(min(floor, _MAX_RECORDS)))
-            offsets, _ = fill(none, max_offsets[rows], ones, [budget], np.arange(len(rows)))
-            floors[rows] = _trim_to_limit(offsets, none, floor)
+            offsets, _ = fill(zeros, max_offsets[rows], ones, [budget], np.arange(len(rows)))
+            floors[rows] = _trim_to_limit(offsets, zeros, floor)
     return _trim_to_limit(floors, np.zeros_like(floors), limits.records and limits.records - 1)
 
 
@@ -155,7 +155,7 @@ def _trim_to_limit(offsets: Ints, min_offsets: Ints, max_records: int | None) ->
     for i in (
         np.argsort(min_offsets - offsets, kind="stable").tolist() if offsets_over_limit > 0 else ()
     ):
-        removed = min(offsets_over_limit, int(offsets[i] - min_offsets[i]))
-        offsets[i] -= removed
-        offsets_over_limit -= removed
+        removed_offsets = min(offsets_over_limit, int(offsets[i] - min_offsets[i]))
+        offsets[i] -= removed_offsets
+        offsets_over_limit -= removed_offsets
     return offsets

@@ -37,10 +37,10 @@ class Alignment(NamedTuple):
     #: Maximum time that other partitions may be read ahead of the slowest partition.
     span_ms: int
     #: Tolerance beyond the driver's clock; later times are in the future.
-    ahead_ms: int
+    max_future_ms: int
 
 
-class Aligned(NamedTuple):
+class AlignedEnds(NamedTuple):
     """The result of `align`."""
 
     #: Maximum end offset of each partition.
@@ -51,7 +51,7 @@ class Aligned(NamedTuple):
 
 def align(
     lag: Lag, times: RecordTimes, alignment: Alignment, steps: Mapping[tuple[str, int], int]
-) -> Aligned | int:
+) -> AlignedEnds | int:
     """Return the maximum end of each partition, or a time at which to request offsets first.
 
     If Kafka's answer shows that the slowest partition is later than assumed (for example after a
@@ -63,13 +63,13 @@ def align(
     """
     horizon_ms = _find_horizon(times, alignment)
     if horizon_ms is None:
-        return Aligned(lag.latest, {})
+        return AlignedEnds(lag.latest, {})
     if times.first_offset is None or times.asked_ms is None:
         return horizon_ms
     if horizon_ms > times.asked_ms and times.look_ups < _MAX_LOOK_UPS:
         return horizon_ms
-    usable = _find_usable_times(times, alignment)
-    return _limit_ends(lag, times, times.first_offset, times.asked_ms, usable, steps)
+    is_usable = _find_usable_times(times, alignment)
+    return _limit_ends(lag, times, times.first_offset, times.asked_ms, is_usable, steps)
 
 
 def find_spread_s(times: RecordTimes, alignment: Alignment) -> float:
@@ -84,43 +84,43 @@ def _find_horizon(times: RecordTimes, alignment: Alignment) -> int | None:
     if len(times.stamp_ms) < 2 or not len(usable_ms):
         return None
     horizon_ms = int(usable_ms.min()) + alignment.span_ms
-    return horizon_ms if horizon_ms <= times.now_ms + alignment.ahead_ms else None
+    return horizon_ms if horizon_ms <= times.now_ms + alignment.max_future_ms else None
 
 
 def _find_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
-    return (times.stamp_ms >= 0) & (times.stamp_ms <= times.now_ms + alignment.ahead_ms)
+    return (times.stamp_ms >= 0) & (times.stamp_ms <= times.now_ms + alignment.max_future_ms)
 
 
 def _limit_ends(  # noqa: PLR0917
-    lag: Lag, times: RecordTimes, first_offset: Ints, horizon_ms: int, usable: Flags,
+    lag: Lag, times: RecordTimes, first_offset: Ints, horizon_ms: int, is_usable: Flags,
     steps: Mapping[tuple[str, int], int],
-) -> Aligned:  # fmt: skip
+) -> AlignedEnds:  # fmt: skip
     end = np.where(first_offset < 0, lag.latest, np.minimum(first_offset, lag.latest))
     stays = end <= lag.start
     end[stays] = lag.start[stays]
     names, next_steps = lag.names if stays.any() else [], {}
-    for i in np.flatnonzero(stays & ~(usable & (times.stamp_ms >= horizon_ms))).tolist():
+    for i in np.flatnonzero(stays & ~(is_usable & (times.stamp_ms >= horizon_ms))).tolist():
         step = steps.get(names[i], 1)
         end[i] += min(step, int(lag.size[i]))
         next_steps[names[i]] = min(2 * step, _MAX_STEP_RECORDS)
     if not (end > lag.start).any():  # the horizon of the last look-up was still too early
-        slowest = int(np.where(usable, times.stamp_ms, np.iinfo(np.int64).max).argmin())
+        slowest = int(np.where(is_usable, times.stamp_ms, np.iinfo(np.int64).max).argmin())
         end[slowest] += 1
-    return Aligned(end, next_steps)
+    return AlignedEnds(end, next_steps)
 
 
-def admit_up_to(lag: Lag, aligned: Aligned, limits: Limits, memory: Memory) -> Admission:
+def admit_up_to(lag: Lag, aligned: AlignedEnds, limits: Limits, memory: Memory) -> Admission:
     """Admit up to the aligned ends; partitions held back by alignment keep their waiting counts."""
     memory = replace(memory, steps=aligned.steps)
     if (aligned.end == lag.latest).all():
         return admit(lag, limits, memory)
-    advances = aligned.end > lag.start
+    is_advancing = aligned.end > lag.start
     end = aligned.end.copy()
-    advancing = replace(lag.only(advances), latest=end[advances])
+    advancing_lag = replace(lag.only(is_advancing), latest=end[is_advancing])
     # Equal batches up to a fixed end are possible only if alignment holds no partition back.
-    admitted = admit(advancing, replace(limits, fixed_end=False), memory)
-    end[advances] = admitted.end
-    names = lag.only(~advances).names
-    waits = {name: memory.waiting[name] for name in names if name in memory.waiting}
-    new_memory = replace(admitted.memory, waiting={**waits, **admitted.memory.waiting})
-    return Admission(end, admitted.held_back_by or "time", new_memory)
+    admission = admit(advancing_lag, replace(limits, fixed_end=False), memory)
+    end[is_advancing] = admission.end
+    names = lag.only(~is_advancing).names
+    kept_counts = {name: memory.waiting[name] for name in names if name in memory.waiting}
+    new_memory = replace(admission.memory, waiting={**kept_counts, **admission.memory.waiting})
+    return Admission(end, admission.held_back_by or "time", new_memory)

@@ -64,14 +64,14 @@ def raise_urgent(  # noqa: PLR0917
     `margin_share` is the time left as a share of the margin; for the other parameters see `fill`.
     """
     min_offsets = min_offsets.copy()
-    urgent = order[(margin_share < 1)[order]]
-    halvings = np.floor(np.log2(np.maximum(margin_share[urgent], 0.5**_MAX_HALVINGS)))
+    urgent_rows = order[(margin_share < 1)[order]]
+    halvings = np.floor(np.log2(np.maximum(margin_share[urgent_rows], 0.5**_MAX_HALVINGS)))
     for halving in np.unique(halvings).tolist():
-        rows = urgent[halvings == halving]
+        rows = urgent_rows[halvings == halving]
         remaining = []
         for name, cost, amount in budgets:
-            used = float(cost @ min_offsets - cost[rows] @ min_offsets[rows])
-            remaining.append(Budget(name, cost[rows], amount - used))
+            used_amount = float(cost @ min_offsets - cost[rows] @ min_offsets[rows])
+            remaining.append(Budget(name, cost[rows], amount - used_amount))
         min_offsets[rows], limited_by = fill(
             min_offsets[rows], max_offsets[rows], weight[rows], remaining, np.arange(len(rows))
         )

@@ -41,8 +41,8 @@ def fill(
     queue = queue[(offsets < max_offsets)[queue]]
     extra_offsets = len(queue)
     for budget in budgets:
-        used = float(budget.cost @ offsets) + np.cumsum(budget.cost[queue])
-        extra_offsets = min(extra_offsets, int(np.searchsorted(used, budget.amount, "right")))
+        amounts = float(budget.cost @ offsets) + np.cumsum(budget.cost[queue])
+        extra_offsets = min(extra_offsets, int(np.searchsorted(amounts, budget.amount, "right")))
     offsets[queue[:extra_offsets]] += 1
     return offsets, budgets[levels.index(level)].name
 

@@ -86,7 +86,7 @@ class BatchTime(NamedTuple):
     #: Number of offsets admitted.
     records: float
     #: Reading seconds per slot.
-    reading: float
+    reading_s: float
     #: Seconds from admission to completion, including the sink.
     seconds: float
 

@@ -37,21 +37,21 @@ def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
     >>> limit_growth((), 2.0)
     2000
     """
-    largest = max((time.records for time in times), default=0.0)
-    return int(max(FIRST_RECORDS * max(slots, 1.0), _MAX_GROWTH * largest))
+    max_records = max((time.records for time in times), default=0.0)
+    return int(max(FIRST_RECORDS * max(slots, 1.0), _MAX_GROWTH * max_records))
 
 
 def fit_read_s(times: Sequence[BatchTime], target_s: float) -> float:
     """Return how many seconds each slot may read so that a batch takes `target_s` seconds."""
     if not times:
         return _FIRST_SHARE * target_s
-    reading_s = np.array([time.reading for time in times])
+    reading_s = np.array([time.reading_s for time in times])
     batch_s = np.array([time.seconds for time in times])
     weights = np.power(_DECAY_PER_BATCH, np.arange(len(reading_s))[::-1], dtype=np.float64)
     slope = _estimate_slope(reading_s, batch_s)
-    fixed = max(_find_median(batch_s - slope * reading_s, weights), 0.0)
-    grown = _SLOW_GROWTH * _find_median(reading_s, weights)
-    return max((target_s - fixed) / slope, min(MIN_SHARE * target_s / slope, grown))
+    fixed_s = max(_find_median(batch_s - slope * reading_s, weights), 0.0)
+    max_grown_s = _SLOW_GROWTH * _find_median(reading_s, weights)
+    return max((target_s - fixed_s) / slope, min(MIN_SHARE * target_s / slope, max_grown_s))
 
 
 def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
@@ -63,8 +63,8 @@ def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
         return 1.0
     slopes = (batch_s[j] - batch_s[i]) / np.where(differs, reading_s[j] - reading_s[i], 1.0)
     slope = _find_median(slopes[differs], distance[differs])
-    fixed = batch_s - slope * reading_s
-    deviation = float(np.median(np.abs(fixed - np.median(fixed))))
+    fixed_s = batch_s - slope * reading_s
+    deviation = float(np.median(np.abs(fixed_s - np.median(fixed_s))))
     noise = max(_SIGMA_PER_MAD * deviation, _MIN_NOISE * float(np.median(batch_s)))
     evidence = float(((reading_s - reading_s.mean()) ** 2).sum())
     prior = (noise / _PRIOR_SIGMA) ** 2
@@ -73,5 +73,5 @@ def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
 
 def _find_median(values: Floats, weights: Floats) -> float:
     order = np.argsort(values, kind="stable")
-    half = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
-    return float(values[order][half])
+    middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
+    return float(values[order][middle])

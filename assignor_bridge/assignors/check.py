@@ -67,12 +67,12 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
             f"assignor {name!r} gave an unreadable answer: {describe_error(error)}. {_RULE}"
         ) from error
     check.check_subscriptions(checked.owner, "gave", "to")
-    missing = (checked.owner < 0) & group.subscribed
+    is_missing = (checked.owner < 0) & group.subscribed
     if checked.withheld is not None:
         check.check_withheld(checked.owner, checked.withheld)
-        missing &= checked.withheld < 0
+        is_missing &= checked.withheld < 0
     total = int(group.subscribed.sum())
-    check.fail_if(np.flatnonzero(missing), "left", f"of {total} partitions without a member")
+    check.fail_if(np.flatnonzero(is_missing), "left", f"of {total} partitions without a member")
     for member, copies in checked.standbys.items():
         owned_copies = copies.ids[checked.owner[copies.ids] == check.index[member]]
         check.fail_if(owned_copies, f"made {member!r} the standby of", "partitions that it owns")

@@ -44,19 +44,19 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
     if not len(ids):
         return claims
     if newest_only:
-        generation = _generations_by_member(group)
+        generation = _list_generations(group)
         is_newest = generation[member] == generation.max()
         ids, member = ids[is_newest], member[is_newest]
     if int(np.bincount(ids, minlength=1).max()) > 1:
-        generation = _generations_by_member(group)[member]
+        generation = _list_generations(group)[member]
         newest_generation = np.full(len(owner), -2, np.int64)
         np.maximum.at(newest_generation, ids, generation)
         is_newest = generation == newest_generation[ids]
         ids, member = ids[is_newest], member[is_newest]
         is_uncontested = np.bincount(ids, minlength=len(owner))[ids] == 1
         ids, member = ids[is_uncontested], member[is_uncontested]
-    subscribed = _is_subscribed(group, ids, member)
-    owner[ids[subscribed]] = member[subscribed]
+    is_subscribed = _is_subscribed(group, ids, member)
+    owner[ids[is_subscribed]] = member[is_subscribed]
     return claims
 
 
@@ -75,7 +75,7 @@ def _collect_claims(group: Group) -> tuple[Ids, Ids]:
     return np.concatenate(claimed_ids), np.repeat(np.arange(len(claimed_ids)), claim_sizes)
 
 
-def _generations_by_member(group: Group) -> Ids:
+def _list_generations(group: Group) -> Ids:
     return np.fromiter(
         (-1 if m.generation is None else max(m.generation, -1) for m in group.members), np.int64
     )

@@ -102,12 +102,12 @@ def describe_different_subscriptions(group: Group) -> str | None:
     """Return a sentence that names two members with different subscriptions; None if all agree."""
     if len(group.subscriptions) <= 1:
         return None
-    (one, first), (other, second) = group.subscriptions[:2]
-    topic = min(one ^ other)
-    has, lacks = (first, second) if topic in one else (second, first)
+    (one_topics, one_members), (other_topics, second) = group.subscriptions[:2]
+    topic = min(one_topics ^ other_topics)
+    has, other_members = (one_members, second) if topic in one_topics else (second, one_members)
     return (
         f"its members must all subscribe to the same topics, but {group.ids[has[0]]!r} subscribes "
-        f"to {topic!r} and {group.ids[lacks[0]]!r} does not"
+        f"to {topic!r} and {group.ids[other_members[0]]!r} does not"
     )
 
 

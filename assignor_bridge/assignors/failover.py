@@ -31,12 +31,12 @@ def failover(group: Group) -> Assignment:
     C1: [t0p0, t0p1, t0p2]
     """
     owner = np.full(group.catalog.total, -1, np.int32)
-    ranks = [_priority_rank(member) for member in group.members]
-    preferred: dict[tuple[int, ...], int] = {}
+    ranks = [_rank_priority(member) for member in group.members]
+    preferred_member: dict[tuple[int, ...], int] = {}
     for topic, subscribers in group.subscribers.items():
-        if subscribers not in preferred:
-            preferred[subscribers] = max(subscribers, key=lambda m: (ranks[m], -m))
-        owner[group.catalog.span(topic)] = preferred[subscribers]
+        if subscribers not in preferred_member:
+            preferred_member[subscribers] = max(subscribers, key=lambda m: (ranks[m], -m))
+        owner[group.catalog.span(topic)] = preferred_member[subscribers]
     return Assignment(group, owner)
 
 
@@ -45,7 +45,7 @@ def write_priority(member: Member) -> bytes | None:
     return None if member.priority is None else encode_priority(member.priority)
 
 
-def _priority_rank(member: Member) -> tuple[bool, int]:
+def _rank_priority(member: Member) -> tuple[bool, int]:
     priority = member.priority
     if priority is None:
         priority = decode_priority(member.user_data)

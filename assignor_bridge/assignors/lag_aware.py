@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: A member in a rack with a replica is preferred if its lag exceeds the minimum by at most this
 #: fraction of the members' mean lag (per topic).
-_ALIKE_SHARE = 0.05
+_TOLERATED_SHARE = 0.05
 
 
 def lag_aware(group: Group) -> Assignment:
@@ -56,14 +56,14 @@ def lag_aware(group: Group) -> Assignment:
             continue
         heaviest_first = sorted(range(count), key=lambda p: -topic_lags[p])
         total_lag: dict[int, float] = dict.fromkeys(subscribers, 0)
-        alike_lag = _ALIKE_SHARE * sum(topic_lags) / len(total_lag)
+        tolerated_lag = _TOLERATED_SHARE * sum(topic_lags) / len(total_lag)
         for first in range(0, count, len(total_lag)):  # counts are equal when a round begins
-            members_by_lag = sorted(total_lag.items(), key=_lag_then_index)
+            members_by_lag = sorted(total_lag.items(), key=_get_sort_key)
             partitions = heaviest_first[first : first + len(total_lag)]
             members = [member for member, _ in members_by_lag]
             if racks is not None:
                 rack_sets = racks.rack_set[span][partitions].tolist()
-                members = _prefer_near_members(racks, rack_sets, members_by_lag, alike_lag)
+                members = _prefer_near_members(racks, rack_sets, members_by_lag, tolerated_lag)
             for partition, member in zip(partitions, members, strict=False):
                 owner[span.start + partition] = member
                 total_lag[member] += topic_lags[partition]
@@ -74,34 +74,34 @@ def _prefer_near_members(
     racks: GroupRacks,
     rack_sets: Sequence[int],
     ranked: Sequence[tuple[int, float]],
-    alike: float,
+    tolerated_lag: float,
 ) -> list[int]:
     """Return a different member of `ranked` for each partition, given the partitions' rack sets.
 
     It is the first free member in a rack with a replica, if its lag exceeds that of the first free
-    member by at most `alike`; otherwise it is the first free member.
+    member by at most `tolerated_lag`; otherwise it is the first free member.
     """
     queues: dict[int, deque[int]] = {}  # indices in `ranked`, by rack
-    rack_of_member = racks.of_member.tolist()
+    rack_of_member = racks.rack_of_member.tolist()
     for index, (member, _) in enumerate(ranked):
         queues.setdefault(rack_of_member[member], deque()).append(index)
-    chosen = []
+    chosen_members = []
     for rack_set in rack_sets:
         least_lag_index = min(queue[0] for queue in queues.values())
         near_indices = [q[0] for rack, q in queues.items() if racks.near[rack_set, rack]]
         index = min(near_indices, default=least_lag_index)
-        if ranked[index][1] > ranked[least_lag_index][1] + alike:
+        if ranked[index][1] > ranked[least_lag_index][1] + tolerated_lag:
             index = least_lag_index
         member = ranked[index][0]
         queue = queues[rack_of_member[member]]
         queue.popleft()
         if not queue:
             del queues[rack_of_member[member]]
-        chosen.append(member)
-    return chosen
+        chosen_members.append(member)
+    return chosen_members
 
 
-def _lag_then_index(item: tuple[int, float]) -> tuple[float, int]:
+def _get_sort_key(item: tuple[int, float]) -> tuple[float, int]:
     return item[1], item[0]
 
 

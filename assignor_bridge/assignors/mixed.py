@@ -54,23 +54,23 @@ def balance_mixed_subscriptions(
     >>> owner.tolist()
     [0, 1, 1, 0]
     """
-    ids, classes, far = divide_by_racks(catalog, classes, racks)
+    ids, classes, far_members = divide_by_racks(catalog, classes, racks)
     subscribers: dict[int, list[int]] = {}
     for topics, members in classes:
         for topic in topics:
             subscribers.setdefault(topic, []).extend(members)
     owners = {t: owner[ids[t]] for t in sorted(subscribers)}
-    claims = {t: topic_owner.copy() for t, topic_owner in owners.items()}
+    claims = {t: owner_by_partition.copy() for t, owner_by_partition in owners.items()}
     load = np.zeros(max(max(members) for _, members in classes) + 1, np.int64)
-    for topic, topic_owner in owners.items():
-        if topic in far:
-            topic_owner[np.isin(topic_owner, list(far[topic]))] = -1
-        load += np.bincount(topic_owner[topic_owner >= 0], minlength=len(load))
+    for topic, owner_by_partition in owners.items():
+        if topic in far_members:
+            owner_by_partition[np.isin(owner_by_partition, list(far_members[topic]))] = -1
+        load += np.bincount(owner_by_partition[owner_by_partition >= 0], minlength=len(load))
     # 1.
     for topic in sorted(subscribers, key=lambda t: (len(subscribers[t]), t)):
         unowned = np.flatnonzero(owners[topic] < 0)
         if len(unowned):
-            near_members = [m for m in subscribers[topic] if m not in far.get(topic, ())]
+            near_members = [m for m in subscribers[topic] if m not in far_members.get(topic, ())]
             receivers = _choose_least_loaded(
                 load, np.asarray(sorted(near_members or subscribers[topic])), len(unowned)
             )
@@ -79,18 +79,21 @@ def balance_mixed_subscriptions(
     flow = _Flow(
         [topics for topics, _ in classes],
         {m: c for c, (_, members) in enumerate(classes) for m in members},
-        {t: _count_by_member(topic_owner) for t, topic_owner in owners.items()},
-        {t: _count_by_member(topic_owner[topic_owner >= 0]) for t, topic_owner in claims.items()},
+        {t: _count_by_member(owner_by_partition) for t, owner_by_partition in owners.items()},
+        {
+            t: _count_by_member(owner_by_partition[owner_by_partition >= 0])
+            for t, owner_by_partition in claims.items()
+        },
         load.tolist(),
-        far,
+        far_members,
     )
     # 2. and 3.
     balanced, improved = _move_along_chains(flow), _move_along_cycles(flow)
     # 4.
-    for topic, topic_owner in owners.items():
-        if balanced or improved or far:
-            _choose_partitions(topic_owner, claims[topic], flow.count[topic])
-        owner[ids[topic]] = topic_owner
+    for topic, owner_by_partition in owners.items():
+        if balanced or improved or far_members:
+            _choose_partitions(owner_by_partition, claims[topic], flow.count[topic])
+        owner[ids[topic]] = owner_by_partition
 
 
 def _count_by_member(holders: NDArray[np.int32]) -> dict[int, int]:
@@ -104,9 +107,9 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
     ascending = np.sort(loads)
     # Partitions needed to raise the first k members to the same load.
     cost = np.arange(1, len(ascending) + 1) * ascending - np.cumsum(ascending)
-    raised = int(np.searchsorted(cost, count, side="right"))
+    raised_members = int(np.searchsorted(cost, count, side="right"))
     level, remaining_members_to_get_an_extra_partition = divmod(
-        count + int(ascending[:raised].sum()), raised
+        count + int(ascending[:raised_members].sum()), raised_members
     )
     quotas = np.maximum(level - loads, 0)
     quotas[np.flatnonzero(loads <= level)[:remaining_members_to_get_an_extra_partition]] += 1
@@ -116,19 +119,21 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
 
 
 def _choose_partitions(
-    topic_owner: NDArray[np.int32], claimed: NDArray[np.int32], counts: dict[int, int]
+    owner_by_partition: NDArray[np.int32], claimed_owner: NDArray[np.int32], counts: dict[int, int]
 ) -> None:
     """Choose each member's partitions of a topic: claimed ones, then assigned ones, then any."""
-    assigned = topic_owner.copy()
-    topic_owner[:] = -1
-    missing = dict(counts)
-    for candidates in (claimed, assigned):
+    assigned_owner = owner_by_partition.copy()
+    owner_by_partition[:] = -1
+    missing_counts = dict(counts)
+    for candidates in (claimed_owner, assigned_owner):
         for index, member in enumerate(candidates.tolist()):
-            if topic_owner[index] < 0 and missing.get(member, 0):
-                topic_owner[index] = member
-                missing[member] -= 1
-    members = sorted(missing)
-    topic_owner[topic_owner < 0] = np.repeat(members, [missing[member] for member in members])
+            if owner_by_partition[index] < 0 and missing_counts.get(member, 0):
+                owner_by_partition[index] = member
+                missing_counts[member] -= 1
+    members = sorted(missing_counts)
+    owner_by_partition[owner_by_partition < 0] = np.repeat(
+        members, [missing_counts[member] for member in members]
+    )
 
 
 @dataclass(slots=True)
@@ -244,29 +249,29 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     members = sorted(flow.class_of)
     node = {m: i for i, m in enumerate(members)}
     topic_node = {t: len(node) + i for i, t in enumerate(flow.count)}
-    class_nodes = len(node) + len(topic_node)
-    level_nodes = class_nodes + len(flow.topics)
-    crossing = 2 * level_nodes + max(flow.load) + 2  # more than all moves of a cycle
+    first_class_node = len(node) + len(topic_node)
+    first_level_node = first_class_node + len(flow.topics)
+    crossing_cost = 2 * first_level_node + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
     for topic, holders in flow.count.items():
-        claimed, far = flow.owned[topic], flow.far.get(topic, _NO_MEMBERS)
+        claimed, far_members = flow.owned[topic], flow.far.get(topic, _NO_MEMBERS)
         for m, count in holders.items():  # giving away an unclaimed partition saves a move
-            saving = int(count > claimed.get(m, 0)) + crossing * (m in far)
+            saving = int(count > claimed.get(m, 0)) + crossing_cost * (m in far_members)
             edges.append((node[m], topic_node[topic], -saving))
     for topic, m in lost_claims:  # taking a claimed partition back
         edges.append(
-            (topic_node[topic], node[m], crossing * (m in flow.far.get(topic, _NO_MEMBERS)))
+            (topic_node[topic], node[m], crossing_cost * (m in flow.far.get(topic, _NO_MEMBERS)))
         )
     # All members of a class are in one rack.
     one_of = {class_index: m for m, class_index in flow.class_of.items()}
     for class_index, topics_of_class in enumerate(flow.topics):
         for t in topics_of_class:
-            cost = 1 + crossing * (one_of[class_index] in flow.far.get(t, _NO_MEMBERS))
-            edges.append((topic_node[t], class_nodes + class_index, cost))
-    lowest = min(flow.load[m] for m in members)
+            cost = 1 + crossing_cost * (one_of[class_index] in flow.far.get(t, _NO_MEMBERS))
+            edges.append((topic_node[t], first_class_node + class_index, cost))
+    min_load = min(flow.load[m] for m in members)
     for m in members:
-        edges.append((class_nodes + flow.class_of[m], node[m], 0))
-        height = level_nodes + flow.load[m] - lowest
+        edges.append((first_class_node + flow.class_of[m], node[m], 0))
+        height = first_level_node + flow.load[m] - min_load
         edges.extend(((node[m], height + 1, 0), (height, node[m], 0)))
     cycle = find_negative_cycle(*np.asarray(edges, dtype=np.int64).T)
     if not cycle:
@@ -275,7 +280,7 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     start = next(i for i, node in enumerate(cycle) if node < len(members))
     cycle = cycle[start:] + cycle[:start]
     return [  # a member is followed by a topic, or by the level that joins two chains
-        (topic_of.get(after, -1), members[node])
-        for node, after in zip(cycle, cycle[1:] + cycle[:1], strict=True)
+        (topic_of.get(next_node, -1), members[node])
+        for node, next_node in zip(cycle, cycle[1:] + cycle[:1], strict=True)
         if node < len(members)
     ]

@@ -65,7 +65,7 @@ class CustomAssignor:
         return self._call_for_reason("reservation", group)
 
     def assign(self, group: Group) -> Assignment:
-        """Return the user's answer; `assign_checked` checks it (`Assignor.assign`)."""
+        """Return the answer of the user's assignor, which `assign_checked` checks."""
         with convert_errors(PlanError, f"assignor {self.name!r} raised {{}}"):
             return cast("Assignment", self._function(group))
 
@@ -193,19 +193,19 @@ def configure_assignors(
     """
     assignors = {name: find(name) for name in names}
     custom = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
-    options_of: dict[str, dict[str, str]] = {name: {} for name in custom}
+    own_options: dict[str, dict[str, str]] = {name: {} for name in custom}
     for option, value in options:
-        owner = max(
+        assignor_name = max(
             (n for n in custom if option.lower().startswith(f"{n}.")), key=len, default=None
         )
-        if owner is None:
-            listed = ", ".join(repr(a.name) for a in custom.values()) or "none"
+        if assignor_name is None:
+            custom_names = ", ".join(repr(a.name) for a in custom.values()) or "none"
             raise OptionError(
                 f"unknown option '{PREFIX}{option}': it does not begin with the name of a "
-                f"custom assignor in use ({listed})"
+                f"custom assignor in use ({custom_names})"
             )
-        options_of[owner][option[len(owner) + 1 :]] = value
+        own_options[assignor_name][option[len(assignor_name) + 1 :]] = value
     return {
-        name: a.with_options(options_of[a.name.lower()]) if isinstance(a, CustomAssignor) else a
+        name: a.with_options(own_options[a.name.lower()]) if isinstance(a, CustomAssignor) else a
         for name, a in assignors.items()
     }

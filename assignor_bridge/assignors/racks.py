@@ -22,7 +22,7 @@ class GroupRacks:
     """The racks of a group's members and partitions."""
 
     #: Rack index of each member, -1 for none.
-    of_member: Ids
+    rack_of_member: Ids
     #: Index in `near` of each partition's set of racks.
     rack_set: Ids
     #: Whether a rack set (row) has a rack (column); the last column is for members without a rack.
@@ -32,7 +32,7 @@ class GroupRacks:
 
     def is_far(self, partition: Ids, member: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Return for each partition whether its member's rack has no replica of it."""
-        return np.asarray(~self.near[self.rack_set[partition], self.of_member[member]])
+        return np.asarray(~self.near[self.rack_set[partition], self.rack_of_member[member]])
 
 
 def find_racks(group: Group) -> GroupRacks | None:
@@ -56,16 +56,16 @@ def find_racks(group: Group) -> GroupRacks | None:
                     rack_set[start + partition] = sets.setdefault(frozenset(racks), len(sets))
     sorted_sets = sorted(sets, key=sorted)  # independent of the order of the input
     rack_set = np.argsort([sets[racks] for racks in sorted_sets])[rack_set]
-    used = set(rack_set[group.subscribed].tolist())
-    present = [racks for index, racks in enumerate(sorted_sets) if index in used]
-    everywhere = no_racks.union(*present)
-    if everywhere.isdisjoint(names) or all(racks == everywhere for racks in present):
+    used_indices = set(rack_set[group.subscribed].tolist())
+    used_sets = [racks for index, racks in enumerate(sorted_sets) if index in used_indices]
+    all_racks = no_racks.union(*used_sets)
+    if all_racks.isdisjoint(names) or all(racks == all_racks for racks in used_sets):
         return None
     index = {name: i for i, name in enumerate(names)}
-    of_member = np.array([index[m.rack] if m.rack else -1 for m in group.members], np.int64)
+    rack_of_member = np.array([index[m.rack] if m.rack else -1 for m in group.members], np.int64)
     near = np.array([[*(name in racks for name in names), True] for racks in sorted_sets], np.bool_)
-    members_per_rack = np.bincount(of_member[of_member >= 0], minlength=len(names))
-    return GroupRacks(of_member, rack_set, near, near[:, :-1] @ members_per_rack)
+    members_per_rack = np.bincount(rack_of_member[rack_of_member >= 0], minlength=len(names))
+    return GroupRacks(rack_of_member, rack_set, near, near[:, :-1] @ members_per_rack)
 
 
 def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
@@ -83,9 +83,11 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     if has_most.all():
         return None
     sets, rack_set = np.unique(has_most, axis=0, return_inverse=True)
-    members_per_rack = np.bincount(racks.of_member[racks.of_member >= 0], minlength=sets.shape[1])
+    members_per_rack = np.bincount(
+        racks.rack_of_member[racks.rack_of_member >= 0], minlength=sets.shape[1]
+    )
     near = np.column_stack((sets, np.ones(len(sets), np.bool_)))
-    return GroupRacks(racks.of_member, rack_set.reshape(-1), near, sets @ members_per_rack)
+    return GroupRacks(racks.rack_of_member, rack_set.reshape(-1), near, sets @ members_per_rack)
 
 
 def assign_unowned_by_rack(
@@ -104,29 +106,29 @@ def assign_unowned_by_rack(
     The remaining partitions go to the next members with room.
     """
     unowned = ids[owner[ids] < 0]
-    quotas = _MemberQuotas(owner, ids, members, racks.of_member.tolist())
+    quotas = _MemberQuotas(owner, ids, members, racks.rack_of_member.tolist())
     near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # False: without a rack
     # 1.
-    without_near_member = []
+    ids_without_near_member = []
     for partition in unowned[
         np.argsort(racks.near_members[racks.rack_set[unowned]], kind="stable")
     ].tolist():
         member = quotas.take_near(near[racks.rack_set[partition]])
         if member < 0:
-            without_near_member.append(partition)
+            ids_without_near_member.append(partition)
         else:
             owner[partition] = member
     # 2.
-    unplaced = []
-    for partition in without_near_member:
+    unplaced_ids = []
+    for partition in ids_without_near_member:
         member = int(claimed[partition])
         if member >= 0 and quotas.take(member):
             owner[partition] = member
         else:
-            unplaced.append(partition)
+            unplaced_ids.append(partition)
     # 3.
     quotas.next_index = 0
-    for partition in unplaced:
+    for partition in unplaced_ids:
         owner[partition] = quotas.take_next()
 
 
@@ -149,20 +151,20 @@ def divide_by_racks(
         for rack_set in np.unique(racks.rack_set[ids]).tolist():
             part_ids[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
             parts_of_topic[topic].append(topic * set_count + rack_set)
-    divided: dict[tuple[tuple[int, ...], int], list[int]] = {}
-    far: dict[int, set[int]] = {}
+    members_of_parts: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    far_members: dict[int, set[int]] = {}
     for topics_of_class, members in classes:
         class_parts = tuple(part for topic in topics_of_class for part in parts_of_topic[topic])
         for member in members:
-            rack = int(racks.of_member[member])
-            divided.setdefault((class_parts, rack), []).append(member)
+            rack = int(racks.rack_of_member[member])
+            members_of_parts.setdefault((class_parts, rack), []).append(member)
             for part in class_parts:
                 if not racks.near[part % set_count, rack]:
-                    far.setdefault(part, set()).add(member)
+                    far_members.setdefault(part, set()).add(member)
     return (
         part_ids,
-        [(class_parts, tuple(members)) for (class_parts, _), members in divided.items()],
-        {part: frozenset(members) for part, members in far.items()},
+        [(class_parts, tuple(members)) for (class_parts, _), members in members_of_parts.items()],
+        {part: frozenset(members) for part, members in far_members.items()},
     )
 
 

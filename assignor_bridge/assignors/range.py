@@ -37,11 +37,13 @@ def range_(group: Group) -> Assignment:
     owner = np.full(group.catalog.total, -1, np.int32)
     rank = np.argsort(np.asarray(group.kafka_order, dtype=np.int64))
     ranked: dict[tuple[int, ...], tuple[int, ...]] = {}
-    states: list[_Topic] = []
+    states: list[_TopicAssignment] = []
     for topic, subscribers in group.subscribers.items():
         if subscribers not in ranked:
             ranked[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
-        states.append(_Topic(group, topic, ranked[subscribers], owner[group.catalog.span(topic)]))
+        states.append(
+            _TopicAssignment(group, topic, ranked[subscribers], owner[group.catalog.span(topic)])
+        )
     if any(state.racks_matter for state in states):
         _assign_near_members(states)
         for state in states:
@@ -54,7 +56,7 @@ def range_(group: Group) -> Assignment:
     return Assignment(group, owner)
 
 
-class _Topic:
+class _TopicAssignment:
     """The members' partition counts in one topic (Kafka's TopicAssignmentState)."""
 
     def __init__(
@@ -70,9 +72,9 @@ class _Topic:
         self.racks: Sequence[frozenset[str]] = (
             [frozenset(replicas.get(p, ())) for p in range(len(owner))] if self.rack else ()
         )
-        everywhere = frozenset().union(*self.racks)
-        self.racks_matter = not everywhere.isdisjoint(self.rack.values()) and any(
-            racks != everywhere for racks in self.racks
+        all_racks = frozenset().union(*self.racks)
+        self.racks_matter = not all_racks.isdisjoint(self.rack.values()) and any(
+            racks != all_racks for racks in self.racks
         )
 
     def is_near(self, member: int, partition: int) -> bool:
@@ -95,9 +97,9 @@ class _Topic:
                 self.assign(member, partition)
 
 
-def _assign_near_members(topics: list[_Topic]) -> None:
+def _assign_near_members(topics: list[_TopicAssignment]) -> None:
     """Assign partitions to members in a rack with a replica, co-partitioned topics together."""
-    co_partitioned: dict[tuple[tuple[int, ...], int], list[_Topic]] = {}
+    co_partitioned: dict[tuple[tuple[int, ...], int], list[_TopicAssignment]] = {}
     for topic in topics:
         co_partitioned.setdefault((topic.members, len(topic.racks)), []).append(topic)
     for (members, count), group in co_partitioned.items():

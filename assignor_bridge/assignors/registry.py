@@ -88,8 +88,8 @@ class Choice:
 
 def split_names(preference: str | Iterable[str]) -> tuple[str, ...]:
     """Return the names in a comma-separated list, in order of preference."""
-    listed = preference.split(",") if isinstance(preference, str) else list(preference)
-    names = tuple(name.strip() for name in listed if name.strip())
+    parts = preference.split(",") if isinstance(preference, str) else list(preference)
+    names = tuple(name.strip() for name in parts if name.strip())
     if not names:
         raise OptionError(f"{preference!r} names no assignor: name one, such as 'sticky'")
     return names
@@ -110,21 +110,21 @@ def choose(
     >>> choose("streams,sticky", group).assignor.name
     'sticky'
     """
-    passed_over: list[tuple[Assignor, str]] = []
+    refusals: list[tuple[Assignor, str]] = []
     with_reservation: Assignor | None = None
     for assignor in [find(name) for name in split_names(preference)]:
         reason = assignor.refusal(group)
         if reason is None:
             reason = assignor.reservation(group)
             if reason is None:
-                return Choice(assignor, tuple(line for _, line in passed_over))
+                return Choice(assignor, tuple(line for _, line in refusals))
             with_reservation = with_reservation or assignor
-        passed_over.append((assignor, f"{assignor.name!r} was passed over: {reason}"))
+        refusals.append((assignor, f"{assignor.name!r} was passed over: {reason}"))
     if with_reservation:
         return Choice(
-            with_reservation, tuple(line for a, line in passed_over if a is not with_reservation)
+            with_reservation, tuple(line for a, line in refusals if a is not with_reservation)
         )
     raise OptionError(
-        f"no assignor in the list accepts the group: {'; '.join(line for _, line in passed_over)}. "
+        f"no assignor in the list accepts the group: {'; '.join(line for _, line in refusals)}. "
         "Add an assignor that accepts any group, such as 'sticky', to the list"
     )

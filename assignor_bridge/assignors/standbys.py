@@ -18,26 +18,26 @@ _SAME_RACK, _SAME_HOST = 1, 2
 
 
 def place_standbys(
-    group: Group, active: Sequence[int], warm_members: Sequence[Sequence[int]], copies: int
+    group: Group, actives: Sequence[int], warm_members: Sequence[Sequence[int]], copies: int
 ) -> list[set[int]]:
     """Return each member's standby tasks.
 
-    `active` has each task's active member; `warm_members` has the members with a copy of it. Each
+    `actives` has each task's active member; `warm_members` has the members with a copy of it. Each
     task gets `copies` copies, fewer than there are members. Steps: (1) keep copies on members with
     room; (2) add missing copies to the farthest members; (3) move copies to farther members.
     """
     # 1.
-    standbys = _StandbyPlacement(group, active, copies)
+    standbys = _StandbyPlacement(group, actives, copies)
     for task, members in enumerate(warm_members):
         for member in members:
             if len(standbys.holders[task]) <= copies and standbys.has_room(task, member):
                 standbys.add(task, member)
     # 2.
-    for task in range(len(active)):
+    for task in range(len(actives)):
         while len(standbys.holders[task]) <= copies:
             standbys.add_copy(task)
     # 3.
-    while sum(standbys.move_farther(task) for task in range(len(active))):
+    while sum(standbys.move_farther(task) for task in range(len(actives))):
         pass
     return standbys.tasks
 
@@ -45,16 +45,16 @@ def place_standbys(
 class _StandbyPlacement:
     """The copies placed so far."""
 
-    def __init__(self, group: Group, active: Sequence[int], copies: int) -> None:
+    def __init__(self, group: Group, actives: Sequence[int], copies: int) -> None:
         self.hosts = _encode_names([m.host for m in group.members])
         self.racks = _encode_names([m.rack for m in group.members])
         #: Members with each task, the active member first.
-        self.holders: list[list[int]] = [[member] for member in active]
+        self.holders: list[list[int]] = [[member] for member in actives]
         #: Tasks of which each member has a standby copy.
         self.tasks: list[set[int]] = [set() for _ in group.members]
         self.counts = np.zeros(len(group.members), np.int64)
         #: Maximum number of copies per member, unless that is impossible.
-        self.max_copies = -(-copies * len(active) // len(group.members))
+        self.max_copies = -(-copies * len(actives) // len(group.members))
 
     def has_room(self, task: int, member: int) -> bool:
         return self.counts[member] < self.max_copies and member not in self.holders[task]

@@ -77,7 +77,7 @@ def uniform(group: Group) -> Assignment:
 
 
 def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
-    """Assign unowned partitions and balance `owner`, in place, with the promises of `sticky`.
+    """Assign unowned partitions and balance `owner`, in place; `sticky` lists the promises.
 
     Subscriptions connected by shared topics are balanced together: `divide_evenly` balances a
     single subscription, `balance_mixed_subscriptions` several.
@@ -164,20 +164,20 @@ def divide_by_rack(  # noqa: PLR0917
     """
     may_improve = True
     while may_improve:
-        claimed, owned_ids = owner.copy(), ids[owner[ids] >= 0]
-        kept = owner.copy()
+        claimed_owner, owned_ids = owner.copy(), ids[owner[ids] >= 0]
+        kept_owner = owner.copy()
         owner[owned_ids[racks.is_far(owned_ids, owner[owned_ids])]] = -1
-        for candidate in (owner, kept):
+        for candidate in (owner, kept_owner):
             release_surplus(catalog, candidate, ids, members)
             if prefer is not None:
                 prefer(candidate)
-            assign_unowned_by_rack(racks, candidate, claimed, ids, members)
+            assign_unowned_by_rack(racks, candidate, claimed_owner, ids, members)
             if not len(owned_ids):
                 return
         # Release far partitions only if fewer partitions are far afterwards.
-        if racks.is_far(ids, kept[ids]).sum() <= racks.is_far(ids, owner[ids]).sum():
-            owner[ids] = kept[ids]
-        may_improve, prefer = bool((owner[ids] != claimed[ids]).any()), None
+        if racks.is_far(ids, kept_owner[ids]).sum() <= racks.is_far(ids, owner[ids]).sum():
+            owner[ids] = kept_owner[ids]
+        may_improve, prefer = bool((owner[ids] != claimed_owner[ids]).any()), None
 
 
 def release_surplus(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:
@@ -215,10 +215,10 @@ def assign_unowned(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill 
     )
     if fill == "deal":
         at_min = np.flatnonzero(counts == min_quota)  # first, then members as they fill up
-        below = np.flatnonzero(room)
-        order = np.concatenate((at_min, below[np.argsort(room[below], kind="stable")]))
+        below_min = np.flatnonzero(room)
+        order = np.concatenate((at_min, below_min[np.argsort(room[below_min], kind="stable")]))
         receivers = np.concatenate(
-            (_deal_order(room), order[:remaining_members_to_get_an_extra_partition])
+            (_deal_in_rounds(room), order[:remaining_members_to_get_an_extra_partition])
         )
     else:
         order = np.flatnonzero(counts <= min_quota)[:remaining_members_to_get_an_extra_partition]
@@ -232,7 +232,7 @@ def _count_owned(owner: NDArray[np.int32], ids: Ids, members: Ids) -> Ids:
     return np.asarray(np.bincount(owners[owners >= 0], minlength=int(members.max()) + 1)[members])
 
 
-def _deal_order(room: Ids) -> Ids:
+def _deal_in_rounds(room: Ids) -> Ids:
     """Return member indices in rounds; each round has every member that still has room."""
     max_room = int(room.max(initial=0))
     if not max_room:

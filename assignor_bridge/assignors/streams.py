@@ -113,8 +113,8 @@ def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
     """Return the members, by id, that report a standby copy of each task."""
     warm_members: list[list[int]] = [[] for _ in range(tasks)]
     for index, member in enumerate(group.members):
-        copied = {p for t, ps in member.standby.items() if t in group.subscribers for p in ps}
-        for task in copied:
+        copied_tasks = {p for t, ps in member.standby.items() if t in group.subscribers for p in ps}
+        for task in copied_tasks:
             if 0 <= task < tasks:
                 warm_members[task].append(index)
     return warm_members
@@ -130,7 +130,7 @@ def _assign_active(group: Group, active: NDArray[np.int32], warm_members: list[l
         assign_unowned(active, numbers, members)
         return
     near = [  # for tasks without an owner
-        [m for m in warm if racks.near[rack_set, racks.of_member[m]]] if member < 0 else []
+        [m for m in warm if racks.near[rack_set, racks.rack_of_member[m]]] if member < 0 else []
         for warm, rack_set, member in zip(
             warm_members, racks.rack_set.tolist(), active.tolist(), strict=True
         )

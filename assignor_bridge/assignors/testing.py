@@ -61,10 +61,10 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
         old_owner = resolve_claims(group).owner
         assignment = assign_checked(assignor, group)
         has_moved = (old_owner >= 0) & (old_owner != assignment.owner)
-        taken_over = np.flatnonzero(has_moved & (assignment.owner >= 0))
+        taken_ids = np.flatnonzero(has_moved & (assignment.owner >= 0))
         # With eager assignors all members revoke everything before they join.
-        if len(taken_over) and "COOPERATIVE" in assignor.protocols:
-            names = ", ".join(group.catalog.name(int(i)) for i in taken_over[:5])
+        if len(taken_ids) and "COOPERATIVE" in assignor.protocols:
+            names = ", ".join(group.catalog.name(int(i)) for i in taken_ids[:5])
             raise PlanError(f"assignor {assignor.name!r} gave away owned partitions: {names}")
         group = group.after(assignment, next_generation, assignor.on_assignment)
         rounds.append(Round(next_generation, assignment, int(np.count_nonzero(has_moved)), group))

@@ -66,26 +66,26 @@ def lag_aware_sticky(group: Group) -> Assignment:
     weights = lags + max(float(lags.sum()), 1.0) * 1e-9 / max(1, len(lags))
     owner = resolve_claims(group).owner.astype(np.int64)
     executor = np.unique([m.id.rpartition("/")[0] or m.id for m in members], return_inverse=True)[1]
-    assigned = np.full(catalog.total, -1, np.int64)
+    new_owner = np.full(catalog.total, -1, np.int64)
     load = np.zeros(len(members))
-    topics_of: dict[tuple[int, ...], list[int]] = {}
+    topics_by_subscribers: dict[tuple[int, ...], list[int]] = {}
     for topic, subscribers in group.subscribers.items():
-        topics_of.setdefault(subscribers, []).append(catalog.index[topic])
-    for subscribers in sorted(topics_of, key=lambda members: (len(members), members)):
-        ids = catalog.all_of(topics_of[subscribers])
+        topics_by_subscribers.setdefault(subscribers, []).append(catalog.index[topic])
+    for subscribers in sorted(topics_by_subscribers, key=lambda members: (len(members), members)):
+        ids = catalog.all_of(topics_by_subscribers[subscribers])
         slots = np.array(subscribers, np.int64)
-        local = np.full(len(members) + 1, -1, np.int64)
-        local[slots] = np.arange(len(slots))
-        placed = place_whole(
+        local_slot = np.full(len(members) + 1, -1, np.int64)
+        local_slot[slots] = np.arange(len(slots))
+        local_slots = place_whole(
             weights[ids],
-            local[owner[ids]],
+            local_slot[owner[ids]],
             capacity[slots],
             executor[slots],
             base_load=load[slots],
         )
-        assigned[ids] = slots[placed]
-        load += np.bincount(assigned[ids], weights[ids], len(members))
-    return Assignment(group, assigned)
+        new_owner[ids] = slots[local_slots]
+        load += np.bincount(new_owner[ids], weights[ids], len(members))
+    return Assignment(group, new_owner)
 
 
 def place_whole(  # noqa: PLR0917
@@ -96,15 +96,16 @@ def place_whole(  # noqa: PLR0917
     max_imbalance: float = 0.05,
     base_load: Floats | None = None,
 ) -> Ints:
-    """Return the slot of each weight, with the promises of this module.
+    """Return the slot of each weight; the module docstring lists the promises.
 
     `owner` is the previous slot of each weight, -1 for none. Each slot has a `capacity` (relative
-    speed), an `executor`, and a `base_load`. A slot may exceed the ideal time by the fraction
-    `max_imbalance` before it releases anything.
+    speed), an `executor`, and a `base_load`. A slot releases weights only above the limit: the time
+    of the greedy answer, or the ideal time plus the fraction `max_imbalance`, if that is longer.
 
     Steps: (1) compute the limit; (2) release weights from slots above it; (3) assign weights
     without a slot, first on the same executor if there is room, then longest first; (4) move and
-    swap until no slot is above the limit, or use the greedy answer.
+    swap until no slot is above the limit. If one stays above both the limit and 1.04 times the
+    greedy time, use the greedy answer.
 
     >>> weights, capacity = np.array([5.0, 4.0, 3.0, 2.0]), np.ones(2)
     >>> place_whole(weights, np.array([0, 0, 0, 1]), capacity, np.array([0, 1])).tolist()
@@ -112,34 +113,36 @@ def place_whole(  # noqa: PLR0917
     """
     base = np.zeros(len(capacity)) if base_load is None else base_load
 
-    def load_of(slots: Ints) -> Floats:
+    def sum_load(slots: Ints) -> Floats:
         is_placed = slots >= 0
         return base + np.bincount(slots[is_placed], weights[is_placed], len(capacity))
 
     # 1.
     rows = np.argsort(-weights, kind="stable")
-    greedy = np.empty_like(owner)
-    greedy[rows] = assign_longest_first(weights[rows], base, capacity)
-    greedy_time = float((load_of(greedy) / capacity).max(initial=0.0))
+    greedy_slots = np.empty_like(owner)
+    greedy_slots[rows] = assign_longest_first(weights[rows], base, capacity)
+    greedy_time = float((sum_load(greedy_slots) / capacity).max(initial=0.0))
     ideal_time = float((base.sum() + weights.sum()) / capacity.sum())
     max_time = max(greedy_time, ideal_time * (1 + max_imbalance)) * (1 + _ROUNDING_ERROR)
     max_load = max_time * capacity
     # 2.
     keeps_owner = owner >= 0
-    keeps_owner[_choose_released(rows, weights, owner, load_of(owner), max_load)] = False
-    placed = np.where(keeps_owner, owner, -1)
+    keeps_owner[_choose_released(rows, weights, owner, sum_load(owner), max_load)] = False
+    slot_of_row = np.where(keeps_owner, owner, -1)
     # 3.
     unplaced = rows[~keeps_owner[rows]]
-    room = max_load - load_of(placed)
-    placed[unplaced] = _assign_on_same_executor(weights[unplaced], owner[unplaced], room, executor)
-    unplaced = unplaced[placed[unplaced] < 0]
-    placed[unplaced] = assign_longest_first(weights[unplaced], load_of(placed), capacity)
+    room = max_load - sum_load(slot_of_row)
+    slot_of_row[unplaced] = _assign_on_same_executor(
+        weights[unplaced], owner[unplaced], room, executor
+    )
+    unplaced = unplaced[slot_of_row[unplaced] < 0]
+    slot_of_row[unplaced] = assign_longest_first(weights[unplaced], sum_load(slot_of_row), capacity)
     # 4.
-    placed = _repair(placed, weights, load_of(placed), max_load)
+    slot_of_row = _repair(slot_of_row, weights, sum_load(slot_of_row), max_load)
     tolerated_load = max(max_time, greedy_time * (1 + _SLACK)) * capacity * (1 + _ROUNDING_ERROR)
-    if (load_of(placed) > tolerated_load).any():
-        return greedy if base.any() else _relabel(greedy, owner, weights, capacity)
-    return placed
+    if (sum_load(slot_of_row) > tolerated_load).any():
+        return greedy_slots if base.any() else _relabel(greedy_slots, owner, weights, capacity)
+    return slot_of_row
 
 
 def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
@@ -166,14 +169,14 @@ def _choose_released(rows: Ints, weights: Floats, owner: Ints, load: Floats, lim
 
     Each of them fits into another slot, or is alone larger than its slot's limit.
     """
-    over = np.flatnonzero(load > limit)
-    if not len(over):
-        return over
+    full_slots = np.flatnonzero(load > limit)
+    if not len(full_slots):
+        return full_slots
     order = rows[np.argsort(owner[rows], kind="stable")]
-    spans = np.searchsorted(owner[order], np.append(over, over + 1)).reshape(2, -1).T
+    spans = np.searchsorted(owner[order], np.append(full_slots, full_slots + 1)).reshape(2, -1).T
     max_room = float((limit - load).max())
     released: list[Ints] = []
-    for slot, (start, end) in zip(over.tolist(), spans.tolist(), strict=True):
+    for slot, (start, end) in zip(full_slots.tolist(), spans.tolist(), strict=True):
         owned = order[start:end]
         owned = owned[(weights[owned] <= max_room) | (weights[owned] > limit[slot])]
         excess = float(load[slot] - limit[slot])
@@ -191,45 +194,47 @@ def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor:
     slots_of: dict[int, list[int]] = {}
     for slot, executor_id in enumerate(executor.tolist()):
         slots_of.setdefault(executor_id, []).append(slot)
-    assigned = []
+    assigned_slots = []
     owner_executor = np.where(owner >= 0, executor[owner], -1)
     for size, executor_id in zip(sizes.tolist(), owner_executor.tolist(), strict=True):
         roomiest = max(slots_of.get(executor_id, ()), key=room_left.__getitem__, default=-1)
         if roomiest >= 0 and size <= room_left[roomiest]:
             room_left[roomiest] -= size
-            assigned.append(roomiest)
+            assigned_slots.append(roomiest)
         else:
-            assigned.append(-1)
-    return np.array(assigned, np.int64)
+            assigned_slots.append(-1)
+    return np.array(assigned_slots, np.int64)
 
 
-def _repair(placed: Ints, weights: Floats, load: Floats, limit: Floats) -> Ints:
+def _repair(slot_of_row: Ints, weights: Floats, load: Floats, limit: Floats) -> Ints:
     """Move and swap rows of slots above the limit, always from the most overloaded slot."""
     room = limit - load
     if (room >= 0).all():
-        return placed
-    placed, is_stuck = placed.copy(), np.zeros(len(room), np.bool_)
+        return slot_of_row
+    slot_of_row, is_stuck = slot_of_row.copy(), np.zeros(len(room), np.bool_)
     for _ in range(4 * len(room) + 20):
         slot = int(np.where(is_stuck, np.inf, room / limit).argmin())
         if room[slot] >= 0 or is_stuck[slot]:
             break
-        change = _find_move(slot, placed, weights, room) or _find_swap(slot, placed, weights, room)
+        change = _find_move(slot, slot_of_row, weights, room) or _find_swap(
+            slot, slot_of_row, weights, room
+        )
         if change is None:
             is_stuck[slot] = True
             continue
         for row, target in change:
-            room[placed[row]] += weights[row]
+            room[slot_of_row[row]] += weights[row]
             room[target] -= weights[row]
-            placed[row] = target
-    return placed
+            slot_of_row[row] = target
+    return slot_of_row
 
 
 def _find_move(
-    slot: int, placed: Ints, weights: Floats, room: Floats
+    slot: int, slot_of_row: Ints, weights: Floats, room: Floats
 ) -> list[tuple[int, int]] | None:
     """Return the move of the lightest row that keeps both slots within the limit, or None."""
     roomiest = int(room.argmax())
-    rows = np.flatnonzero(placed == slot)
+    rows = np.flatnonzero(slot_of_row == slot)
     sizes = weights[rows]
     fitting_rows = rows[(sizes >= -room[slot]) & (sizes <= room[roomiest])]
     if not len(fitting_rows):
@@ -238,25 +243,25 @@ def _find_move(
 
 
 def _find_swap(
-    slot: int, placed: Ints, weights: Floats, room: Floats
+    slot: int, slot_of_row: Ints, weights: Floats, room: Floats
 ) -> list[tuple[int, int]] | None:
     """Return the swap or move that keeps both slots within the limit or reduces the excess most."""
     excess = -float(room[slot])
-    rows = np.flatnonzero(placed == slot)
+    rows = np.flatnonzero(slot_of_row == slot)
     rows = rows[np.argsort(weights[rows], kind="stable")]
     best: tuple[float, list[tuple[int, int]]] | None = None
     for target in np.argsort(-room, kind="stable")[:_MAX_SWAP_SLOTS].tolist():
         target_room = float(room[target])
         if target_room <= 0:
             break
-        target_rows = np.flatnonzero(placed == target)
+        target_rows = np.flatnonzero(slot_of_row == target)
         target_rows = target_rows[np.argsort(weights[target_rows], kind="stable")]
         # A move is a swap for a row of weight 0.
-        returned = np.append(0.0, weights[target_rows])
+        returned_weights = np.append(0.0, weights[target_rows])
         # Index of the lightest returned row that keeps the target slot within its limit.
-        index = np.searchsorted(returned, weights[rows] - target_room)
-        gain = weights[rows] - returned[np.minimum(index, len(returned) - 1)]
-        gain[index == len(returned)] = 0.0
+        index = np.searchsorted(returned_weights, weights[rows] - target_room)
+        gain = weights[rows] - returned_weights[np.minimum(index, len(returned_weights) - 1)]
+        gain[index == len(returned_weights)] = 0.0
         i = int(gain.argmax())
         if gain[i] > (best[0] if best else 0.0):
             change = [(int(rows[i]), target)]

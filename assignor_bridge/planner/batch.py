@@ -233,12 +233,12 @@ def build_batch(  # noqa: PLR0917
         replicas = replicas.take(first) if replicas.is_known else None
     return MicroBatch(
         topics, topic[first], partition[first], start[first], end[last],
-        _check_executors(executors, parallelism), options, observed, allocation,
+        _select_executors(executors, parallelism), options, observed, allocation,
         replicas=replicas, stream=stream, partitions=partitions,
     )  # fmt: skip
 
 
-def _check_executors(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
+def _select_executors(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
     usable = [e for e in executors if e.takes_tasks]
     if not usable:
         if not 1 <= parallelism <= MAX_SLOTS:

@@ -40,12 +40,15 @@ def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: 
     is_unread = np.bincount(row, minlength=batch.ranges) == 0
     refuse(is_unread, lambda _: "is missing", np.arange(batch.ranges))
     is_first = np.append(True, row[1:] != row[:-1])
-    expected = np.where(is_first[: len(row)], batch.start[row], np.append(0, end)[: len(row)])
-    refuse(start < expected, lambda i: f"repeats offsets between {expected[i]} and {start[i]}")
-    refuse(start > expected, lambda i: f"loses offsets between {expected[i]} and {start[i]}")
+    due_start = np.where(is_first[: len(row)], batch.start[row], np.append(0, end)[: len(row)])
+    refuse(start < due_start, lambda i: f"repeats offsets between {start[i]} and {due_start[i]}")
+    refuse(start > due_start, lambda i: f"loses offsets between {due_start[i]} and {start[i]}")
     is_last = np.append(is_first[1:], True)[: len(row)]
-    wrong_end = is_last & (end != batch.end[row])
-    refuse(wrong_end, lambda i: f"ends at {end[i]} instead of {batch.end[row[i]]}")
+    has_wrong_end = is_last & (end != batch.end[row])
+    refuse(has_wrong_end, lambda i: f"ends at {end[i]} instead of {batch.end[row[i]]}")
     piece_counts = np.bincount(task, minlength=tasks)
     if len(piece_counts) != tasks or (piece_counts == 0).any():
-        raise PlanError(f"assignor {name!r} planned an empty task. {_RULE}")
+        raise PlanError(
+            f"assignor {name!r} planned an empty task, or one beyond its {tasks} tasks: each task "
+            "must read at least one range"
+        )

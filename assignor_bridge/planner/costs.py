@@ -9,7 +9,7 @@ predicted the reports better than one common cost, else by several. A partition 
 its topic's mean factor, or else the overall mean. An executor's slowness is shrunk in the same way.
 
 The model is used only while it predicts reports better than records alone. Otherwise its total
-seconds are divided by records. Until seconds are reported, a range's work is its bytes or records.
+seconds are shared by records. Until seconds are reported, a range's work is its bytes or records.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Weights:
     #: Part of each range's work that is repeated for each additional piece.
     fixed: Floats
     #: Description of the basis, for the plan's reasons.
-    words: str
+    description: str
     #: Predicted bytes of each range; None without racks, or if no bytes were reported.
     bytes: Floats | None = None
 
@@ -63,53 +63,55 @@ class Weights:
         return units[self.basis]
 
 
-def predict(learned: StickyState, line: Ints, batch: MicroBatch) -> Weights:
+def predict(state: StickyState, line: Ints, batch: MicroBatch) -> Weights:
     """Predict the work of each range; `line` is its partition's line in the partition table."""
-    density = fill_from_topic(learned.density, learned.topic, 1.0)[line]
+    density = fill_from_topic(state.density, state.topic, 1.0)[line]
     records = np.asarray(batch.size * np.clip(density, MIN_DENSITY, 1.0), np.float64)
-    work, basis = predict_work(learned, line, records)
-    words = _describe_weights(learned, line, basis)
-    total_bytes = _predict_bytes(learned, line, records) if batch.replicas is not None else None
-    if basis == "seconds" and not learned.common.relied_on:  # divide the same total by records
+    work, basis = predict_work(state, line, records)
+    description = _describe_weights(state, line, basis)
+    range_bytes = _predict_bytes(state, line, records) if batch.replicas is not None else None
+    if basis == "seconds" and not state.common.relied_on:  # divide the same total by records
         work = np.maximum(records * (work.sum() / max(records.sum(), 1.0)), _MIN_WORK)
         usual_slowness, no_fixed = np.ones(len(batch.executors)), np.zeros(batch.ranges)
-        return Weights(work, basis, usual_slowness, no_fixed, words, total_bytes)
-    fixed = learned.common.fixed if basis == "seconds" else 0.0
+        return Weights(work, basis, usual_slowness, no_fixed, description, range_bytes)
+    fixed = state.common.fixed if basis == "seconds" else 0.0
     work = np.maximum(work, _MIN_WORK)
-    slowness = np.exp(compute_log_slowness(read_paces(learned, (e.id for e in batch.executors))))
-    return Weights(work, basis, slowness, work * (fixed / (fixed + records)), words, total_bytes)
+    slowness = np.exp(compute_log_slowness(read_paces(state, (e.id for e in batch.executors))))
+    return Weights(
+        work, basis, slowness, work * (fixed / (fixed + records)), description, range_bytes
+    )
 
 
-def predict_work(learned: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
+def predict_work(state: StickyState, line: Ints, records: Floats) -> tuple[Floats, Basis]:
     """Predict the work of reading `records` from the partitions at these table lines."""
-    common = learned.common
+    common = state.common
     if math.isfinite(common.level):
-        cost = np.exp(common.level + compute_factors(learned)[line])
+        cost = np.exp(common.level + compute_factors(state)[line])
         return cost * (common.fixed + records), "seconds"
-    if not np.isnan(learned.bytes).all():
-        log_bytes = fill_from_topic(learned.bytes - np.nanmean(learned.bytes), learned.topic, 0.0)
+    if not np.isnan(state.bytes).all():
+        log_bytes = fill_from_topic(state.bytes - np.nanmean(state.bytes), state.topic, 0.0)
         return records * np.exp(log_bytes[line]), "bytes"
     return records, "records"
 
 
-def _predict_bytes(learned: StickyState, line: Ints, records: Floats) -> Floats | None:
-    if np.isnan(learned.bytes).all():
+def _predict_bytes(state: StickyState, line: Ints, records: Floats) -> Floats | None:
+    if np.isnan(state.bytes).all():
         return None
-    return np.asarray(records * np.exp(fill_from_topic(learned.bytes, learned.topic, 0.0)[line]))
+    return np.asarray(records * np.exp(fill_from_topic(state.bytes, state.topic, 0.0)[line]))
 
 
-def compute_factors(learned: StickyState) -> Floats:
+def compute_factors(state: StickyState) -> Floats:
     """Return the logarithm of each partition's cost over the common cost, shrunk by its error."""
-    sigmas = _SIGMAS_IF_OWN_COSTS if learned.common.own else _SIGMAS
+    sigmas = _SIGMAS_IF_OWN_COSTS if state.common.own else _SIGMAS
     with np.errstate(divide="ignore", invalid="ignore"):
-        error = sigmas * learned.common.noise / np.sqrt(learned.evidence)
-    factor = shrink_towards_zero(learned.cost, error)
-    return fill_from_topic(np.where(np.isnan(learned.cost), np.nan, factor), learned.topic, 0.0)
+        error = sigmas * state.common.noise / np.sqrt(state.evidence)
+    factor = shrink_towards_zero(state.cost, error)
+    return fill_from_topic(np.where(np.isnan(state.cost), np.nan, factor), state.topic, 0.0)
 
 
-def read_paces(learned: StickyState, executors: Iterable[str]) -> Floats:
+def read_paces(state: StickyState, executors: Iterable[str]) -> Floats:
     """Return the learned pace of each executor (one row each, columns as in `Pace`)."""
-    return np.array([learned.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
+    return np.array([state.paces.get(name, Pace()) for name in executors]).reshape(-1, 3)
 
 
 def compute_log_slowness(paces: Floats) -> Floats:
@@ -135,29 +137,29 @@ def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
 
 def fill_from_topic(column: Floats, topic: Ints, default: float) -> Floats:
     """Replace missing values by their topic's mean, else the overall mean, else `default`."""
-    missing = np.isnan(column)
-    if not missing.any():
+    is_missing = np.isnan(column)
+    if not is_missing.any():
         return column
-    present = np.flatnonzero(~missing)
-    if not len(present):
+    present_rows = np.flatnonzero(~is_missing)
+    if not len(present_rows):
         return np.full(len(column), default)
-    counts = np.bincount(topic[present], minlength=int(topic.max()) + 1)
-    sums = np.bincount(topic[present], column[present], len(counts))
-    mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.mean(column[present]))
-    return np.where(missing, mean[topic], column)
+    counts = np.bincount(topic[present_rows], minlength=int(topic.max()) + 1)
+    sums = np.bincount(topic[present_rows], column[present_rows], len(counts))
+    mean = np.where(counts > 0, sums / np.maximum(counts, 1), np.mean(column[present_rows]))
+    return np.where(is_missing, mean[topic], column)
 
 
-def _describe_weights(learned: StickyState, line: Ints, basis: Basis) -> str:
+def _describe_weights(state: StickyState, line: Ints, basis: Basis) -> str:
     if basis == "records":
         return "weights: all records equal, no costs reported yet"
     if basis == "bytes":
-        count = np.count_nonzero(~np.isnan(learned.bytes[line]))
+        count = np.count_nonzero(~np.isnan(state.bytes[line]))
         return f"weights: bytes of {count} of {len(line)} partitions, no seconds reported yet"
-    if not learned.common.relied_on:
+    if not state.common.relied_on:
         return "weights: all records equal, because learned costs did not predict times better"
-    cost = math.exp(learned.common.level)
-    fixed = f"{learned.common.fixed * cost:.2g} s per range and " if learned.common.fixed else ""
-    count = np.count_nonzero(compute_factors(learned)[line])
+    cost = math.exp(state.common.level)
+    fixed = f"{state.common.fixed * cost:.2g} s per range and " if state.common.fixed else ""
+    count = np.count_nonzero(compute_factors(state)[line])
     return (
         f"weights: seconds, {fixed}{cost:.2g} s per record; {count} of {len(line)} partitions have "
         "a different cost"

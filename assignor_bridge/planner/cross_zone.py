@@ -37,7 +37,7 @@ def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> C
     """Return how much the pieces read across zones; None if no racks are known."""
     if batch.zones is None or batch.replicas is None:
         return None
-    zone = batch.zones.of_executor[batch.slot_executor[pieces.slot]]
+    zone = batch.zones.zone_of_executor[batch.slot_executor[pieces.slot]]
     crosses = ~batch.zones.near[batch.replicas.code[pieces.row], zone]
     offsets = pieces.end - pieces.start
     range_size = weights.work if weights.bytes is None else weights.bytes
@@ -67,7 +67,7 @@ def _explain_cross_zone(
     if unused_racks:
         yield f"executors run in {_list_racks(unused_racks)}, where no partition has a replica"
     slots = batch.executor_slots / weights.slowness
-    speed = np.bincount(zones.of_executor, slots, len(zones.names)) / slots.sum()
+    speed = np.bincount(zones.zone_of_executor, slots, len(zones.names)) / slots.sum()
     if len(zones.names) > MAX_ZONES:
         yield f"zones are not used: placement supports at most {MAX_ZONES} racks with executors"
     elif share > _NEGLIGIBLE_SHARE:
@@ -78,11 +78,11 @@ def _suggest_changes(
     batch: MicroBatch, zones: Zones, replicas: Replicas, work: Floats, speed: Floats
 ) -> Iterator[str]:
     """Suggest where to add executors or replicas; report the minimum work that crosses zones."""
-    unreachable = ~zones.near.any(axis=1)
-    if (lost_work := float(work[unreachable].sum())) > _NEGLIGIBLE_SHARE:
-        racks = frozenset().union(*(replicas.racks[i] for i in np.flatnonzero(unreachable)))
+    is_unreachable = ~zones.near.any(axis=1)
+    if (far_work := float(work[is_unreachable].sum())) > _NEGLIGIBLE_SHARE:
+        racks = frozenset().union(*(replicas.racks[i] for i in np.flatnonzero(is_unreachable)))
         yield (
-            f"{lost_work:.1%} of the work has replicas only in {_list_racks(sorted(racks))}, where "
+            f"{far_work:.1%} of the work has replicas only in {_list_racks(sorted(racks))}, where "
             "no executors run: add executors there, or replicas in racks with executors"
         )
     max_work = speed * (1 + batch.settings.max_imbalance)
@@ -90,9 +90,9 @@ def _suggest_changes(
     if crossing <= _NEGLIGIBLE_SHARE:
         return
     names = [name for name, is_full in zip(zones.names, full, strict=True) if is_full and name]
-    only_full = ~zones.near[:, ~full].any(axis=1) & ~unreachable
+    only_full = ~zones.near[:, ~full].any(axis=1) & ~is_unreachable
     yield (
-        f"at least {crossing + lost_work:.1%} must cross zones: {work[only_full].sum():.0%} of the "
+        f"at least {crossing + far_work:.1%} must cross zones: {work[only_full].sum():.0%} of the "
         f"work has replicas only in {_list_racks(names)}, with {speed[full].sum():.0%} of the "
         "slots: add executors there, or replicas of these partitions elsewhere"
     )
@@ -106,10 +106,10 @@ def _find_full_zones(work: Floats, near: Flags, max_work: Floats) -> tuple[Flags
     """
     zones = near.shape[1]
     subsets = np.asarray(np.arange(1 << zones)[:, None] >> np.arange(zones) & 1, np.bool_)
-    elsewhere = (near & ~subsets[:, None, :]).any(axis=2)
-    near_work = subsets @ max_work + elsewhere @ work
-    best = int(near_work.argmin())
-    return subsets[best], float(work[near.any(axis=1)].sum() - near_work[best])
+    is_near_elsewhere = (near & ~subsets[:, None, :]).any(axis=2)
+    near_work = subsets @ max_work + is_near_elsewhere @ work
+    best_subset = int(near_work.argmin())
+    return subsets[best_subset], float(work[near.any(axis=1)].sum() - near_work[best_subset])
 
 
 def _list_racks(racks: list[str]) -> str:

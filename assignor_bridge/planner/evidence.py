@@ -48,16 +48,16 @@ def update_running_mean(
     mean 0.0
     mean 1.0
     """
-    mean, last, evidence = columns
+    mean, last_sample, evidence = columns
     with np.errstate(divide="ignore"):
         sigmas = _OUTLIER_SIGMAS * noise * np.sqrt(1 / weight + 1 / evidence)
     max_distance = np.maximum(_MIN_OUTLIER_DISTANCE, sigmas)
-    distance, last_distance = sample - mean, last - mean
-    outlier = (evidence > 0) & (np.abs(distance) > max_distance)
-    changed = outlier & (np.abs(last_distance) > max_distance) & (distance * last_distance > 0)
-    gathered = np.minimum(evidence + weight, max_weight)
-    moved = mean + distance * np.minimum(1.0, weight / gathered)
-    mean = np.where(changed, (sample + last) / 2, np.where(outlier, mean, moved))
-    new_evidence = np.where(outlier, evidence, gathered)
+    distance, last_distance = sample - mean, last_sample - mean
+    is_outlier = (evidence > 0) & (np.abs(distance) > max_distance)
+    changed = is_outlier & (np.abs(last_distance) > max_distance) & (distance * last_distance > 0)
+    total_evidence = np.minimum(evidence + weight, max_weight)
+    moved_mean = mean + distance * np.minimum(1.0, weight / total_evidence)
+    mean = np.where(changed, (sample + last_sample) / 2, np.where(is_outlier, mean, moved_mean))
+    new_evidence = np.where(is_outlier, evidence, total_evidence)
     evidence = np.where(changed, np.minimum(weight, max_weight), new_evidence)
     return np.array([mean, sample, evidence])

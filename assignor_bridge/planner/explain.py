@@ -38,7 +38,7 @@ class _Moves(NamedTuple):
     #: The same executor reads the first piece, and at least half of the offsets.
     kept: Flags
     #: Share of the batch's offsets that moved to another executor.
-    offsets: float
+    moved_share: float
 
 
 def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces: Pieces) -> _Moves:
@@ -51,10 +51,10 @@ def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces:
     stayed_offsets = np.bincount(pieces.row, staying_offsets, batch.ranges)
     starts = np.zeros(batch.ranges, np.bool_)
     starts[pieces.row[stays & (pieces.start == batch.start[pieces.row])]] = True
-    mostly = 2 * stayed_offsets >= batch.size
+    keeps_most = 2 * stayed_offsets >= batch.size
     moved_offsets = float((batch.size - stayed_offsets)[owned | orphaned].sum())
-    share = moved_offsets / max(batch.total, 1.0)
-    return _Moves(orphaned, owned & ~starts, starts & ~mostly, starts & mostly, share)
+    moved_share = moved_offsets / max(batch.total, 1.0)
+    return _Moves(orphaned, owned & ~starts, starts & ~keeps_most, starts & keeps_most, moved_share)
 
 
 def explain(  # noqa: PLR0917
@@ -72,8 +72,8 @@ def explain(  # noqa: PLR0917
     pieces, bound = tasks.pieces, placement.bound
     slowness = weights.slowness[batch.slot_executor]
     load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), batch.slots)
-    busiest = float((load * slowness).max(initial=0.0))
-    imbalance = max(0.0, busiest / bound - 1) if bound > 0 else 0.0
+    max_time = float((load * slowness).max(initial=0.0))
+    imbalance = max(0.0, max_time / bound - 1) if bound > 0 else 0.0
     piece_counts = np.bincount(pieces.row, minlength=batch.ranges)
     is_split = piece_counts > 1
     moves = _compare_with_last_readers(batch, table, pieces)
@@ -88,7 +88,7 @@ def explain(  # noqa: PLR0917
         "pieces": len(pieces),
         "splitPartitions": int(is_split.sum()),
         "movedPartitions": int((moves.moved | moves.orphaned).sum()),
-        "movedOffsets": round(moves.offsets, 4),
+        "movedOffsets": round(moves.moved_share, 4),
         "imbalance": round(imbalance, 6),
         "weights": weights.basis,
         "generation": generation,
@@ -100,23 +100,24 @@ def explain(  # noqa: PLR0917
     reasons = [
         f"{placement.assignor}: {batch.total:,.0f} offsets of "
         f"{pluralize(batch.ranges, 'partition')} in {pluralize(len(tasks), 'task')} on "
-        f"{pluralize(executors, 'executor')}; busiest slot {_format_amount(busiest, weights)}, "
+        f"{pluralize(executors, 'executor')}; busiest slot {_format_amount(max_time, weights)}, "
         f"ideal {_format_amount(bound, weights)}, {imbalance:.1%} over{cut_note}",
         *placement.refusals,
         *demand.request_notes,
         *placement.notes,
         *tasks.notes,
-        weights.words,
+        weights.description,
         *(
             f"executor {batch.executors[i].id} takes {weights.slowness[i]:.2g} times as long as a "
             "usual executor"
             for i in most_unusual.tolist()
             if weights.slowness[i] != 1
         ),
-        *_describe_moves(batch, table, weights, moves, bound, busiest),
+        *_describe_moves(batch, table, weights, moves, bound, max_time),
     ]
     if is_split.any():
-        reasons.append(f"split {_name(batch, is_split)} into {piece_counts[is_split].sum()} pieces")
+        split_partitions = _list_partitions(batch, is_split)
+        reasons.append(f"split {split_partitions} into {piece_counts[is_split].sum()} pieces")
     if placement.refusals:
         metrics["fallbackReason"] = "; ".join(placement.refusals)
     if cross_zone is not None:
@@ -148,36 +149,37 @@ def _describe_moves(  # noqa: PLR0917
     weights: Weights,
     moves: _Moves,
     bound: float,
-    busiest: float,
+    max_time: float,
 ) -> Iterator[str]:
     """Describe kept and moved partitions, and the busiest slot if no range had moved."""
     if moves.orphaned.any():
-        yield f"{_name(batch, moves.orphaned)} moved to other executors after their executor left"
+        orphans = _list_partitions(batch, moves.orphaned)
+        yield f"{orphans} moved to other executors after their executor left"
     owned = table.range_owner >= 0
     if not owned.any():
         return
     yield (
         f"kept {moves.kept.sum()} of {owned.sum()} partitions on their executor; "
-        f"{moves.offsets:.1%} of the offsets moved to another executor"
+        f"{moves.moved_share:.1%} of the offsets moved to another executor"
     )
     load_without_moves = np.bincount(table.range_owner[owned], weights.work[owned], batch.slots)
-    busiest_if_kept = float((load_without_moves * weights.slowness[batch.slot_executor]).max())
-    if busiest_if_kept > busiest and bound > 0:
+    kept_time = float((load_without_moves * weights.slowness[batch.slot_executor]).max())
+    if kept_time > max_time and bound > 0:
         yield (
-            f"without moves the busiest slot would take {_format_amount(busiest_if_kept, weights)} "
-            f"({busiest_if_kept / bound - 1:.1%} over the ideal): moving saved "
-            f"{_format_amount(busiest_if_kept - busiest, weights)}"
+            f"without moves the busiest slot would take {_format_amount(kept_time, weights)} "
+            f"({kept_time / bound - 1:.1%} over the ideal): moving saved "
+            f"{_format_amount(kept_time - max_time, weights)}"
         )
     if moves.moved.any():
-        yield f"moved {_name(batch, moves.moved)}"
+        yield f"moved {_list_partitions(batch, moves.moved)}"
     if moves.handed_over.any():
         yield (
-            f"handed over {_name(batch, moves.handed_over)}: their executor reads the beginning, "
-            "other executors most of the offsets"
+            f"handed over {_list_partitions(batch, moves.handed_over)}: their executor reads the "
+            "beginning, other executors most of the offsets"
         )
 
 
-def _name(batch: MicroBatch, flags: Flags) -> str:
+def _list_partitions(batch: MicroBatch, flags: Flags) -> str:
     rows: Ints = np.flatnonzero(flags)
     listed = ", ".join(batch.name(row) for row in rows[:_MAX_LISTED].tolist())
     more = f" and {len(rows) - _MAX_LISTED} more" if len(rows) > _MAX_LISTED else ""

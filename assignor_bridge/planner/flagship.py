@@ -83,7 +83,7 @@ def place_batch(
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         slots = np.sort(ranked_slots[:slot_count])
         pieces = _place_on_slots(slots, batch, weights, owner)
-        records = pieces.records_by_slot(batch.slots)
+        records = pieces.count_offsets_by_slot(batch.slots)
         missing_records = min_records - records[(records > 0) & (records < min_records)]
         slot_count -= attempt * math.ceil(missing_records.sum() / min_records)
         if split or slot_count < 1 or slot_count == len(slots):
@@ -130,16 +130,15 @@ def _place_and_cut(  # noqa: PLR0917
 ) -> Pieces:
     """Place and cut ranges; ignore zones if the imbalance is within the limit only without them."""
     limit = 1 + batch.settings.max_imbalance
-    busiest, pieces = _search_cuts(batch, weights, owner, quota, executor, zones)
-    if zones is None or busiest <= limit + _MAX_ZONE_IMBALANCE:
+    max_load, pieces = _search_cuts(batch, weights, owner, quota, executor, zones)
+    if zones is None or max_load <= limit + _MAX_ZONE_IMBALANCE:
         return pieces
-    max_offset_work = float(
-        (weights.work / batch.size).max() / quota.min()
-    )  # cuts fall between offsets
-    if busiest <= limit + max_offset_work:
+    # Cuts fall between offsets.
+    max_offset_work = float((weights.work / batch.size).max() / quota.min())
+    if max_load <= limit + max_offset_work:
         return pieces
-    busiest_zoneless, zoneless = _search_cuts(batch, weights, owner, quota, executor, None)
-    return zoneless if busiest_zoneless <= limit else pieces
+    max_zoneless_load, zoneless_pieces = _search_cuts(batch, weights, owner, quota, executor, None)
+    return zoneless_pieces if max_zoneless_load <= limit else pieces
 
 
 def _search_cuts(  # noqa: PLR0917
@@ -167,11 +166,11 @@ def _search_cuts(  # noqa: PLR0917
             shares = place_in_zones(work, owner, target, executor, max_imbalance, min_piece, zones)
         pieces = cut_ranges(batch, shares, weights.fixed)
         load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(quota))
-        busiest = float((load / quota).max())
-        candidates.append((busiest, pieces))
+        max_load = float((load / quota).max())
+        candidates.append((max_load, pieces))
         extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
         min_piece = float(weights.fixed.mean())
-        if busiest <= 1 + max_imbalance or not extra_work.any():
+        if max_load <= 1 + max_imbalance or not extra_work.any():
             break
     return min(candidates, key=itemgetter(0))
 
@@ -205,9 +204,9 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
     slowness = weights.slowness[batch.slot_executor[slots]]
     if is_short(batch, weights, slots):
         return SHORT_BATCH_S
-    balanced = float(weights.work.sum()) / float((1 / slowness).sum())
+    balanced_time = float(weights.work.sum()) / float((1 / slowness).sum())
     smallest_pieces = weights.fixed + (weights.work - weights.fixed) / batch.size
-    return max(balanced, float(smallest_pieces.max()) * float(slowness.min()))
+    return max(balanced_time, float(smallest_pieces.max()) * float(slowness.min()))
 
 
 def find_priority(batch: MicroBatch, executor: Executor) -> int | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from checkpoints.sticky_state import StickyState
 
 #: Seconds per record until seconds are reported.
-ASSUMED_SECONDS = 1e-5
+ASSUMED_RECORD_S = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def forecast(batch: MicroBatch, state: StickyState) -> Forecast:
     has_seconds = weights.basis == "seconds"
     seconds_per_offset = (weights.work - weights.fixed) / batch.size
     return Forecast(
-        seconds_per_offset if has_seconds else np.full(batch.ranges, ASSUMED_SECONDS),
+        seconds_per_offset if has_seconds else np.full(batch.ranges, ASSUMED_RECORD_S),
         weights.fixed if has_seconds else np.zeros(batch.ranges),
         (bytes_per_record * density)[table.line],
         float((batch.executor_slots / weights.slowness).sum()),

@@ -84,11 +84,11 @@ def _list_racks(batch: MicroBatch, catalog: Catalog) -> dict[str, dict[int, froz
     """Return the racks of all partitions; unknown racks become the racks of all executors."""
     if batch.replicas is None or not batch.settings.zone_price_per_gb:
         return {}
-    everywhere = frozenset(e.rack for e in batch.executors if e.rack)
-    racks = {topic: dict.fromkeys(range(count), everywhere) for topic, count in catalog.items()}
+    all_racks = frozenset(e.rack for e in batch.executors if e.rack)
+    racks = {topic: dict.fromkeys(range(count), all_racks) for topic, count in catalog.items()}
     columns = (batch.topic, batch.partition, batch.replicas.code)
     for topic, partition, code in zip(*(column.tolist() for column in columns), strict=True):
-        racks[batch.topics[topic]][partition] = batch.replicas.racks[code] or everywhere
+        racks[batch.topics[topic]][partition] = batch.replicas.racks[code] or all_racks
     return racks
 
 
@@ -120,14 +120,14 @@ def place_group(
 
 
 def _make_listener(
-    assignor: Assignor, group: Group, final: Assignment
+    assignor: Assignor, group: Group, final_assignment: Assignment
 ) -> Callable[[int], None] | None:
     if not (isinstance(assignor, CustomAssignor) and assignor.has_on_assignment):
         return None
 
     def notify(generation: int) -> None:
         for member in group.members:
-            assignor.on_assignment(member, final[member.id], generation)
+            assignor.on_assignment(member, final_assignment[member.id], generation)
 
     return notify
 

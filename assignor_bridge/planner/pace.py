@@ -66,11 +66,11 @@ def _compare_all_reports(
         return np.zeros(executors), np.zeros(executors)
     distance = np.abs(excess - median[executor])[usable[executor]]
     spread = SIGMA_PER_MAD * float(np.median(distance))
-    relative = median - np.median(median[usable])
+    relative_median = median - np.median(median[usable])
     noise = max(noise, spread)
     if own_costs:  # costs per partition absorb small differences, so ignore the noise
-        usable &= np.abs(relative) * np.sqrt(count) > noise
-    return relative, np.where(usable, _MEDIAN_EFFICIENCY * count * _weigh_report(noise), 0.0)
+        usable &= np.abs(relative_median) * np.sqrt(count) > noise
+    return relative_median, np.where(usable, _MEDIAN_EFFICIENCY * count * _weigh_report(noise), 0.0)
 
 
 def _compare_readers(
@@ -80,15 +80,15 @@ def _compare_readers(
 
     This is the only direct evidence: same partition, same batch, different executor.
     """
-    pair, pair_of = np.unique(reports.line * executors + reports.executor, return_inverse=True)
+    pair, pair_index = np.unique(reports.line * executors + reports.executor, return_inverse=True)
     if len(pair) < 2:
         return np.zeros(executors), np.zeros(executors)
-    mean_excess = np.bincount(pair_of, excess) / np.bincount(pair_of)
-    _, line_of, readers = np.unique(pair // executors, return_inverse=True, return_counts=True)
-    compared = np.flatnonzero(readers[line_of] > 1)
-    others = (np.bincount(line_of, mean_excess)[line_of] - mean_excess)[compared]
-    slower = mean_excess[compared] - others / (readers[line_of] - 1)[compared]
-    median, comparisons = _compute_medians((pair % executors)[compared], slower, executors)
+    mean_excess = np.bincount(pair_index, excess) / np.bincount(pair_index)
+    _, line_of_pair, readers = np.unique(pair // executors, return_inverse=True, return_counts=True)
+    compared_pairs = np.flatnonzero(readers[line_of_pair] > 1)
+    others = (np.bincount(line_of_pair, mean_excess)[line_of_pair] - mean_excess)[compared_pairs]
+    slower = mean_excess[compared_pairs] - others / (readers[line_of_pair] - 1)[compared_pairs]
+    median, comparisons = _compute_medians((pair % executors)[compared_pairs], slower, executors)
     # A single comparison does not show which of the two executors is unusual.
     evidence = np.where(comparisons > 0, 2 * (comparisons + 1) * _weigh_report(noise), 0.0)
     return median * comparisons / (comparisons + 1), evidence

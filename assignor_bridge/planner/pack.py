@@ -76,8 +76,8 @@ def pack(
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
         *columns, number = _sort_rows(rows)
         pieces = Pieces(*columns)
-    numbers = int(number.max(initial=0)) + 1
-    key = pieces.slot * numbers + number
+    tasks_per_slot = int(number.max(initial=0)) + 1
+    key = pieces.slot * tasks_per_slot + number
     in_use = np.bincount(key) > 0
     keys, task_of_piece = np.flatnonzero(in_use), (np.cumsum(in_use) - 1)[key]
     work = np.bincount(task_of_piece, pieces.predict_work(batch, weights), len(keys))
@@ -86,7 +86,7 @@ def pack(
     rank[by_work] = np.arange(len(keys))
     task = rank[task_of_piece]
     order = stable_order(task)  # within a task, by range and offset
-    slot, number_on_slot = keys[by_work] // numbers, keys[by_work] % numbers
+    slot, number_on_slot = keys[by_work] // tasks_per_slot, keys[by_work] % tasks_per_slot
     executor = batch.slot_executor[slot]
     consumer = batch.slot_number[slot] + number_on_slot * batch.executor_slots[executor]
     is_open = batch.anonymous | (demand.is_open & (number_on_slot > 0))
@@ -98,19 +98,22 @@ def _count_tasks(
     pieces: Pieces, slots: int, options: PlannerOptions
 ) -> tuple[Ints, tuple[str, ...]]:
     """Return the number of tasks of each slot, and notes on options that require too many."""
-    sizes, piece_counts = pieces.records_by_slot(slots), np.bincount(pieces.slot, minlength=slots)
+    sizes, piece_counts = (
+        pieces.count_offsets_by_slot(slots),
+        np.bincount(pieces.slot, minlength=slots),
+    )
     in_use, notes = piece_counts > 0, []
     max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
     tasks = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)
     if min_records := options.min_records_per_task:
         tasks = np.where(in_use, np.clip(tasks, 1, np.maximum(sizes // min_records, 1)), 0)
     if max_records := options.task_cap_records:
-        needed = np.ceil(sizes / max_records)
-        if needed.sum() > max_tasks:
+        needed_tasks = np.ceil(sizes / max_records)
+        if needed_tasks.sum() > max_tasks:
             option = f"a limit of {max_records:,} records per task"
-            notes.append(_explain_limit(option, needed.sum(), max_tasks))
-            needed = np.ceil(sizes * ((max_tasks - in_use.sum()) / sizes.sum()))
-        tasks = np.maximum(tasks, needed)
+            notes.append(_explain_limit(option, needed_tasks.sum(), max_tasks))
+            needed_tasks = np.ceil(sizes * ((max_tasks - in_use.sum()) / sizes.sum()))
+        tasks = np.maximum(tasks, needed_tasks)
     tasks = tasks.astype(np.int64)
     min_tasks = min(options.min_partitions or 0, int(sizes.sum()))
     if min_tasks > max_tasks:
@@ -179,18 +182,18 @@ def _group_whole_pieces(pieces: list[Piece], count: int) -> list[list[Piece]]:
 
 def _cut_into_even_groups(pieces: list[Piece], count: int) -> list[list[Piece]]:
     """Divide pieces into groups of equal numbers of offsets, and cut them at the boundaries."""
-    total, read = _count_offsets(pieces), 0
+    total, grouped_offsets = _count_offsets(pieces), 0
     groups: list[list[Piece]] = [[]]
-    for row, first, last in pieces:
+    for row, first, end in pieces:
         start = first
-        while start < last:
+        while start < end:
             boundary = total * len(groups) // count
-            if read >= boundary:
+            if grouped_offsets >= boundary:
                 groups.append([])
                 continue
-            size = min(last - start, boundary - read)
+            size = min(end - start, boundary - grouped_offsets)
             groups[-1].append((row, start, start + size))
-            start, read = start + size, read + size
+            start, grouped_offsets = start + size, grouped_offsets + size
     return [group for group in groups if group]
 
 
@@ -199,7 +202,7 @@ def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
 
     Joining two tasks would double a slot's load instead. No slot is reduced below the minimum.
     """
-    records = pieces.records_by_slot(slots)
+    records = pieces.count_offsets_by_slot(slots)
     if not ((records > 0) & (records < min_records)).any():
         return pieces
     by_slot = _group_by_slot(pieces)
@@ -207,16 +210,16 @@ def _top_up(pieces: Pieces, slots: int, min_records: int) -> Pieces:
     givers = [(-size, slot) for slot, size in sizes.items() if size > min_records]
     heapq.heapify(givers)
     for slot, size in sizes.items():
-        missing, skipped_givers = min_records - size, []
-        while missing > 0 and givers:
+        missing_records, skipped_givers = min_records - size, []
+        while missing_records > 0 and givers:
             negative_size, giver = heapq.heappop(givers)
-            max_records = min(missing, -negative_size - min_records)
-            moved = _move_end_of_piece(by_slot[giver], by_slot[slot], max_records)
-            missing -= moved
-            if not moved:
+            max_records = min(missing_records, -negative_size - min_records)
+            moved_records = _move_end_of_piece(by_slot[giver], by_slot[slot], max_records)
+            missing_records -= moved_records
+            if not moved_records:
                 skipped_givers.append((negative_size, giver))
-            elif -negative_size - moved > min_records:
-                heapq.heappush(givers, (negative_size + moved, giver))
+            elif -negative_size - moved_records > min_records:
+                heapq.heappush(givers, (negative_size + moved_records, giver))
         for skipped_giver in skipped_givers:
             heapq.heappush(givers, skipped_giver)
     rows = [(*piece, slot) for slot, group in by_slot.items() for piece in group]
@@ -231,19 +234,19 @@ def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int)
         return 0
     size, _, i = max(sizes)
     row, start, end = giver[i]
-    moved = min(size, max_records)
-    taker.append((row, end - moved, end))
-    giver[i : i + 1] = [(row, start, end - moved)] if moved < size else []
-    return moved
+    moved_records = min(size, max_records)
+    taker.append((row, end - moved_records, end))
+    giver[i : i + 1] = [(row, start, end - moved_records)] if moved_records < size else []
+    return moved_records
 
 
 def _join_small(tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints) -> None:
     """Join each task below the minimum to the smallest other task, preferring its executor."""
     sizes = {task: _count_offsets(group) for task, group in tasks.items()}
-    small = [(size, task) for task, size in sizes.items() if size < min_records]
-    heapq.heapify(small)
-    while small and len(sizes) > 1:
-        size, task = heapq.heappop(small)
+    small_tasks = [(size, task) for task, size in sizes.items() if size < min_records]
+    heapq.heapify(small_tasks)
+    while small_tasks and len(sizes) > 1:
+        size, task = heapq.heappop(small_tasks)
         if sizes.get(task) != size:
             continue
         executor = slot_executor[task[0]]
@@ -251,24 +254,24 @@ def _join_small(tasks: dict[Task, list[Piece]], min_records: int, slot_executor:
             (t for t in sizes if t != task),
             key=lambda t: (slot_executor[t[0]] != executor, sizes[t], t),
         ):
-            joined = _join_pieces(tasks[other], tasks[task])
-            if joined is not None:
-                tasks[other] = joined
+            joined_pieces = _join_pieces(tasks[other], tasks[task])
+            if joined_pieces is not None:
+                tasks[other] = joined_pieces
                 sizes[other] += size
                 del tasks[task], sizes[task]
                 if sizes[other] < min_records:
-                    heapq.heappush(small, (sizes[other], other))
+                    heapq.heappush(small_tasks, (sizes[other], other))
                 break
 
 
 def _join_pieces(one: list[Piece], other: list[Piece]) -> list[Piece] | None:
     """Join adjacent pieces of two tasks; None if two pieces of a range are not adjacent."""
-    joined: list[Piece] = []
+    joined_pieces: list[Piece] = []
     for row, start, end in sorted(one + other):
-        if joined and joined[-1][0] == row:
-            if joined[-1][2] != start:
+        if joined_pieces and joined_pieces[-1][0] == row:
+            if joined_pieces[-1][2] != start:
                 return None
-            joined[-1] = (row, joined[-1][1], end)
+            joined_pieces[-1] = (row, joined_pieces[-1][1], end)
         else:
-            joined.append((row, start, end))
-    return joined
+            joined_pieces.append((row, start, end))
+    return joined_pieces

@@ -45,7 +45,7 @@ class Pieces:
         work, fixed = weights.work[self.row], weights.fixed[self.row]
         return np.asarray(fixed + (work - fixed) * share_of_range)
 
-    def records_by_slot(self, slots: int) -> Floats:
+    def count_offsets_by_slot(self, slots: int) -> Floats:
         """Return the number of offsets that each slot reads."""
         sizes = (self.end - self.start).astype(np.float64)
         return np.bincount(self.slot, sizes, slots).astype(np.float64)
@@ -59,16 +59,16 @@ def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]
-    several = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
-    if len(several):
-        variable = np.maximum(shares.amount - fixed[row], 0.0)
-        lost = np.bincount(row, np.where(variable > 0, 0.0, shares.amount), batch.ranges)
+    cut_shares = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
+    if len(cut_shares):
+        variable_work = np.maximum(shares.amount - fixed[row], 0.0)
+        lost = np.bincount(row, np.where(variable_work > 0, 0.0, shares.amount), batch.ranges)
         # Shares without a remainder lose their offsets; that is accepted if they are small.
-        subtract = lost <= np.minimum(fixed, 0.5 * np.bincount(row, variable, batch.ranges))
-        amount = np.where(subtract[row], variable, shares.amount)[several]
-        since, until = _divide_offsets(batch.size[row[several]], row[several], amount)
-        end[several] = start[several] + until
-        start[several] += since
+        subtract = lost <= np.minimum(fixed, 0.5 * np.bincount(row, variable_work, batch.ranges))
+        amount = np.where(subtract[row], variable_work, shares.amount)[cut_shares]
+        first_offset, until = _divide_offsets(batch.size[row[cut_shares]], row[cut_shares], amount)
+        end[cut_shares] = start[cut_shares] + until
+        start[cut_shares] += first_offset
     return Pieces(row, start, end, shares.slot).take(np.flatnonzero(end > start))
 
 
@@ -83,10 +83,10 @@ def _divide_offsets(size: Ints, row: Ints, amount: Floats) -> tuple[Ints, Ints]:
     amounts, bounds = amount.tolist(), zip(first.tolist(), after.tolist(), strict=True)
     running_sums = chain.from_iterable(accumulate(amounts[a:b]) for a, b in bounds)
     sums = np.fromiter(running_sums, np.float64, len(row))
-    cut = np.rint(size * np.minimum(1.0, sums / np.repeat(sums[after - 1], after - first)))
-    cut[after - 1] = np.inf
-    fits, until = cut < 2.0**63, size.copy()  # fits into an int64
-    until[fits] = np.minimum(size[fits], cut[fits].astype(np.int64))
-    since = np.append(0, until[:-1])
-    since[first] = 0
-    return since, until
+    end_estimate = np.rint(size * np.minimum(1.0, sums / np.repeat(sums[after - 1], after - first)))
+    end_estimate[after - 1] = np.inf
+    fits, end_offset = end_estimate < 2.0**63, size.copy()  # fits into an int64
+    end_offset[fits] = np.minimum(size[fits], end_estimate[fits].astype(np.int64))
+    first_offset = np.append(0, end_offset[:-1])
+    first_offset[first] = 0
+    return first_offset, end_offset

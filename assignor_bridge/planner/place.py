@@ -86,38 +86,41 @@ def place(  # noqa: PLR0917
     load = np.asarray(np.bincount(owner[owned], work[owned], len(quota)), np.float64)
     overloaded = load > limit
     giver = np.where(owned & overloaded[owner], owner, -1)
-    released = release(work, giver, load - quota * (1 + allowance / 2), min_pieces)
-    load -= np.bincount(np.maximum(giver, 0), released, len(quota))
-    unassigned, kept = np.where(owned, released, work), np.where(owned, work - released, 0.0)
-    assigned: list[Shares] = []
+    released_work = release(work, giver, load - quota * (1 + allowance / 2), min_pieces)
+    load -= np.bincount(np.maximum(giver, 0), released_work, len(quota))
+    unassigned_work, kept_work = (
+        np.where(owned, released_work, work),
+        np.where(owned, work - released_work, 0.0),
+    )
+    assigned_shares: list[Shares] = []
 
-    def room() -> Floats:
+    def compute_room() -> Floats:
         return np.where(overloaded, 0.0, limit - load)
 
     def assign(shares: Shares) -> None:
-        assigned.append(shares)
+        assigned_shares.append(shares)
         load[:] += np.bincount(shares.slot, shares.amount, len(quota))
-        unassigned[shares.row] = 0.0
+        unassigned_work[shares.row] = 0.0
 
     # 2. Keep released work on its executor.
     group = executor[owner]
-    assign(_fit_whole(unassigned * owned, group, room(), executor))
-    assign(_wrap_around(unassigned * owned, group, quota - load, executor, min_pieces))
+    assign(_fit_whole(unassigned_work * owned, group, compute_room(), executor))
+    assign(_wrap_around(unassigned_work * owned, group, quota - load, executor, min_pieces))
     # 3. Cut the largest ranges.
     group, slot_group = zones or (group * 0, executor * 0)  # any slot, or any of the zone
-    too_large = unassigned > room().max()
-    assign(_wrap_around(unassigned * too_large, group, quota - load, slot_group, min_pieces))
+    too_large = unassigned_work > compute_room().max()
+    assign(_wrap_around(unassigned_work * too_large, group, quota - load, slot_group, min_pieces))
     # 4. Fit or cut the other ranges.
-    assign(_fit_whole(unassigned, group, room(), slot_group))
-    assign(_wrap_around(unassigned, group, quota - load, slot_group, min_pieces))
+    assign(_fit_whole(unassigned_work, group, compute_room(), slot_group))
+    assign(_wrap_around(unassigned_work, group, quota - load, slot_group, min_pieces))
     # 5. Sort by range.
-    row, slot, amount = (np.concatenate(column) for column in zip(*assigned, strict=True))
-    by_amount, stays = np.argsort(amount, kind="stable"), np.flatnonzero(kept)
-    order = stable_order(np.append(stays, row[by_amount]))
+    row, slot, amount = (np.concatenate(column) for column in zip(*assigned_shares, strict=True))
+    by_amount, kept_rows = np.argsort(amount, kind="stable"), np.flatnonzero(kept_work)
+    order = stable_order(np.append(kept_rows, row[by_amount]))
     return Shares(
-        np.append(stays, row[by_amount])[order],
-        np.append(owner[stays], slot[by_amount])[order],
-        np.append(kept[stays], amount[by_amount])[order],
+        np.append(kept_rows, row[by_amount])[order],
+        np.append(owner[kept_rows], slot[by_amount])[order],
+        np.append(kept_work[kept_rows], amount[by_amount])[order],
     )
 
 
@@ -130,85 +133,85 @@ def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Flo
 
     `giver` is the slot of each range, -1 if that slot is not overloaded.
     """
-    released, row = np.zeros(len(work)), np.flatnonzero(giver >= 0)
+    released_work, row = np.zeros(len(work)), np.flatnonzero(giver >= 0)
     row = row[np.lexsort((-work[row], giver[row]))]
     if not len(row):
-        return released
+        return released_work
     size = work[row]
     new_giver = np.append(True, giver[row][1:] != giver[row][:-1])
     first, group = np.flatnonzero(new_giver), np.cumsum(new_giver) - 1
     index, slot = np.arange(len(row)), giver[row[first]]
-    remaining, smallest, givers = excess[slot], min_piece[slot], len(slot)
+    remaining, min_pieces, giver_count = excess[slot], min_piece[slot], len(slot)
     size_before = np.append(0.0, np.cumsum(size))
-    max_tail = np.maximum(size - smallest[group], 0.0)  # leaves a head worth reading
+    max_tail = np.maximum(size - min_pieces[group], 0.0)  # leaves a head worth reading
     givers_of_several = int(np.count_nonzero(max_tail[first] < remaining))  # one cut is too little
     max_cuts = min(_MAX_CUTS, 1 + len(min_piece) // max(givers_of_several, 1))
     # 1. Release a range whole if the larger ranges and the largest allowed tails are too little.
     tail_before, end = np.append(0.0, np.cumsum(max_tail)), np.append(first[1:], len(row))[group]
     tails_until = tail_before[np.minimum(index + max_cuts, end)]
-    possible = size_before[index] - size_before[first][group] + tails_until - tail_before[index]
-    whole = possible < remaining[group]
-    released[row[whole]] = size[whole]
-    remaining -= np.bincount(group[whole], size[whole], givers)
-    largest = first + np.bincount(group[whole], minlength=givers)
+    max_release = size_before[index] - size_before[first][group] + tails_until - tail_before[index]
+    is_whole = max_release < remaining[group]
+    released_work[row[is_whole]] = size[is_whole]
+    remaining -= np.bincount(group[is_whole], size[is_whole], giver_count)
+    largest = first + np.bincount(group[is_whole], minlength=giver_count)
     # 2. Cut one range per giver and round.
     for _ in range(max_cuts):
-        suffices = group[(size >= (remaining + smallest)[group]) & (index >= largest[group])]
-        cut = largest + np.maximum(np.bincount(suffices, minlength=givers), 1) - 1
-        unfinished = np.flatnonzero(remaining > smallest)
-        cut = cut[unfinished]
-        max_part = np.where(size[cut] < 2 * smallest[unfinished], size[cut], max_tail[cut])
-        released[row[cut]] = np.minimum(remaining[unfinished], max_part)
-        remaining[unfinished] -= released[row[cut]]
-        largest[unfinished] += 1
-    return released
+        suffices = group[(size >= (remaining + min_pieces)[group]) & (index >= largest[group])]
+        cut = largest + np.maximum(np.bincount(suffices, minlength=giver_count), 1) - 1
+        unfinished_givers = np.flatnonzero(remaining > min_pieces)
+        cut = cut[unfinished_givers]
+        max_part = np.where(size[cut] < 2 * min_pieces[unfinished_givers], size[cut], max_tail[cut])
+        released_work[row[cut]] = np.minimum(remaining[unfinished_givers], max_part)
+        remaining[unfinished_givers] -= released_work[row[cut]]
+        largest[unfinished_givers] += 1
+    return released_work
 
 
-def _fit_whole(unassigned: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
+def _fit_whole(unassigned_work: Floats, group: Ints, room: Floats, slot_group: Ints) -> Shares:
     """Assign each range that fits whole, largest first, to its group's slot with the most room."""
     heaps: dict[int, list[tuple[float, int]]] = {}
     rooms, slot_groups = room.tolist(), slot_group.tolist()
     for slot in np.argsort(-room, kind="stable").tolist():
         heaps.setdefault(slot_groups[slot], []).append((-rooms[slot], slot))
-    row = np.flatnonzero(unassigned)
-    row = row[np.argsort(-unassigned[row], kind="stable")]
-    slot_of = [-1] * len(row)
-    ranges = zip(group[row].tolist(), unassigned[row].tolist(), strict=True)
+    row = np.flatnonzero(unassigned_work)
+    row = row[np.argsort(-unassigned_work[row], kind="stable")]
+    slot_of_row = [-1] * len(row)
+    ranges = zip(group[row].tolist(), unassigned_work[row].tolist(), strict=True)
     for i, (range_group, size) in enumerate(ranges):
         negative_room, slot = heaps[range_group][0]
         if size <= -negative_room:
-            slot_of[i] = slot
+            slot_of_row[i] = slot
             heapq.heapreplace(heaps[range_group], (negative_room + size, slot))
-    fits = np.flatnonzero(np.array(slot_of) >= 0)
-    return Shares(row[fits], np.array(slot_of, np.int64)[fits], unassigned[row[fits]])
+    fits = np.flatnonzero(np.array(slot_of_row) >= 0)
+    return Shares(row[fits], np.array(slot_of_row, np.int64)[fits], unassigned_work[row[fits]])
 
 
 def _wrap_around(
-    unassigned: Floats, group: Ints, room: Floats, slot_group: Ints, min_piece: Floats
+    unassigned_work: Floats, group: Ints, room: Floats, slot_group: Ints, min_piece: Floats
 ) -> Shares:
     """Lay ranges end to end over the room of their group's slots, and cut where a slot's room ends.
 
     This is McNaughton's wrap-around rule; slots with the most room come first. A slot's end within
     `min_piece` of a range's end moves there, so that nothing is cut. Excess ranges stay unassigned.
     """
-    row = np.flatnonzero(unassigned)
+    row = np.flatnonzero(unassigned_work)
     if not len(row):
-        return Shares(row, row, unassigned[row])
-    row = row[np.lexsort((-unassigned[row], group[row]))]
+        return Shares(row, row, unassigned_work[row])
+    row = row[np.lexsort((-unassigned_work[row], group[row]))]
     room = np.maximum(room, 0.0)
-    supply, demand = np.bincount(slot_group, room), np.bincount(group[row], unassigned[row])
-    through = np.cumsum(unassigned[row]) - (np.cumsum(demand) - demand)[group[row]]
-    row = row[through <= supply[group[row]]]
+    supply, demand = np.bincount(slot_group, room), np.bincount(group[row], unassigned_work[row])
+    work_until = np.cumsum(unassigned_work[row]) - (np.cumsum(demand) - demand)[group[row]]
+    row = row[work_until <= supply[group[row]]]
     # Each group's spare room becomes an additional range at its end, with row -1.
-    spare = np.maximum(supply - np.bincount(group[row], unassigned[row], len(supply)), 0.0)
+    spare = np.maximum(supply - np.bincount(group[row], unassigned_work[row], len(supply)), 0.0)
     order = np.argsort(np.append(group[row], np.arange(len(supply))), kind="stable")
-    range_ends = np.cumsum(np.append(unassigned[row], spare)[order])
+    range_ends = np.cumsum(np.append(unassigned_work[row], spare)[order])
     row = np.append(row, np.full(len(supply), -1))[order]
     slots = np.lexsort((-room, slot_group))
     slot_ends = np.cumsum(room[slots])[:-1]
     edges = np.append(0.0, range_ends)
-    after = np.minimum(np.searchsorted(edges, slot_ends), len(row))
-    low, high = edges[np.maximum(after - 1, 0)], edges[after]
+    next_edge = np.minimum(np.searchsorted(edges, slot_ends), len(row))
+    low, high = edges[np.maximum(next_edge - 1, 0)], edges[next_edge]
     nearest = np.where(slot_ends - low <= high - slot_ends, low, high)
     tolerance = np.minimum(min_piece[slots[:-1]], min_piece[slots[1:]])
     slot_ends = np.where(np.abs(slot_ends - nearest) <= tolerance, nearest, slot_ends)

@@ -91,8 +91,8 @@ def plan_step(
     names = batch.settings.assignors
     table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
     # 2. Learn and predict.
-    learned, prediction_error = learn(table, batch)
-    weights = predict(learned, table.line, batch)
+    learned_state, prediction_error = learn(table, batch)
+    weights = predict(learned_state, table.line, batch)
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
     placement = _place(batch, table, weights, demand, find)
@@ -101,16 +101,18 @@ def plan_step(
     tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
-    after = remember(batch, table, learned, demand, placement, tasks)
+    next_state = remember(batch, table, learned_state, demand, placement, tasks)
     if placement.on_assignment is not None:
-        placement.on_assignment(after.generation)
+        placement.on_assignment(next_state.generation)
     metrics, reasons = explain(
-        batch, table, weights, demand, placement, tasks, after.generation, prediction_error,
+        batch, table, weights, demand, placement, tasks, next_state.generation, prediction_error,
         state_warning,
     )  # fmt: skip
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
-    return PlannedBatch(placement.assignor, batch, tasks, standbys, after, metrics, tuple(reasons))
+    return PlannedBatch(
+        placement.assignor, batch, tasks, standbys, next_state, metrics, tuple(reasons)
+    )
 
 
 def _place(
@@ -125,7 +127,7 @@ def _place(
     if settings.assignors[0] in _BUILT_IN:
         choice = Choice(lookup(settings.assignors[0]))
     else:
-        candidates = configure_assignors(settings.assignors, settings.own, find)
+        candidates = configure_assignors(settings.assignors, settings.custom_options, find)
         group = build_slot_group(batch, table, weights)
         choice = choose(settings.assignors, group, candidates.__getitem__)
         if choice.assignor.name not in _BUILT_IN:
@@ -135,4 +137,4 @@ def _place(
 
 def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:
     """Raise `OptionError` for unknown assignors, and for options that an assignor rejects."""
-    configure_assignors(options.assignors, options.own, find)
+    configure_assignors(options.assignors, options.custom_options, find)

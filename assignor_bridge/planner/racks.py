@@ -34,8 +34,8 @@ class Replicas:
         used = np.flatnonzero(np.bincount(code + 1, minlength=len(sets))).tolist()
         distinct = sorted({sets[i] for i in used}, key=sorted)
         index = {rack_set: i for i, rack_set in enumerate(distinct)}
-        new = np.array([index.get(rack_set, -1) for rack_set in sets], np.int64)
-        return cls(tuple(distinct), new[code + 1])
+        new_code = np.array([index.get(rack_set, -1) for rack_set in sets], np.int64)
+        return cls(tuple(distinct), new_code[code + 1])
 
     def take(self, order: Ints) -> Replicas:
         """Return the racks of the ranges at these indices."""
@@ -53,7 +53,7 @@ class Zones:
 
     #: Racks with executors, sorted; the last is None if there are executors without a rack.
     names: tuple[str | None, ...]
-    of_executor: Ints  # index in `names`
+    zone_of_executor: Ints  # index in `names`
     #: Whether each zone (column) is near to each rack set (row).
     near: Flags
 
@@ -66,6 +66,6 @@ def build_zones(executors: Sequence[Executor], replicas: Replicas) -> Zones:
         names += (None,)
     index = {name: i for i, name in enumerate(names)}
     near = [[not s or name is None or name in s for name in names] for s in replicas.racks]
-    of_executor = np.array([index[e.rack or None] for e in executors], np.int64)
+    zone_of_executor = np.array([index[e.rack or None] for e in executors], np.int64)
     shape = len(replicas.racks), len(names)
-    return Zones(names, of_executor, np.array(near, np.bool_).reshape(shape))
+    return Zones(names, zone_of_executor, np.array(near, np.bool_).reshape(shape))

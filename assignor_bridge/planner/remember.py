@@ -36,8 +36,8 @@ def remember(  # noqa: PLR0917
     last_piece = np.flatnonzero(pieces.end == batch.end[pieces.row])
     line = table.line[pieces.row[last_piece]]
     member[line] = pieces.slot[last_piece]
-    near = find_last_near_pieces(batch, pieces)
-    member[table.line[pieces.row[near]]] = pieces.slot[near]
+    near_pieces = find_last_near_pieces(batch, pieces)
+    member[table.line[pieces.row[near_pieces]]] = pieces.slot[near_pieces]
     position[line] = pieces.end[last_piece]
     last_batch_with_data[line] = learned.batches + 1
     return replace(

@@ -29,18 +29,18 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
     >>> [e.slots for e in share_slots(read_snapshot(snapshot)[0], StickyState.empty()).executors]
     [2, 2, 2]
     """
-    requested, slots = batch.settings.slots, batch.executor_slots
-    if requested is None:
+    requested_slots, slots = batch.settings.slots, batch.executor_slots
+    if requested_slots is None:
         return batch
     total = int(slots.sum())
-    if isinstance(requested, float):
-        requested = max(1, math.ceil(requested * total - 1e-9))  # 0.1 * 30 must be 3
-    if requested >= total:
+    if isinstance(requested_slots, float):
+        requested_slots = max(1, math.ceil(requested_slots * total - 1e-9))  # 0.1 * 30 must be 3
+    if requested_slots >= total:
         return batch
-    counts, fraction = slots * requested // total, slots * requested % total
-    remaining = requested - int(counts.sum())
-    turn = (np.arange(len(slots)) - batch.stream * remaining % len(slots)) % len(slots)
-    counts[np.lexsort((turn, -_count_partitions(batch, state), -fraction))[:remaining]] += 1
+    counts, fraction = slots * requested_slots // total, slots * requested_slots % total
+    remaining_slots = requested_slots - int(counts.sum())
+    turn = (np.arange(len(slots)) - batch.stream * remaining_slots % len(slots)) % len(slots)
+    counts[np.lexsort((turn, -_count_partitions(batch, state), -fraction))[:remaining_slots]] += 1
     pairs = zip(batch.executors, counts.tolist(), strict=True)
     in_use = tuple(replace(executor, slots=count) for executor, count in pairs if count)
     return replace(batch, executors=in_use, unused_executors=len(slots) - len(in_use))
@@ -52,10 +52,10 @@ def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:
     reader = np.repeat(np.arange(len(slots)), slots)
     counts = np.bincount(reader[state.member[state.member >= 0]], minlength=len(slots)).tolist()
     read_by = {(r.executor, r.host): count for r, count in zip(state.readers, counts, strict=True)}
-    present = {(e.id, e.host) for e in batch.executors}
-    on_host: defaultdict[str, int] = defaultdict(int)
+    present_executors = {(e.id, e.host) for e in batch.executors}
+    count_by_host: defaultdict[str, int] = defaultdict(int)
     for (executor, host), count in read_by.items():
-        if (executor, host) not in present:
-            on_host[host] += count
-    owned = [read_by.get((e.id, e.host), on_host[e.host]) for e in batch.executors]
-    return np.array(owned, np.int64)
+        if (executor, host) not in present_executors:
+            count_by_host[host] += count
+    counts_in_order = [read_by.get((e.id, e.host), count_by_host[e.host]) for e in batch.executors]
+    return np.array(counts_in_order, np.int64)

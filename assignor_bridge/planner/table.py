@@ -36,7 +36,7 @@ class PartitionTable:
     #: Line of each range of the batch.
     line: Ints
     #: Line of each report; -1 if its partition has no line.
-    reported: Ints
+    report_line: Ints
     #: Whether each line was in the state.
     was_known: Flags
     #: Whether each line's partition had a reader in the state.
@@ -69,8 +69,8 @@ def load_table(
     if batch.partitions is not None:
         counts = np.array([batch.partitions.get(name, 0) for name in state.topics], np.int64)
         is_kept &= state.partition < counts[state.topic]
-    kept = np.flatnonzero(is_kept)
-    names = {state.topics[t] for t in np.flatnonzero(np.bincount(state.topic[kept])).tolist()}
+    kept_lines = np.flatnonzero(is_kept)
+    names = {state.topics[t] for t in np.flatnonzero(np.bincount(state.topic[kept_lines])).tolist()}
     topics = tuple(sorted(names.union(batch.topics)))
     number = {name: i for i, name in enumerate(topics)}
 
@@ -78,23 +78,23 @@ def load_table(
         numbers = np.fromiter((number.get(name, -1) for name in names), np.int64, len(names))
         return np.asarray((numbers[topic] << 32) + partition)
 
-    old_key = make_keys(state.topics, state.topic[kept], state.partition[kept])
+    old_key = make_keys(state.topics, state.topic[kept_lines], state.partition[kept_lines])
     batch_key, reports = make_keys(batch.topics, batch.topic, batch.partition), batch.observed
     key = old_key if np.array_equal(old_key, batch_key) else np.union1d(old_key, batch_key)
     old_index = np.searchsorted(key, old_key)
 
     def extend(values: NDArray[Any], default: float = np.nan) -> NDArray[Any]:
         extended = np.full(len(key), default, values.dtype)
-        extended[old_index] = values[kept]
+        extended[old_index] = values[kept_lines]
         return extended
 
     report_key = make_keys(reports.topics, reports.topic, reports.partition)
     report_key[(reports.partition < 0) | (reports.partition >= 1 << 32)] = -1
-    reported = np.searchsorted(key, report_key)
-    reported[np.append(key, np.iinfo(np.int64).min)[reported] != report_key] = -1
+    report_line = np.searchsorted(key, report_key)
+    report_line[np.append(key, np.iinfo(np.int64).min)[report_line] != report_key] = -1
     new_slot, paces = _map_members(state, batch)
     member = extend(state.member, -1)
-    owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], reported, batch)
+    owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], report_line, batch)
     was_known = np.zeros(len(key), np.bool_)
     was_known[old_index] = True
     extended = replace(
@@ -116,7 +116,9 @@ def load_table(
     old_members = state.readers, state.topics, len(state.topic)
     changed = (extended.readers, topics, len(key)) != old_members or not bool(was_known.all())
     line = np.searchsorted(key, batch_key)
-    return PartitionTable(extended, key, line, reported, was_known, member >= 0, changed, hit_rate)
+    return PartitionTable(
+        extended, key, line, report_line, was_known, member >= 0, changed, hit_rate
+    )
 
 
 def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str, Pace]]:
@@ -130,8 +132,8 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
     slot_counts = np.array([r.slots for r in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slot_counts)), slot_counts)
     number = np.arange(len(reader)) - (np.cumsum(slot_counts) - slot_counts)[reader]
-    present = [index.get((r.executor, r.host), -1) for r in state.readers]
-    current = np.array(present, np.int64)[reader]
+    current_indices = [index.get((r.executor, r.host), -1) for r in state.readers]
+    current = np.array(current_indices, np.int64)[reader]
     same_executor = batch.first_slot[current] + number % batch.executor_slots[current]
     new_slot = np.where(current >= 0, same_executor, -1)
     orphans: dict[str, list[int]] = defaultdict(list)
@@ -157,28 +159,28 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
     return new_slot, paces
 
 
-def _apply_reports(owner: Ints, reported: Ints, batch: MicroBatch) -> tuple[Ints, float | None]:
+def _apply_reports(owner: Ints, report_line: Ints, batch: MicroBatch) -> tuple[Ints, float | None]:
     """Return the owners corrected by the reports, and the share of reads that ran where planned.
 
     If a partition has several reports (it was split), it is unknown which piece each report is
     about. Such reports are used only if the partition had no owner.
     """
     reports = batch.observed
-    row = np.flatnonzero(reported >= 0)
+    row = np.flatnonzero(report_line >= 0)
     index = {e.id: i for i, e in enumerate(batch.executors)}
-    current = np.array([index.get(name, -1) for name in reports.executors], np.int64)
-    row = row[current[reports.executor[row]] >= 0]
+    current_executor = np.array([index.get(name, -1) for name in reports.executors], np.int64)
+    row = row[current_executor[reports.executor[row]] >= 0]
     if batch.anonymous or not len(row):
         return owner, None
-    line, executor = reported[row], current[reports.executor[row]]
+    line, executor = report_line[row], current_executor[reports.executor[row]]
     last_slot = owner[line]
-    planned = np.where(last_slot >= 0, batch.slot_executor[last_slot], -1)
-    is_single = np.bincount(reported[reported >= 0])[line] == 1
-    hits = (planned == executor)[is_single & (last_slot >= 0)]
-    moved = (planned != executor) & (is_single | (last_slot < 0))
-    line, executor, last_slot = line[moved], executor[moved], last_slot[moved]
+    planned_executor = np.where(last_slot >= 0, batch.slot_executor[last_slot], -1)
+    is_single = np.bincount(report_line[report_line >= 0])[line] == 1
+    is_hit = (planned_executor == executor)[is_single & (last_slot >= 0)]
+    is_moved = (planned_executor != executor) & (is_single | (last_slot < 0))
+    line, executor, last_slot = line[is_moved], executor[is_moved], last_slot[is_moved]
     number = np.where(last_slot >= 0, batch.slot_number[last_slot], line)
     slot = batch.first_slot[executor] + number % batch.executor_slots[executor]
     owner = owner.copy()
     owner[line[::-1]] = slot[::-1]  # the first of several reports wins
-    return owner, float(hits.mean()) if len(hits) else None
+    return owner, float(is_hit.mean()) if len(is_hit) else None

@@ -47,7 +47,7 @@ class ZoneCapacity:
     """Work that each zone takes (one element per zone)."""
 
     quota: Floats  # fair share
-    filled: Floats  # fill level, up to which a zone takes optional moves
+    fill_level: Floats  # fill level, up to which a zone takes optional moves
     limit: Floats  # work above this must leave the zone
 
 
@@ -63,28 +63,28 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     [[4.0, 2.0], [0.0, 2.0]]
     """
     # 1. Keep each group in its zone.
-    count, zones = groups.near.shape
+    group_count, zone_count = groups.near.shape
     epsilon = max(float(groups.work.sum()) * _ROUNDING, 1e-300)
     reachable = np.any(groups.near, axis=1, keepdims=True)
     crosses = np.asarray(~groups.near & reachable, np.float64)
     has_home: Flags = np.asarray(groups.home >= 0, np.bool_)
-    row = np.arange(count)
-    elsewhere = groups.home[:, None] != np.arange(zones)
+    row = np.arange(group_count)
+    elsewhere = groups.home[:, None] != np.arange(zone_count)
     cost = crosses + _MOVE_COST * np.logical_and(has_home.reshape(-1, 1), elsewhere)
     cost_if_home_is_free = cost.copy()
     cost_if_home_is_free[row[has_home], groups.home[has_home]] = 0.0
-    flow = np.zeros((count, zones + 1))  # the last column holds work without a zone
-    flow[row, np.where(has_home, groups.home, zones)] = groups.work
+    flow = np.zeros((group_count, zone_count + 1))  # the last column holds work without a zone
+    flow[row, np.where(has_home, groups.home, zone_count)] = groups.work
     # 2. Move excess work.
-    overloaded = flow[:, :zones].sum(axis=0) > capacity.limit + epsilon
-    limit = np.append(np.where(overloaded, capacity.filled, capacity.limit), 0.0)
+    overloaded = flow[:, :zone_count].sum(axis=0) > capacity.limit + epsilon
+    limit = np.append(np.where(overloaded, capacity.fill_level, capacity.limit), 0.0)
     _move_excess(flow, cost_if_home_is_free, capacity.quota, limit, epsilon)
     # 3. Move far work; step 2 already used the cheapest path for work without a home.
     if has_home.any():
         movable = has_home & groups.pays
         cost[~movable] = cost_if_home_is_free[~movable]
-        _move_to_near_zones(flow, cost, capacity.filled, epsilon)
-    return flow[:, :zones]
+        _move_to_near_zones(flow, cost, capacity.fill_level, epsilon)
+    return flow[:, :zone_count]
 
 
 def _compute_cost_changes(cost: Floats) -> Floats:
@@ -129,32 +129,32 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
         _move_along_path(flow, path[::-1], group, amount)
 
 
-def _move_to_near_zones(flow: Floats, cost: Floats, filled: Floats, epsilon: float) -> None:
+def _move_to_near_zones(flow: Floats, cost: Floats, fill_level: Floats, epsilon: float) -> None:
     """Move work that crosses zones to near zones that are below their fill level, in place.
 
     The graph has one node more than zones, for free room. A cycle through that node fills a zone;
     any other cycle exchanges work between zones.
     """
-    zones = len(filled)
-    if not ((flow[:, :zones] > epsilon) & (cost > _MIN_GAIN)).any():
+    zone_count = len(fill_level)
+    if not ((flow[:, :zone_count] > epsilon) & (cost > _MIN_GAIN)).any():
         return
     changes = _compute_cost_changes(cost)
     for _ in range(4 * flow.size + 50):
-        load = flow.sum(axis=0)[:zones]
+        load = flow.sum(axis=0)[:zone_count]
         move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
-        arcs = np.full((zones + 1, zones + 1), np.inf)
-        arcs[:zones, :zones] = move_cost[:zones]
-        arcs[:zones, zones] = np.where(load < filled - epsilon, 0.0, np.inf)
-        arcs[zones, :zones] = 0.0
+        arcs = np.full((zone_count + 1, zone_count + 1), np.inf)
+        arcs[:zone_count, :zone_count] = move_cost[:zone_count]
+        arcs[:zone_count, zone_count] = np.where(load < fill_level - epsilon, 0.0, np.inf)
+        arcs[zone_count, :zone_count] = 0.0
         source, target = np.nonzero(arcs < np.inf)
         cost_with_gain = arcs[source, target] + _MIN_GAIN / len(arcs)
         cycle = find_negative_cycle(source, target, cost_with_gain, _ROUNDING)
         if not cycle:
             return
-        if zones in cycle:
-            start = cycle.index(zones)
+        if zone_count in cycle:
+            start = cycle.index(zone_count)
             path = cycle[start + 1 :] + cycle[:start]
-            _move_along_path(flow, path, group, float(filled[path[-1]] - load[path[-1]]))
+            _move_along_path(flow, path, group, float(fill_level[path[-1]] - load[path[-1]]))
         else:
             _move_along_path(flow, [*cycle, cycle[0]], group, np.inf)
 
@@ -182,10 +182,10 @@ def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], li
         for zone in zones:
             if zone == start:
                 continue
-            through = [last_distance[last] + costs[last][zone] for last in zones]
-            shortest = min(through)
+            costs_through = [last_distance[last] + costs[last][zone] for last in zones]
+            shortest = min(costs_through)
             if shortest < last_distance[zone] - _ROUNDING:
-                distance[zone], previous[zone] = shortest, through.index(shortest)
+                distance[zone], previous[zone] = shortest, costs_through.index(shortest)
                 shorter = True
         if not shorter:
             break

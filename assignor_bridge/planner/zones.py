@@ -66,15 +66,15 @@ def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | Non
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
-    slot_zone = zones.of_executor[batch.slot_executor[slots]]
+    slot_zone = zones.zone_of_executor[batch.slot_executor[slots]]
     takes_part = np.bincount(slot_zone) > 0
-    present, slot_zone = np.flatnonzero(takes_part), (np.cumsum(takes_part) - 1)[slot_zone]
-    near = zones.near[:, present]
+    present_zones, slot_zone = np.flatnonzero(takes_part), (np.cumsum(takes_part) - 1)[slot_zone]
+    near = zones.near[:, present_zones]
     differs = near.any(axis=1) & ~near.all(axis=1)
-    if len(present) > MAX_ZONES or not differs.any():
+    if len(present_zones) > MAX_ZONES or not differs.any():
         return None
     pays = predict_bytes(batch, weights) * (price / _GB) >= _PRICE_OF_MOVE
-    near_zones = near @ (1 << np.arange(len(present)))
+    near_zones = near @ (1 << np.arange(len(present_zones)))
     code = batch.replicas.code
     return ZoneMap(slot_zone, near[code], near_zones[code], pays)
 
@@ -84,13 +84,13 @@ def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
     zones, replicas = batch.zones, batch.replicas
     if zones is None or replicas is None or not batch.settings.zone_price_per_gb:
         return np.empty(0, np.int64)
-    if len(np.unique(zones.of_executor[batch.slot_executor])) > MAX_ZONES:
+    if len(np.unique(zones.zone_of_executor[batch.slot_executor])) > MAX_ZONES:
         return np.empty(0, np.int64)
-    cut = np.flatnonzero(np.bincount(pieces.row, minlength=batch.ranges)[pieces.row] > 1)
-    zone = zones.of_executor[batch.slot_executor[pieces.slot[cut]]]
-    near = cut[zones.near[replicas.code[pieces.row[cut]], zone]]
-    near = near[np.lexsort((pieces.start[near], pieces.row[near]))]
-    return np.asarray(near[np.flatnonzero(np.diff(pieces.row[near], append=-1))])
+    cut_pieces = np.flatnonzero(np.bincount(pieces.row, minlength=batch.ranges)[pieces.row] > 1)
+    zone = zones.zone_of_executor[batch.slot_executor[pieces.slot[cut_pieces]]]
+    near_pieces = cut_pieces[zones.near[replicas.code[pieces.row[cut_pieces]], zone]]
+    near_pieces = near_pieces[np.lexsort((pieces.start[near_pieces], pieces.row[near_pieces]))]
+    return np.asarray(near_pieces[np.flatnonzero(np.diff(pieces.row[near_pieces], append=-1))])
 
 
 def predict_bytes(batch: MicroBatch, weights: Weights) -> Floats:
@@ -123,12 +123,12 @@ def place_in_zones(  # noqa: PLR0917
     part_quota, part_zones = quota * fill, (zone, zones.slot_zone)
     placed = place(amount, part_owner, part_quota, executor, slot_imbalance, min_piece, part_zones)
     # Rounding can lose a range next to a 10^16 times larger one: use any slot of its zone.
-    lost = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
-    if len(lost):
-        by_zone = np.argsort(zones.slot_zone, kind="stable")
-        slot = by_zone[np.searchsorted(zones.slot_zone[by_zone], zone[lost])]
-        added = (lost, slot, amount[lost])
-        placed = Shares(*(np.append(*both) for both in zip(placed, added, strict=True)))
+    lost_parts = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
+    if len(lost_parts):
+        slots_by_zone = np.argsort(zones.slot_zone, kind="stable")
+        slot = slots_by_zone[np.searchsorted(zones.slot_zone[slots_by_zone], zone[lost_parts])]
+        added_shares = (lost_parts, slot, amount[lost_parts])
+        placed = Shares(*(np.append(*both) for both in zip(placed, added_shares, strict=True)))
     row = row[placed.row]
     is_real = placed.amount > _ROUNDING * work[row]  # not a rounding error between two zones
     is_real |= (np.bincount(row, is_real) == 0)[row]
@@ -152,10 +152,10 @@ def place_whole_in_zones(  # noqa: PLR0917
         placed = place_whole(zone_work, zone_owner, quota[slots], executor[slots], max_imbalance)
         local_slot[slots] = -1
         slot[rows] = slots[placed]
-    zoneless = place_whole(work, owner, quota, executor, max_imbalance)
-    loads = (np.bincount(s, work, len(quota)) / quota for s in (slot, zoneless))
-    busiest, busiest_zoneless = (float(load.max()) for load in loads)
-    return slot if busiest <= max(busiest_zoneless, 1 + max_imbalance) else zoneless
+    zoneless_slot = place_whole(work, owner, quota, executor, max_imbalance)
+    loads = (np.bincount(s, work, len(quota)) / quota for s in (slot, zoneless_slot))
+    max_load, max_zoneless_load = (float(load.max()) for load in loads)
+    return slot if max_load <= max(max_zoneless_load, 1 + max_imbalance) else zoneless_slot
 
 
 def _divide_among_zones(  # noqa: PLR0917
@@ -170,56 +170,58 @@ def _divide_among_zones(  # noqa: PLR0917
     5. Keep the remainder in the owner's zone.
     """
     # 1. Group ranges. On ties, the group with the largest range gives work away first.
-    count = zones.near.shape[1]
+    zone_count = zones.near.shape[1]
     home = np.append(zones.slot_zone, -1)[owner]
-    keys = (zones.near_zones * (count + 1) + home + 1) * 2 + zones.pays
+    keys = (zones.near_zones * (zone_count + 1) + home + 1) * 2 + zones.pays
     largest = np.zeros(int(keys.max()) + 1)
     np.maximum.at(largest, keys, work)
     used = np.flatnonzero(largest)
     group_of_key = np.empty(len(largest), np.int64)
     group_of_key[used[np.argsort(-largest[used], kind="stable")]] = np.arange(len(used))
     group = group_of_key[keys]
-    member = np.empty(len(used), np.int64)
-    member[group] = np.arange(len(work))  # any range of each group
+    sample_row = np.empty(len(used), np.int64)
+    sample_row[group] = np.arange(len(work))  # any range of each group
     group_work = np.asarray(np.bincount(group, work), np.float64)
-    groups = Groups(group_work, home[member], zones.near[member], zones.pays[member])
+    groups = Groups(group_work, home[sample_row], zones.near[sample_row], zones.pays[sample_row])
     # 2. Decide how much each zone reads.
-    zone_quota = np.asarray(np.bincount(zones.slot_zone, quota, count), np.float64)
-    filled, limit = (zone_quota * (1 + part * max_imbalance) for part in (_FILL_LEVEL, _KEEP_LEVEL))
-    flow = assign_groups_to_zones(groups, ZoneCapacity(zone_quota, filled, limit))
-    numbers = np.arange(len(member))
-    stays = np.where(groups.home >= 0, flow[numbers, groups.home], 0.0)
-    leaves = groups.work - stays
+    zone_quota = np.asarray(np.bincount(zones.slot_zone, quota, zone_count), np.float64)
+    fill_level, limit = (
+        zone_quota * (1 + part * max_imbalance) for part in (_FILL_LEVEL, _KEEP_LEVEL)
+    )
+    flow = assign_groups_to_zones(groups, ZoneCapacity(zone_quota, fill_level, limit))
+    group_numbers = np.arange(len(sample_row))
+    staying_work = np.where(groups.home >= 0, flow[group_numbers, groups.home], 0.0)
+    leaving_work = groups.work - staying_work
     # 3. Decide how much of each range leaves its zone.
     min_piece = max(_MIN_PIECE * float(quota.min()), min_piece)
-    flow[numbers, groups.home] *= groups.home < 0
-    targets = flow > 0
-    lost = np.flatnonzero(~targets.any(axis=1))  # too small compared with the others
-    flow[lost, groups.near[lost].argmax(axis=1)] = 1.0
-    single = (flow > 0).sum(axis=1) == 1
-    gives = (groups.home >= 0) & (leaves > min_piece)
-    giver = np.where((gives & single)[group], group, -1)
-    min_pieces = np.full(len(member), min_piece)
-    released = np.where(home < 0, work, release(work, giver, leaves, min_pieces))
+    flow[group_numbers, groups.home] *= groups.home < 0
+    is_target = flow > 0
+    lost_groups = np.flatnonzero(~is_target.any(axis=1))  # too small compared with the others
+    flow[lost_groups, groups.near[lost_groups].argmax(axis=1)] = 1.0
+    has_one_target = (flow > 0).sum(axis=1) == 1
+    gives_work = (groups.home >= 0) & (leaving_work > min_piece)
+    giver = np.where((gives_work & has_one_target)[group], group, -1)
+    min_pieces = np.full(len(sample_row), min_piece)
+    released_work = np.where(home < 0, work, release(work, giver, leaving_work, min_pieces))
     # 4. Give released work to the target zones.
-    leaving = np.flatnonzero(released > 0)
-    rows = leaving[single[group[leaving]]]
-    parts = [(rows, flow.argmax(axis=1)[group[rows]], released[rows])]
-    for number in np.flatnonzero(~single & (groups.home < 0)).tolist():
-        rows = leaving[group[leaving] == number]
-        rows = rows[np.argsort(-released[rows], kind="stable")]
+    leaving_rows = np.flatnonzero(released_work > 0)
+    rows = leaving_rows[has_one_target[group[leaving_rows]]]
+    parts = [(rows, flow.argmax(axis=1)[group[rows]], released_work[rows])]
+    for number in np.flatnonzero(~has_one_target & (groups.home < 0)).tolist():
+        rows = leaving_rows[group[leaving_rows] == number]
+        rows = rows[np.argsort(-released_work[rows], kind="stable")]
         if len(rows):
-            parts.append(_cut_at_zone_shares(rows, released[rows], flow[number], min_piece))
-    for number in np.flatnonzero(~single & gives).tolist():
+            parts.append(_cut_at_zone_shares(rows, released_work[rows], flow[number], min_piece))
+    for number in np.flatnonzero(~has_one_target & gives_work).tolist():
         rows = np.flatnonzero(group == number)
-        by_zone = _release_to_zones(work[rows], flow[number], min_piece)
-        released[rows] = by_zone.sum(axis=1)
-        at, to = np.nonzero(by_zone)
-        parts.append((rows[at], to, by_zone[at, to]))
+        work_by_zone = _release_to_zones(work[rows], flow[number], min_piece)
+        released_work[rows] = work_by_zone.sum(axis=1)
+        index, target = np.nonzero(work_by_zone)
+        parts.append((rows[index], target, work_by_zone[index, target]))
     # 5. Keep the remainder.
-    kept = np.maximum(work - released, 0.0)
-    rows = np.flatnonzero(kept > _ROUNDING * work)
-    parts.append((rows, home[rows], kept[rows]))
+    kept_work = np.maximum(work - released_work, 0.0)
+    rows = np.flatnonzero(kept_work > _ROUNDING * work)
+    parts.append((rows, home[rows], kept_work[rows]))
     row, zone, amount = (np.concatenate(column) for column in zip(*parts, strict=True))
     return row, zone, amount
 
@@ -230,14 +232,14 @@ def _release_to_zones(work: Floats, share: Floats, min_piece: float) -> Floats:
     A zone takes work from ranges that are still whole, if they have enough. Otherwise the reader of
     a range's first part would also fetch some of its second part.
     """
-    by_zone, remaining = np.zeros((len(work), len(share))), work.copy()
+    by_zone, work_left = np.zeros((len(work), len(share))), work.copy()
     for zone in np.argsort(-share, kind="stable")[: np.count_nonzero(share)].tolist():
-        eligible = remaining == work
-        if remaining[eligible].sum() <= share[zone] + min_piece:
-            eligible = remaining > 0
-        giver = np.where(eligible & (remaining > 0), 0, -1)
-        by_zone[:, zone] = release(remaining, giver, share[[zone]], np.full(len(share), min_piece))
-        remaining -= by_zone[:, zone]
+        is_eligible = work_left == work
+        if work_left[is_eligible].sum() <= share[zone] + min_piece:
+            is_eligible = work_left > 0
+        giver = np.where(is_eligible & (work_left > 0), 0, -1)
+        by_zone[:, zone] = release(work_left, giver, share[[zone]], np.full(len(share), min_piece))
+        work_left -= by_zone[:, zone]
     return by_zone
 
 
@@ -251,14 +253,14 @@ def _cut_at_zone_shares(
     zone = np.argsort(-share, kind="stable")
     edges = np.append(0.0, np.cumsum(size))
     ends = np.cumsum(share[zone]) * (edges[-1] / share.sum())
-    after = np.clip(np.searchsorted(edges, ends), 1, len(size))
-    low, high = edges[after - 1], edges[after]
+    next_edge = np.clip(np.searchsorted(edges, ends), 1, len(size))
+    low, high = edges[next_edge - 1], edges[next_edge]
     nearest = np.where(ends - low <= high - ends, low, high)
     ends = np.maximum.accumulate(np.where(np.abs(ends - nearest) <= min_piece, nearest, ends))
     ends[-1] = edges[-1]
-    inner = ends[ends < edges[-1]]  # sorted, as edges are
-    distinct = np.diff(inner, prepend=-1.0) > 0
-    cuts = inner[distinct & (edges[np.searchsorted(edges, inner)] != inner)]
+    inner_ends = ends[ends < edges[-1]]  # sorted, as edges are
+    is_distinct = np.diff(inner_ends, prepend=-1.0) > 0
+    cuts = inner_ends[is_distinct & (edges[np.searchsorted(edges, inner_ends)] != inner_ends)]
     index = np.append(np.arange(len(row)), np.searchsorted(edges, cuts) - 1)
     points = np.append(edges[1:], cuts)
     order = np.lexsort((index, points))
@@ -268,12 +270,12 @@ def _cut_at_zone_shares(
     return row[index], zone[np.minimum(np.searchsorted(ends, points), len(zone) - 1)], amount
 
 
-def _sort_shares(shares: Shares, owner: Ints, far: Flags) -> Shares:
+def _sort_shares(shares: Shares, owner: Ints, is_far: Flags) -> Shares:
     """Sort by range; within a range, near readers first, then the owner, then by amount."""
     row, slot, amount = shares
     order = stable_order(row)
-    of_cut_range = np.flatnonzero(np.bincount(row)[row[order]] > 1)
-    index = order[of_cut_range]
+    cut_positions = np.flatnonzero(np.bincount(row)[row[order]] > 1)
+    index = order[cut_positions]
     moves = slot[index] != owner[row[index]]
-    order[of_cut_range] = index[np.lexsort((amount[index], moves, far[index], row[index]))]
+    order[cut_positions] = index[np.lexsort((amount[index], moves, is_far[index], row[index]))]
     return Shares(row[order], slot[order], amount[order])

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from assignor_bridge.protocol.messages import AdmitBatch, BatchRequest
 
 
-def unpack_batch(facts: BatchRequest, options: PlannerOptions) -> MicroBatch:
+def unpack_batch(request: BatchRequest, options: PlannerOptions) -> MicroBatch:
     """Build the batch that a request describes; raise OptionError if the request is invalid."""
-    plan_request = facts if isinstance(facts, PlanBatch) else None
+    plan_request = request if isinstance(request, PlanBatch) else None
     return build_batch(
-        *unpack_ranges(facts.ranges),
-        messages.to_model_executors(facts.executors),
+        *unpack_ranges(request.ranges),
+        messages.to_model_executors(request.executors),
         options,
-        unpack_reports(facts.observed),
-        facts.parallelism,
+        unpack_reports(request.observed),
+        request.parallelism,
         messages.to_model_allocation(plan_request.allocation) if plan_request else None,
-        unpack_racks(facts.racks, facts.ranges),
-        facts.stream,
+        unpack_racks(request.racks, request.ranges),
+        request.stream,
         plan_request.partitions if plan_request else None,
     )
 
@@ -88,13 +88,13 @@ def unpack_times(request: AdmitBatch) -> RecordTimes:
     stamp = reader.read_integers("stamp", 8)[order]
     if times.at is None:
         return RecordTimes(times.now_ms, stamp)
-    at = reader.read_integers("at", 8)[order]
-    return RecordTimes(times.now_ms, stamp, times.look_ups, times.asked_ms, at)
+    first_offset = reader.read_integers("at", 8)[order]
+    return RecordTimes(times.now_ms, stamp, times.look_ups, times.asked_ms, first_offset)
 
 
-def pack_tasks(outcome: PlannedBatch) -> PackedTasks:
+def pack_tasks(planned_batch: PlannedBatch) -> PackedTasks:
     """Pack a plan's tasks for a message."""
-    batch, tasks = outcome.batch, outcome.tasks
+    batch, tasks = planned_batch.batch, planned_batch.tasks
     pieces = tasks.pieces
     return PackedTasks(
         executors=[e.id for e in batch.executors],
@@ -106,7 +106,7 @@ def pack_tasks(outcome: PlannedBatch) -> PackedTasks:
         partition=_pack_numbers(batch.partition[pieces.row], "<i4"),
         start=_pack_numbers(pieces.start, "<i8"),
         end=_pack_numbers(pieces.end, "<i8"),
-        standbys=dict(outcome.standbys),
+        standbys=dict(planned_batch.standbys),
     )
 
 
@@ -164,9 +164,9 @@ class _ColumnReader:
         listed_names: list[str] = getattr(self._columns, list_field)
         indices = self.read_integers(index_field, 4)
         if len(indices) and not 0 <= indices.min() <= indices.max() < len(listed_names):
-            invalid = indices.min() if indices.min() < 0 else indices.max()
+            invalid_index = indices.min() if indices.min() < 0 else indices.max()
             raise OptionError(
-                f"{self._name}.{index_field} has {invalid}: "
+                f"{self._name}.{index_field} has {invalid_index}: "
                 f"expected an index below {len(listed_names)} in {list_field!r}"
             )
         used_indices = np.flatnonzero(np.bincount(indices)).tolist()

@@ -266,9 +266,9 @@ def make_failed(error: BaseException) -> Failed:
     )
 
 
-def to_model_executors(messages: list[ExecutorFacts]) -> list[model.Executor]:
+def to_model_executors(executors: list[ExecutorFacts]) -> list[model.Executor]:
     """Convert a message's executors to `model.Executor`."""
-    return [model.Executor(*msgspec.structs.astuple(executor)) for executor in messages]
+    return [model.Executor(*msgspec.structs.astuple(executor)) for executor in executors]
 
 
 def to_model_allocation(limits: AllocationLimits | None) -> model.Allocation | None:

@@ -32,7 +32,7 @@ SEEDS = ("1", "2")
 #: Number of random groups.
 _GROUP_COUNT = 20
 #: Number of changes to each group.
-_CHANGES = 3
+_CHANGE_COUNT = 3
 _LAGS = (0, 0, 1, 7, 9, 10_000)
 _CALL = "import sys; from assignor_bridge.testing.answers import main; main(*sys.argv[1:])"
 
@@ -43,18 +43,18 @@ def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
     for number in range(_GROUP_COUNT):
         same_topics = same or number % 2 == 0
         group = random_group(rng, same=same_topics, racks=number % 3 == 0)
-        for _ in range(_CHANGES):
+        for _ in range(_CHANGE_COUNT):
             group = _add_random_load(rng, group)
             if reason := assignor.refusal(group):
                 yield f"{group.ids} of {dict(group.topics)}: refused, {reason}"
                 break
-            last = rebalance(assignor, group)[-1]
-            answer = last.assignment
+            last_round = rebalance(assignor, group)[-1]
+            answer = last_round.assignment
             standbys = {m: dict(part) for m, part in sorted(answer.standbys.items())}
             yield (
                 f"{group.ids} of {dict(group.topics)}: {answer.as_dict()} {standbys} {answer.notes}"
             )
-            group = disturb(rng, last.after, same=same_topics)
+            group = disturb(rng, last_round.after, same=same_topics)
 
 
 def _add_random_load(rng: random.Random, group: Group) -> Group:
@@ -77,9 +77,9 @@ def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
     ]
     answers_of_seeds = []
     for process in processes:
-        output, problems = process.communicate()
+        output, error_output = process.communicate()
         if process.returncode:
-            raise OSError(f"{file} could not be imported by a new process: {problems.strip()}")
+            raise OSError(f"{file} could not be imported by a new process: {error_output.strip()}")
         answers_of_seeds.append(json.loads(output.splitlines()[-1]))
     return answers_of_seeds
 

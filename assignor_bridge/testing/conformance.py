@@ -91,10 +91,12 @@ class AssignorConformance:
         def check(group: Group, _: random.Random) -> None:
             owner = _list_owners(_settle(assignor, group))
             topics = {m.id: m.topics for m in group.members}
-            every = {(t, p) for t in group.subscribers for p in range(group.topics[t])}
-            _require(set(owner) == every, "some subscribed partitions have no member")
-            foreign = [tp for tp, member in owner.items() if tp[0] not in topics[member]]
-            _require(not foreign, f"{foreign} went to members that do not subscribe to them")
+            all_partitions = {(t, p) for t in group.subscribers for p in range(group.topics[t])}
+            _require(set(owner) == all_partitions, "some subscribed partitions have no member")
+            wrong_pairs = [tp for tp, member in owner.items() if tp[0] not in topics[member]]
+            _require(
+                not wrong_pairs, f"{wrong_pairs} went to members that do not subscribe to them"
+            )
 
         self._check_any_group(assignor, check)
 
@@ -129,10 +131,10 @@ class AssignorConformance:
 
         def check(group: Group, _: random.Random) -> None:
             first = rebalance(assignor, group)[-1]
-            again = rebalance(assignor, first.after)
-            is_same = np.array_equal(again[0].assignment.owner, first.assignment.owner)
-            _require(is_same, f"moved: {first.assignment!r} became {again[0].assignment!r}")
-            is_same = dict(again[0].assignment.standbys) == dict(first.assignment.standbys)
+            next_rounds = rebalance(assignor, first.after)
+            is_same = np.array_equal(next_rounds[0].assignment.owner, first.assignment.owner)
+            _require(is_same, f"moved: {first.assignment!r} became {next_rounds[0].assignment!r}")
+            is_same = dict(next_rounds[0].assignment.standbys) == dict(first.assignment.standbys)
             _require(is_same, "standbys moved")
 
         self._check_any_group(assignor, check)
@@ -144,12 +146,12 @@ class AssignorConformance:
         def check(group: Group, _: random.Random) -> None:
             assume(len(group.members) > 1)
             first = rebalance(assignor, replace(group, partition_racks={}))[-1]
-            before = _list_owners(first.assignment)
+            old_owners = _list_owners(first.assignment)
             for leaver in group.ids:
                 stay = tuple(m for m in first.after.members if m.id != leaver)
-                after = _list_owners(_settle(assignor, replace(first.after, members=stay)))
-                moved = [tp for tp, m in before.items() if m != leaver and after[tp] != m]
-                _require(not moved, f"{leaver} left, and {moved} of other members moved")
+                new_owners = _list_owners(_settle(assignor, replace(first.after, members=stay)))
+                moves = [tp for tp, m in old_owners.items() if m != leaver and new_owners[tp] != m]
+                _require(not moves, f"{leaver} left, and {moves} of other members moved")
 
         self._check_any_group(assignor, check, same=True, claimed=False, members=8)
 
@@ -159,12 +161,12 @@ class AssignorConformance:
 
         def check(group: Group, _: random.Random) -> None:
             first = rebalance(assignor, replace(group, partition_racks={}))[-1]
-            before = _list_owners(first.assignment)
+            old_owners = _list_owners(first.assignment)
             newcomer = Member("new", group.members[0].topics)
             joined = replace(first.after, members=(*first.after.members, newcomer))
-            after = _list_owners(_settle(assignor, joined))
-            moved = [tp for tp, m in before.items() if after[tp] not in (m, "new")]
-            _require(not moved, f"a member joined, and {moved} moved to other members")
+            new_owners = _list_owners(_settle(assignor, joined))
+            moves = [tp for tp, m in old_owners.items() if new_owners[tp] not in (m, "new")]
+            _require(not moves, f"a member joined, and {moves} moved to other members")
 
         self._check_any_group(assignor, check, same=True, claimed=False, members=8)
 
@@ -371,9 +373,12 @@ def _shuffle(group: Group, rng: random.Random) -> Group:
         group,
         members=tuple(members),
         topics=shuffle_items(dict(group.topics)),
-        lags={t: shuffle_items(of) for t, of in shuffle_items(group.lags).items()},
+        lags={
+            t: shuffle_items(by_partition) for t, by_partition in shuffle_items(group.lags).items()
+        },
         partition_racks={
-            t: shuffle_items(of) for t, of in shuffle_items(group.partition_racks).items()
+            t: shuffle_items(by_partition)
+            for t, by_partition in shuffle_items(group.partition_racks).items()
         },
     )
 

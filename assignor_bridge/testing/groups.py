@@ -105,19 +105,19 @@ def disturb(rng: random.Random, group: Group, *, same: bool) -> Group:
         number = rng.randint(100, 999)
         new_topics = frozenset(rng.sample(names, rng.randint(1, len(names))))
         rack = rng.choice([None, *_RACKS]) if racks else None
-        topics_of = frozenset(names) if same else new_topics
-        members[f"n{number}"] = Member(f"n{number}", topics_of, rack=rack)
+        topics_of_member = frozenset(names) if same else new_topics
+        members[f"n{number}"] = Member(f"n{number}", topics_of_member, rack=rack)
     elif event == "leave" and len(members) > 1:
         members.pop(rng.choice(sorted(members)))
     elif event == "grow":
         topics[rng.choice(names)] += rng.randint(1, 4)
     elif event == "resubscribe" and not same:
-        chosen = rng.choice(sorted(members))
+        member_id = rng.choice(sorted(members))
         new_topics = frozenset(rng.sample(names, rng.randint(1, len(names))))
-        members[chosen] = replace(members[chosen], topics=new_topics)
+        members[member_id] = replace(members[member_id], topics=new_topics)
     elif event == "zombie":
-        chosen = rng.choice(sorted(members))
+        member_id = rng.choice(sorted(members))
         claim = {t: rng.sample(range(n), rng.randint(0, n)) for t, n in topics.items()}
         generation = rng.choice([None, 0])
-        members[chosen] = replace(members[chosen], owned=claim, generation=generation)
+        members[member_id] = replace(members[member_id], owned=claim, generation=generation)
     return Group(tuple(members.values()), topics, partition_racks=racks)

@@ -31,7 +31,7 @@ def insert_table(text: str) -> str:
     rows = [
         f"| `{each.name}` | {format_default(each.name)} | {allowed} | {each.meaning} |"
         for each in (*OPTIONS, *PER_TOPIC)
-        for allowed in [each.kind.allowed.replace("*", r"\*")]  # patterns of hosts
+        for allowed in [each.kind.allowed_values.replace("*", r"\*")]  # patterns of hosts
     ]
     head = ["| option | default | allowed | effect |", "|---|---|---|---|"]
     table = "\n".join([*head, *rows])

@@ -97,7 +97,7 @@ def test_refusals(given, message):
 def test_options_of_own_assignors_are_kept_as_they_were_written():
     given = {"assignor": "a.b:Mine,sticky", "Assignor.mine.maxAge": "5", "assignor.split": "false"}
     options = parse_options(given)
-    assert options.own == (("mine.maxAge", "5"),)
+    assert options.custom_options == (("mine.maxAge", "5"),)
     assert list_effective_options(options)["assignor.mine.maxAge"] == "5"
 
 

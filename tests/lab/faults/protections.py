@@ -190,7 +190,7 @@ PROTECTIONS = {
             "partitions whose times say nothing go on in steps, and the slowest in any case",
             "assignor_bridge/admission/align.py",
             "    end[stays] = lag.start[stays]\n",
-            "    end[stays] = lag.start[stays]\n    return Aligned(end, {})\n",
+            "    end[stays] = lag.start[stays]\n    return AlignedEnds(end, {})\n",
             ("records of 1970 and of next year",),
         ),
     )

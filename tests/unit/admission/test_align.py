@@ -5,12 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assignor_bridge.admission.align import Aligned, Alignment, admit_up_to, align, find_spread_s
+from assignor_bridge.admission.align import (
+    AlignedEnds,
+    Alignment,
+    admit_up_to,
+    align,
+    find_spread_s,
+)
 from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
 from tests.support.lags import make_lag
 
 #: The clock is at 1,000, and partitions begin at offset 10.
-ALIGNMENT = Alignment(span_ms=100, ahead_ms=50)
+ALIGNMENT = Alignment(span_ms=100, max_future_ms=50)
 NOW = 1000
 
 
@@ -88,7 +94,7 @@ def test_steps_double_while_times_are_not_usable():
 def test_a_partition_that_waits_for_others_keeps_its_place():
     lag = make_lag({"t": [20, 20, 20]})
     waiting = {("t", 0): 2, ("t", 1): 3}
-    aligned = Aligned(np.array([30, 10, 12]), {("t", 2): 2})
+    aligned = AlignedEnds(np.array([30, 10, 12]), {("t", 2): 2})
     memory = Memory(waiting=waiting)
     admitted = admit_up_to(lag, aligned, Limits(1), memory)
     assert (admitted.end.tolist(), admitted.held_back_by) == ([11, 10, 10], "records")
@@ -109,7 +115,7 @@ def test_a_partition_that_waits_for_others_keeps_its_place():
 )
 def test_other_limits_apply_within_aligned_ends(end, limits, taken, held_by):
     lag = make_lag({"t": [20, 20, 20]})
-    admitted = admit_up_to(lag, Aligned(np.array(end), {}), limits, Memory())
+    admitted = admit_up_to(lag, AlignedEnds(np.array(end), {}), limits, Memory())
     assert ((admitted.end - lag.start).tolist(), admitted.held_back_by) == (taken, held_by)
 
 

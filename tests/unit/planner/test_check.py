@@ -33,7 +33,7 @@ def test_a_plan_that_tiles_the_ranges_passes_in_any_order():
         pytest.param([(0, 10, 14, 0), *GOOD[1:]], (0, 1, 1), 2,
                      r"t-0\[10,20\) loses offsets between 14 and 15", id="a gap"),
         pytest.param([(0, 10, 16, 0), *GOOD[1:]], (0, 1, 1), 2,
-                     "repeats offsets between 16 and 15", id="an overlap"),
+                     "repeats offsets between 15 and 16", id="an overlap"),
         pytest.param([(0, 11, 15, 0), *GOOD[1:]], (0, 1, 1), 2, "loses offsets", id="a late start"),
         pytest.param([*GOOD[:2], (1, 0, 4, 1)], (0, 1, 1), 2, "ends at 4 instead of 5", id="short"),
         pytest.param([*GOOD[:2], (1, 0, 6, 1)], (0, 1, 1), 2, "ends at 6 instead of 5", id="long"),
