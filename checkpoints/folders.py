@@ -22,7 +22,7 @@ DEAD_LETTER = "dead_letter_"
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 #: A `file:` URL without a host, or with the host `localhost`.
 _LOCAL_URL = re.compile(r"file:(//(localhost)?(?=/)|(?!//))(?P<path>.*)", re.DOTALL)
-#: Maximum size of a file to read, to protect the memory. All checkpoint files are smaller.
+#: Maximum size of a file to read, so that no file exhausts memory. Checkpoint files are smaller.
 MAX_FILE_BYTES = 256 * 1024 * 1024
 
 

@@ -88,7 +88,7 @@ def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | No
         offsets = _parse_valid_offsets(value, problem)
         if offsets is not None:
             ends[source] = offsets
-    return LoggedBatch(number, ends, committed, _read_positive(metadata, "batchTimestampMs"))
+    return LoggedBatch(number, ends, committed, _get_positive_int(metadata, "batchTimestampMs"))
 
 
 def read_source_start(folder: Folder, source: str) -> KafkaOffsets | None:
@@ -136,7 +136,7 @@ def parse_kafka_offsets(value: Any) -> KafkaOffsets | None:
             for partition, offset in partitions.items()
         ):
             return None
-    return {t: {int(p): offset for p, offset in of.items()} for t, of in value.items()}
+    return {t: {int(p): offset for p, offset in ps.items()} for t, ps in value.items()}
 
 
 def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
@@ -150,19 +150,19 @@ def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
     return offsets
 
 
-def _parse_version(line: str, newest: int, where: str) -> int:
+def _parse_version(line: str, newest: int, file: str) -> int:
     digits = line.strip()[1:]
     if not (line.startswith("v") and digits.isascii() and digits.isdigit()):
-        raise CheckpointError(f"{where} does not begin with a version: it is damaged")
+        raise CheckpointError(f"{file} does not begin with a version: it is damaged")
     if len(digits) > _MAX_DIGITS or not 1 <= int(digits) <= newest:
         raise CheckpointError(
-            f"{where} has version {digits[:_MAX_DIGITS]}, but {newest} is the newest supported: "
+            f"{file} has version {digits[:_MAX_DIGITS]}, but {newest} is the newest supported: "
             "a newer Spark wrote it; install a newer assignor-bridge"
         )
     return int(digits)
 
 
-def _read_positive(metadata: Mapping[str, Any], key: str) -> int | None:
+def _get_positive_int(metadata: Mapping[str, Any], key: str) -> int | None:
     value = metadata.get(key)
     return value if isinstance(value, int) and 0 < value <= _MAX_OFFSET else None
 

@@ -28,7 +28,7 @@ def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
     changes = np.flatnonzero((member[1:] != member[:-1]) | (topic[1:] != topic[:-1])) + 1
     begins = [0, *changes.tolist()] if len(order) else []
     ends = [*begins[1:], len(order)]
-    names = [_kafka_string(name) for name in state.topics]
+    names = [_encode_kafka_string(name) for name in state.topics]
     blocks: list[list[bytes]] = [[] for _ in range(state.members)]  # by member, a block per topic
     owners, topics = member[begins].tolist(), topic[begins].tolist()
     for owner, code, begin, end in zip(owners, topics, begins, ends, strict=False):
@@ -41,14 +41,14 @@ def encode_claims(state: StickyState) -> tuple[list[int], bytes]:
 
 def decode_claims(
     lengths: list[int],
-    data: bytes,
+    user_data: bytes,
     topics: tuple[str, ...],
     topic: NDArray[np.int64],
     partition: NDArray[np.int64],
 ) -> NDArray[np.int64]:
     """Return the owner of each partition, from the members' user data; -1 for none."""
-    code_of_name = {_kafka_string(name): i << 32 for i, name in enumerate(topics)}
-    integer = int.from_bytes
+    code_of_name = {_encode_kafka_string(name): i << 32 for i, name in enumerate(topics)}
+    parse_int = int.from_bytes
     blocks: list[bytes] = []  # partition numbers, a block for each topic of each member
     codes: list[int] = []
     owners: list[int] = []
@@ -56,16 +56,16 @@ def decode_claims(
     offset = 0
     for member, length in enumerate(lengths):
         end = offset + length - 4
-        count = integer(data[offset : offset + 4], "big")
+        count = parse_int(user_data[offset : offset + 4], "big")
         offset += 4
         for _ in range(count):
-            name_end = offset + 2 + integer(data[offset : offset + 2], "big")
-            partition_count = integer(data[name_end : name_end + 4], "big")
-            codes.append(code_of_name[data[offset:name_end]])
+            name_end = offset + 2 + parse_int(user_data[offset : offset + 2], "big")
+            partition_count = parse_int(user_data[name_end : name_end + 4], "big")
+            codes.append(code_of_name[user_data[offset:name_end]])
             owners.append(member)
             counts.append(partition_count)
             offset = name_end + 4 + 4 * partition_count
-            blocks.append(data[name_end + 4 : offset])
+            blocks.append(user_data[name_end + 4 : offset])
             if offset > end:
                 raise StateError("the state is corrupt: a claim is longer than its length field")
         if offset != end:
@@ -77,13 +77,13 @@ def decode_claims(
     sorted_codes = (topic << 32) + partition
     if (np.diff(sorted_codes) <= 0).any():
         raise StateError("the state is corrupt: its partitions are not in order")
-    claimed = np.frombuffer(b"".join(blocks), ">i4") + np.repeat(codes, counts)
-    row = np.minimum(np.searchsorted(sorted_codes, claimed), len(sorted_codes) - 1)
-    is_listed = sorted_codes[row] == claimed
+    claimed_codes = np.frombuffer(b"".join(blocks), ">i4") + np.repeat(codes, counts)
+    row = np.minimum(np.searchsorted(sorted_codes, claimed_codes), len(sorted_codes) - 1)
+    is_listed = sorted_codes[row] == claimed_codes
     owner[row[is_listed]] = np.repeat(owners, counts)[is_listed]
     return owner
 
 
-def _kafka_string(text: str) -> bytes:
+def _encode_kafka_string(text: str) -> bytes:
     encoded = text.encode("utf-8", "surrogatepass")
     return len(encoded).to_bytes(2, "big") + encoded

@@ -23,10 +23,10 @@ from checkpoints.state_claims import decode_claims, encode_claims
 from checkpoints.sticky_state import (
     MAX_INT32,
     Common,
-    KnownExecutor,
     Pace,
     StateError,
     StickyState,
+    StoredExecutor,
 )
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def _parse_body(body: bytes) -> StickyState:
     topics = tuple(str(t) for t in header["topics"])
     if count and not 0 <= columns["topic"].min() <= columns["topic"].max() < len(topics):
         raise StateError("the state is corrupt: it has a topic index without a topic")
-    readers = tuple(KnownExecutor(str(e), str(h), int(s)) for e, h, s in header["readers"])
+    readers = tuple(StoredExecutor(str(e), str(h), int(s)) for e, h, s in header["readers"])
     if len(lengths) != sum(reader.slots for reader in readers) or any(
         reader.slots < 1 for reader in readers
     ):

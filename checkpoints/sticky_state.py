@@ -25,7 +25,7 @@ class StateError(ValueError):
     """A state is unusable: corrupt, or written by an unsupported version."""
 
 
-class KnownExecutor(NamedTuple):
+class StoredExecutor(NamedTuple):
     """One executor; each of its slots is a member of the group."""
 
     executor: str
@@ -57,7 +57,7 @@ class Common(NamedTuple):
     noise: float = 0.2
     #: Prediction error of each candidate model (see `planner.learn`).
     errors: tuple[float, ...] = ()
-    #: Number of reports behind `errors`.
+    #: Number of reports averaged in `errors`, one per partition and batch.
     reports: float = 0.0
     #: Share of the reported time that the model predicted for the wrong task (running mean).
     missed: float = 0.0
@@ -78,7 +78,7 @@ class StickyState:
     #: Batches planned so far.
     batches: int
     #: Executors, sorted by id. Their slots, in this order, are the numbered members.
-    readers: tuple[KnownExecutor, ...]
+    readers: tuple[StoredExecutor, ...]
     #: Slowness by executor id.
     paces: dict[str, Pace]
     common: Common
@@ -102,7 +102,7 @@ class StickyState:
     bytes: NDArray[np.float64]
     #: Smoothed number of records per offset; NaN if unknown.
     density: NDArray[np.float64]
-    #: Consecutive batches with far too many executors, or (negative) that requested more executors.
+    #: Consecutive batches with far too many executors; if negative, with requests for more of them.
     calm: int = 0
     #: Number of batches without data after which a partition is dropped.
     hold: int = MIN_HOLD
@@ -112,14 +112,14 @@ class StickyState:
         """Number of slots over all readers."""
         return sum(reader.slots for reader in self.readers)
 
-    def last_executors(self) -> dict[tuple[str, int], KnownExecutor]:
+    def last_executors(self) -> dict[tuple[str, int], StoredExecutor]:
         """Return the executor that last read each partition; empty in local mode."""
-        of_member = [executor for executor in self.readers for _ in range(executor.slots)]
+        executor_of_member = [executor for executor in self.readers for _ in range(executor.slots)]
         columns = (self.topic.tolist(), self.partition.tolist(), self.member.tolist())
         return {
-            (self.topics[topic], number): of_member[member]
+            (self.topics[topic], number): executor_of_member[member]
             for topic, number, member in zip(*columns, strict=True)
-            if member >= 0 and of_member[member].executor
+            if member >= 0 and executor_of_member[member].executor
         }
 
     @classmethod

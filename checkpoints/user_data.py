@@ -107,12 +107,12 @@ def append_capacity(claim: bytes | None, capacity: float) -> bytes:
 def decode_capacity(data: bytes) -> float:
     """Read the capacity that follows a claim of version 1; 1 if there is no valid one."""
     try:
-        _, at = _read_topics(data)
+        _, position = _read_topics(data)
     except _Malformed:
         return 1.0
-    if len(data) != at + 4 + _CAPACITY.size:
+    if len(data) != position + 4 + _CAPACITY.size:
         return 1.0
-    capacity: float = _CAPACITY.unpack_from(data, at + 4)[0]
+    capacity: float = _CAPACITY.unpack_from(data, position + 4)[0]
     return capacity if 0 < capacity < math.inf else 1.0
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from assignor_bridge.planner.batch import ANONYMOUS
-from checkpoints.sticky_state import KnownExecutor, StickyState
+from checkpoints.sticky_state import StickyState, StoredExecutor
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -99,7 +99,7 @@ def load_table(
     was_known[old_index] = True
     extended = replace(
         state,
-        readers=tuple(KnownExecutor(e.id, e.host, e.slots) for e in batch.executors),
+        readers=tuple(StoredExecutor(e.id, e.host, e.slots) for e in batch.executors),
         paces=paces,
         topics=topics,
         topic=key >> 32,

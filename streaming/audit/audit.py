@@ -113,7 +113,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
     since = since or 0
     history.commits = {v: c for v, c in history.commits.items() if v >= since}
     history.restores = [r for r in history.restores if r.version >= since]
-    history.doubled = [d for d in history.doubled if d[2] >= since]
+    history.double_adds = [d for d in history.double_adds if d[2] >= since]
     history.counts = {v: count for v, count in history.counts.items() if v >= since}
     history.is_whole = history.is_whole and since == 0
     by_query: dict[str, list[BatchCommit]] = {}
@@ -214,8 +214,8 @@ def _collect_offsets_of_others(query: str, offsets: dict[str, Intervals]) -> Int
     """Return the offsets read by all queries except `query`."""
     ranges: Intervals = {}
     for intervals in (intervals for other, intervals in offsets.items() if other != query):
-        for partition, of_partition in intervals.items():
-            ranges[partition] = merge_intervals([*ranges.get(partition, []), *of_partition])
+        for partition, partition_intervals in intervals.items():
+            ranges[partition] = merge_intervals([*ranges.get(partition, []), *partition_intervals])
     return ranges
 
 
@@ -226,7 +226,7 @@ def _check_restores(
     for restore in history.restores:
         if restore.version not in history.live:
             continue
-        if restore.to is None:
+        if restore.target is None:
             yield AuditFinding("restored-unknown", f"RESTORE at version {restore.version}")
             continue
         live_batches = {
@@ -236,7 +236,7 @@ def _check_restores(
             batch
             for batches in by_query.values()
             for batch in batches
-            if restore.to < batch.version < restore.version
+            if restore.target < batch.version < restore.version
             and batch.version not in history.live
             and (batch.query, batch.number) not in live_batches
         ]
@@ -255,7 +255,7 @@ def _check_restores(
             note = f"; the table property {ACCEPTED} accepts this" if is_accepted else ""
             yield AuditFinding(
                 "restored",
-                f"version {restore.version} restored version {restore.to}, which removed "
+                f"version {restore.version} restored version {restore.target}, which removed "
                 f"{elide([str(b) for b in removed])}: {sum(map(sum, missing.values())):,} "
                 f"offsets{note}",
             )

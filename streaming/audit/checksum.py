@@ -58,13 +58,13 @@ def hash_int(value: int, seed: int) -> int:
 
 def hash_bytes(data: bytes, seed: int) -> int:
     """Return the XXH64 hash of bytes, such as a string encoded as UTF-8."""
-    at, size = 0, len(data)
+    position, size = 0, len(data)
     if size >= 32:
         lanes = [seed + _P1 + _P2, seed + _P2, seed, seed - _P1]
-        while at <= size - 32:
+        while position <= size - 32:
             for lane in range(4):
-                lanes[lane] = _round(lanes[lane], data[at : at + 8])
-                at += 8
+                lanes[lane] = _round(lanes[lane], data[position : position + 8])
+                position += 8
         result = sum(_rotate_left(v, n) for v, n in zip(lanes, (1, 7, 12, 18), strict=True))
         for value in lanes:
             mixed = _rotate_left(value * _P2, 31) * _P1
@@ -72,15 +72,15 @@ def hash_bytes(data: bytes, seed: int) -> int:
     else:
         result = seed + _P5
     result = (result + size) & _MASK
-    while at <= size - 8:
-        result ^= _round(0, data[at : at + 8])
+    while position <= size - 8:
+        result ^= _round(0, data[position : position + 8])
         result = _rotate_left(result, 27) * _P1 + _P4 & _MASK
-        at += 8
-    if at <= size - 4:
-        result ^= int.from_bytes(data[at : at + 4], "little") * _P1 & _MASK
+        position += 8
+    if position <= size - 4:
+        result ^= int.from_bytes(data[position : position + 4], "little") * _P1 & _MASK
         result = _rotate_left(result, 23) * _P2 + _P3 & _MASK
-        at += 4
-    for byte in data[at:]:
+        position += 4
+    for byte in data[position:]:
         result ^= byte * _P5 & _MASK
         result = _rotate_left(result, 11) * _P1 & _MASK
     return _avalanche(result)

@@ -33,31 +33,31 @@ def check_files(
     history: History, files: DataFiles | None, topics: Collection[str]
 ) -> Iterator[AuditFinding]:
     """Check that each file exists, has the size in the log, and is in the table only once."""
-    doubled: dict[str, str] = {}
-    for add, before, version in history.doubled:
-        doubled[add.path] = f"{add.path} (versions {before} and {version})"
+    doubled_files: dict[str, str] = {}
+    for add, before, version in history.double_adds:
+        doubled_files[add.path] = f"{add.path} (versions {before} and {version})"
     if files is not None:
-        lost, changed = [], []
+        lost_files, changed = [], []
         for add, version in history.files.values():
             if files.is_remote(add.path):
                 continue
             size = files.read_size(add.path)
             if size is None:
-                lost.append(f"{add.path} (version {version}{_format_rows(add)})")
+                lost_files.append(f"{add.path} (version {version}{_format_rows(add)})")
             elif size != add.size:
                 changed.append(f"{add.path}: {size} bytes, but version {version} lists {add.size}")
-        if lost:
-            yield AuditFinding("file-lost", elide(lost))
+        if lost_files:
+            yield AuditFinding("file-lost", elide(lost_files))
         if changed:
             yield AuditFinding("file-changed", elide(changed))
         for first, other in _find_equal_files(history, files, topics):
-            doubled.setdefault(
+            doubled_files.setdefault(
                 other[0].path,
                 f"{other[0].path} (version {other[1]}) has the content of {first[0].path} "
                 f"(version {first[1]})",
             )
-    if doubled:
-        yield AuditFinding("file-doubled", elide(list(doubled.values())))
+    if doubled_files:
+        yield AuditFinding("file-doubled", elide(list(doubled_files.values())))
 
 
 def _find_equal_files(
@@ -172,13 +172,13 @@ def _find_miscount(commit: Commit) -> str | None:
     files_metric, rows_metric = _COUNT_METRICS.get(commit.info.operation, ("", ""))
     if any(f.deletion_vector for f in (*commit.adds, *commit.removes)):
         return None
-    number, added = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
+    number, added_files = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
     counts = [file.rows for file in commit.adds if file.rows is not None]
-    empty_files = int(files_metric == "numFiles" and len(counts) == added)
-    if number is not None and not added <= number <= added + empty_files:
-        return f"version {commit.version} counts {number} files but adds {added}"
+    empty_files = int(files_metric == "numFiles" and len(counts) == added_files)
+    if number is not None and not added_files <= number <= added_files + empty_files:
+        return f"version {commit.version} counts {number} files but adds {added_files}"
     number, rows = parse_whole_number(metrics.get(rows_metric)), sum(counts)
-    if number in {None, rows} or len(counts) < added or commit.removes:
+    if number in {None, rows} or len(counts) < added_files or commit.removes:
         return None
     return f"version {commit.version} counts {number:,} rows but adds {rows:,}"
 
@@ -188,7 +188,7 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
 
     Earlier batches are included, because a stateful query may emit rows for their records later.
     """
-    outside = []
+    files_outside = []
     spans: dict[Partition, tuple[int, int]] = {}
     topics: set[str] = set()
     knows_all = history.is_whole
@@ -206,18 +206,18 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
             if span is None:
                 continue
             (first, last), (low, high) = span
-            read = {p: offsets for p, offsets in spans.items() if first <= p.number <= last}
-            if not knows_all and len({p.number for p in read}) <= last - first:
+            ranges = {p: offsets for p, offsets in spans.items() if first <= p.number <= last}
+            if not knows_all and len({p.number for p in ranges}) <= last - first:
                 continue
-            min_begin = min((begin for begin, _ in read.values()), default=0) if knows_all else 0
-            max_end = max((end for _, end in read.values()), default=0)
+            min_begin = min((begin for begin, _ in ranges.values()), default=0) if knows_all else 0
+            max_end = max((end for _, end in ranges.values()), default=0)
             if low < min_begin or high >= max_end:
-                outside.append(
+                files_outside.append(
                     f"{add.path} has offsets {low} to {high} in partitions {first} to {last}; read "
-                    f"until {batch}: {f'{min_begin} to {max_end - 1}' if read else 'none'}"
+                    f"until {batch}: {f'{min_begin} to {max_end - 1}' if ranges else 'none'}"
                 )
-    if outside:
-        yield AuditFinding("rows-outside", elide(outside))
+    if files_outside:
+        yield AuditFinding("rows-outside", elide(files_outside))
 
 
 def _read_bounds(

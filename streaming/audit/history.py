@@ -44,7 +44,7 @@ class History:
     #: The table's current files, each with the version that added it.
     files: dict[FileKey, tuple[AddedFile, int]] = field(default_factory=dict)
     #: Files added twice, each with the first and the second version that added it.
-    doubled: list[tuple[AddedFile, int, int]] = field(default_factory=list)
+    double_adds: list[tuple[AddedFile, int, int]] = field(default_factory=list)
     #: The table's number of files and of bytes, by version.
     counts: dict[int, tuple[int, int]] = field(default_factory=dict)
     properties: dict[str, str | None] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def replay(commits: Iterable[Commit]) -> History:
         for add in commit.adds:
             existing = history.files.get(add.key)
             if existing is not None and add.data_change:
-                history.doubled.append((add, existing[1], version))
+                history.double_adds.append((add, existing[1], version))
             if existing is None:
                 state ^= hash(add.key)
                 size += add.size
@@ -112,12 +112,12 @@ def replay(commits: Iterable[Commit]) -> History:
         states[version] = state
         base[version] = previous  # 2.
         if commit.is_restore:
-            to = commit.restored_to
-            if to is None:
+            target = commit.restored_to
+            if target is None:
                 same_states = (v for v in reversed(states) if v != version and states[v] == state)
-                to = next(same_states, None) if history.is_whole else None
-            history.restores.append(TableRestore(to, version))
-            base[version] = to
+                target = next(same_states, None) if history.is_whole else None
+            history.restores.append(TableRestore(target, version))
+            base[version] = target
         history.counts[version] = (len(history.files), size)
         if commit.metadata is not None:
             history.properties = commit.metadata.configuration

@@ -34,7 +34,7 @@ def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
         for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
             if begin < end:
                 ranges.setdefault(partition, []).append((begin, end))
-    return {partition: merge_intervals(of_partition) for partition, of_partition in ranges.items()}
+    return {partition: merge_intervals(spans) for partition, spans in ranges.items()}
 
 
 def count_offsets(batches: Iterable[BatchCommit]) -> int:

@@ -77,7 +77,7 @@ def _check_chain(
     batches: Sequence[BatchCommit], is_whole: bool, checkpoint: Checkpoint | None, others: Intervals
 ) -> Iterator[AuditFinding]:
     """Check that each range begins where the previous one ended; `batches` are in order."""
-    logged = checkpoint.ranges if checkpoint is not None else {}
+    logged_ranges = checkpoint.ranges if checkpoint is not None else {}
     begins = checkpoint.begins if checkpoint is not None else {}
     if is_whole and batches[0].number > 0:
         yield AuditFinding(
@@ -85,10 +85,10 @@ def _check_chain(
         )
     knows_begins = is_whole and bool(begins) and not batches[0].number
     ends = dict(_iter_offsets(begins)) if knows_begins else {}
-    check = _ChainCheck(logged, others, ends, knows_begins)
+    check = _ChainCheck(logged_ranges, others, ends, knows_begins)
     for batch in batches:
         yield from check.compare(batch)
-    yield from check.finish(batches[-1], _read_ends(checkpoint, batches[-1]))
+    yield from check.compare_with_logged_ends(batches[-1], _read_ends(checkpoint, batches[-1]))
 
 
 @dataclass
@@ -115,18 +115,18 @@ class _ChainCheck:
         """Compare a batch with the batches before it, and advance `ends` to its ends."""
         previous, self.previous = self.previous, batch
         between = f"between {previous} and {batch}" if previous else f"before {batch}"
-        absent = range(previous.number + 1 if previous else batch.number, batch.number)
-        logged = [number for number in self.log if number in absent]
-        missing = [text for n in logged for text in _list_missing(self.log[n], self.others)]
+        absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
+        logged_batches = [number for number in self.log if number in absent_batches]
+        missing = [text for n in logged_batches for text in _list_missing(self.log[n], self.others)]
         if missing:
-            numbers = _format_batches(absent.start, absent.stop)
+            numbers = _format_batches(absent_batches.start, absent_batches.stop)
             yield AuditFinding("batch-missing", f"{numbers} {between}: {elide(missing)}")
-        for number in logged:
+        for number in logged_batches:
             self.ends |= {partition: end for partition, _, end in iter_ranges(self.log[number])}
-        not_logged = find_gaps(logged, absent.start, absent.stop)
+        unlogged_batches = find_gaps(logged_batches, absent_batches.start, absent_batches.stop)
         if batch.ranges is None:
             self.ends, self.knows_begins = {}, False
-            self.unknown_batches += not_logged
+            self.unknown_batches += unlogged_batches
             return
         default = 0 if self.knows_begins else None
         gaps, overlaps = _compare_with_ends(batch.ranges, self.ends, default, self.others)
@@ -135,17 +135,17 @@ class _ChainCheck:
                 self.reversed_partitions.add(partition)
                 details = f"{batch}: {partition[1]} begins at {begin} but ends at {end}"
                 yield AuditFinding("range-reversed", details)
-        if gaps and not_logged:
-            numbers = _format_batches(not_logged[0].start, not_logged[-1].stop)
+        if gaps and unlogged_batches:
+            numbers = _format_batches(unlogged_batches[0].start, unlogged_batches[-1].stop)
             yield AuditFinding("batch-missing", f"{numbers} {between}: {elide(gaps)}")
         elif gaps:
             yield AuditFinding("gap", f"{elide(gaps)}, {between}")
         else:
-            self.unknown_batches += not_logged
+            self.unknown_batches += unlogged_batches
         if overlaps:
             yield AuditFinding("overlap", f"{elide(overlaps)}, {between}")
 
-    def finish(
+    def compare_with_logged_ends(
         self, last: BatchCommit, logged_ends: Mapping[SourcePartition, int]
     ) -> Iterator[AuditFinding]:
         """Compare `ends` with the last batch's ends in the offset log."""
@@ -168,12 +168,12 @@ def _compare_with_ends(
     """List the gaps and overlaps between `ends` and a batch's ranges, and advance `ends`."""
     gaps, overlaps = [], []
     for partition, begin, end in iter_ranges(ranges):
-        last = ends.get(partition, default)
-        if last is not None and begin > last:
-            spans = subtract_intervals(partition[1], last, begin, others)
+        old_end = ends.get(partition, default)
+        if old_end is not None and begin > old_end:
+            spans = subtract_intervals(partition[1], old_end, begin, others)
             gaps += [format_offsets(partition[1], *span) for span in spans]
-        elif last is not None and begin < last:
-            overlaps.append(format_offsets(partition[1], begin, min(last, max(begin + 1, end))))
+        elif old_end is not None and begin < old_end:
+            overlaps.append(format_offsets(partition[1], begin, min(old_end, max(begin + 1, end))))
         ends[partition] = end
     return gaps, overlaps
 
@@ -204,8 +204,8 @@ def check_overlaps_of_queries(offsets: Mapping[str, Intervals]) -> Iterator[Audi
     """Check that no two queries read the same offsets; `offsets` maps queries to offsets."""
     spans: dict[Partition, list[tuple[int, int, str]]] = {}
     for query, intervals in offsets.items():
-        for partition, of_partition in intervals.items():
-            spans.setdefault(partition, []).extend((b, e, query) for b, e in of_partition)
+        for partition, partition_intervals in intervals.items():
+            spans.setdefault(partition, []).extend((b, e, query) for b, e in partition_intervals)
     shared: dict[tuple[str, str], list[str]] = {}
     for partition, of_queries in spans.items():
         open_spans: list[tuple[int, str]] = []
@@ -238,7 +238,7 @@ def check_checkpoint(
             yield AuditFinding(
                 "other-query",
                 f"query {checkpoint.query_id} has completed batch {completed}, but the table has "
-                f"only batches of {elide(sorted({batch.query for batch in all_batches}))}",
+                f"only batches of other queries: {elide(sorted({b.query for b in all_batches}))}",
             )
         elif completed is not None and is_whole:
             yield AuditFinding("table-behind", f"no commit has the completed batch {completed}")
@@ -273,9 +273,9 @@ def check_checkpoint(
     if differing:
         first = differing[0]
         planned_ranges = set(iter_ranges(log[first.number]))
-        committed = set(iter_ranges(first.ranges or {}))
-        only_committed = min(committed - planned_ranges, default=None)
-        only_planned = min(planned_ranges - committed, default=None)
+        committed_ranges = set(iter_ranges(first.ranges or {}))
+        only_committed = min(committed_ranges - planned_ranges, default=None)
+        only_planned = min(planned_ranges - committed_ranges, default=None)
         yield AuditFinding(
             "ranges-mismatch",
             f"{elide([str(batch) for batch in differing])}: the commit has "

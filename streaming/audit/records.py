@@ -28,20 +28,20 @@ def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
     """
     differing = []
     for batch in query.batches:
-        counted = batch.metadata.counted if batch.metadata else None
-        if batch.ranges is None or counted is None or counted.records is None:
+        record_count = batch.metadata.counted if batch.metadata else None
+        if batch.ranges is None or record_count is None or record_count.records is None:
             continue
-        missing = count_offsets([batch]) - counted.records
+        missing = count_offsets([batch]) - record_count.records
         if missing > 0:
             query.offsets_without_record += missing
         elif missing < 0:
             query.batches_recounted += 1
-        elif counted.checksum is None:
+        elif record_count.checksum is None:
             query.batches_counted += 1
-        elif counted.records > _MAX_HASHED_RECORDS:
+        elif record_count.records > _MAX_HASHED_RECORDS:
             continue
-        elif counted.checksum != f"{compute_checksum(batch.ranges):016x}":
-            differing.append(f"{batch}, {counted.records:,} records")
+        elif record_count.checksum != f"{compute_checksum(batch.ranges):016x}":
+            differing.append(f"{batch}, {record_count.records:,} records")
         else:
             query.batches_counted += 1
     if differing:

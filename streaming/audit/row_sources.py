@@ -63,32 +63,32 @@ def audit_rows(  # noqa: PLR0917
     TopicUnreadableError if the brokers do not return the records.
     """
     frame, content = _select_columns(spark, table, columns, version)
-    read = dict(spans) or _compute_row_spans(frame, columns)
-    begins = _request_log_begins(read, brokers) if brokers is not None else {}
-    available = {p: (max(begin, begins.get(p, begin)), end) for p, (begin, end) in read.items()}
-    chosen = [(p, begin, end) for p, (begin, end) in sorted(available.items()) if begin < end]
-    size = 1 << 62
+    ranges = dict(spans) or _compute_row_spans(frame, columns)
+    begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
+    available = {p: (max(begin, begins.get(p, begin)), end) for p, (begin, end) in ranges.items()}
+    targets = [(p, begin, end) for p, (begin, end) in sorted(available.items()) if begin < end]
+    block_size = 1 << 62 if sample is None else BLOCK
     if sample is not None:
-        chosen, size = sample_blocks({p: (begin, end) for p, begin, end in chosen}, sample), BLOCK
-        frame = _filter_blocks(spark, frame, chosen)
-    retention = brokers.fetch_retention({p.topic for p in read}) if brokers is not None else {}
+        targets = sample_blocks({p: (begin, end) for p, begin, end in targets}, sample)
+        frame = _filter_blocks(spark, frame, targets)
+    retention = brokers.fetch_retention({p.topic for p in ranges}) if brokers is not None else {}
     result = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
-    pending = {(span[0], span[1] // size): span for span in chosen}
+    pending = {(span[0], span[1] // block_size): span for span in targets}
     ordered = frame.orderBy("topic", "partition", "offset")
     for block, rows in groupby(
         _check_not_null(ordered.toLocalIterator(), columns),
-        lambda row: (Partition(row[0], row[1]), row[2] // size),
+        lambda row: (Partition(row[0], row[1]), row[2] // block_size),
     ):
         partition = block[0]
         span = pending.pop(block, (partition, 0, 0))
-        deleted = range(read.get(partition, (0, 0))[0], available.get(partition, (0, 0))[0])
+        deleted = range(ranges.get(partition, (0, 0))[0], available.get(partition, (0, 0))[0])
         items = (_to_item(row) for row in rows if row[2] not in deleted)
         _merge_span(result, span, items, brokers, content)
     for span in pending.values():
         _merge_span(result, span, (), brokers, content)
     for p, (begin, _) in sorted(available.items()):
-        if begin > read[p][0]:
-            result.faults["records-gone"].add(p, read[p][0], min(begin, read[p][1]))
+        if begin > ranges[p][0]:
+            result.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
     return result, list(result.findings)
 
 
@@ -193,16 +193,16 @@ class _CommittedRecords:
     def __init__(self, brokers: Brokers, span: Span) -> None:
         self._brokers, self._span = brokers, span
         self._records: Generator[Item, None, None] | None = None
-        self._at = -1
+        self._last_offset = -1
 
     def has(self, offset: int) -> bool:
         """Return whether the span has a committed record at an offset."""
         partition, _, end = self._span
         if self._records is None:
             self._records = _consume(self._brokers, (partition, offset, end), (), "read_committed")
-        while self._at < offset:
-            self._at, _ = next(self._records, (end, ()))
-        return self._at == offset
+        while self._last_offset < offset:
+            self._last_offset, _ = next(self._records, (end, ()))
+        return self._last_offset == offset
 
     def close(self) -> None:
         """Close the consumer."""

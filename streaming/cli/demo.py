@@ -11,7 +11,7 @@ from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.cli.stopping import unwind_on_sigterm
 from streaming.demo import flights
 from streaming.demo.compare import compare_runs
-from streaming.demo.run import Demo, run_demo
+from streaming.demo.run import DemoOptions, run_demo
 from streaming.demo.verdict import write_headline
 from streaming.kafka.servers import read_servers
 
@@ -63,7 +63,7 @@ def demo(
     """
     if bootstrap_servers is not None:
         read_servers("--bootstrap-server", bootstrap_servers)
-    settings = Demo(workers, rows, batches, work_us, bootstrap_servers, master, data)
+    settings = DemoOptions(workers, rows, batches, work_us, bootstrap_servers, master, data)
     with unwind_on_sigterm():
         outcome = run_demo(settings, output, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):

@@ -112,7 +112,7 @@ class CommitInfo(msgspec.Struct, frozen=True, rename="camel"):
 class TableRestore(NamedTuple):
     """A `RESTORE`: the version that it restored (None if unknown), and the commit's version."""
 
-    to: int | None
+    target: int | None
     version: int
 
 

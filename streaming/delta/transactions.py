@@ -1,7 +1,7 @@
 """Read from a Delta table's log which batches its queries wrote.
 
 A query records each batch in the same commit as its rows: a `txn` action with the writer's name as
-`appId` and the batch's number as `version`. Delta skips any batch whose number is not higher. The
+`appId` and the batch's number as `version`. Delta skips a batch unless its number is higher. The
 writer's name is the query's id, which `assignor run` prefixes. Only JSON commits are read. Delta
 keeps them for 30 days by default, so older batches are unknown.
 """
@@ -57,7 +57,7 @@ class TableLog:
     #: Value of the `ACCEPTED` property: the version whose row loss a user accepts.
     accepted: str | None = None
 
-    def accepts(self, version: int | None) -> bool:
+    def is_row_loss_accepted(self, version: int | None) -> bool:
         """Return whether a user accepts that this version removed rows."""
         return version is not None and self.accepted == str(version)
 
@@ -68,35 +68,35 @@ def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: i
     `planned` and `completed` are the checkpoint's last batches, or `NO_BATCH`. The text continues a
     sentence that starts with the table. If the table's newest batch is unknown, None is returned.
     """
-    written = log.batch
-    if written is None:
+    newest = log.batch
+    if newest is None:
         return None
-    if written > planned:
+    if newest > planned:
         return (
-            f"has batch {written} of the query, but its checkpoint {checkpoint!r} ends at {planned}"
+            f"has batch {newest} of the query, but its checkpoint {checkpoint!r} ends at {planned}"
             ": the checkpoint is older than the table, and Delta would skip batches up to "
-            f"{written}; restore the newer checkpoint, or {NEW_CHECKPOINT}"
+            f"{newest}; restore the newer checkpoint, or {NEW_CHECKPOINT}"
         )
-    if written < completed and not log.accepts(log.replaced):
-        last_batch = "no batch" if written == NO_BATCH else f"only batch {written}"
-        or_accept = f", or {_how_to_accept(log.replaced)}" if log.replaced is not None else ""
+    if newest < completed and not log.is_row_loss_accepted(log.replaced):
+        last_batch = "no batch" if newest == NO_BATCH else f"only batch {newest}"
+        or_accept = f", or {_describe_acceptance(log.replaced)}" if log.replaced is not None else ""
         return (
             f"has {last_batch} of the query, but its checkpoint {checkpoint!r} has completed batch "
             f"{completed}: the table was recreated, restored from a copy, or replaced by another, "
             f"so rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
         )
-    if log.restored is not None and not log.accepts(log.restored.version):
+    if log.restored is not None and not log.is_row_loss_accepted(log.restored.version):
         restored_to, version = log.restored
         target = "an earlier time" if restored_to is None else f"version {restored_to}"
         return (
-            f"was restored to {target} by RESTORE (version {version}) after batch {written}, so "
+            f"was restored to {target} by RESTORE (version {version}) after batch {newest}, so "
             f"rows may be missing that are not read again: RESTORE it to version {version - 1}, "
-            f"{NEW_CHECKPOINT}, or {_how_to_accept(version)}"
+            f"{NEW_CHECKPOINT}, or {_describe_acceptance(version)}"
         )
     return None
 
 
-def _how_to_accept(version: int) -> str:
+def _describe_acceptance(version: int) -> str:
     return f"set the table property '{ACCEPTED}' = '{version}' to accept the missing rows"
 
 
@@ -140,10 +140,10 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
         for transaction in commit.transactions:
             writer = parse_query_id(transaction.app_id)
             if writer is not None and writer == query_id:
-                restored = _restore_that_reverted(restores, version)
+                restored = _find_reverting_restore(restores, version)
                 return TableLog(transaction.version, restored, accepted=accepted)
             other_query_id = other_query_id or writer
-        if _REPLACE in commit.info.operation and _restore_that_reverted(restores, version) is None:
+        if _REPLACE in commit.info.operation and _find_reverting_restore(restores, version) is None:
             return TableLog(NO_BATCH, None, version, other_query_id, accepted)
         if query_id is None and other_query_id is not None:  # it is not in older commits
             return TableLog(NO_BATCH, other_query_id=other_query_id)
@@ -151,16 +151,16 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
     return TableLog(NO_BATCH if is_whole else None, other_query_id=other_query_id)
 
 
-def _restore_that_reverted(restores: list[TableRestore], version: int) -> TableRestore | None:
+def _find_reverting_restore(restores: list[TableRestore], version: int) -> TableRestore | None:
     """Return the restore that reverted a version; None if the version is still in effect.
 
     `restores` is sorted newest first. A restore undoes all restores since the version it names.
     """
-    up_to: float = math.inf
+    max_version: float = math.inf
     for restore in restores:
-        if restore.version > up_to:
+        if restore.version > max_version:
             continue
-        if restore.to is None or restore.to < version:
+        if restore.target is None or restore.target < version:
             return restore
-        up_to = restore.to
+        max_version = restore.target
     return None

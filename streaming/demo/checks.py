@@ -48,14 +48,14 @@ def check_run(run: RunFigures, rows: int, *, assignor: str | None) -> list[Check
     """Check that tasks read each flight once and `assignor` planned each batch (None: no batch)."""
     records = sum(task.records for batch in run.batches for task in batch.tasks)
     name = f"the tasks read each flight once ({run.name})"
-    complete = Check(name, records == rows, f"{records:,} records")
+    read_check = Check(name, records == rows, f"{records:,} records")
     if assignor is None:
         metrics = sorted({m for batch in run.batches for m in batch.metrics if "assignor." in m})
         detail = ", ".join(metrics) or "no assignor metrics"
-        return [complete, Check(f"no batch was planned ({run.name})", not metrics, detail)]
+        return [read_check, Check(f"no batch was planned ({run.name})", not metrics, detail)]
     strategies = [batch.metrics.get("assignor.strategy") for batch in run.batches]
     planned = strategies.count(assignor)
     fallbacks = max((int(b.metrics.get("assignor.fallbacks", 0)) for b in run.batches), default=0)
     detail = f"{planned} of {len(strategies)} batches by {assignor}, {fallbacks} fallbacks"
     holds = planned == len(strategies) > 0 and fallbacks == 0
-    return [complete, Check(f"every batch was planned ({run.name})", holds, detail)]
+    return [read_check, Check(f"every batch was planned ({run.name})", holds, detail)]

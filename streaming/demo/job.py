@@ -96,9 +96,9 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
         process = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
         start_context(builder._options, builder._options, process)
     spark = builder.getOrCreate()
-    deadline, started = time.monotonic() + _EXECUTORS_TIMEOUT_S, 0
+    deadline_s, started = time.monotonic() + _EXECUTORS_TIMEOUT_S, 0
     while started < workers:
-        if time.monotonic() > deadline:
+        if time.monotonic() > deadline_s:
             raise DemoError(f"only {started} of {workers} executors started within 90 s")
         time.sleep(0.1)
         with contextlib.suppress(WebError):  # the UI may respond late on a busy machine
@@ -140,8 +140,8 @@ def stop_spark() -> bool:
         return True
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()  # the JVM exits when this pipe is closed
-    deadline = time.monotonic() + _STOP_TIMEOUT_S
-    while _is_running(process) and time.monotonic() < deadline:
+    deadline_s = time.monotonic() + _STOP_TIMEOUT_S
+    while _is_running(process) and time.monotonic() < deadline_s:
         time.sleep(0.05)
     stopped = not _is_running(process)
     with contextlib.suppress(ProcessLookupError):

@@ -59,12 +59,12 @@ class Mode:
         """Write the records of a batch to the topic and wait until the query has committed them."""
         self._write_times.append(self.writer.write(self.topic, flights))
         query = self._query = self._query or self._start()
-        deadline = time.monotonic() + _TIMEOUT_S
+        deadline_s = time.monotonic() + _TIMEOUT_S
         while not _has_committed(query, batch):
             if not query.isActive:
                 query.awaitTermination(1)  # raises the error that stopped the query
                 raise DemoError(f"query {self.name!r} stopped without an error")
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline_s:
                 raise DemoError(
                     f"batch {batch} of {self.name!r} was not committed within {_TIMEOUT_S:g} s"
                 )

@@ -43,7 +43,7 @@ _WARM_UP_BATCHES = (2, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Demo:
+class DemoOptions:
     """Options of `assignor demo`. Without brokers or a master, the demo starts its own."""
 
     workers: int
@@ -76,7 +76,7 @@ class Outcome:
         return all(check.holds for check in self.checks)
 
 
-def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
+def run_demo(demo: DemoOptions, report: Path, stderr: Console) -> Outcome:
     """Run the demo and write its report.
 
     Raises AssignorError if a part fails; Spark's log is then copied next to the report.
@@ -111,7 +111,7 @@ def run_demo(demo: Demo, report: Path, stderr: Console) -> Outcome:
     return outcome
 
 
-def _list_act_settings(demo: Demo) -> list[_ActSettings]:
+def _list_act_settings(demo: DemoOptions) -> list[_ActSettings]:
     acts = [_ActSettings("no simulated call", demo.rows, 0)]
     if demo.work_us:
         call = f"a simulated call of {demo.work_us / 1000:g} ms per record"
@@ -119,7 +119,9 @@ def _list_act_settings(demo: Demo) -> list[_ActSettings]:
     return acts
 
 
-def _run_acts(demo: Demo, folder: Path, progress: DemoProgress) -> tuple[list[Act], list[Check]]:
+def _run_acts(
+    demo: DemoOptions, folder: Path, progress: DemoProgress
+) -> tuple[list[Act], list[Check]]:
     settings = _list_act_settings(demo)
     with (
         _start_broker(demo, progress) as address,
@@ -170,7 +172,7 @@ def _run_act(
 
 
 @contextlib.contextmanager
-def _start_broker(demo: Demo, progress: DemoProgress) -> Iterator[str]:
+def _start_broker(demo: DemoOptions, progress: DemoProgress) -> Iterator[str]:
     """Yield the address of the user's brokers or of an embedded broker."""
     if demo.bootstrap_servers:
         yield demo.bootstrap_servers
@@ -201,7 +203,7 @@ def _create_topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
             delete_topics(bootstrap_servers, created)
 
 
-def _render_demo_page(demo: Demo, outcome: Outcome) -> str:
+def _render_demo_page(demo: DemoOptions, outcome: Outcome) -> str:
     lead = (
         f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
         f"{demo.workers * job.EXECUTOR_SLOTS} executor slots into Delta. Spark's default and "

@@ -36,10 +36,10 @@ def describe_acts(acts: Sequence[Act]) -> str:
 
 def write_headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
     """Return the description of all acts, after a warning if checks failed."""
-    failed = sum(not check.holds for check in checks)
-    if not failed:
+    failed_checks = sum(not check.holds for check in checks)
+    if not failed_checks:
         return describe_acts(acts)
-    warning = f"{pluralize(failed, 'check')} failed, so these figures are not valid"
+    warning = f"{pluralize(failed_checks, 'check')} failed, so these figures are not valid"
     return f"{warning}. {describe_acts(acts)}"
 
 

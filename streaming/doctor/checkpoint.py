@@ -29,7 +29,7 @@ _MAX_CLOCK_SKEW_S = 60.0
 _READ_TIMEOUT_S = 3.0
 _NEW_CHECKPOINT = "give the query a new checkpoint, and set its startingOffsets"
 _RECREATED = "it was deleted and re-created"
-_HARMLESS = "partitions may change executors, but no data is affected"
+_EFFECT = "partitions may change executors, but no data is affected"
 
 
 def examine_checkpoint(
@@ -75,21 +75,21 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
     Spark reads the offsets of both batches when it starts (SPARK-38033). With asynchronous progress
     tracking, it may have logged neither the offsets nor the commit of the earlier batch.
     """
-    before = last - 1
-    is_kept = any(batch.batch_id == before for batch in checkpoint.batches)
-    if is_kept or before not in checkpoint.commits:
+    previous = last - 1
+    is_logged = any(batch.batch_id == previous for batch in checkpoint.batches)
+    if is_logged or previous not in checkpoint.commits:
         return None
     advice = "restore the file from a backup"
     if last in checkpoint.commits:
         # Spark needs the file only for the start offsets of a batch that it reruns.
         advice += (
-            f", or copy offsets/{last} to offsets/{before} (batch {last} is completed; `assignor "
+            f", or copy offsets/{last} to offsets/{previous} (batch {last} is completed; `assignor "
             "audit` then reports ranges-mismatch for it)"
         )
     else:
         advice += f"; without a backup, {_NEW_CHECKPOINT}"
-    why = f'Spark would stop with "batch {before} doesn\'t exist"'
-    return f"offsets/{before} is missing; {why}: {advice}"
+    why = f'Spark would stop with "batch {previous} doesn\'t exist"'
+    return f"offsets/{previous} is missing; {why}: {advice}"
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
@@ -103,13 +103,13 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
         return {}
     topics = {}
     for source, ends in planned.ends.items():
-        for topic, before in checkpoint.ends_of(source, completed).items():
+        for topic, old_ends in checkpoint.ends_of(source, completed).items():
             planned_ends = ends.get(topic, {})
             backwards = [
                 f"{topic}-{number} to {planned_ends[number]} (before: {end})"
                 if number in planned_ends
                 else f"{topic}-{number} is missing (before: {end})"
-                for number, end in sorted(before.items())
+                for number, end in sorted(old_ends.items())
                 if planned_ends and planned_ends.get(number, -1) < end
             ]
             if backwards:
@@ -126,9 +126,9 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
     """
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
-        newer = "newer than" in why
+        is_new = "newer than" in why
         advice = (
-            "install that version, or delete the file" if newer else f"delete the file; {_HARMLESS}"
+            "install that version, or delete the file" if is_new else f"delete the file; {_EFFECT}"
         )
         yield Check(f"state {path}", False, f"{why}: {advice}")
     for source, state in checkpoint.states.items():
@@ -151,7 +151,7 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
         yield Check(
             f"state of sources/{source}",
             not fault,
-            f"{fault}: delete sources/{source}/assignments; {_HARMLESS}"
+            f"{fault}: delete sources/{source}/assignments; {_EFFECT}"
             if fault
             else f"generation {state.generation}, {len(state.readers)} executors",
         )
@@ -175,9 +175,9 @@ def _check_topics(
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
     existing = brokers.list_partitions({topic for offsets in ends.values() for topic in offsets})
-    read = {tp for offsets in ends.values() for tp in flatten_offsets(offsets)}
+    partitions = {tp for offsets in ends.values() for tp in flatten_offsets(offsets)}
     begins, log_ends = brokers.fetch_log_ranges(
-        {tp for tp in read if tp.number in existing.get(tp.topic, ())}
+        {tp for tp in partitions if tp.number in existing.get(tp.topic, ())}
     )
     recreated_s = _find_recreation_times(checkpoint, brokers, ends.values(), begins, log_ends)
     logs = _TopicLogs(existing, begins, log_ends, recreated_s)
@@ -213,22 +213,22 @@ def _find_faults(
             f"topic was deleted and re-created with fewer; {_NEW_CHECKPOINT}"
         )
     ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
-    ends_at = _format_positions(ahead, end, "ends at", logs.ends)
-    newer = [tp for tp in end if tp in logs.recreated_s]
-    if newer:
-        first = datetime.datetime.fromtimestamp(logs.recreated_s[newer[0]], datetime.timezone.utc)
+    positions = _format_positions(ahead, end, "ends at", logs.ends)
+    new_tps = [tp for tp in end if tp in logs.recreated_s]
+    if new_tps:
+        first = datetime.datetime.fromtimestamp(logs.recreated_s[new_tps[0]], datetime.timezone.utc)
         faults.append(
-            f"{_RECREATED}: {_join(newer)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
+            f"{_RECREATED}: {_join(new_tps)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
             f"written after the last batch had read past these offsets; {_NEW_CHECKPOINT}"
         )
     elif ahead and len(ahead) == sum(at > 0 for tp, at in end.items() if tp.number in existing):
         faults.append(
             f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
-            f"read, {ends_at}; {_NEW_CHECKPOINT}"
+            f"read, {positions}; {_NEW_CHECKPOINT}"
         )
     elif ahead:
         faults.append(
-            f"the checkpoint is ahead of the log end: {ends_at}; the brokers lost records or the "
+            f"the checkpoint is ahead of the log end: {positions}; the brokers lost records or the "
             f"topic was re-created; {_NEW_CHECKPOINT}"
         )
     unreported = [tp for tp in end if tp.number in existing and tp not in logs.ends]
@@ -264,20 +264,20 @@ def _find_recreation_times(
         return {}
     read_offsets: dict[Partition, int] = {}
     for offsets in ends:
-        for tp, at in flatten_offsets(offsets).items():
-            if begins.get(tp, at) < at:
-                read_offsets[tp] = max(at, read_offsets.get(tp, 0))
-    first = {tp: begins[tp] for tp in sorted(read_offsets) if begins[tp] < log_ends.get(tp, 0)}
+        for tp, offset in flatten_offsets(offsets).items():
+            if begins.get(tp, offset) < offset:
+                read_offsets[tp] = max(offset, read_offsets.get(tp, 0))
+    starts = {tp: begins[tp] for tp in sorted(read_offsets) if begins[tp] < log_ends.get(tp, 0)}
     latest_s = planned.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
     failures: Failures = {}
-    first_records = find_first_unread(brokers, first, _READ_TIMEOUT_S, failures)
-    brokers.note_failures("time of the first record", failures, len(first))
-    now_s = time.time() + _MAX_CLOCK_SKEW_S
+    first_records = find_first_unread(brokers, starts, _READ_TIMEOUT_S, failures)
+    brokers.note_failures("time of the first record", failures, len(starts))
+    max_time_s = time.time() + _MAX_CLOCK_SKEW_S
     return {
         tp: record.time_s
         for tp, record in first_records.items()
         # In a compacted topic, the first record may be beyond the offsets read.
-        if record and record.offset < read_offsets[tp] and latest_s < record.time_s <= now_s
+        if record and record.offset < read_offsets[tp] and latest_s < record.time_s <= max_time_s
     }
 
 
@@ -291,11 +291,14 @@ def _join(partitions: Iterable[Partition]) -> str:
 
 def _format_positions(
     partitions: Iterable[Partition],
-    read: Mapping[Partition, int],
+    read_offsets: Mapping[Partition, int],
     verb: str,
-    log: Mapping[Partition, int],
+    log_offsets: Mapping[Partition, int],
 ) -> str:
     """Format each partition's read position and where its log begins or ends."""
     return elide(
-        [f"{tp} is read up to {read[tp]} and its log {verb} {log[tp]}" for tp in sorted(partitions)]
+        [
+            f"{tp} is read up to {read_offsets[tp]} and its log {verb} {log_offsets[tp]}"
+            for tp in sorted(partitions)
+        ]
     )

@@ -62,8 +62,8 @@ def _check_java() -> Check:
         ivy.find_tool("javac")
     except ivy.JarError:
         compiler = "; javac is missing (the embedded broker and `make jar` need it)"
-    first = text.splitlines()[0] if text else "`java -version` printed nothing"
-    return Check(what, is_supported, f"{first}, {java}{compiler}")
+    first_line = text.splitlines()[0] if text else "`java -version` printed nothing"
+    return Check(what, is_supported, f"{first_line}, {java}{compiler}")
 
 
 def _check_cache_folder() -> Check:
@@ -97,10 +97,10 @@ def _check_jar() -> Check:
         return Check(what, False, str(error))
 
 
-def _check_package(what: str, coordinate_of: Callable[[], str]) -> Check:
+def _check_package(what: str, get_coordinate: Callable[[], str]) -> Check:
     """Let Spark resolve a package, as it does at its first start."""
     try:
-        coordinate = coordinate_of()
+        coordinate = get_coordinate()
         was_cached = spark_packages.resolve(
             {"spark.jars.packages": coordinate}, "spark.jars.repositories can name a mirror"
         )

@@ -60,16 +60,16 @@ def _parse_partition_key(key: str) -> int:
 
 def _strip_prefix(options: dict[str, str]) -> dict[str, str]:
     """Check the options of custom assignors, and return them without their prefix."""
-    names: set[str] = set()
+    seen_names: set[str] = set()
     for name in options:
         if not name.lower().startswith(PREFIX):
             raise ValueError(
                 f"{name[:40]!r} is not an option of a custom assignor: name it "
                 f"'{PREFIX}<name>.<key>'"
             )
-        if name.lower() in names:
+        if name.lower() in seen_names:
             raise ValueError(f"{name[:40]!r} is given twice (names ignore case): remove one")
-        names.add(name.lower())
+        seen_names.add(name.lower())
     return {name[len(PREFIX) :]: value for name, value in options.items()}
 
 
@@ -189,7 +189,7 @@ class Request(JsonObject):
         if self.offsets is None or reset in ("latest", "earliest"):
             return ()
         return (
-            f"offset_reset {reset[:40]!r} is treated as 'earliest', like all values but 'latest'",
+            f"offset_reset {reset[:40]!r} is treated as 'earliest', like every value but 'latest'",
         )
 
 
@@ -260,11 +260,11 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
     group, answers = request.group, list[Answer]()
     generation = max((m.generation or 0 for m in group.members), default=0)
     names, options = split_names(request.assignor), tuple(request.options.items())
-    for count, change in enumerate((None, *request.steps)):
+    for number, change in enumerate((None, *request.steps)):
         if change is not None:
             last = answers[-1]
-            group = group.after(last.assignment, generation + count, last.assignor.on_assignment)
-            group = _apply_change(group, change, f"step {count}")
+            group = group.after(last.assignment, generation + number, last.assignor.on_assignment)
+            group = _apply_change(group, change, f"step {number}")
         choice = choose(names, group, configure_assignors(names, options, find).__getitem__)
         assignment = assign_checked(choice.assignor, group)
         owner = resolve_claims(group).owner

@@ -38,10 +38,10 @@ def check_network(loaded: LoadedJob) -> None:
     for key_path, options, _ in loaded.job.iterate_broker_uses():
         key_paths.setdefault(options[SERVERS], key_path)
     for servers, key_path in key_paths.items():
-        _connect(loaded, key_path, servers)
+        _check_connection(loaded, key_path, servers)
 
 
-def _connect(loaded: LoadedJob, key_path: str, servers: str) -> None:
+def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
     reason = ""
     for address in read_servers(SERVERS, servers):
         try:
@@ -107,17 +107,17 @@ def seed_topics(
         existing = admin.list_topics(timeout=2 * _RESPONSE_TIMEOUT_S).topics
     except KafkaException as error:
         raise JobError(f"the broker at {bootstrap_servers!r} does not answer: {error}") from error
-    sent = {}
+    counts = {}
     for topic, partitions in topics.items():
         if topic not in existing:
             try:
                 create_topic(bootstrap_servers, topic, partitions)
-                sent[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
+                counts[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
             except BaseException as error:
                 if _TOPIC_EXISTS not in str(error):  # or the next run would not seed it
                     delete_topics(bootstrap_servers, [topic])
                 raise
-    return sent
+    return counts
 
 
 def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> int:

@@ -23,9 +23,9 @@ _MAX_DELTA_CHARS = 700
 #: Maximum number of causes that `drop_java_trace` keeps.
 _MAX_CAUSES = 8
 #: Characters kept at the start of each cause, where the class is.
-_MAX_START = 120
+_MAX_START_CHARS = 120
 #: Characters kept at its end, where the run id is, after a query name of any length.
-_MAX_END = 120
+_MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
 _HINTS = (
     (
@@ -130,8 +130,8 @@ def drop_java_trace(error: Exception) -> Exception:
     causes: list[str] = []
     while java is not None and len(causes) < _MAX_CAUSES:
         cause = str(java.toString()).partition("\n")[0]
-        if len(cause) > _MAX_START + _MAX_END:
-            cause = f"{cause[:_MAX_START]} … {cause[-_MAX_END:]}"
+        if len(cause) > _MAX_START_CHARS + _MAX_END_CHARS:
+            cause = f"{cause[:_MAX_START_CHARS]} … {cause[-_MAX_END_CHARS:]}"
         causes.append(cause)
         java = java.getCause()
     problem = "An error occurred while calling the Delta sink"

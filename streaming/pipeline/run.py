@@ -133,7 +133,7 @@ class RunningJob:
                 if time.monotonic() > deadline_s:
                     raise JobTimeoutError(
                         f"{self._loaded.title}: the job was stopped after its timeout of "
-                        f"{timeout:g} s; the next run continues from there"
+                        f"{timeout:g} s; the next run continues where it stopped"
                     )
                 time.sleep(_POLL_S)
         except ConnectionError as error:

@@ -1,4 +1,4 @@
-"""Check that a schema change writes no record to both a table and the dead letter, or neither.
+"""Check that, after a schema change, no record is in both a table and the dead letter, or neither.
 
 Each sink query and the dead-letter query decide independently which records are good. If the schema
 changes while they are at different offsets, one query has parsed the records in between with the

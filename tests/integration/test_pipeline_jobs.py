@@ -313,7 +313,7 @@ def test_a_table_by_name_is_clustered_compacted_and_evolved(spark, topic, tmp_pa
     send(topic, [record(8, 1, city="Ur")])
     config["source"]["records"]["schema"] += ", city STRING"
     with pytest.raises(
-        ConfigError, match="does not have the columns city: remove them from the rows, or set"
+        ConfigError, match="does not have the columns 'city': remove them from the rows, or set"
     ):
         run_job(spark, config)
     config["sink"]["schema_evolution"] = True

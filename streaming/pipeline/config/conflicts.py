@@ -67,18 +67,18 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
             )
         if path is not None and other_key_path == key_path:
             tables.append(_Folder(key_path, path, parts))
-    inner, outer = list(tables), list(tables)
+    inner_folders, outer_folders = list(tables), list(tables)
     if job.checkpoint is not None:
         root = _Folder("checkpoint", job.checkpoint, _split_path(job.checkpoint))
         if root.parts in owners:
             owner = owners[root.parts][0]
             raise ValueError(f"checkpoint: the folder is the table of {owner}: use another")
-        inner.append(root)
+        inner_folders.append(root)
         for name in (output.folder for output in job.outputs):
             path = f"{job.checkpoint.rstrip('/')}/{name}"
-            outer.append(_Folder(f"the checkpoint of {name!r}", path, (*root.parts, name)))
-    for folder in inner:
-        for ancestor in outer:
+            outer_folders.append(_Folder(f"the checkpoint of {name!r}", path, (*root.parts, name)))
+    for folder in inner_folders:
+        for ancestor in outer_folders:
             if folder.owner != ancestor.owner and _is_inside(folder.parts, ancestor.parts):
                 raise ValueError(
                     f"{folder.owner}: the folder {folder.path!r} is inside {ancestor.path!r} of "
@@ -123,11 +123,11 @@ def check_no_loops(job: Job) -> None:
             continue
         for name in [source] if source else job.find_sources(sink):
             source_options = job.all_sources[name].options
-            read_from, written_to = (
+            source_servers, sink_servers = (
                 {x.strip().lower() for x in job.merge_kafka_options(options)[SERVERS].split(",")}
                 for options in (source_options, sink.options)
             )
-            if read_from & written_to and job.all_sources[name].reads(sink.topic):
+            if source_servers & sink_servers and job.all_sources[name].reads(sink.topic):
                 bad_loop = f"the source reads the topic {sink.topic!r} itself, so each bad record"
                 loop = f"source {name!r} reads the topic {sink.topic!r}, so each record"
                 raise ValueError(

@@ -137,10 +137,10 @@ class Job(Section):
         """One output per query: the sinks, and the targets for bad records."""
         outputs = [Output(n, self.locate("sink", n), sink) for n, sink in self.all_sinks.items()]
         for name, source in self.all_sources.items():
-            letter = source.records.dead_letter
-            if letter is not None:
+            dead_letter = source.records.dead_letter
+            if dead_letter is not None:
                 key_path = self.locate("source", name, "records.dead_letter")
-                sink = letter.to_sink(source.options)
+                sink = dead_letter.to_sink(source.options)
                 outputs.append(Output(f"{DEAD_LETTER}{name}", key_path, sink, name))
         return outputs
 
@@ -164,10 +164,10 @@ class Job(Section):
         """The trigger's interval; None for availableNow."""
         return re.sub("(?i)availableNow|processingTime", "", self.trigger).strip() or None
 
-    def locate(self, kind: str, name: str, *below: str) -> str:
+    def locate(self, kind: str, name: str, *keys: str) -> str:
         """Return a key's path in the YAML for messages, such as `sinks.orders` or `sink`."""
         section = kind if getattr(self, kind) is not None else f"{kind}s.{name}"
-        return ".".join([section, *below])
+        return ".".join([section, *keys])
 
     def merge_kafka_options(self, options: dict[str, str]) -> dict[str, str]:
         """Merge the job's `kafka.*` options with a section's options, which take precedence."""

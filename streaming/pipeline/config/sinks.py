@@ -108,12 +108,13 @@ class DeltaSink(_TableSection):
             raise ValueError("mode 'upsert' needs 'keys': the columns that identify a row")
         if self.mode == "append":
             names = ("keys", "sequence_by", "delete_when")
-            misused = [name for name in names if getattr(self, name)]
-            misused += ["deletes: mark"] if self.deletes == "mark" else []
-            if misused:
-                raise ValueError(f"{misused[0]!r} is for mode 'upsert', but the mode is 'append'")
+            misused_keys = [name for name in names if getattr(self, name)]
+            misused_keys += ["deletes: mark"] if self.deletes == "mark" else []
+            if misused_keys:
+                problem = f"{misused_keys[0]!r} is for mode 'upsert', but the mode is 'append'"
+                raise ValueError(f"{problem}: remove it, or set mode: upsert")
         elif self.shared:
-            raise ValueError("'shared' is for mode 'append', but the mode is 'upsert'")
+            raise ValueError("'shared' is for mode 'append', but the mode is 'upsert': remove it")
         if self.partition_by and self.cluster_by:
             raise ValueError("a table has 'partition_by' or 'cluster_by', not both")
         return self

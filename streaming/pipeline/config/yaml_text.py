@@ -85,16 +85,16 @@ class _Loader(yaml.SafeLoader):
         """Construct a mapping; reject duplicate keys and keys that are not strings."""
         if not isinstance(node, yaml.MappingNode):  # after a tag such as `!!set`
             raise _make_error(node, "a mapping is expected")
-        seen: set[Any] = set()
+        seen_keys: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 is_scalar = isinstance(key_node, yaml.ScalarNode)
                 key_text = f"the key {key_node.value!r}" if is_scalar else "a key"
                 raise _make_error(key_node, f"{key_text} is not text: put it in quotes")
-            if key in seen and key != "<<":
+            if key in seen_keys and key != "<<":
                 raise _make_error(key_node, f"duplicate key {key!r}")
-            seen.add(key)
+            seen_keys.add(key)
         return super().construct_mapping(node, deep)
 
 
@@ -111,11 +111,11 @@ def _make_error(node: yaml.Node, text: str) -> ConfigError:
 
 def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
     """Return the number of values in a node with aliases expanded."""
-    counted = sizes.get(id(node), 0)
-    if counted is None:
+    known_size = sizes.get(id(node), 0)
+    if known_size is None:
         raise _make_error(node, "an alias refers to a value that contains it")
-    if counted:
-        return counted
+    if known_size:
+        return known_size
     sizes[id(node)] = None
     nested: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 _NEW_TABLE = "give the sink a new table and the job a new checkpoint"
-_MOVED = (
+_KEY_MOVED = (
     "for {count}, first at {example}, a key came from more than one partition; Kafka defines no "
     "order between partitions, so the row with the higher offset is kept: set 'sequence_by' to "
     f"columns that define the order, and {_NEW_TABLE}"
 )
-_RESTARTED = (
+_OFFSETS_RESTARTED = (
     "for {count}, first at {example}, the row in the table has a higher offset but an earlier "
     "timestamp, and is kept: if the topic was recreated or belongs to another cluster, "
     f"{_NEW_TABLE}"
 )
-_STEPPED_BACK = (
+_CLOCK_STEPPED_BACK = (
     "for {count}, first at {example}, timestamps contradict offsets; an earlier version "
     "created this table, which keeps the newest timestamp: to keep the highest offset, "
     f"{_NEW_TABLE}"
@@ -53,10 +53,10 @@ _OLDER, _NEWER = (
 #: the table's field order. A null, from a row without an offset, is not a conflict.
 _CONFLICTS = {
     BY_OFFSET: {
-        _MOVED: f"NOT ({_SAME_TOPIC} AND {_SAME_PARTITION})",
-        _RESTARTED: f"{_SAME_TOPIC} AND {_SAME_PARTITION} AND {_OLDER}",
+        _KEY_MOVED: f"NOT ({_SAME_TOPIC} AND {_SAME_PARTITION})",
+        _OFFSETS_RESTARTED: f"{_SAME_TOPIC} AND {_SAME_PARTITION} AND {_OLDER}",
     },
-    BY_TIMESTAMP: {_STEPPED_BACK: f"{_SAME_PARTITION} AND (({_OLDER}) OR ({_NEWER}))"},
+    BY_TIMESTAMP: {_CLOCK_STEPPED_BACK: f"{_SAME_PARTITION} AND (({_OLDER}) OR ({_NEWER}))"},
 }
 #: Numbers in the names of SQL functions, because several sinks may share a session.
 _NUMBERS = itertools.count()

@@ -159,11 +159,11 @@ def _quote(value: str) -> str:
 def check_columns(name: str, table: StructType, rows: StructType, schema_evolution: bool) -> None:
     """Check that rows fit an existing table: no column is missing or has another type."""
     by_name = {field.name.lower(): field for field in table.fields}
-    new = [field.name for field in rows.fields if field.name.lower() not in by_name]
-    if new and not schema_evolution:
+    new_columns = [repr(field.name) for field in rows.fields if field.name.lower() not in by_name]
+    if new_columns and not schema_evolution:
         raise TableError(
-            f"the table {name!r} does not have the columns {elide(new, 5)}: remove them from "
-            "the rows, or set schema_evolution: on"
+            f"the table {name!r} does not have the columns {elide(new_columns, 5)}: remove them "
+            "from the rows, or set schema_evolution: on"
         )
     for field in rows.fields:
         existing = by_name.get(field.name.lower())

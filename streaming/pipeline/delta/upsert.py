@@ -101,8 +101,8 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
 
 def list_user_columns(rows: DataFrame, sink: DeltaSink) -> list[str]:
     """Return the rows' columns, without those that the upsert adds."""
-    added = (SEQUENCE, _DELETE) if sink.mode == "upsert" else ()
-    return [name for name in rows.columns if name not in added]
+    added_columns = (SEQUENCE, _DELETE) if sink.mode == "upsert" else ()
+    return [name for name in rows.columns if name not in added_columns]
 
 
 def select_table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:

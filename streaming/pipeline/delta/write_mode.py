@@ -28,7 +28,7 @@ DELETED = "_deleted"
 #: The last fields of `_sequence`, if the rows have Kafka's struct. Spark compares structs field by
 #: field, so their order defines which row is newer; a table keeps the order it was created with.
 BY_OFFSET = ("offset", "partition", "topic", "timestamp")
-#: The order of Kafka's fields in tables that earlier versions created.
+#: Kafka's fields in tables created by earlier versions, which compared timestamps first.
 BY_TIMESTAMP = ("timestamp", "partition", "offset")
 _NAMES = TypeAdapter(tuple[str, ...])
 #: Table property with the key columns, a JSON list.

@@ -119,11 +119,11 @@ class DeltaWriter:
         if existing is None:
             return
         properties = self.table.properties(spark)
-        before = write_mode.read_mode(properties)
-        self._is_of_older_version = before is None
+        old_mode = write_mode.read_mode(properties)
+        self._is_of_older_version = old_mode is None
         write_mode.check_same_mode(
             self.table.title,
-            before or write_mode.infer_mode(existing, upsert.list_user_columns(rows, sink)),
+            old_mode or write_mode.infer_mode(existing, upsert.list_user_columns(rows, sink)),
             write_mode.get_sink_mode(sink),
             get_name_normalizer(spark),
             is_inferred=self._is_of_older_version,

@@ -38,26 +38,26 @@ def check_writable(spark: SparkSession, loaded: LoadedJob) -> None:
                 _try_to_write(spark, path)
 
 
-def qualify_path(spark: SparkSession, text: str) -> str:
+def qualify_path(spark: SparkSession, location: str) -> str:
     """Return a path as Spark resolves it, with the file system's scheme."""
-    path, file_system = _open_path(spark, text)
+    path, file_system = _open_path(spark, location)
     return str(file_system.makeQualified(path).toString())
 
 
-def _open_path(spark: SparkSession, text: str) -> tuple[Any, Any]:
+def _open_path(spark: SparkSession, location: str) -> tuple[Any, Any]:
     jvm: Any = spark.sparkContext._jvm
-    path = jvm.org.apache.hadoop.fs.Path(text)
+    path = jvm.org.apache.hadoop.fs.Path(location)
     return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
 
 
-def _try_to_write(spark: SparkSession, text: str) -> None:
-    folder, file_system = _open_path(spark, text)
+def _try_to_write(spark: SparkSession, location: str) -> None:
+    folder, file_system = _open_path(spark, location)
     missing_folders = []
     ancestor = folder
     while ancestor is not None and not file_system.exists(ancestor):
         missing_folders.append(ancestor)
         ancestor = ancestor.getParent()
-    probe, _ = _open_path(spark, f"{text.rstrip('/')}/_assignor_probe_{uuid.uuid4().hex}")
+    probe, _ = _open_path(spark, f"{location.rstrip('/')}/_assignor_probe_{uuid.uuid4().hex}")
     try:
         file_system.create(probe, True).close()
         file_system.delete(probe, False)
@@ -67,10 +67,10 @@ def _try_to_write(spark: SparkSession, text: str) -> None:
                 file_system.delete(path, False)
 
 
-def write_file(spark: SparkSession, text: str, line: str) -> None:
+def write_file(spark: SparkSession, location: str, line: str) -> None:
     """Write a one-line file. After a crash, `read_file` returns either the old or the new line."""
-    path, file_system = _open_path(spark, text)
-    new_path, _ = _open_path(spark, text + _NEW_SUFFIX)
+    path, file_system = _open_path(spark, location)
+    new_path, _ = _open_path(spark, location + _NEW_SUFFIX)
     stream = file_system.create(new_path, True)
     try:
         stream.write(bytearray(f"{line}\n".encode()))
@@ -78,12 +78,12 @@ def write_file(spark: SparkSession, text: str, line: str) -> None:
         stream.close()
     file_system.delete(path, False)
     if not file_system.rename(new_path, path):
-        raise OSError(f"{text + _NEW_SUFFIX!r} cannot be renamed")
+        raise OSError(f"{location + _NEW_SUFFIX!r} cannot be renamed")
 
 
-def read_file(spark: SparkSession, text: str) -> bytes | None:
+def read_file(spark: SparkSession, location: str) -> bytes | None:
     """Read a file that `write_file` has written; None if it does not exist."""
-    folder, _, name = text.rpartition("/")
+    folder, _, name = location.rpartition("/")
     files = HadoopFolder(folder, spark)
     content = files.read(name)
     if content is not None:

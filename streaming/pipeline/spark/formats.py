@@ -101,10 +101,10 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
     escape = csv_options.get("escape", quote)
     # Only Spark's reader supports the decimal signs of other locales.
     reads_text = "locale" not in csv_options
-    is_decimal = [reads_text and isinstance(x.dataType, DecimalType) for x in schema.fields]
+    are_text = [reads_text and isinstance(x.dataType, DecimalType) for x in schema.fields]
     text_schema = StructType([
         StructField(x.name, StringType()) if is_text else x
-        for x, is_text in zip(schema.fields, is_decimal, strict=True)
+        for x, is_text in zip(schema.fields, are_text, strict=True)
     ])  # fmt: skip
     extended_schema, options = _add_corrupt_column(records, text_schema)
     if "escape" not in csv_options and quote:
@@ -112,7 +112,7 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
     value_text = f.col("value").cast("string")
     text = f.regexp_replace(value_text, _LINE_END, "")
     values, failed = [], ~f.is_valid_utf8(value_text)  # invalid UTF-8 would be replaced below
-    for field, is_text in zip(schema.fields, is_decimal, strict=True):
+    for field, is_text in zip(schema.fields, are_text, strict=True):
         cell = f.col(f"{PARSED}.{quote_name(field.name)}")
         value = read_text(cell, field.dataType) if is_text else cell
         failed = (failed | (cell.isNotNull() & value.isNull())) if is_text else failed
@@ -133,8 +133,8 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
 def _add_corrupt_column(records: Records, schema: StructType) -> tuple[StructType, dict[str, str]]:
     """Return a schema and options with which Spark marks the records that it cannot read."""
     extended = StructType([*schema.fields]).add(_CORRUPT, StringType())
-    added = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return extended, {**records.reader_options, **added}
+    corrupt_options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return extended, {**records.reader_options, **corrupt_options}
 
 
 def _is_corrupt(schema: StructType, values: list[Column]) -> Column:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _STDERR_FD = 2
 _MODE = 0o600
 #: Maximum time to wait for the last output of a JVM that has ended.
-_LAST_OUTPUT_S = 3.0
+_LAST_OUTPUT_TIMEOUT_S = 3.0
 _FATAL = "Exception in thread "
 #: Environment variable with JVM options.
 _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
@@ -80,7 +80,7 @@ class SparkLog:
     def read_last_error(self) -> str:
         """Return the last error line of a process that has ended; empty if it wrote nothing."""
         for reader in self._readers:
-            reader.join(_LAST_OUTPUT_S)
+            reader.join(_LAST_OUTPUT_TIMEOUT_S)
         return self._fatal_line or self._last_line
 
     def _copy_lines(self, descriptor: int, log: RawIOBase) -> None:

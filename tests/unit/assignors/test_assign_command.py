@@ -368,7 +368,7 @@ def test_a_misspelt_reset_becomes_earliest_with_a_note(assigned: Any) -> None:
     data.pop("lags")
     _, [answered], _ = assigned(data)
     assert answered["notes"] == [
-        "offset_reset 'latesst' is treated as 'earliest', like all values but 'latest'"
+        "offset_reset 'latesst' is treated as 'earliest', like every value but 'latest'"
     ]
 
 

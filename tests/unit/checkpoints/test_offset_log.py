@@ -13,7 +13,7 @@ from checkpoints.folders import CheckpointError, LocalFolder, open_folder
 from checkpoints.log_files import parse_kafka_offsets
 from checkpoints.offset_log import BatchRangeReader, read_checkpoint
 from checkpoints.state_text import encode
-from checkpoints.sticky_state import KnownExecutor, StickyState
+from checkpoints.sticky_state import StickyState, StoredExecutor
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def a_state() -> StickyState:
     one, off = np.array([0]), np.array([20])
     empty = np.array([np.nan])
     return replace(
-        StickyState.empty(), generation=3, batches=1, readers=(KnownExecutor("7", "h", 1),),
+        StickyState.empty(), generation=3, batches=1, readers=(StoredExecutor("7", "h", 1),),
         topics=("t",), topic=one, partition=one, member=one, position=off, seen=one,
         cost=empty, last_cost=empty,
             evidence=empty, bytes=empty, density=empty,
@@ -137,7 +137,7 @@ def test_the_newest_valid_state_is_used_and_others_give_warnings(tmp_path):
     )
     (place / "12.v1").mkdir()
     found = read_checkpoint(LocalFolder(tmp_path))
-    assert found.states["0"].readers == (KnownExecutor("7", "h", 1),)
+    assert found.states["0"].readers == (StoredExecutor("7", "h", 1),)
     assert [w.partition(":")[0].rpartition("/")[2] for w in found.warnings] == [
         "12.v1", "11.v1", "10.v1", "2.v1",
     ]  # fmt: skip

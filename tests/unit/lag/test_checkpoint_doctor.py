@@ -16,7 +16,7 @@ from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
 from checkpoints.state_text import encode
-from checkpoints.sticky_state import KnownExecutor, StickyState
+from checkpoints.sticky_state import StickyState, StoredExecutor
 from streaming.cli import main
 from streaming.delta.transactions import read_log
 from streaming.doctor import checkpoint as doctor_of_checkpoints
@@ -30,7 +30,7 @@ def state(topic: str = "t", position: int = 9) -> str:
     one, empty = np.array([0]), np.array([np.nan])
     return encode(
         replace(
-            StickyState.empty(), generation=3, batches=1, readers=(KnownExecutor("7", "h", 1),),
+            StickyState.empty(), generation=3, batches=1, readers=(StoredExecutor("7", "h", 1),),
             topics=(topic,), topic=one, partition=one, member=one, position=np.array([position]),
             seen=one, cost=empty, last_cost=empty,
             evidence=empty, bytes=empty, density=empty,

@@ -141,14 +141,14 @@ def test_a_relative_data_folder_is_made_absolute(tmp_path, monkeypatch):
     """A relative SPARK_HOME would not exist in Spark's own working folder."""
     folders = []
 
-    def fail(_demo: run.Demo, folder: Path, _progress: object) -> None:
+    def fail(_demo: run.DemoOptions, folder: Path, _progress: object) -> None:
         folders.append(folder)
         raise job.DemoError("stopped by the test")
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run, "_run_acts", fail)
     Path("shared").mkdir()
-    demo = run.Demo(2, 10, 2, 0, None, None, Path("shared"))
+    demo = run.DemoOptions(2, 10, 2, 0, None, None, Path("shared"))
     with pytest.raises(job.DemoError):
         run.run_demo(demo, Path("report.html"), Console(stderr=True))
     assert folders[0].parent == tmp_path / "shared"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from checkpoints.state_text import decode, encode
-from checkpoints.sticky_state import Common, KnownExecutor, Pace, StickyState
+from checkpoints.sticky_state import Common, Pace, StickyState, StoredExecutor
 from streaming import make_report
 from streaming.cli import main
 from streaming.observe.progress_log import read_batches
@@ -88,7 +88,7 @@ def state(owners: list[int], executors: list[str], batches: int, cost: float = 0
     return encode(
         replace(
             StickyState.empty(), generation=2, batches=batches, topics=("t",),
-            readers=tuple(KnownExecutor(e, f"h{e}", 1) for e in executors),
+            readers=tuple(StoredExecutor(e, f"h{e}", 1) for e in executors),
             topic=np.zeros(count, np.int64), partition=numbers, member=np.array(owners),
             position=numbers, seen=numbers, cost=over, last_cost=over, evidence=over * 0 + 4,
             bytes=nothing, density=nothing,

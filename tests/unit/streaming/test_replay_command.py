@@ -16,7 +16,7 @@ from assignor_bridge.planner.plan import plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
 from checkpoints.offset_log import Checkpoint
 from checkpoints.state_text import encode
-from checkpoints.sticky_state import KnownExecutor, StickyState
+from checkpoints.sticky_state import StickyState, StoredExecutor
 from streaming.cli import main
 from streaming.human_json.snapshots import read_snapshot
 from streaming.replay.cluster import choose_cluster
@@ -80,7 +80,7 @@ def test_executors_come_from_the_state_if_there_is_one():
     empty = StickyState.empty()
     state = StickyState(**{
         **{name: getattr(empty, name) for name in StickyState.__dataclass_fields__},
-        "readers": (KnownExecutor("1", "h1", 4), KnownExecutor("2", "h2", 4)),
+        "readers": (StoredExecutor("1", "h1", 4), StoredExecutor("2", "h2", 4)),
     })  # fmt: skip
     assert read_executors(state) == (Executor("1", "h1", 4), Executor("2", "h2", 4))
     checkpoint = Checkpoint("c", None, (), {}, {"0": (state,)})
