@@ -100,12 +100,9 @@ def estimate(
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
         check_writable("--output", output)
     racks = zones.read_racks_option(
-        racks_file,
-        price_per_gb=price_per_gb,
-        record_bytes=record_bytes,
-        bootstrap_server=bootstrap_servers,
-        command_config=command_config,
-    )
+        racks_file, price_per_gb=price_per_gb, record_bytes=record_bytes,
+        bootstrap_server=bootstrap_servers, command_config=command_config,
+    )  # fmt: skip
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
@@ -140,18 +137,12 @@ def estimate(
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
         traffic = estimate_traffic(log, index, log_batches, price, record_bytes) if racks else None
         with stderr.status(f"replaying {len(log_batches)} batches with {len(names)} mappings"):
-            replays.append(
-                player.replay(
-                    log.title(index),
-                    log_batches,
-                    cluster,
-                    names,
-                    find=find,
-                    racks=racks,
-                    traffic=traffic,
-                    logged_tasks=logged_tasks.tasks if logged_tasks else None,
-                )
-            )
+            replay = player.replay(
+                log.title(index), log_batches, cluster, names,
+                find=find, racks=racks, traffic=traffic,
+                logged_tasks=logged_tasks.tasks if logged_tasks else None,
+            )  # fmt: skip
+            replays.append(replay)
     for each in replays:
         if as_json:
             typer.echo(json.dumps(replay_json(each)))

@@ -37,10 +37,7 @@ def init(
     read_servers("--bootstrap-server", bootstrap_server)
     label = escape_unprintable(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        file=label,
-        topic=topic,
-        subscribe=_to_yaml(topic),
-        broker=_to_yaml(bootstrap_server),
+        file=label, topic=topic, subscribe=_to_yaml(topic), broker=_to_yaml(bootstrap_server)
     )
     try:
         with file.open("x", encoding="utf-8") as out:

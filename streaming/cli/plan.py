@@ -116,16 +116,10 @@ def _describe_admission(admission: Any) -> list[str]:
     match admission:
         case {
             "answer": {
-                "metrics": {
-                    "admittedRecords": admitted,
-                    "heldBackRecords": held_back,
-                    "heldBackBy": held_back_by,
-                }
+                "metrics": {"admittedRecords": admitted, "heldBackRecords": n, "heldBackBy": limit}
             }
         }:
-            return [
-                f"limited to {admitted} offsets, {held_back} are held back (by: {held_back_by})"
-            ]
+            return [f"limited to {admitted} offsets, {n} are held back (by: {limit})"]
         case _:
             return []
 

@@ -89,22 +89,12 @@ def simulate(  # noqa: PLR0917
     if cost_ms is not None:
         cost_s = cost_ms / 1e3
     scenario = Scenario(
-        partitions=partitions,
-        executors=executors,
+        partitions=partitions, executors=executors,
         slots=tuple(_parse_slots("--slots", slots, MAX_SLOTS // executors)),
-        batches=batches,
-        records=records,
-        lags=lags,
-        skew=skew,
-        noise=noise,
-        cost=cost_s,
-        cost_skew=cost_skew,
-        slow=_parse_slow(slow, executors),
-        churn_every=churn,
-        zones=zones,
-        replication=replication,
-        seed=seed,
-    )
+        batches=batches, records=records, lags=lags, skew=skew, noise=noise, cost=cost_s,
+        cost_skew=cost_skew, slow=_parse_slow(slow, executors), churn_every=churn, zones=zones,
+        replication=replication, seed=seed,
+    )  # fmt: skip
     names = own.parse_names(assignors)
     rows, find = [], own.make_finder(names, "--assignors")
     for name in names:
@@ -131,6 +121,7 @@ def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
 
 
 def _to_json(result: MappingResult) -> dict[str, object]:
+    share = result.cross_zone_share
     return {
         "name": result.name,
         "medianSeconds": round(result.median_seconds, 6),
@@ -138,11 +129,7 @@ def _to_json(result: MappingResult) -> dict[str, object]:
         "worstOver": round(result.worst_regret_share, 6),
         "tasks": round(result.tasks, 2),
         "brokenContinuities": round(result.mean_moved_share, 6),
-        **(
-            {}
-            if (share := result.cross_zone_share) is None
-            else {"crossZoneShare": round(share, 6)}
-        ),
+        **({} if share is None else {"crossZoneShare": round(share, 6)}),
     }
 
 

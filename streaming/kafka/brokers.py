@@ -63,9 +63,7 @@ class BrokerUnreachableError(AssignorError):
 
 def flatten_offsets(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
     """Flatten `{topic: {partition: offset}}`."""
-    return {
-        Partition(topic, n): offset for topic, ends in offsets.items() for n, offset in ends.items()
-    }
+    return {Partition(topic, n): end for topic, ends in offsets.items() for n, end in ends.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,10 +97,9 @@ def _decode_member(listed: Any, instance: str | None) -> ClassicMember:
     for _ in range(assignment.read_int32()):
         topic = assignment.read_string()
         assigned[topic] = tuple(assignment.read_int32() for _ in range(assignment.read_int32()))
-    assignment_user_data = assignment.read_bytes()
-    return ClassicMember(
-        listed.id, listed.client_id, instance, topics, user_data, assigned, assignment_user_data
-    )
+    leader_data = assignment.read_bytes()
+    member = listed.id, listed.client_id, instance
+    return ClassicMember(*member, topics, user_data, assigned, leader_data)
 
 
 class _Decoder:

@@ -136,9 +136,8 @@ class Exporter:
             if not self._has_warned:
                 self._has_warned = True
                 reason = self._redact(str(error))
-                logger.warning(
-                    "metrics could not be updated; later failures are not logged: %s", reason
-                )
+                text = "metrics could not be updated; later failures are not logged: %s"
+                logger.warning(text, reason)
 
     def _write_progress(self, text: str) -> None:
         data = redact_progress(orjson.loads(text), self._redact)
@@ -226,13 +225,11 @@ def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[]
     spark.streams.addListener(listener)
 
     def detach() -> None:
-        java_session: Any = getattr(
-            spark, "_jsparkSession", None
-        )  # a Spark Connect session has none
+        session: Any = getattr(spark, "_jsparkSession", None)  # a Spark Connect session has none
         with contextlib.suppress(ConnectionError):  # Spark's JVM has ended
             try:
-                if java_session is not None:
-                    java_session.sparkContext().listenerBus().waitUntilEmpty()
+                if session is not None:
+                    session.sparkContext().listenerBus().waitUntilEmpty()
             except Py4JError:  # after 10 s
                 logger.warning("the last metrics of a query may be missing: Spark was too busy")
             spark.streams.removeListener(listener)

@@ -59,12 +59,8 @@ def _read_metrics(text: str, query: str | None, location: object) -> QueryMetric
     metrics = QueryMetrics(query_id, queries[query_id])
     # The query's consumer group has the query's name, or is the only group not named after one.
     groups = {s.labels["group"] for s in samples if s.name == _LAG}
-    other_groups = groups - set(queries.values())
-    group = (
-        other_groups.pop()
-        if metrics.label not in groups and len(other_groups) == 1
-        else metrics.label
-    )
+    others = groups - set(queries.values())
+    group = others.pop() if metrics.label not in groups and len(others) == 1 else metrics.label
     for sample in samples:
         labels = sample.labels
         if labels.get("query_id") == metrics.query_id:

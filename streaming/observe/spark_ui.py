@@ -118,7 +118,7 @@ class SparkUi:
         prefix = re.sub(r"(/api/v1)?(/(jobs|stages|executors|SQL|StreamingQuery))?/?$", "", prefix)
         self._base = replace(address, path=f"{prefix}/api/v1/applications")
         #: Cached tasks of finished stages, which no longer change.
-        self._finished_tasks: dict[int, list[Mapping[str, Any]]] = {}
+        self._cache: dict[int, list[Mapping[str, Any]]] = {}
         not_a_ui = OptionError(f"{address} is not Spark's UI: {_EXPECTED}")
         try:
             applications = self._request("")
@@ -189,43 +189,37 @@ class SparkUi:
         executors = sorted(self.executors(), key=lambda e: (len(e.executor), e.executor))
         slots = {e.executor: e.slots for e in executors}
         names = {e: tuple(f"{e.executor}/{slot}" for slot in range(e.slots)) for e in executors}
-        present_executors: tuple[UiExecutor, ...] = ()
+        present: tuple[UiExecutor, ...] = ()
         of_present: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
         figures = []
         for batch in batches:
             stages = [self._fetch_tasks(stage) for stage in batch.stages]
             if records is not None:
-                record_count = records[batch.batch]
-                stages = [
-                    tasks for tasks in stages if sum(map(_count_records, tasks)) == record_count
-                ][:1]
+                size = records[batch.batch]
+                stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == size][:1]
             tasks = _place_tasks([task for tasks in stages for task in tasks], slots)
-            present_executors = tuple(e for e in executors if e.was_running(batch.start_s))
-            if present_executors not in of_present:  # most batches have the same executors
-                of_present[present_executors] = tuple(
-                    name for e in present_executors for name in names[e]
-                )
+            present = tuple(e for e in executors if e.was_running(batch.start_s))
+            if present not in of_present:  # most batches have the same executors
+                of_present[present] = tuple(name for e in present for name in names[e])
             figures.append(
                 BatchFigures(
                     batch.batch, batch.seconds or 0.0, sum(task.records for task in tasks), tasks,
-                    of_present[present_executors],
+                    of_present[present],
                     is_running=batch.seconds is None,
                 )
             )  # fmt: skip
-        used_stages = {stage for batch in batches for stage in batch.stages}
-        self._finished_tasks = {
-            stage: tasks for stage, tasks in self._finished_tasks.items() if stage in used_stages
-        }
+        used = {stage for batch in batches for stage in batch.stages}
+        self._cache = {stage: tasks for stage, tasks in self._cache.items() if stage in used}
         spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
         return RunFigures(
             f"{self.name} ({self.application}, {spark})", tuple(figures),
-            executors=tuple(Executor(e.executor, e.host, e.slots) for e in present_executors),
+            executors=tuple(Executor(e.executor, e.host, e.slots) for e in present),
         )  # fmt: skip
 
     def _fetch_tasks(self, stage: int) -> list[Mapping[str, Any]]:
         """Return the tasks of a stage that reads records; cache those of a finished stage."""
-        if stage in self._finished_tasks:
-            return self._finished_tasks[stage]
+        if stage in self._cache:
+            return self._cache[stage]
         try:
             attempts = list(self._get(f"stages/{stage}?details=false"))
         except WebError as error:
@@ -239,7 +233,7 @@ class SparkUi:
                 task_list = self._get(f"{path}?sortBy=ID&length={_MAX_TASKS}")
                 tasks += [t for t in task_list if t.get("status") in ("SUCCESS", "RUNNING")]
         if all(attempt.get("status") in _FINAL_STATES for attempt in attempts):
-            self._finished_tasks[stage] = tasks
+            self._cache[stage] = tasks
         return tasks
 
     def _get(self, path: str) -> Any:

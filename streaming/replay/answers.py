@@ -21,28 +21,28 @@ _ROUNDING_S = 1e-9
 MIN_GAIN = 0.05
 
 
-def replay_json(replayed: Replay) -> dict[str, object]:
+def replay_json(replay: Replay) -> dict[str, object]:
     """Return a replay as JSON values for `--json`."""
-    spark = replayed.find(SPARK)
+    spark = replay.find(SPARK)
     seconds = spark.seconds if spark else 0.0
     return {
-        "title": replayed.title,
-        "verdict": verdict(replayed),
-        "answer": answer(replayed),
-        "batches": len(replayed.batches),
-        "partitions": replayed.partitions,
-        "records": replayed.records,
-        "executors": len(replayed.cluster.executors),
-        "slots": replayed.cluster.slots,
-        "costSeconds": replayed.cluster.cost_s,
+        "title": replay.title,
+        "verdict": verdict(replay),
+        "answer": answer(replay),
+        "batches": len(replay.batches),
+        "partitions": replay.partitions,
+        "records": replay.records,
+        "executors": len(replay.cluster.executors),
+        "slots": replay.cluster.slots,
+        "costSeconds": replay.cluster.cost_s,
         "unusualCosts": {
-            str(tp): cost for tp, cost in sorted(replayed.cluster.unusual_costs.items())
+            str(tp): cost for tp, cost in sorted(replay.cluster.unusual_costs.items())
         },
-        "slowness": dict(sorted(replayed.cluster.slowness.items())),
-        "localityWaitSeconds": replayed.cluster.locality_wait_s,
-        "assumptions": list(assumptions(replayed)),
-        "mappings": [_result_json(result, seconds) for result in replayed.mappings],
-        **({"zones": bill} if (bill := bill_json(replayed)) else {}),
+        "slowness": dict(sorted(replay.cluster.slowness.items())),
+        "localityWaitSeconds": replay.cluster.locality_wait_s,
+        "assumptions": list(assumptions(replay)),
+        "mappings": [_result_json(result, seconds) for result in replay.mappings],
+        **({"zones": bill} if (bill := bill_json(replay)) else {}),
     }
 
 

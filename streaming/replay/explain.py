@@ -137,13 +137,12 @@ def _plan_again(
             continue
         settings = replace(kept_batch.batch.settings, assignors=(name,))
         try:
-            candidate = plan_step(
-                replace(kept_batch.batch, settings=settings), kept_batch.old_state, find
-            )
+            new_input = replace(kept_batch.batch, settings=settings)
+            other = plan_step(new_input, kept_batch.old_state, find)
         except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
-        if (candidate_matches := _count_matches(kept_batch, candidate)) > matches:
-            outcome, matches = candidate, candidate_matches
+        if (other_matches := _count_matches(kept_batch, other)) > matches:
+            outcome, matches = other, other_matches
     return outcome, matches
 
 
@@ -208,10 +207,10 @@ def _name_slot(batch: MicroBatch, slot: int) -> tuple[str, int]:
 
 
 def _classify(
-    pieces: Sequence[Piece], previous_slot: tuple[str, int] | None, had_reader: bool
+    pieces: Sequence[Piece], previous: tuple[str, int] | None, had_reader: bool
 ) -> Change:
     if len(pieces) > 1:
         return "cut"
-    if previous_slot is None:
+    if previous is None:
         return "orphaned" if had_reader else "new"
-    return "stays" if pieces[0].executor == previous_slot[0] else "moved"
+    return "stays" if pieces[0].executor == previous[0] else "moved"

@@ -55,22 +55,22 @@ def replay(
     with_data = [
         b for b in batches if b.records and (logged_tasks is None or b.batch in logged_tasks)
     ]
-    simulated_batches = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
-    spark_batches = simulated_batches
+    simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
+    with_leaders = simulated
     if racks is not None:
-        spark_batches = [
+        with_leaders = [
             _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in with_data
         ]
 
     def play_one(name: str, **extra: float) -> MappingResult:
         all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
         query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
-        return _play(query, spark_batches if is_sparks(name) else simulated_batches)
+        return _play(query, with_leaders if is_sparks(name) else simulated)
 
     own_results, wait_s = [], cluster.locality_wait_s
     if logged_tasks is not None:
         query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged_tasks=logged_tasks)
-        own_results = [_play(query, simulated_batches)]
+        own_results = [_play(query, simulated)]
     if traffic is None:
         mappings = [play_one(name) for name in names]
         return Replay(title, cluster, with_data, [*own_results, *mappings])

@@ -35,7 +35,7 @@ class Traffic:
     #: Mean bytes per offset.
     mean_bytes: float = _ASSUMED_BYTES
     #: Bytes per offset by partition, if known.
-    bytes_by_partition: Mapping[Partition, float] = field(default_factory=dict)
+    known_bytes: Mapping[Partition, float] = field(default_factory=dict)
     #: None if the log has no timestamps.
     bytes_a_day: float | None = None
     #: Text that describes where the bytes per offset come from.
@@ -44,7 +44,7 @@ class Traffic:
     def get_bytes_per_offset(self, partitions: Sequence[Partition]) -> NDArray[np.float64]:
         """Return the bytes per offset of each partition."""
         return np.array(
-            [self.bytes_by_partition.get(tp, self.mean_bytes) for tp in partitions], np.float64
+            [self.known_bytes.get(tp, self.mean_bytes) for tp in partitions], np.float64
         )
 
     def cost_a_day(self, share: float) -> float | None:

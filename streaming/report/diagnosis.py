@@ -119,8 +119,8 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
     partitions = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
     others = [work_of.get(tp, 0.0) for tp in partitions if tp != hot]
     alone_text = (
-        f"one slot reads {{}} alone, so reading takes {median(ratios[hot]):.1f} times as long as if "
-        f"all {pluralize(slots, 'slot')} shared it"
+        f"one slot reads {{}} alone, so reading takes {median(ratios[hot]):.1f} times as long "
+        f"as if all {pluralize(slots, 'slot')} shared it"
     )
     cost, share = excess[hot] / total_work, work_of[hot] / sum(work_of.values())
     if (
@@ -128,11 +128,9 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
         or work_of[hot] < _MIN_OVER_MEDIAN * median(others)
         or (share < _MIN_SHARE and work_of[hot] < _MIN_OVER_NEXT * max(others))
     ):
-        large_count = 1 + sum(work_of[hot] <= _MIN_OVER_MEDIAN * other for other in others)
-        of_all_text = (
-            "" if large_count == len(partitions) else f" large partitions of {len(partitions)}"
-        )
-        about = f"{large_count}{of_all_text} for {pluralize(slots, 'slot')}"
+        count = 1 + sum(work_of[hot] <= _MIN_OVER_MEDIAN * other for other in others)
+        of_all = "" if count == len(partitions) else f" large partitions of {len(partitions)}"
+        about = f"{count}{of_all} for {pluralize(slots, 'slot')}"
         return [Cause("few partitions", about, alone_text.format(hot), _suggest_split(facts), cost)]
     return [
         Cause(
@@ -168,15 +166,15 @@ def _find_slow_executors(facts: SourceFacts) -> list[Cause]:
         return []
     speed, causes = sum(1 / factor for factor in slowness.values()), []
     for name, factor in sorted(slowness.items()):
-        usual_factor = median(other for key, other in slowness.items() if key != name)
-        if factor < _MIN_SLOWNESS * usual_factor:
+        usual = median(other for key, other in slowness.items() if key != name)
+        if factor < _MIN_SLOWNESS * usual:
             continue
-        cost = 1 - speed / (speed - 1 / factor + 1 / usual_factor)
+        cost = 1 - speed / (speed - 1 / factor + 1 / usual)
         host = f" on {facts.hosts[name]}" if facts.hosts.get(name) else ""
         causes.append(
             Cause(
                 "slow executor", f"{name}{host}",
-                f"it takes {factor / usual_factor:.1f} times as long as the others for the same records, "
+                f"it takes {factor / usual:.1f} times as long as the others for the same records, "
                 f"which costs {cost:.0%} of the total throughput",
                 "check its host for other load (CPU, disk, other containers), or replace it; until "
                 "then lag-aware-sticky gives it less to read", cost,
@@ -192,12 +190,10 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
         return []
     shares = [b.read_elsewhere for b in batches if b.read_elsewhere]
     names = sorted({name for by_name in shares for name in by_name}, key=lambda n: (len(n), n))
-    busy_executors = [
-        n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE
-    ]
+    busy = [n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE]
     return [
         Cause(
-            "busy cluster", f"executor{'s' * (len(busy_executors) > 1)} {', '.join(busy_executors)}" if busy_executors else "",
+            "busy cluster", f"executor{'s' * (len(busy) > 1)} {', '.join(busy)}" if busy else "",
             f"only {hit_rate:.0%} of the reads ran on their planned executors, because other work "
             "occupied slots when the tasks started",
             "check which other jobs run in this application (Jobs in Spark's UI); give the query "
@@ -211,22 +207,22 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
 
     `needed_share` is the share of the reading time that would remain if they were fixed.
     """
-    arrival_ratio, reading_share = facts.arrival_ratio, facts.reading_share
-    if arrival_ratio is None or (needed_share < 1 and arrival_ratio * needed_share <= 1):
+    ratio, reading_share = facts.arrival_ratio, facts.reading_share
+    if ratio is None or (needed_share < 1 and ratio * needed_share <= 1):
         return []
-    arrivals = f"records arrive {arrival_ratio:.1f} times as fast as they are read"
-    used_share = facts.running_share * (1 if reading_share is None else reading_share)
-    if used_share < _MIN_READING_SHARE:
+    arrivals = f"records arrive {ratio:.1f} times as fast as they are read"
+    share = facts.running_share * (1 if reading_share is None else reading_share)
+    if share < _MIN_READING_SHARE:
         bound = "only" if reading_share is not None else "at most"
         is_idle = facts.running_share < 1 - MIN_COST
         idle_text = f", and {1 - facts.running_share:.0%} of the time no batch runs" * is_idle
         return [
             Cause(
                 "overhead", "",
-                f"{arrivals}, but reading takes {bound} {used_share:.0%} of the time{idle_text}; the "
+                f"{arrivals}, but reading takes {bound} {share:.0%} of the time{idle_text}; the "
                 "remaining time goes into triggers, planning, the sink, and commits",
                 "read more records per batch (maxOffsetsPerTrigger), use a shorter trigger, or "
-                "make the commit cheaper", 1 - used_share,
+                "make the commit cheaper", 1 - share,
             )
         ]  # fmt: skip
     limited_batches = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
@@ -237,19 +233,17 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
                 f"{arrivals}; a limit caps most batches, and no input has per-slot reading times",
                 "read more records per batch (maxOffsetsPerTrigger) if slots are idle, otherwise "
                 "add slots; the plan log (assignor.planLog) and Spark's UI show idle slots",
-                1 - 1 / arrival_ratio,
+                1 - 1 / ratio,
             )
         ]  # fmt: skip
     slots, busy_share = facts.slots, facts.busy_share
     by_slots = f" by {pluralize(slots, 'slot')}" if slots else ""
     busy_text = "" if busy_share is None else f", busy for {busy_share:.0%} of the batch time"
-    remedy = (
-        f"about {math.ceil(slots * arrival_ratio)} slots would keep up" if slots else "add slots"
-    )
+    remedy = f"about {math.ceil(slots * ratio)} slots would keep up" if slots else "add slots"
     return [
         Cause(
             "too few slots", "", f"{arrivals}{by_slots}{busy_text}, so lag grows",
-            f"{remedy}; or reduce the work per record. No assignor would help", 1 - 1 / arrival_ratio,
+            f"{remedy}; or reduce the work per record. No assignor would help", 1 - 1 / ratio,
         )
     ]  # fmt: skip
 

@@ -105,28 +105,23 @@ def _measure_gap(loads: Sequence[Mapping[str, float]], batch_s: float | None) ->
 
 
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
-    """Return the gap by a replay of logged plans, else by metrics, else by a replay of the assignor."""
+    """Return the gap from replayed logged plans, else metrics, else the replayed assignor."""
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
-    own_result = replay.find(ITSELF) if replay is not None else None
-    if own_result is None and imbalances:
-        spark, times_ideal = (
-            replay.find(SPARK) if replay is not None else None,
-            1 + fmean(imbalances),
-        )
-        seconds = (
-            None if spark is None else (times_ideal - 1) * _get_ideal_s(spark, times_ideal, batch_s)
-        )
-        return Gap(times_ideal, "predicted", seconds, batch_s)
-    if own_result is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
-        own_result = replay.find(source.assignor)
-    if own_result is None or replay is None or not own_result.batches:
+    own = replay.find(ITSELF) if replay is not None else None
+    if own is None and imbalances:
+        spark, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
+        seconds = None if spark is None else (times - 1) * _get_ideal_s(spark, times, batch_s)
+        return Gap(times, "predicted", seconds, batch_s)
+    if own is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
+        own = replay.find(source.assignor)
+    if own is None or replay is None or not own.batches:
         return None
     assumption = ""
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumption = f" on {replay.cluster.slots} slots (assumed)"
-    times_ideal = own_result.times_ideal
-    seconds = (times_ideal - 1) * _get_ideal_s(own_result, times_ideal, batch_s)
-    return Gap(times_ideal, "predicted", seconds, batch_s, assumption)
+    times = own.times_ideal
+    seconds = (times - 1) * _get_ideal_s(own, times, batch_s)
+    return Gap(times, "predicted", seconds, batch_s, assumption)
 
 
 def _get_ideal_s(result: MappingResult, times: float, batch_s: float | None) -> float:

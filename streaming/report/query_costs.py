@@ -88,11 +88,10 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             bytes_a_day = crossed_bytes / seconds * _DAY_S
-            size, cost = (
-                format_gigabytes(bytes_a_day),
-                format_money(bytes_a_day / GB * facts.price_per_gb),
+            cost = format_money(bytes_a_day / GB * facts.price_per_gb)
+            words.append(
+                f"{format_gigabytes(bytes_a_day)} GB a day, {cost} at {facts.price_per_gb:g} per GB"
             )
-            words.append(f"{size} GB a day, {cost} at {facts.price_per_gb:g} per GB")
         if words:
             name = f", source {index}" if len(indexes) > 1 else ""
             yield [f"across zones{name}", ": ".join(words)]

@@ -126,13 +126,12 @@ def _replay_sources(
     """Replay the last batches of each source; also return the logged plans by source."""
     if log is None:
         return [], {}
-    last_batches = {source: _limit_ranges(batches) for source, batches in log.sources.items()}
-    logged_tasks = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
+    last = {source: _limit_ranges(batches) for source, batches in log.sources.items()}
+    logged = read_tasks(Path(plan_log), last) if plan_log is not None else {}
     replays = [
-        _replay(log, source, batches, ui, logged_tasks.get(source))
-        for source, batches in last_batches.items()
+        _replay(log, source, batches, ui, logged.get(source)) for source, batches in last.items()
     ]
-    return replays, {source: tasks.plans for source, tasks in logged_tasks.items()}
+    return replays, {source: tasks.plans for source, tasks in logged.items()}
 
 
 def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -> None:
@@ -186,11 +185,11 @@ def _replay(
     source: str,
     batches: Sequence[ReplayBatch],
     ui: RunFigures | None,
-    logged_tasks: LoggedTasks | None,
+    tasks_of_query: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with the UI's costs; without a plan log, also with the UI's executors."""
     cluster = choose_cluster(
-        log, source, batches, logged_executors=logged_tasks.executors if logged_tasks else None
+        log, source, batches, logged_executors=tasks_of_query.executors if tasks_of_query else None
     )
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
@@ -205,16 +204,13 @@ def _replay(
         cluster = replace(cluster, cost_s=cost_s, unusual_costs=unusual_costs)
         origins["cost"] = "from Spark's UI"
         # Logged plans are replayed on the executors of their batch; the UI has the current ones.
-        if logged_tasks is None:
+        if tasks_of_query is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
     return replay(
-        log.title(source),
-        batches,
-        replace(cluster, origins=origins),
-        (SPARK, LAG_AWARE_STICKY),
-        logged_tasks=logged_tasks.tasks if logged_tasks else None,
-    )
+        log.title(source), batches, replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY),
+        logged_tasks=tasks_of_query.tasks if tasks_of_query else None,
+    )  # fmt: skip
 
 
 def _read_progress(path: str, query: str | None, last: int | None) -> list[BatchProgress]:

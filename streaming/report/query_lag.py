@@ -38,39 +38,30 @@ def write_section(facts: QueryFacts) -> list[str]:
 
 def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list[str]:
     """Draw one source's unread records at the start of each batch, from the metrics log."""
-    batches = [(batch, _name_partitions(source.waiting)) for batch, source in progress]
+    batches = [(batch, _by_name(source.waiting)) for batch, source in progress]
     newest = progress[-1][1]
-    last_lag, reads = (
-        _name_partitions(newest.lag),
-        _group_counts(_name_partitions(s.read) for _, s in progress),
-    )
+    last, reads = _by_name(newest.lag), _group_counts(_by_name(s.read) for _, s in progress)
     waiting = _group_counts(lag for _, lag in batches)
     # Spark omits the start offsets of a query's first batch, so its reads may be missing.
-    highest_lag = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last_lag}}
-    ranked = sorted(
-        highest_lag, key=lambda n: (-last_lag.get(n, 0), -(highest_lag[n] or 0), _sort_key(n))
-    )
+    highest = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
+    ranked = sorted(highest, key=lambda n: (-last.get(n, 0), -(highest[n] or 0), _sort_key(n)))
     rows = [
-        [
-            n,
-            _format_count(last_lag.get(n)),
-            _format_count(highest_lag[n]),
-            _format_count(sum(reads[n]) if n in reads else None),
-        ]
+        [n, _write(last.get(n)), _write(highest[n]), _write(sum(reads[n]) if n in reads else None)]
         for n in ranked[:_MAX_ROWS]
     ]
-    total = sum(last_lag.values())
-    worst_text = f", {last_lag[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
+    total = sum(last.values())
+    worst_text = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
     when = "After the last batch," if newest.unread else "When the last batch started,"
-    held_back_total = sum(newest.held_back.values())
+    held_back = sum(newest.held_back.values())
+    limits = f"; limits held back {held_back:,} records" if held_back else ""
     lag_now = (
-        f"{when} {total:,} records were unread in {sum(n > 0 for n in last_lag.values()):,} of "
-        f"{len(last_lag):,} partitions{worst_text}{f'; limits held back {held:,} records' if held_back_total else ''}."
+        f"{when} {total:,} records were unread in {sum(n > 0 for n in last.values()):,} of "
+        f"{len(last):,} partitions{worst_text}{limits}."
     )
     head = ("partition, worst first", "last lag", "highest lag", "records read")
     caption = "Unread records by partition (rows) at the start of each batch (columns)."
     title, table = f"Lag at the start of each batch{name}", page.table(head, rows)
-    paragraph = page.paragraph(lag_now if last_lag else "The lag after the last batch is unknown.")
+    paragraph = page.paragraph(lag_now if last else "The lag after the last batch is unknown.")
     return [paragraph, _put_side_by_side(title, batches, ranked, caption, table)]
 
 
@@ -110,7 +101,7 @@ def _put_side_by_side(
     return page.side_by_side([figure, table])
 
 
-def _name_partitions(offsets: Mapping[Partition, int]) -> dict[str, int]:
+def _by_name(offsets: Mapping[Partition, int]) -> dict[str, int]:
     return {str(tp): count for tp, count in offsets.items()}
 
 
@@ -123,7 +114,7 @@ def _group_counts(batches: Iterable[Mapping[str, int]]) -> dict[str, list[int]]:
     return counts
 
 
-def _format_count(number: int | None) -> str:
+def _write(number: int | None) -> str:
     return "unknown" if number is None else f"{number:,}"
 
 

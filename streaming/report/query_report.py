@@ -56,7 +56,7 @@ def make_report(
     batches: int | None = None,
     price_per_gb: float = PRICE_PER_GB,
 ) -> Report:
-    """Report on a query as `assignor report` does; `gather_facts` has parameters and errors."""
+    """Report on a query as `assignor report` does; see `gather_facts` for parameters."""
     facts = gather_facts(inputs, query, batches, price_per_gb)
     summary = summarize(facts)
     warnings = facts.log.checkpoint.warnings if facts.log else ()

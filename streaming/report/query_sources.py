@@ -71,22 +71,18 @@ def _collect_source(
     ranges = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
-    plan_fields = {
-        p.number: _read_plan(p, after) for p, after in zip(plans, next_plans, strict=False)
-    }
+    fields = {p.number: _read_plan(p, after) for p, after in zip(plans, next_plans, strict=False)}
     state = plans[-1].outcome.state if plans else None
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
-    planned_assignors = {p.number: p.outcome.assignor for p in plans}
+    assignors = {p.number: p.outcome.assignor for p in plans}
     strategies = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
     all_spark = state is None and set(strategies.values()) <= {SPARK}
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and is_only else {}
     batches, last_assignor = [], None
     for number in sorted(ranges.keys() | progress.keys()):
-        assignor = planned_assignors.get(
-            number, strategies.get(number, SPARK if all_spark else None)
-        )
+        assignor = assignors.get(number, strategies.get(number, SPARK if all_spark else None))
         seconds = facts.log.seconds.get(number) if facts.log is not None else None
         batch = SourceBatch(number, ranges.get(number, {}), seconds=seconds)
         if number in ui:
@@ -98,7 +94,7 @@ def _collect_source(
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _MIN_UNEVEN):
             is_split = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_split else batch.read)
-        batches.append(replace(batch, **plan_fields.get(number, {})))
+        batches.append(replace(batch, **fields.get(number, {})))
         last_assignor = assignor
     costs = read_costs(state)
     return SourceFacts(

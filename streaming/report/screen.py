@@ -30,7 +30,7 @@ _MIN_ROWS = 4
 #: Number of other lines on the screen, excluding the rows of the batch table.
 _OTHER_LINES = 11
 _BAR_WIDTH = 12
-_HOT_STYLE = "dark_orange"
+_HOT = "dark_orange"
 _NOT_FOUND = 404
 _FULL, _EMPTY = "█", "░"
 
@@ -105,7 +105,7 @@ def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> Renderable
     pair.add_column(ratio=1)
     pair.add_column(ratio=1)
     pair.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
-    head, note_line = _make_head_line(snapshot), _join_texts((note, _HOT_STYLE))
+    head, note_line = _make_head_line(snapshot), _join_texts((note, _HOT))
     return Group(head, note_line, pair, "", batches, *_make_planner_lines(snapshot.metrics))
 
 
@@ -152,7 +152,7 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
         lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
             _join_texts(str(tp)),
-            Text(f"{lag:,}", _HOT_STYLE if lag and lag > 2 * total / len(metrics.lag) else ""),
+            Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
     if not metrics.lag:
@@ -173,11 +173,9 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     ranked = sorted(seconds, key=lambda slot: -seconds[slot])
     shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
     for slot in shown:
-        filled_chars = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
-        bar = Text(
-            _FULL * filled_chars, _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1"
-        )
-        bar.append(_EMPTY * (_BAR_WIDTH - filled_chars), "dim")
+        filled = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
+        bar = Text(_FULL * filled, _HOT if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1")
+        bar.append(_EMPTY * (_BAR_WIDTH - filled), "dim")
         table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""
     span = pluralize(len(run.batches), "batch", "batches")

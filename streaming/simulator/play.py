@@ -182,10 +182,8 @@ class SimulatedQuery:
                     first_reader[tp] = run.executor
                 if r.end > last_read.get(tp, (-1, ""))[0]:
                     last_read[tp] = (r.end, run.executor)
-        readers = self.last_reader
-        moves = sum(
-            readers.get(k, e) != e and readers[k] in busy_s for k, e in first_reader.items()
-        )
+        last = self.last_reader
+        moves = sum(last.get(k, e) != e and last[k] in busy_s for k, e in first_reader.items())
         self.last_reader.update({tp: e for tp, (_, e) in last_read.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
@@ -205,16 +203,11 @@ class SimulatedQuery:
         seconds = max((run.end_seconds for run in runs), default=0.0)
         total_bytes = float(np.dot(batch.records, record_bytes))
         return PlayedBatch(
-            batch.number,
-            seconds,
-            max(work / speed, max_cost * fastest),
-            len(tasks),
-            len(last_read),
-            moves,
-            busy_s,
+            batch.number, seconds, max(work / speed, max_cost * fastest), len(tasks),
+            len(last_read), moves, busy_s,
             None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0),
             self.planned_imbalance,
-        )
+        )  # fmt: skip
 
 
 def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
