@@ -41,8 +41,8 @@ def assign(
         answers = answer_steps(request, find) if chain else [answer(request, find)]
         if as_json:
             steps = [each.to_json() for each in answers]
-            whole = {"assignor": request.assignor, "steps": steps} if chain else steps[0]
-            typer.echo(json.dumps(whole))
+            json_value = {"assignor": request.assignor, "steps": steps} if chain else steps[0]
+            typer.echo(json.dumps(json_value))
         else:
             for step, each in enumerate(answers):
                 _print_answer(each, step)
@@ -60,8 +60,8 @@ def _print_answer(result: Answer, step: int) -> None:
         "count": [f"{partitions.count:,}" for partitions in assignment.values()],
     }
     if any(lags):
-        ids = [part.ids_in(result.group.catalog).tolist() for part in assignment.values()]
-        columns["lag"] = [f"{sum(lags[i] for i in owned):,.0f}" for owned in ids]
+        ids_by_member = [part.ids_in(result.group.catalog).tolist() for part in assignment.values()]
+        columns["lag"] = [f"{sum(lags[i] for i in ids):,.0f}" for ids in ids_by_member]
     if assignment.standbys:
         columns["standby"] = [_format_ranges(assignment.standbys.get(m, {})) for m in assignment]
     title = result.assignor.name
@@ -71,8 +71,8 @@ def _print_answer(result: Answer, step: int) -> None:
     print_table(list(columns), list(rows), title=title, text_columns=("partitions", "standby"))
     lines = [f"{result.moved:,} partitions moved"]
     if assignment.transferring.count:
-        withheld = _format_ranges(assignment.transferring)
-        lines.append(f"withheld until their current owners release them: {withheld}")
+        withheld_text = _format_ranges(assignment.transferring)
+        lines.append(f"withheld until their current owners release them: {withheld_text}")
     print_lines([*lines, *result.notes])
 
 

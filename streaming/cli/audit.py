@@ -36,7 +36,8 @@ def audit(
         str | None,
         typer.Option(
             metavar="TOPIC,PARTITION,OFFSET",
-            help="Also check the rows by these columns. Starts Spark. Works with any Delta table.",
+            help="Also check the rows; these columns hold each row's topic, partition and offset. "
+            "Starts Spark. Works with any Delta table without upserts.",
         ),
     ] = None,
     sample: Annotated[

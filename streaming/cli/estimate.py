@@ -100,25 +100,22 @@ def estimate(
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
         check_writable("--output", output)
     racks = zones.read_racks_option(
-        racks_file,
-        price_per_gb=price_per_gb,
-        record_bytes=record_bytes,
-        bootstrap_server=bootstrap_servers,
-        command_config=command_config,
-    )
+        racks_file, price_per_gb=price_per_gb, record_bytes=record_bytes,
+        bootstrap_server=bootstrap_servers, command_config=command_config,
+    )  # fmt: skip
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
     check_source(source, log.sources)
     racks = zones.add_broker_racks(racks, log, bootstrap_servers, command_config)
-    chosen = [source] if source is not None else list(log.sources)
-    if output is not None and output.suffix == ".svg" and len(chosen) > 1:
+    indexes = [source] if source is not None else list(log.sources)
+    if output is not None and output.suffix == ".svg" and len(indexes) > 1:
         raise OptionError(
-            f"--output {output}: the query has {len(chosen)} Kafka sources; choose one with "
+            f"--output {output}: the query has {len(indexes)} Kafka sources; choose one with "
             "--source or write an .html file"
         )
     stderr, replays = Console(stderr=True), []
-    batches_of_source = {index: log.sources[index][-(batches or 0) :] for index in chosen}
+    batches_of_source = {index: log.sources[index][-(batches or 0) :] for index in indexes}
     plans = {} if plan_log is None else read_tasks(plan_log, batches_of_source, find)
     if plans and any(option is not None for option in (executors, slots, hosts)):
         plans = {}
@@ -129,29 +126,23 @@ def estimate(
     elif plan_log is not None:
         for index in (each for each in batches_of_source if each not in plans):
             note(f"--plan-log {plan_log} has no plan for source {index}")
-    for index, played in batches_of_source.items():
-        logged = plans.get(index)
+    for index, log_batches in batches_of_source.items():
+        logged_tasks = plans.get(index)
         cluster = choose_cluster(
-            log, index, played,
+            log, index, log_batches,
             executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
             locality_wait_s=locality_wait, racks=racks,
-            logged=logged.executors if logged else None,
+            logged_executors=logged_tasks.executors if logged_tasks else None,
         )  # fmt: skip
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb
-        traffic = estimate_traffic(log, index, played, price, record_bytes) if racks else None
-        with stderr.status(f"replaying {len(played)} batches with {len(names)} mappings"):
-            replays.append(
-                player.replay(
-                    log.title(index),
-                    played,
-                    cluster,
-                    names,
-                    find=find,
-                    racks=racks,
-                    traffic=traffic,
-                    logged=logged.tasks if logged else None,
-                )
-            )
+        traffic = estimate_traffic(log, index, log_batches, price, record_bytes) if racks else None
+        with stderr.status(f"replaying {len(log_batches)} batches with {len(names)} mappings"):
+            replay = player.replay(
+                log.title(index), log_batches, cluster, names,
+                find=find, racks=racks, traffic=traffic,
+                logged_tasks=logged_tasks.tasks if logged_tasks else None,
+            )  # fmt: skip
+            replays.append(replay)
     for each in replays:
         if as_json:
             typer.echo(json.dumps(replay_json(each)))

@@ -95,22 +95,22 @@ def _choose_stories(stories: Sequence[PartitionStory], name: str | None) -> list
     if match is None:
         raise OptionError(f"--partition {name!r}: expected a topic and a number, such as orders-7")
     partition = Partition(match[1], int(match[2]))
-    chosen = [story for story in stories if story.partition == partition]
-    if not chosen:
-        read = elide([str(story.partition) for story in stories])
-        raise OptionError(f"--partition {name} was not read by this batch, which read {read}")
-    return chosen
+    named_stories = [story for story in stories if story.partition == partition]
+    if not named_stories:
+        names = elide([str(story.partition) for story in stories])
+        raise OptionError(f"--partition {name} was not read by this batch, which read {names}")
+    return named_stories
 
 
 def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> None:
-    kept, (summary, *reasons) = explanation.kept, explanation.outcome.reasons
-    print_lines([f"batch {kept.number} of {title}", summary, f"Based on {kept.origin}."])
-    if kept.readers:
-        count = pluralize(len(kept.readers), "partition")
+    batch, (summary, *reasons) = explanation.kept_batch, explanation.outcome.reasons
+    print_lines([f"batch {batch.number} of {title}", summary, f"Based on {batch.origin}."])
+    if batch.readers:
+        count = pluralize(len(batch.readers), "partition")
         print_lines(
-            [f"{explanation.agreeing:,} of {count} have the same executor as in the checkpoint."]
+            [f"{explanation.matches:,} of {count} have the same executor as in the checkpoint."]
         )
-        if explanation.agreeing < len(kept.readers):
+        if explanation.matches < len(batch.readers):
             note(
                 "this plan differs from the original plan, which may have used other options or "
                 "racks; a plan log (assignor.planLog) records them"
@@ -127,7 +127,7 @@ def _print_story(story: PartitionStory, explanation: Explanation) -> None:
         [
             "",
             f"{story.partition}: {story.change}",
-            f"  before  {story.before or 'no executor that still exists'}",
+            f"  before  {story.previous_slot or 'no executor that still exists'}",
             *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
             f"  why     {story.why}",
             f"  cost    {cost}",

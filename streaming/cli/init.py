@@ -35,9 +35,9 @@ def init(
     except OptionError as error:
         raise OptionError(f"--topic {error}") from None
     read_servers("--bootstrap-server", bootstrap_server)
-    shown = escape_unprintable(" ".join(str(file).split()))
+    label = escape_unprintable(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
-        file=shown, topic=topic, subscribe=_to_yaml(topic), broker=_to_yaml(bootstrap_server)
+        file=label, topic=topic, subscribe=_to_yaml(topic), broker=_to_yaml(bootstrap_server)
     )
     try:
         with file.open("x", encoding="utf-8") as out:
@@ -51,7 +51,7 @@ def init(
         raise OptionError(f"{str(file)!r} already exists: choose another name") from None
     except OSError as error:
         raise AssignorError(f"{str(file)!r} cannot be written: {error.strerror}") from None
-    typer.echo(f"{shown}: written; run it with: assignor run {shown}")
+    typer.echo(f"{label}: written; run it with: assignor run {label}")
 
 
 def _to_yaml(text: str) -> str:

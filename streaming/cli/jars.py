@@ -26,10 +26,10 @@ def jars(
     Example: `spark-submit $(assignor jars) job.py`
     """
     bridge = prepare_packages()
-    if differs := describe_mismatch():
-        note(f"{differs}: these flags are for Spark {spark_version()}")
-    if untested := describe_untested(spark_version()):
-        note(untested)
+    if mismatch := describe_mismatch():
+        note(f"{mismatch}: these flags are for Spark {spark_version()}")
+    if untested_note := describe_untested(spark_version()):
+        note(untested_note)
     names = [*bridge.coordinates, *(_list_job_packages(job) if job else [])]
     if as_json:
         typer.echo(json.dumps({"packages": names, "repositories": [bridge.repository]}))
@@ -42,6 +42,6 @@ def _list_job_packages(job: Path) -> list[str]:
     from streaming.pipeline.config.loading import load_job  # its models take a while to import
     from streaming.pipeline.spark.session import list_packages
 
-    if other := describe_unknown_spark(spark_version()):
-        note(other)
+    if unknown_spark := describe_unknown_spark(spark_version()):
+        note(unknown_spark)
     return list_packages(load_job(job).job)

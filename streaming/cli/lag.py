@@ -119,14 +119,14 @@ def lag(
             is_query = checkpoint is not None
             limit_s = _DEFAULT_SECONDS_LIMIT if seconds_limit is None else seconds_limit
             rows = fetch_rows(positions, brokers, seconds_limit_s=limit_s, whole_topics=is_query)
-        shown = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
+        selected = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
         width = get_terminal_width()
-        text = json.dumps(rows_as_json(shown)) if as_json else format_table(shown, width)
+        text = json.dumps(rows_as_json(selected)) if as_json else format_table(selected, width)
         typer.echo(text)
     if brokers is None:
         note("without --bootstrap-server, only the checkpoint's offsets are known, not the lag")
         return
-    alarms = find_alarms(rows, brokers.gone)
+    alarms = find_alarms(rows, brokers.missing_topics)
     for line in [*brokers.notes, *alarms]:
         note(line)
     if alarms or any(row.state == "unknown" for row in rows):

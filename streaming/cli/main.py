@@ -28,7 +28,7 @@ PANELS = {
     "Queries": ("estimate", "report", "lag", "audit"),
     "This machine": ("doctor", "jars", "demo"),
 }
-_LAB = "Try assignors and plans without Spark; for developers."
+_LAB_HELP = "Try assignors and plans without Spark; for developers."
 #: Placeholders in the help for the values of options without a metavar.
 _VALUE_NAMES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
@@ -76,7 +76,7 @@ def build_app(words: Sequence[str] = ()) -> typer.Typer:
         for name in [command] if command in panels else panels:
             _add_command(app, name, rich_help_panel=panels[name])
     if command not in panels:
-        lab = _make_app(help=_LAB, short_help=_LAB)
+        lab = _make_app(help=_LAB_HELP, short_help=_LAB_HELP)
         for name in [words[1]] if words[1:] and words[1] in LAB else LAB:
             _add_command(lab, name)
         app.add_typer(lab, name="lab", cls=_Group, hidden=True)
@@ -119,7 +119,7 @@ def common_options(
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line: results on stdout, progress and errors on stderr, exit 0, 1 or 2."""
+    """Run the command line and exit; `common_options` describes the output and the exit codes."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed (`>&-`): the next open() would get its descriptor
             setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115

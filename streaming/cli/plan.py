@@ -33,7 +33,7 @@ class PlanRequest:
     state: str | None
     #: These three are set only for a line of a plan log.
     number: int | None = None
-    logged: dict[str, Any] | None = None
+    logged_plan: dict[str, Any] | None = None
     admission: Any = None
 
 
@@ -50,7 +50,7 @@ def plan(
         bool,
         typer.Option("--chain", help="Plan a snapshot without state with the last plan's state."),
     ] = False,
-    only: Annotated[
+    batch_number: Annotated[
         int | None,
         typer.Option("--batch", min=0, metavar="NUMBER", help="Only this batch of the plan log."),
     ] = None,
@@ -68,7 +68,7 @@ def plan(
     numbers: set[int] = set()
 
     def read(line: bytes) -> PlanRequest | None:
-        if only is None:
+        if batch_number is None:
             return _read_request(line)
         try:
             number = orjson.loads(line).get("batchId")
@@ -76,12 +76,12 @@ def plan(
             return None  # reported below if the batch is not found
         if isinstance(number, int):
             numbers.add(number)
-        return _read_request(line) if number == only else None
+        return _read_request(line) if number == batch_number else None
 
     def show(line: int, request: PlanRequest) -> None:
         nonlocal state
-        before = state if chain and not request.state else request.state
-        outcome = plan_batch(request.batch, before, find)
+        old_state = state if chain and not request.state else request.state
+        outcome = plan_batch(request.batch, old_state, find)
         answer = write_plan(outcome)
         state = answer["state"]
         if as_json:
@@ -96,10 +96,10 @@ def plan(
             note_on_line(line, difference)
 
     answer_lines(snapshots, read, show, as_json)
-    if only is not None and only not in numbers:
+    if batch_number is not None and batch_number not in numbers:
         span = f"its batches are {min(numbers, default=0)} to {max(numbers, default=0)}"
         reason = span if numbers else "its lines have no batch number, so it is not a plan log"
-        raise OptionError(f"--batch {only} is not in {snapshots.name}: {reason}")
+        raise OptionError(f"--batch {batch_number} is not in {snapshots.name}: {reason}")
 
 
 def _read_request(text: bytes) -> PlanRequest:
@@ -107,19 +107,19 @@ def _read_request(text: bytes) -> PlanRequest:
     if not isinstance(value, dict) or "snapshot" not in value:
         return PlanRequest(*read_snapshot(value))
     line = read_plan_log_line(value)
-    logged = line.plan if isinstance(line.plan, dict) else None
-    return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged, line.admission)
+    logged_plan = line.plan if isinstance(line.plan, dict) else None
+    return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged_plan, line.admission)
 
 
-def _describe_admission(logged: Any) -> list[str]:
+def _describe_admission(admission: Any) -> list[str]:
     """Describe how the batch was limited; return no lines if it was not."""
-    match logged:
+    match admission:
         case {
             "answer": {
-                "metrics": {"admittedRecords": admitted, "heldBackRecords": left, "heldBackBy": by}
+                "metrics": {"admittedRecords": admitted, "heldBackRecords": n, "heldBackBy": limit}
             }
         }:
-            return [f"limited to {admitted} offsets, {left} are held back (by: {by})"]
+            return [f"limited to {admitted} offsets, {n} are held back (by: {limit})"]
         case _:
             return []
 
@@ -131,8 +131,8 @@ def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
         executor, ranges = task["executor"], task["ranges"]
         location = "anywhere" if executor is None else f"executor {executor}"
         size = sum(r["end"] - r["start"] for r in ranges)
-        listed = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
-        reads = f"{size:>12,} offsets: {elide(listed, _MAX_RANGES, ' ')}"
+        range_texts = [f"{r['topic']}-{r['partition']}[{r['start']},{r['end']})" for r in ranges]
+        reads = f"{size:>12,} offsets: {elide(range_texts, _MAX_RANGES, ' ')}"
         if "standbys" in task:
             reads += f", then executor {', '.join(task['standbys'])}"
         rows.append((f"{location} slot {task['slot']}", reads))
@@ -147,16 +147,16 @@ def _describe_difference(
     request: PlanRequest, outcome: PlannedBatch, tasks: Sequence[Mapping[str, Any]]
 ) -> str | None:
     """Describe how the logged plan differs, as after an upgrade; return None if it is the same."""
-    logged = request.logged
-    if logged is None:
+    logged_plan = request.logged_plan
+    if logged_plan is None:
         return None
-    if "error" in logged:
-        return f"batch {request.number} could not be planned in the query: {logged['error']}"
-    logged_tasks = logged.get("tasks")
+    if "error" in logged_plan:
+        return f"batch {request.number} could not be planned in the query: {logged_plan['error']}"
+    logged_tasks = logged_plan.get("tasks")
     # Version 0.1 logged an object for each task.
     is_packed = isinstance(logged_tasks, dict)
     new_tasks = to_builtins(pack_tasks(outcome), str_keys=True) if is_packed else tasks
     if logged_tasks != new_tasks:
-        reasons = "; ".join(map(str, logged.get("reasons") or ("no reasons are recorded",)))
+        reasons = "; ".join(map(str, logged_plan.get("reasons") or ("no reasons are recorded",)))
         return f"batch {request.number} was planned differently in the query: {reasons}"
     return None

@@ -22,7 +22,7 @@ from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report.query_facts import classify_inputs
 from streaming.report.query_report import make_report
 
-_PAGE = Path("report.html")
+_PATH = Path("report.html")
 
 
 def report(
@@ -38,7 +38,7 @@ def report(
     *,
     output: Annotated[
         Path | None,
-        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"HTML file; default: {_PAGE}."),
+        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"HTML file; default: {_PATH}."),
     ] = None,
     query: Query = None,
     batches: Annotated[
@@ -93,7 +93,7 @@ def report(
         )  # fmt: skip
         return
     reject_options("without --batch or --partition", batch_only_options)
-    path = output or _PAGE
+    path = output or _PATH
     check_writable("--output", path)
     with Console(stderr=True).status("reading the query"):
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb

@@ -131,14 +131,14 @@ def _run_with_spark(
     try:
         if zone := use_default_time_zone(spark, loaded.job):
             typer.echo(f"time zone: {zone} (set {TIME_ZONE} to change it)", err=True)
-        running = start_job(spark, loaded, on_progress=ProgressLines())
-        names = ", ".join(query.name for query in running.queries)
+        running_job = start_job(spark, loaded, on_progress=ProgressLines())
+        names = ", ".join(query.name for query in running_job.queries)
         typer.echo(f"running: {names}", err=True)
-        running.await_end(lambda: signals.number is not None)
+        running_job.await_end(lambda: signals.number is not None)
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise _make_error(loaded, summarize(error), at_start=False) from error
     if signals.number is None:
-        for result in running.result.queries:
+        for result in running_job.result.queries:
             typer.echo(format_summary(result))
 
 

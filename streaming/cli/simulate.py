@@ -89,22 +89,12 @@ def simulate(  # noqa: PLR0917
     if cost_ms is not None:
         cost_s = cost_ms / 1e3
     scenario = Scenario(
-        partitions=partitions,
-        executors=executors,
+        partitions=partitions, executors=executors,
         slots=tuple(_parse_slots("--slots", slots, MAX_SLOTS // executors)),
-        batches=batches,
-        records=records,
-        lags=lags,
-        skew=skew,
-        noise=noise,
-        cost=cost_s,
-        cost_skew=cost_skew,
-        slow=_parse_slow(slow, executors),
-        churn_every=churn,
-        zones=zones,
-        replication=replication,
-        seed=seed,
-    )
+        batches=batches, records=records, lags=lags, skew=skew, noise=noise, cost=cost_s,
+        cost_skew=cost_skew, slow=_parse_slow(slow, executors), churn_every=churn, zones=zones,
+        replication=replication, seed=seed,
+    )  # fmt: skip
     names = own.parse_names(assignors)
     rows, find = [], own.make_finder(names, "--assignors")
     for name in names:
@@ -120,25 +110,26 @@ def simulate(  # noqa: PLR0917
 def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[list[str]]]:
     """Return the head and the rows of a table, with a cross-zone column if there are zones."""
     rows = [
-        [r.name, f"{r.median_seconds:.3f}", f"{r.mean_over:.1%}", f"{r.worst_over:.1%}",
-         f"{r.tasks:,.0f}", f"{r.mean_moved_share:.1%}"]
+        [r.name, f"{r.median_seconds:.3f}", f"{r.mean_regret_share:.1%}",
+         f"{r.worst_regret_share:.1%}", f"{r.tasks:,.0f}", f"{r.mean_moved_share:.1%}"]
         for r in results
     ]  # fmt: skip
-    if all(r.cross_zone is None for r in results):
+    if all(r.cross_zone_share is None for r in results):
         return _HEAD, rows
-    zone_cells = [f"{r.cross_zone or 0:.1%}" for r in results]
+    zone_cells = [f"{r.cross_zone_share or 0:.1%}" for r in results]
     return (*_HEAD, "cross-zone"), [[*row, z] for row, z in zip(rows, zone_cells, strict=True)]
 
 
 def _to_json(result: MappingResult) -> dict[str, object]:
+    share = result.cross_zone_share
     return {
         "name": result.name,
         "medianSeconds": round(result.median_seconds, 6),
-        "meanOver": round(result.mean_over, 6),
-        "worstOver": round(result.worst_over, 6),
+        "meanOver": round(result.mean_regret_share, 6),
+        "worstOver": round(result.worst_regret_share, 6),
         "tasks": round(result.tasks, 2),
         "brokenContinuities": round(result.mean_moved_share, 6),
-        **({} if result.cross_zone is None else {"crossZoneShare": round(result.cross_zone, 6)}),
+        **({} if share is None else {"crossZoneShare": round(share, 6)}),
     }
 
 

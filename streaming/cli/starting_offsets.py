@@ -52,14 +52,14 @@ def print_starting_offsets(
     existing = {p.topic for p in positions} if partitions is None else set(partitions)
     if topic and topics - existing:
         raise OptionError(f"--topic {min(topics - existing)}: the topic does not exist")
-    begin = build_starting_offsets(
+    result = build_starting_offsets(
         positions, partitions, EARLIEST if missing == "earliest" else LATEST
     )
-    if not begin.offsets:
+    if not result.offsets:
         raise AssignorError(f"{group or checkpoint!r} has no offset in any existing topic")
-    count = sum(map(len, begin.offsets.values()))
-    _note_partitions(begin.filled, count, f"have no offset and start at {missing}")
-    _note_partitions(begin.left_out, len(positions), "no longer exist and are omitted")
+    count = sum(map(len, result.offsets.values()))
+    _note_partitions(result.without_offset, count, f"have no offset and start at {missing}")
+    _note_partitions(result.missing_partitions, len(positions), "no longer exist and are omitted")
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
     planned = query.last_planned if query is not None else None
@@ -69,9 +69,9 @@ def print_starting_offsets(
             "already, and a new checkpoint would write them again; let the query complete the "
             "batch, or check the table with `assignor doctor --table`"
         )
-    typer.echo(json.dumps(begin.offsets, separators=(",", ":")))
+    typer.echo(json.dumps(result.offsets, separators=(",", ":")))
 
 
-def _note_partitions(names: tuple[str, ...], of: int, what: str) -> None:
+def _note_partitions(names: tuple[str, ...], total: int, what: str) -> None:
     if names:
-        note(f"{len(names)} of {of} partitions {what}: {elide(names)}")
+        note(f"{len(names)} of {total} partitions {what}: {elide(names)}")

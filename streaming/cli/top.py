@@ -41,8 +41,8 @@ def watch_live(
     snapshot = watch.read_figures()
     console = Console(highlight=False)
     if once or not console.is_terminal:
-        lines = console.height if console.is_terminal else _DEFAULT_LINES
-        console.print(draw_frame(snapshot, lines))
+        height = console.height if console.is_terminal else _DEFAULT_LINES
+        console.print(draw_frame(snapshot, height))
         return
     _draw_frames(watch, snapshot, console, interval_s or _DEFAULT_INTERVAL_S)
 

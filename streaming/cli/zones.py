@@ -60,7 +60,7 @@ def add_broker_racks(
     brokers = connect_to_brokers(servers, config, 10.0)
     if racks is None or brokers is None:
         return racks
-    topics = {r.topic for read in log.sources.values() for batch in read for r in batch.ranges}
+    topics = {r.topic for batches in log.sources.values() for b in batches for r in b.ranges}
     partitions, followers = fetch_replica_racks(brokers, topics)
     for line in brokers.notes:
         note(line)

@@ -184,7 +184,7 @@ def _check_topics(
     for source in checkpoint.sources:
         for topic in sorted(t for t in ends[source] if (source, t) not in recreated):
             is_sound = False
-            if topic in brokers.gone:
+            if topic in brokers.missing_topics:
                 lines = [
                     "it is not on the brokers: create it, or remove it from the subscription; "
                     "with failOnDataLoss=true the query stops"

@@ -63,7 +63,7 @@ class BrokerUnreachableError(AssignorError):
 
 def flatten_offsets(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
     """Flatten `{topic: {partition: offset}}`."""
-    return {Partition(topic, n): at for topic, ends in offsets.items() for n, at in ends.items()}
+    return {Partition(topic, n): end for topic, ends in offsets.items() for n, end in ends.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Brokers:
         #: One line for each value that could not be determined.
         self.notes: list[str] = []
         #: Requested topics that do not exist.
-        self.gone: set[str] = set()
+        self.missing_topics: set[str] = set()
         #: The number of brokers.
         self.count = 0
         self.admin = self._connect()
@@ -115,7 +115,7 @@ class Brokers:
             topic = all_topics.get(name) or self._fetch_topics(name).get(name)
             error = topic.error if topic is not None else None
             if topic is None or (error and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
-                self.gone.add(name)
+                self.missing_topics.add(name)
             elif error is not None:
                 self.notes.append(f"topic {name!r}: {self.describe_error(error, DESCRIBE, name)}")
             else:

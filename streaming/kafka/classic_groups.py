@@ -2,7 +2,7 @@
 
 `describe_consumer_groups` of librdkafka has no subscriptions and no user data. Its older request
 `list_groups` returns the bytes of Kafka's ConsumerProtocol, which are decoded here: versions 0 to
-3, and of newer ones that only append fields.
+3, and newer versions if they only append fields.
 """
 
 from __future__ import annotations
@@ -97,8 +97,9 @@ def _decode_member(listed: Any, instance: str | None) -> ClassicMember:
     for _ in range(assignment.read_int32()):
         topic = assignment.read_string()
         assigned[topic] = tuple(assignment.read_int32() for _ in range(assignment.read_int32()))
-    sent = assignment.read_bytes()
-    return ClassicMember(listed.id, listed.client_id, instance, topics, user_data, assigned, sent)
+    leader_data = assignment.read_bytes()
+    member = listed.id, listed.client_id, instance
+    return ClassicMember(*member, topics, user_data, assigned, leader_data)
 
 
 class _Decoder:
@@ -106,7 +107,7 @@ class _Decoder:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
-        self._at = 0
+        self._position = 0
 
     def read_int16(self) -> int:
         return self._read_number(">h")
@@ -126,8 +127,8 @@ class _Decoder:
         return number
 
     def _take(self, size: int) -> bytes:
-        taken = self._data[self._at : self._at + size]
-        if size < 0 or len(taken) < size:
-            raise ValueError(f"{size} bytes expected at {self._at} of {len(self._data)}")
-        self._at += size
-        return taken
+        chunk = self._data[self._position : self._position + size]
+        if size < 0 or len(chunk) < size:
+            raise ValueError(f"{size} bytes expected at {self._position} of {len(self._data)}")
+        self._position += size
+        return chunk

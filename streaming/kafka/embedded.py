@@ -31,7 +31,7 @@ _HEAP = "512m"
 #: Time limit until a started broker answers a metadata request.
 _READY_LIMIT_S = 90.0
 _STOP_LIMIT_S = 20.0
-_TAIL_LINES = 4
+_MAX_LOG_LINES = 4
 
 
 class EmbeddedBroker:
@@ -247,14 +247,14 @@ class EmbeddedBroker:
         except OSError:
             content = ""
         # A JVM first prints the options from its environment variables.
-        skipped = ("\tat ", "Picked up ")
+        skipped_prefixes = ("\tat ", "Picked up ")
         lines = [
             line.strip()
             for line in content.splitlines()
-            if line.strip() and not line.startswith(skipped)
+            if line.strip() and not line.startswith(skipped_prefixes)
         ]
-        first = next((i for i, line in enumerate(lines) if " ERROR " in line), -_TAIL_LINES)
-        return " | ".join(lines[first:][:_TAIL_LINES]) or f"{self.log_file} is empty"
+        first_line = next((i for i, line in enumerate(lines) if " ERROR " in line), -_MAX_LOG_LINES)
+        return " | ".join(lines[first_line:][:_MAX_LOG_LINES]) or f"{self.log_file} is empty"
 
     def _end_process(self, *, kill: bool = False) -> None:
         process, self._process = self._process, None

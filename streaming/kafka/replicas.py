@@ -35,7 +35,7 @@ def fetch_replica_racks(
         return {}, None
     racks: dict[Partition, tuple[str, ...]] = {}
     failures: Failures = {}
-    broker = None
+    broker_id = None
     answers = brokers.admin.describe_topics(
         TopicCollection(sorted(topics)), request_timeout=brokers.limit_s
     )
@@ -49,18 +49,18 @@ def fetch_replica_racks(
             leader = partition.leader
             if leader is None:
                 continue
-            broker = leader.id
+            broker_id = leader.id
             nodes = [leader, *(node for node in partition.replicas if node.id != leader.id)]
             node_racks = tuple(node.rack for node in nodes if node.rack)
             if len(node_racks) == len(nodes):
                 racks[Partition(name, partition.id)] = node_racks
     brokers.note_failures("racks", failures, len(topics))
-    return racks, None if broker is None else _reads_followers(brokers, broker)
+    return racks, None if broker_id is None else _has_rack_aware_selector(brokers, broker_id)
 
 
-def _reads_followers(brokers: Brokers, broker: int) -> bool | None:
+def _has_rack_aware_selector(brokers: Brokers, broker_id: int) -> bool | None:
     """Return whether a broker has a rack-aware replica selector; None if the request fails."""
-    resource = ConfigResource(ResourceType.BROKER, str(broker))
+    resource = ConfigResource(ResourceType.BROKER, str(broker_id))
     failures: Failures = {}
     try:
         future = brokers.admin.describe_configs([resource], request_timeout=brokers.limit_s)

@@ -47,10 +47,10 @@ def create_topic(
             f"topic {name!r} could not be created: no broker answers at {bootstrap_servers!r} "
             f"({error.args[0].str()})"
         ) from error
-    for created in range(0, partitions, _PARTITIONS_PER_REQUEST):
-        size = min(created + _PARTITIONS_PER_REQUEST, partitions)
+    for created_count in range(0, partitions, _PARTITIONS_PER_REQUEST):
+        size = min(created_count + _PARTITIONS_PER_REQUEST, partitions)
         try:
-            if created:
+            if created_count:
                 more = NewPartitions(name, size)
                 admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
             else:

@@ -93,9 +93,9 @@ class StartingOffsets:
 
     offsets: dict[str, dict[int, int]]
     #: Partitions without a position, which start at `missing`.
-    filled: tuple[str, ...]
+    without_offset: tuple[str, ...]
     #: Partitions that no longer exist on the brokers, which Spark would reject.
-    left_out: tuple[str, ...]
+    missing_partitions: tuple[str, ...]
 
 
 def build_starting_offsets(
@@ -116,11 +116,11 @@ def build_starting_offsets(
     if partitions is not None:
         existing = {Partition(topic, n) for topic, numbers in partitions.items() for n in numbers}
     offsets: dict[str, dict[int, int]] = {}
-    filled = []
+    without_offset = []
     for tp in sorted(existing):
         offset = read_offsets.get(tp)
         if offset is None:
-            filled.append(str(tp))
+            without_offset.append(str(tp))
         offsets.setdefault(tp.topic, {})[tp.number] = missing if offset is None else offset
-    gone = tuple(map(str, sorted(set(read_offsets) - existing)))
-    return StartingOffsets(offsets, tuple(filled), gone)
+    missing_partitions = tuple(map(str, sorted(set(read_offsets) - existing)))
+    return StartingOffsets(offsets, tuple(without_offset), missing_partitions)

@@ -145,7 +145,7 @@ def fetch_rows(
             only_markers = tp in first_records and written_s is None
             if only_markers or (end is not None and position.offset == end):
                 seconds_behind = 0.0
-            is_gone = position.topic in brokers.gone or (
+            is_gone = position.topic in brokers.missing_topics or (
                 position.topic in partitions and tp not in existing
             )
             rows.append(

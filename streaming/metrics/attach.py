@@ -63,18 +63,18 @@ class Exporter:
         )
         self._log: Log | None = None
         self._endpoint: Endpoint | None = None
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as outlets:
             if config.log is not None or config.log_file is not None:
                 self._log = Log(config.log_file, config.file_mode)
-                opened.callback(self._log.close)
+                outlets.callback(self._log.close)
             if config.port is not None:
                 self._endpoint = Endpoint(self._board, config.port, config.address)
-                opened.callback(self._endpoint.close)
+                outlets.callback(self._endpoint.close)
             #: Callbacks of `close`, run in reverse order.
-            self.at_close = opened.pop_all()
+            self.at_close = outlets.pop_all()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._has_warned = False
-        self._measure_at_s = 0.0
+        self._next_measurement_s = 0.0
         thread = threading.Thread(target=self._run_events, name="assignor-metrics", daemon=True)
         thread.start()
         self.at_close.callback(thread.join, _CLOSE_TIMEOUT_S)
@@ -114,11 +114,11 @@ class Exporter:
 
     def _wait_for_event(self) -> Callable[[], None] | None:
         """Return the next event, or `_measure_lag` if it is due first, or None after `close`."""
-        remaining_s = self._measure_at_s - time.monotonic()
+        remaining_s = self._next_measurement_s - time.monotonic()
         if remaining_s > 0:
             with contextlib.suppress(queue.Empty):
                 return self._events.get(timeout=remaining_s)
-        self._measure_at_s = time.monotonic() + _MEASURE_INTERVAL_S
+        self._next_measurement_s = time.monotonic() + _MEASURE_INTERVAL_S
         return self._measure_lag
 
     def _measure_lag(self) -> None:
@@ -136,7 +136,8 @@ class Exporter:
             if not self._has_warned:
                 self._has_warned = True
                 reason = self._redact(str(error))
-                logger.warning("metrics of a batch could not be written: %s", reason)
+                text = "metrics could not be updated; later failures are not logged: %s"
+                logger.warning(text, reason)
 
     def _write_progress(self, text: str) -> None:
         data = redact_progress(orjson.loads(text), self._redact)
@@ -224,11 +225,11 @@ def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[]
     spark.streams.addListener(listener)
 
     def detach() -> None:
-        bus: Any = getattr(spark, "_jsparkSession", None)  # a Spark Connect session has none
+        session: Any = getattr(spark, "_jsparkSession", None)  # a Spark Connect session has none
         with contextlib.suppress(ConnectionError):  # Spark's JVM has ended
             try:
-                if bus is not None:
-                    bus.sparkContext().listenerBus().waitUntilEmpty()
+                if session is not None:
+                    session.sparkContext().listenerBus().waitUntilEmpty()
             except Py4JError:  # after 10 s
                 logger.warning("the last metrics of a query may be missing: Spark was too busy")
             spark.streams.removeListener(listener)

@@ -41,7 +41,7 @@ class _QueryMetrics:
     batches: int = 0
     rows: int = 0
     #: Unix time of the query's last idle event; 0 before the first one.
-    idle_s: float = 0.0
+    idle_at: float = 0.0
     #: Number of the last batch with data, so that no batch is counted twice.
     last_counted_batch: int = -1
     #: Total of each counter, by metric and source.
@@ -107,7 +107,7 @@ class _QueryMetrics:
         Without measured log ends, this is the lag at the start of the last batch. If the query is
         idle, it has read everything except the offsets that its limits hold back.
         """
-        is_idle = self.idle_s > self.last.timestamp_s
+        is_idle = self.idle_at > self.last.timestamp_s
         offsets = source.end if source.log_ends or is_idle else source.begin
         return {
             tp: (max(0, end - offsets[tp]), self.log_ends[source.index, tp].get_lag_s(offsets[tp]))
@@ -129,14 +129,14 @@ class _QueryMetrics:
             "event_time_watermark_timestamp_seconds": last.watermark_s,
             "states_rows": last.state_rows,
             "states_used_bytes": last.state_bytes,
-            "last_progress_timestamp_seconds": max(last.timestamp_s + last.seconds, self.idle_s),
+            "last_progress_timestamp_seconds": max(last.timestamp_s + last.seconds, self.idle_at),
         }
         for name, value in values.items():
             if value is not None:
                 yield f"spark_streaming_{name}", labels, value
         for phase, seconds in last.durations_s.items():
             yield "spark_streaming_duration_seconds", (*labels, phase), seconds
-        ignored_keys = _FRESHNESS if self.idle_s > last.timestamp_s else ()
+        ignored_keys = _FRESHNESS if self.idle_at > last.timestamp_s else ()
         for source in last.sources:
             of_source = (*labels, str(source.index))
             strategy = source.metrics.get("assignor.strategy")
@@ -186,7 +186,7 @@ class Board(Collector):
         with self._lock:
             query = self._queries.get(query_id)
             if query:
-                query.idle_s = timestamp_s
+                query.idle_at = timestamp_s
             return query is not None
 
     def remove(self, query_id: str) -> bool:

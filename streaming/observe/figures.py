@@ -37,7 +37,7 @@ class BatchFigures:
     seconds: float
     records: int = 0
     tasks: tuple[TaskFigures, ...] = ()
-    #: The slots that existed when it started, sorted by executor.
+    #: Slots that existed when the batch started, sorted by executor.
     slots: tuple[str, ...] = ()
     #: Unread records when the batch started, by partition name.
     lag: Mapping[str, int] = field(default_factory=dict)

@@ -83,8 +83,8 @@ def redact_progress(progress: dict[str, Any], redact: Callable[[str], str]) -> d
 
 def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> bytes:
     """Return a line as JSON, with Spark's complete progress if `progress` is given."""
-    whole = line if progress is None else {**line, "progress": progress}
-    return orjson.dumps(whole, option=orjson.OPT_APPEND_NEWLINE)
+    complete_line = line if progress is None else {**line, "progress": progress}
+    return orjson.dumps(complete_line, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
@@ -99,11 +99,11 @@ def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
             for line in lines:
                 progress = _parse_line(line)
                 if progress is not None and progress.has_data:
-                    of_query = batches[progress.query_id]
+                    query_batches = batches[progress.query_id]
                     # If a batch ran again after a crash, the last event is used.
-                    of_query[progress.batch] = progress
-                    if last is not None and len(of_query) > last:
-                        del of_query[next(iter(of_query))]
+                    query_batches[progress.batch] = progress
+                    if last is not None and len(query_batches) > last:
+                        del query_batches[next(iter(query_batches))]
     except OSError as error:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
     if not batches:
@@ -111,7 +111,7 @@ def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
             f"log {path} has no progress of any batch: give a file written by metrics.log_file "
             "(lines on stderr do not have the progress)"
         )
-    return [progress for of_query in batches.values() for progress in of_query.values()]
+    return [progress for query_batches in batches.values() for progress in query_batches.values()]
 
 
 def _parse_line(line: bytes) -> BatchProgress | None:

@@ -41,7 +41,7 @@ def read_endpoint(text: str, query: str | None, location: object) -> QueryMetric
     Prometheus metrics, or if the query is ambiguous.
     """
     try:
-        return _read(text, query, location)
+        return _read_metrics(text, query, location)
     except OptionError:
         raise
     except (ValueError, LookupError, ArithmeticError) as error:
@@ -50,13 +50,13 @@ def read_endpoint(text: str, query: str | None, location: object) -> QueryMetric
         ) from error
 
 
-def _read(text: str, query: str | None, location: object) -> QueryMetrics | None:
+def _read_metrics(text: str, query: str | None, location: object) -> QueryMetrics | None:
     samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
     queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH}
     if not queries:
         return None
-    chosen = choose_query_id(queries, query, str(location))
-    metrics = QueryMetrics(chosen, queries[chosen])
+    query_id = choose_query_id(queries, query, str(location))
+    metrics = QueryMetrics(query_id, queries[query_id])
     # The query's consumer group has the query's name, or is the only group not named after one.
     groups = {s.labels["group"] for s in samples if s.name == _LAG}
     others = groups - set(queries.values())

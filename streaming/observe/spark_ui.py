@@ -118,7 +118,7 @@ class SparkUi:
         prefix = re.sub(r"(/api/v1)?(/(jobs|stages|executors|SQL|StreamingQuery))?/?$", "", prefix)
         self._base = replace(address, path=f"{prefix}/api/v1/applications")
         #: Cached tasks of finished stages, which no longer change.
-        self._finished: dict[int, list[Mapping[str, Any]]] = {}
+        self._cache: dict[int, list[Mapping[str, Any]]] = {}
         not_a_ui = OptionError(f"{address} is not Spark's UI: {_EXPECTED}")
         try:
             applications = self._request("")
@@ -131,11 +131,11 @@ class SparkUi:
         chosen = [a for a in applications if history is None or str(a["id"]) == history[1]]
         if len(chosen) != 1:
             ids = ", ".join(str(a["id"]) for a in applications[:5])
-            what = (
+            problem = (
                 f"no application {history[1]}" if history else f"{len(applications)} applications"
             )
             raise OptionError(
-                f"{address} has {what}: give the address of one application, such as "
+                f"{address} has {problem}: give the address of one application, such as "
                 f"{replace(address, path=prefix)}/history/ID{f' (IDs: {ids})' if ids else ''}"
             )
         self.application, self.name = str(chosen[0]["id"]), str(chosen[0].get("name", ""))
@@ -193,10 +193,10 @@ class SparkUi:
         of_present: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
         figures = []
         for batch in batches:
-            stages = [self._tasks(stage) for stage in batch.stages]
+            stages = [self._fetch_tasks(stage) for stage in batch.stages]
             if records is not None:
-                read = records[batch.batch]
-                stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == read][:1]
+                size = records[batch.batch]
+                stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == size][:1]
             tasks = _place_tasks([task for tasks in stages for task in tasks], slots)
             present = tuple(e for e in executors if e.was_running(batch.start_s))
             if present not in of_present:  # most batches have the same executors
@@ -209,17 +209,17 @@ class SparkUi:
                 )
             )  # fmt: skip
         used = {stage for batch in batches for stage in batch.stages}
-        self._finished = {stage: tasks for stage, tasks in self._finished.items() if stage in used}
+        self._cache = {stage: tasks for stage, tasks in self._cache.items() if stage in used}
         spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
         return RunFigures(
             f"{self.name} ({self.application}, {spark})", tuple(figures),
             executors=tuple(Executor(e.executor, e.host, e.slots) for e in present),
         )  # fmt: skip
 
-    def _tasks(self, stage: int) -> list[Mapping[str, Any]]:
+    def _fetch_tasks(self, stage: int) -> list[Mapping[str, Any]]:
         """Return the tasks of a stage that reads records; cache those of a finished stage."""
-        if stage in self._finished:
-            return self._finished[stage]
+        if stage in self._cache:
+            return self._cache[stage]
         try:
             attempts = list(self._get(f"stages/{stage}?details=false"))
         except WebError as error:
@@ -233,7 +233,7 @@ class SparkUi:
                 task_list = self._get(f"{path}?sortBy=ID&length={_MAX_TASKS}")
                 tasks += [t for t in task_list if t.get("status") in ("SUCCESS", "RUNNING")]
         if all(attempt.get("status") in _FINAL_STATES for attempt in attempts):
-            self._finished[stage] = tasks
+            self._cache[stage] = tasks
         return tasks
 
     def _get(self, path: str) -> Any:
@@ -275,8 +275,8 @@ def _parse_span(jobs: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]
     """Return the jobs' start and duration; the duration is None while a job is running."""
     starts = [_parse_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
     ends = [_parse_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
-    start = min(starts, default=0.0)
-    return start, max(ends) - start if len(ends) == len(jobs) else None
+    start_s = min(starts, default=0.0)
+    return start_s, max(ends) - start_s if len(ends) == len(jobs) else None
 
 
 def _parse_time_s(text: str) -> float:
@@ -294,15 +294,15 @@ def _place_tasks(
     figures = []
     for task in ordered:
         executor = str(task["executorId"])
-        start = _parse_time_s(task["launchTime"]) - first_s
+        start_s = _parse_time_s(task["launchTime"]) - first_s
         seconds = float(task.get("duration") or 0) / 1000
         ends = free_at.setdefault(executor, [0.0] * slots.get(executor, 1))
         slot = ends.index(min(ends))
-        ends[slot] = start + seconds
+        ends[slot] = start_s + seconds
         figures.append(
             TaskFigures(
                 slot=f"{executor}/{slot}",
-                start_s=start,
+                start_s=start_s,
                 seconds=seconds,
                 records=_count_records(task),
                 local=task.get("taskLocality") == "PROCESS_LOCAL",
@@ -312,5 +312,5 @@ def _place_tasks(
 
 
 def _count_records(task: Mapping[str, Any]) -> int:
-    read = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
-    return int(read.get("recordsRead") or 0)
+    input_metrics = (task.get("taskMetrics") or {}).get("inputMetrics") or {}
+    return int(input_metrics.get("recordsRead") or 0)

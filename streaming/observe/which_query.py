@@ -24,9 +24,9 @@ def choose_query_id(labels: Mapping[str, str], name: str | None, location: str) 
         label if names.count(label) == 1 else f"{label} ({query})"
         for query, label in labels.items()
     )
-    count = f"no query {name!r}" if name and not matching else f"{len(matching)} queries"
+    problem = f"no query {name!r}" if name and not matching else f"{len(matching)} queries"
     named = f" named {name!r}" if name and matching else ""
     raise OptionError(
-        f"{location} has {count}{named}: choose one by name or ID with --query: "
+        f"{location} has {problem}{named}: choose one by name or ID with --query: "
         f"{', '.join(choices)}"
     )

@@ -21,26 +21,28 @@ _ROUNDING_S = 1e-9
 MIN_GAIN = 0.05
 
 
-def replay_json(replayed: Replay) -> dict[str, object]:
+def replay_json(replay: Replay) -> dict[str, object]:
     """Return a replay as JSON values for `--json`."""
-    spark = replayed.find(SPARK)
+    spark = replay.find(SPARK)
     seconds = spark.seconds if spark else 0.0
     return {
-        "title": replayed.title,
-        "verdict": verdict(replayed),
-        "answer": answer(replayed),
-        "batches": len(replayed.batches),
-        "partitions": replayed.partitions,
-        "records": replayed.records,
-        "executors": len(replayed.cluster.executors),
-        "slots": replayed.cluster.slots,
-        "costSeconds": replayed.cluster.cost_s,
-        "unusualCosts": {str(tp): cost for tp, cost in sorted(replayed.cluster.unusual.items())},
-        "slowness": dict(sorted(replayed.cluster.slowness.items())),
-        "localityWaitSeconds": replayed.cluster.locality_wait_s,
-        "assumptions": list(assumptions(replayed)),
-        "mappings": [_result_json(result, seconds) for result in replayed.mappings],
-        **({"zones": bill} if (bill := bill_json(replayed)) else {}),
+        "title": replay.title,
+        "verdict": verdict(replay),
+        "answer": answer(replay),
+        "batches": len(replay.batches),
+        "partitions": replay.partitions,
+        "records": replay.records,
+        "executors": len(replay.cluster.executors),
+        "slots": replay.cluster.slots,
+        "costSeconds": replay.cluster.cost_s,
+        "unusualCosts": {
+            str(tp): cost for tp, cost in sorted(replay.cluster.unusual_costs.items())
+        },
+        "slowness": dict(sorted(replay.cluster.slowness.items())),
+        "localityWaitSeconds": replay.cluster.locality_wait_s,
+        "assumptions": list(assumptions(replay)),
+        "mappings": [_result_json(result, seconds) for result in replay.mappings],
+        **({"zones": bill} if (bill := bill_json(replay)) else {}),
     }
 
 
@@ -53,9 +55,9 @@ def _result_json(result: MappingResult, spark_seconds: float) -> dict[str, objec
         "timesIdeal": round(result.times_ideal, 6),
         "regret": round(result.times_ideal - 1, 6),
         "regretSeconds": round(result.regret_seconds, 9),
-        "worstTimesIdeal": round(1 + result.worst_over, 6),
+        "worstTimesIdeal": round(1 + result.worst_regret_share, 6),
         "tasks": round(result.tasks, 2),
-        "movedPartitions": round(result.moved, 3),
+        "movedPartitions": round(result.moved_partitions, 3),
         "movedShare": round(result.moved_share, 6),
         "timeRatio": round(result.seconds / spark_seconds, 6) if spark_seconds else None,
     }
@@ -94,19 +96,19 @@ def describe_regret(replayed: Replay) -> str:
     itself = replayed.find(ITSELF) or replayed.find(LAG_AWARE_STICKY)
     if itself is None or itself.regret_seconds < _ROUNDING_S:
         return ""
-    worst = max(itself.played, key=lambda p: p.over)
-    accepted = sum((p.planned_over or 0.0) * p.bound_seconds for p in itself.played)
-    lost = itself.regret_seconds * len(itself.played)
+    worst_batch = max(itself.batches, key=lambda p: p.regret_share)
+    accepted_s = sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in itself.batches)
+    total_regret_s = itself.regret_seconds * len(itself.batches)
     split = ""
     if itself.name != ITSELF:
-        share = f"{min(1.0, accepted / lost):.0%}"
+        share = f"{min(1.0, accepted_s / total_regret_s):.0%}"
         accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
         unpredicted = ", and the remainder was not predicted" * (share != "100%")
         split = f"; the plans accepted {accepted_text}{unpredicted}"
     return (
         f"Regret of {itself.name}: {format_seconds(itself.regret_seconds)} a batch "
         f"({itself.times_ideal - 1:.1%}) above the best time in hindsight, at most "
-        f"{worst.over:.1%} (batch {worst.batch}){split}"
+        f"{worst_batch.regret_share:.1%} (batch {worst_batch.batch}){split}"
     )
 
 
@@ -136,14 +138,14 @@ def _describe_time(
 
 def _describe_alternative(replayed: Replay, option: MappingResult) -> str:
     """Describe Spark's fastest own mapping if it is about as fast as the assignor."""
-    others = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
-    alternatives = [m for m in others if m.seconds <= option.seconds * (1 + MIN_GAIN)]
+    other_results = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
+    alternatives = [m for m in other_results if m.seconds <= option.seconds * (1 + MIN_GAIN)]
     if not alternatives:
         return ""
-    best = min(alternatives, key=lambda m: m.seconds)
+    fastest = min(alternatives, key=lambda m: m.seconds)
     return (
-        f". Spark's own {best.name} would take {best.times_ideal:.2f} times the ideal, with "
-        f"{best.tasks:.0f} tasks per batch and {_describe_moves(best)}"
+        f". Spark's own {fastest.name} would take {fastest.times_ideal:.2f} times the ideal, with "
+        f"{fastest.tasks:.0f} tasks per batch and {_describe_moves(fastest)}"
     )
 
 
@@ -154,20 +156,20 @@ def _describe_moves(mapping: MappingResult) -> str:
 def assumptions(replayed: Replay) -> tuple[str, ...]:
     """Return the assumptions behind the figures."""
     cluster = replayed.cluster
-    executors, cost = (
+    executor_origin, cost_origin = (
         f" ({cluster.origins[name]})" if name in cluster.origins else ""
         for name in ("executors", "cost")
     )
     count = pluralize(len(cluster.executors), "executor")
-    shapes = sorted({e.slots for e in cluster.executors})
-    slots = "1 slot" if shapes == [1] else f"{'/'.join(map(str, shapes))} slots"
+    slot_counts = sorted({e.slots for e in cluster.executors})
+    slots_text = "1 slot" if slot_counts == [1] else f"{'/'.join(map(str, slot_counts))} slots"
     when = "the same in every batch"
     if any(each != cluster.executors for each in cluster.by_batch.values()):
         when = "in the last batch; earlier batches use the executors they had"
     return (
-        f"{count} with {slots}, {when}{executors}",
-        f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost}; starting a task or a "
-        "consumer, and work after the read, cost nothing",
+        f"{count} with {slots_text}, {when}{executor_origin}",
+        f"{_describe_costs(cluster)}{format_seconds(cluster.cost_s)}{cost_origin}; starting a "
+        "task or a consumer, and work after the read, cost nothing",
         "each batch reads its own offsets and has all slots to itself; a task waits up to "
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks per slot, but at least 2 per partition; maxRecordsPerPartition "
@@ -177,9 +179,9 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
 
 
 def _describe_costs(cluster: Cluster) -> str:
-    if not cluster.unusual and not cluster.slowness:
+    if not cluster.unusual_costs and not cluster.slowness:
         return "each record costs the same, "
-    partitions = pluralize(len(cluster.unusual), "partition")
+    partitions = pluralize(len(cluster.unusual_costs), "partition")
     executors = pluralize(len(cluster.slowness), "executor")
     return (
         f"costs are learned by the planner, with {partitions} and {executors} that differ; a usual "

@@ -46,8 +46,8 @@ def bill_rows(replay: Replay) -> list[list[str]]:
     if replay.traffic is None:
         return []
     return [
-        [name, f"{share:.1%}", *_daily_cells(replay.traffic, share), f"{result.times_ideal:.2f}"]
-        for name, result, share in _cross_zone_shares(replay)
+        [name, f"{share:.1%}", *_format_day(replay.traffic, share), f"{result.times_ideal:.2f}"]
+        for name, result, share in _compute_cross_zone_shares(replay)
         if share is not None
     ]
 
@@ -57,12 +57,12 @@ def describe_bill(replay: Replay) -> str:
     traffic = replay.traffic
     if traffic is None:
         return ""
-    if not replay.knows_racks:
+    if not replay.has_racks:
         return "Cost across zones: unknown, because no partition has a known rack"
     bound = "at least " * bool(_describe_unknown_racks(replay))
     costs = {
-        name: (result, bound + _cost_text(traffic, share))
-        for name, result, share in _cross_zone_shares(replay)
+        name: (result, bound + _format_cost(traffic, share))
+        for name, result, share in _compute_cross_zone_shares(replay)
         if share is not None
     }
     labels = {
@@ -98,7 +98,7 @@ def bill_json(replay: Replay) -> dict[str, object]:
                 "costPerDay": None if share is None else traffic.cost_a_day(share),
                 "timesIdeal": round(result.times_ideal, 6),
             }
-            for name, result, share in _cross_zone_shares(replay)
+            for name, result, share in _compute_cross_zone_shares(replay)
         ],
     }
 
@@ -108,27 +108,27 @@ def bill_assumptions(replay: Replay) -> tuple[str, ...]:
     traffic, racks = replay.traffic, replay.racks
     if traffic is None or racks is None:
         return ()
-    unknown = _describe_unknown_racks(replay)
-    missing = f"; the racks of {' and '.join(unknown)} are unknown" * bool(unknown)
-    followers = "from a replica in their zone" if racks.followers else "from leaders too"
+    unknown_racks = _describe_unknown_racks(replay)
+    missing = f"; the racks of {' and '.join(unknown_racks)} are unknown" * bool(unknown_racks)
+    replicas_text = "from a replica in their zone" if racks.followers else "from leaders too"
     why = {
         True: "",
         False: ", because the brokers have no rack-aware replica selector",
         None: ", because the brokers do not report whether they have a replica selector",
     }[racks.followers]
-    elsewhere = set(racks.executors.values()).difference(*racks.partitions.values())
-    if elsewhere and replay.knows_racks:
+    far_racks = set(racks.executors.values()).difference(*racks.partitions.values())
+    if far_racks and replay.has_racks:
         missing += (
-            f"; executors run in {elide(sorted(elsewhere))}, where no partition has a replica"
+            f"; executors run in {elide(sorted(far_racks))}, where no partition has a replica"
         )
     rate = "no daily cost, because the checkpoint has no batch times"
     if traffic.bytes_a_day is not None:
         rate = f"{format_gigabytes(traffic.bytes_a_day)} GB a day, from batch times"
     return (
         f"racks {racks.origin}{missing}; Spark's assignments read from leaders, assignors "
-        f"{followers}{why}",
-        f"{traffic.usual:,.0f} bytes per record on average ({traffic.origin}), before compression; "
-        f"{rate}",
+        f"{replicas_text}{why}",
+        f"{traffic.mean_bytes:,.0f} bytes per record on average ({traffic.origin}), before "
+        f"compression; {rate}",
     )
 
 
@@ -140,25 +140,25 @@ def _describe_unknown_racks(replay: Replay) -> list[str]:
         "partitions": (replay.partitions_without_rack, replay.partitions),
         "executors": (sum(not rack for rack in racks.values()), len(racks)),
     }
-    return [f"{n:,} of {of:,} {what}" for what, (n, of) in counts.items() if n]
+    return [f"{n:,} of {total:,} {what}" for what, (n, total) in counts.items() if n]
 
 
-def _cross_zone_shares(replay: Replay) -> Iterator[tuple[str, MappingResult, float | None]]:
+def _compute_cross_zone_shares(replay: Replay) -> Iterator[tuple[str, MappingResult, float | None]]:
     results = [(m.name, m) for m in replay.mappings]
     if replay.without_zones is not None:
         results.append((WITHOUT_ZONES, replay.without_zones))
     for name, result in results:
         if result.error is None:
-            yield name, result, replay.cross_zone(result)
+            yield name, result, replay.compute_cross_zone_share(result)
 
 
-def _daily_cells(traffic: Traffic, share: float) -> tuple[str, str]:
+def _format_day(traffic: Traffic, share: float) -> tuple[str, str]:
     cost = traffic.cost_a_day(share)
     if cost is None or traffic.bytes_a_day is None:
         return "", ""
     return format_gigabytes(share * traffic.bytes_a_day), format_money(cost)
 
 
-def _cost_text(traffic: Traffic, share: float) -> str:
+def _format_cost(traffic: Traffic, share: float) -> str:
     cost = traffic.cost_a_day(share)
     return f"{share:.1%} of bytes" if cost is None else f"{format_money(cost)} a day"

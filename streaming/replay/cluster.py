@@ -36,8 +36,8 @@ class Cluster:
     cost_s: float = 0.0001
     #: Seconds per record of each partition that differs. The planner had learned these costs by the
     #: last batch, so they are hindsight for all earlier batches.
-    unusual: Mapping[Partition, float] = field(default_factory=dict)
-    #: Slowness by executor ID, relative to a usual executor; hindsight like `unusual`.
+    unusual_costs: Mapping[Partition, float] = field(default_factory=dict)
+    #: Slowness by executor ID, where 1 is a usual executor; hindsight like `unusual_costs`.
     slowness: Mapping[str, float] = field(default_factory=dict)
     #: Seconds that a task waits for its executor (`spark.locality.wait`).
     locality_wait_s: float = 3.0
@@ -51,7 +51,7 @@ class Cluster:
         """Number of task slots of all executors."""
         return sum(executor.slots for executor in self.executors)
 
-    def executors_of(self, batch: int) -> tuple[Executor, ...]:
+    def get_executors(self, batch: int) -> tuple[Executor, ...]:
         """Return the executors on which a batch is replayed."""
         return self.by_batch.get(batch, self.executors)
 
@@ -67,13 +67,13 @@ def choose_cluster(
     cost_us: float | None = None,
     locality_wait_s: float = 3.0,
     racks: RackMap | None = None,
-    logged: Mapping[int, tuple[Executor, ...]] | None = None,
+    logged_executors: Mapping[int, tuple[Executor, ...]] | None = None,
 ) -> Cluster:
     """Return the cluster from the plan log, from the options, or from the checkpoint.
 
-    `logged` has the executors by batch number, in batch order.
+    `logged_executors` has the executors by batch number, in batch order.
     """
-    by_batch = dict(logged or {})
+    by_batch = dict(logged_executors or {})
     if by_batch:
         members, origin = tuple(by_batch.values())[-1], FROM_PLAN_LOG
     else:
@@ -85,24 +85,24 @@ def choose_cluster(
         with_racks = dict(zip(all_executors, racks.add_to(all_executors), strict=True))
         members = tuple(with_racks[e] for e in members)
         by_batch = {number: tuple(with_racks[e] for e in each) for number, each in by_batch.items()}
-    learned = read_costs(log.checkpoint.states.get(source)) if cost_us is None else None
+    costs = read_costs(log.checkpoint.states.get(source)) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
-    elif learned is not None:
-        cost_s, cost_origin = learned.record, FROM_PLANNER
+    elif costs is not None:
+        cost_s, cost_origin = costs.record, FROM_PLANNER
     elif (bound_s := _bound_cost(log, batches, Cluster(members, by_batch=by_batch))) is not None:
         cost_s, cost_origin = bound_s, "at most, from batch durations"
     else:
         cost_s, cost_origin = Cluster(()).cost_s, "assumed; set it with --cost-us"
-    unusual = learned.unusual if learned else {}
+    unusual_costs = costs.unusual_costs if costs else {}
     replayed_ids = (
         {e.id for e in all_executors} if origin in (FROM_STATE, FROM_PLAN_LOG) else set[str]()
     )
     slowness = (
-        {name: f for name, f in learned.slowness.items() if name in replayed_ids} if learned else {}
+        {name: f for name, f in costs.slowness.items() if name in replayed_ids} if costs else {}
     )
     origins = {"executors": origin, "cost": cost_origin}
-    return Cluster(members, cost_s, unusual, slowness, locality_wait_s, origins, by_batch)
+    return Cluster(members, cost_s, unusual_costs, slowness, locality_wait_s, origins, by_batch)
 
 
 def _choose_executors(  # noqa: PLR0917
@@ -118,23 +118,23 @@ def _choose_executors(  # noqa: PLR0917
             raise OptionError("--hosts and --executors cannot be used together: give one of them")
         return _parse_hosts(hosts, slots or 1), "as given"
     if executors is None and slots is None:
-        stored = read_executors(log.checkpoint.states.get(source))
-        if stored:
-            return stored, FROM_STATE
+        stored_executors = read_executors(log.checkpoint.states.get(source))
+        if stored_executors:
+            return stored_executors, FROM_STATE
     if executors is None and racks is not None:
-        named = enumerate(sorted(racks.executors), 1)
-        members = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in named)
+        numbered_hosts = enumerate(sorted(racks.executors), 1)
+        members = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in numbered_hosts)
         return members, "from --racks"
     count = executors or _DEFAULT_EXECUTORS
     width = len(str(count))
-    numbered = tuple(
+    assumed_executors = tuple(
         Executor(f"{i:0{width}}", f"host-{i:0{width}}", slots or 1) for i in range(1, count + 1)
     )
-    assumed = "assumed; set them with --executors and --slots"
-    return numbered, assumed if executors is None else "as given"
+    assumed_origin = "assumed; set them with --executors and --slots"
+    return assumed_executors, assumed_origin if executors is None else "as given"
 
 
-def _parse_hosts(text: str, slots: int) -> tuple[Executor, ...]:
+def _parse_hosts(text: str, default_slots: int) -> tuple[Executor, ...]:
     executors = []
     for number, part in enumerate(filter(None, (p.strip() for p in text.split(","))), 1):
         host, equals, count = part.partition("=")
@@ -142,7 +142,7 @@ def _parse_hosts(text: str, slots: int) -> tuple[Executor, ...]:
             raise OptionError(
                 f"--hosts is {text!r}: give hosts with their slots, such as h1=4,h2=4"
             )
-        executors.append(Executor(f"{number:05}", host, int(count) if equals else slots))
+        executors.append(Executor(f"{number:05}", host, int(count) if equals else default_slots))
     if not executors:
         raise OptionError("--hosts is empty: give hosts with their slots, such as h1=4,h2=4")
     return tuple(executors)
@@ -158,7 +158,7 @@ def _bound_cost(
     """
     costs = [
         log.seconds[batch.batch]
-        * sum(e.slots for e in cluster.executors_of(batch.batch))
+        * sum(e.slots for e in cluster.get_executors(batch.batch))
         / batch.records
         for batch in batches
         if batch.records and log.seconds.get(batch.batch)

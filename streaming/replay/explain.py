@@ -58,7 +58,7 @@ class PartitionStory:
     partition: Partition
     change: Change
     #: Slot that read it last, as `<executor>/<slot>`; None if new, or if its executor is gone.
-    before: str | None
+    previous_slot: str | None
     pieces: Sequence[Piece]
     why: str
     #: Predicted cost, in the plan's unit.
@@ -71,28 +71,28 @@ class PartitionStory:
 class Explanation:
     """The explanation of one batch's plan."""
 
-    kept: KeptBatch
+    kept_batch: KeptBatch
     outcome: PlannedBatch
     weights: Weights
     stories: Sequence[PartitionStory]
-    #: Number of partitions in `kept.readers` that have the same reader in the plan.
-    agreeing: int
+    #: Number of partitions in `kept_batch.readers` that have the same reader in the plan.
+    matches: int
 
     def as_json(self, stories: Sequence[PartitionStory]) -> dict[str, Any]:
         """Return the batch and the given stories as JSON values."""
         return {
-            "batch": self.kept.number,
+            "batch": self.kept_batch.number,
             "assignor": self.outcome.assignor,
-            "origin": self.kept.origin,
-            "readersNamed": len(self.kept.readers),
-            "readersAgree": self.agreeing,
+            "origin": self.kept_batch.origin,
+            "readersNamed": len(self.kept_batch.readers),
+            "readersAgree": self.matches,
             "reasons": list(self.outcome.reasons),
             "costUnit": self.weights.unit.strip(),
             "partitions": [
                 {
                     "partition": str(story.partition),
                     "change": story.change,
-                    "before": story.before,
+                    "before": story.previous_slot,
                     "pieces": [vars(piece) for piece in story.pieces],
                     "why": story.why,
                     "predicted": story.predicted,
@@ -110,42 +110,43 @@ def format_amount(work: float, weights: Weights, digits: int = 2) -> str:
 
 
 def explain_batch(
-    kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
+    kept_batch: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
 ) -> Explanation:
     """Plan a batch again and explain each partition.
 
     A state does not name the assignor. If the default assignor's plan differs from the readers in
     the state, the assignor in `names` with the most matching readers is used.
     """
-    outcome, agreeing = _plan_again(kept, names, find)
-    table = load_table(kept.before, outcome.batch)
+    outcome, matches = _plan_again(kept_batch, names, find)
+    table = load_table(kept_batch.old_state, outcome.batch)
     learned, _ = learn(table, outcome.batch)
     weights = predict(learned, table.line, outcome.batch)
-    stories = _explain_partitions(kept, outcome, table, weights)
-    return Explanation(kept, outcome, weights, stories, agreeing)
+    stories = _explain_partitions(kept_batch, outcome, table, weights)
+    return Explanation(kept_batch, outcome, weights, stories, matches)
 
 
 def _plan_again(
-    kept: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
+    kept_batch: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
 ) -> tuple[PlannedBatch, int]:
-    outcome = plan_step(kept.batch, kept.before, find)
-    agreeing = _count_matches(kept, outcome)
+    outcome = plan_step(kept_batch.batch, kept_batch.old_state, find)
+    matches = _count_matches(kept_batch, outcome)
     for name in names:
-        if agreeing == len(kept.readers):
+        if matches == len(kept_batch.readers):
             break
         if is_sparks(name):
             continue
-        settings = replace(kept.batch.settings, assignors=(name,))
+        settings = replace(kept_batch.batch.settings, assignors=(name,))
         try:
-            candidate = plan_step(replace(kept.batch, settings=settings), kept.before, find)
+            new_input = replace(kept_batch.batch, settings=settings)
+            other = plan_step(new_input, kept_batch.old_state, find)
         except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
-        if (matches := _count_matches(kept, candidate)) > agreeing:
-            outcome, agreeing = candidate, matches
-    return outcome, agreeing
+        if (other_matches := _count_matches(kept_batch, other)) > matches:
+            outcome, matches = other, other_matches
+    return outcome, matches
 
 
-def _count_matches(kept: KeptBatch, outcome: PlannedBatch) -> int:
+def _count_matches(kept_batch: KeptBatch, outcome: PlannedBatch) -> int:
     """Count the partitions whose last piece is read by the executor named in the state.
 
     If zones share a partition, the state names the last reader in its zone, which may differ.
@@ -154,11 +155,11 @@ def _count_matches(kept: KeptBatch, outcome: PlannedBatch) -> int:
     for task in list_tasks(outcome):
         for r in task.ranges:
             last[r.tp] = max(last.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0])
-    return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept.readers.items())
+    return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept_batch.readers.items())
 
 
 def _explain_partitions(
-    kept: KeptBatch, outcome: PlannedBatch, table: PartitionTable, weights: Weights
+    kept_batch: KeptBatch, outcome: PlannedBatch, table: PartitionTable, weights: Weights
 ) -> list[PartitionStory]:
     batch, pieces = outcome.batch, outcome.tasks.pieces
     pieces_of: dict[int, list[Piece]] = defaultdict(list)
@@ -167,18 +168,18 @@ def _explain_partitions(
         pieces_of[row].append(Piece(*_name_slot(batch, slot), start, end))
     slowness = weights.slowness[batch.slot_executor]
     owner = table.range_owner
-    owned = owner >= 0
+    is_owned = owner >= 0
     piece_work = pieces.predict_work(batch, weights)
     slot_load = np.bincount(pieces.slot, piece_work, batch.slots) * slowness
-    load_if_left = np.bincount(owner[owned], weights.work[owned], batch.slots) * slowness
+    load_unmoved = np.bincount(owner[is_owned], weights.work[is_owned], batch.slots) * slowness
     ideal = float(slot_load.max(initial=0.0)) / (1 + float(outcome.metrics["imbalance"]))
     limit = ideal * (1 + batch.settings.max_imbalance)
     stories = []
     for row in range(batch.ranges):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         slot, work = int(owner[row]), float(weights.work[row])
-        before = _name_slot(batch, slot) if slot >= 0 else None
-        change = _classify(pieces_of[row], before, bool(table.had_reader[table.line[row]]))
+        previous_slot = _name_slot(batch, slot) if slot >= 0 else None
+        change = _classify(pieces_of[row], previous_slot, bool(table.had_reader[table.line[row]]))
         if outcome.assignor != LAG_AWARE_STICKY:
             why = f"{outcome.assignor} uses its own rules"
         elif change in _REASONS:
@@ -187,16 +188,16 @@ def _explain_partitions(
                 why += "; it cannot be split, because of assignor.split=false"
         elif work * slowness.min() > limit:
             why = f"its cost is {format_amount(work, weights)}, more than one slot may take"
-        elif slot >= 0 and load_if_left[slot] > limit:
-            load_text = format_amount(float(load_if_left[slot]), weights)
+        elif slot >= 0 and load_unmoved[slot] > limit:
+            load_text = format_amount(float(load_unmoved[slot]), weights)
             why = f"if it stayed, its slot would take {load_text}"
         else:
             why = "its previous slot had room; see the reasons for the plan"
         # With two digits, the limit could look the same as a fair share.
         why += f"; a slot's limit is {format_amount(limit, weights, 3)}"
-        name = None if before is None else "{}/{}".format(*before)
-        took_s = kept.took_s.get(tp)
-        stories.append(PartitionStory(tp, change, name, pieces_of[row], why, work, took_s))
+        slot_name = None if previous_slot is None else "{}/{}".format(*previous_slot)
+        took_s = kept_batch.took_s.get(tp)
+        stories.append(PartitionStory(tp, change, slot_name, pieces_of[row], why, work, took_s))
     return stories
 
 
@@ -205,9 +206,11 @@ def _name_slot(batch: MicroBatch, slot: int) -> tuple[str, int]:
     return executor.id, int(batch.slot_number[slot])
 
 
-def _classify(pieces: Sequence[Piece], before: tuple[str, int] | None, had_reader: bool) -> Change:
+def _classify(
+    pieces: Sequence[Piece], previous: tuple[str, int] | None, had_reader: bool
+) -> Change:
     if len(pieces) > 1:
         return "cut"
-    if before is None:
+    if previous is None:
         return "orphaned" if had_reader else "new"
-    return "stays" if pieces[0].executor == before[0] else "moved"
+    return "stays" if pieces[0].executor == previous[0] else "moved"

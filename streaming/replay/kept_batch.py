@@ -39,7 +39,7 @@ class KeptBatch:
     number: int
     batch: MicroBatch
     #: The state before the batch.
-    before: StickyState
+    old_state: StickyState
     #: Text that describes where the input comes from.
     origin: str
     #: Last reader of each partition, from the checkpoint; empty if a plan log is used.
@@ -70,9 +70,9 @@ def read_kept_batch(
             f"choose one from {batches[0].batch} to {batches[-1].batch}"
         )
     if plan_log is not None:
-        kept = _read_from_plan_log(plan_log, batches, chosen, find)
-        if kept is not None:
-            return kept
+        result = _read_from_plan_log(plan_log, batches, chosen, find)
+        if result is not None:
+            return result
     states = _match_states(log, source, batches)
     if chosen.batch not in states:
         numbers = ", ".join(map(str, sorted(states))) or "none"
@@ -81,10 +81,11 @@ def read_kept_batch(
             f"batch {chosen.batch}: {missing}the checkpoint only has states of the last planned "
             f"batches ({numbers}): give the plan log of this batch (assignor.planLog)"
         )
-    kept = _rebuild_from_states(states, chosen)
+    result = _rebuild_from_states(states, chosen)
     if plan_log is None:
-        return kept
-    return replace(kept, origin=f"{kept.origin}. The plan log {plan_log} does not have this batch")
+        return result
+    origin = f"{result.origin}. The plan log {plan_log} does not have this batch"
+    return replace(result, origin=origin)
 
 
 def _read_from_plan_log(
@@ -93,22 +94,22 @@ def _read_from_plan_log(
     chosen: ReplayBatch,
     find: Callable[[str], Assignor],
 ) -> KeptBatch | None:
-    later = [batch for batch in batches if batch.batch >= chosen.batch]
-    plans = {plan.number: plan for plan in read_plan_log(path, later[:2], find)}
+    later_batches = [batch for batch in batches if batch.batch >= chosen.batch]
+    plans = {plan.number: plan for plan in read_plan_log(path, later_batches[:2], find)}
     plan = plans.pop(chosen.batch, None)
     if plan is None:
         return None
     took_s = {}
     for after in plans.values():
         took_s = _sum_report_seconds(after.batch.observed, plan.outcome.state)
-    result = (
+    comparison = (
         "the same plan"
         if plan.is_reproduced
         else "a different plan, probably because another version made the logged one"
     )
-    origin = f"the plan log; replanning gives {result}"
-    before = decode_or_empty(plan.state)[0]
-    return KeptBatch(chosen.batch, plan.batch, before, origin, took_s=took_s)
+    origin = f"the plan log; replanning gives {comparison}"
+    old_state = decode_or_empty(plan.state)[0]
+    return KeptBatch(chosen.batch, plan.batch, old_state, origin, took_s=took_s)
 
 
 def _sum_report_seconds(observed: ReadReports, state: StickyState) -> dict[Partition, float]:
@@ -146,13 +147,13 @@ def _ends_at(state: StickyState, ends: KafkaOffsets) -> bool:
         for topic, partition, position in zip(*columns, strict=True)
         if position >= 0
     ]
-    shared = [(end, position) for end, position in positions if end is not None]
-    return bool(shared) and all(end == position for end, position in shared)
+    shared_ends = [(end, position) for end, position in positions if end is not None]
+    return bool(shared_ends) and all(end == position for end, position in shared_ends)
 
 
 def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch) -> KeptBatch:
     state = states[chosen.batch]
-    before = next((s for s in states.values() if s.batches == state.batches - 1), None)
+    previous_state = next((s for s in states.values() if s.batches == state.batches - 1), None)
     executors = [Executor(r.executor, r.host, r.slots) for r in state.readers]
     is_named = bool(executors) and executors[0].id != ANONYMOUS
     batch = build_batch(
@@ -166,28 +167,28 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
         max(sum(e.slots for e in executors), 1),
         partitions=chosen.partitions,
     )
-    start = _copy_costs(before or StickyState.empty(), state)
+    old_state = _copy_costs(previous_state or StickyState.empty(), state)
     origin = "the states in the checkpoint, with default options and no racks (states have neither)"
-    if before is None and state.batches > 1:
+    if previous_state is None and state.batches > 1:
         origin += ". The readers of the previous batch are no longer stored"
     last_readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
-    read = {r.tp for r in chosen.ranges}
-    readers = {tp: executor for tp, executor in last_readers.items() if tp in read}
-    return KeptBatch(chosen.batch, batch, start, origin, readers)
+    partitions_read = {r.tp for r in chosen.ranges}
+    readers = {tp: executor for tp, executor in last_readers.items() if tp in partitions_read}
+    return KeptBatch(chosen.batch, batch, old_state, origin, readers)
 
 
-def _copy_costs(before: StickyState, after: StickyState) -> StickyState:
+def _copy_costs(old_state: StickyState, new_state: StickyState) -> StickyState:
     """Return the state before a batch, with the costs of the state after it (used in its plan)."""
-    row_of = {key: row for row, key in enumerate(_list_partitions(after))}
-    rows = np.array([row_of.get(key, -1) for key in _list_partitions(before)], np.int64)
+    new_row = {key: row for row, key in enumerate(_list_partitions(new_state))}
+    rows = np.array([new_row.get(key, -1) for key in _list_partitions(old_state)], np.int64)
 
     def copy_column(name: str) -> Any:
-        column = getattr(after, name)
+        column = getattr(new_state, name)
         return np.where(rows >= 0, column[rows] if len(column) else np.nan, np.nan)
 
     names = ("cost", "last_cost", "evidence", "bytes", "density")
     columns: dict[str, Any] = {name: copy_column(name) for name in names}
-    return replace(before, paces=after.paces, common=after.common, **columns)
+    return replace(old_state, paces=new_state.paces, common=new_state.common, **columns)
 
 
 def _list_partitions(state: StickyState) -> list[tuple[str, int]]:

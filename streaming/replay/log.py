@@ -73,24 +73,24 @@ def _compute_ranges(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
     batch after a gap. A new partition starts at offset 0, as in Spark.
     """
     batches = []
-    before, last = checkpoint.begins.get(source), -1
+    starts, last_batch_id = checkpoint.begins.get(source), -1
     for batch in checkpoint.batches:
         ends = batch.ends.get(source)
-        if batch.batch_id != last + 1:
-            before = None
-        last = batch.batch_id
+        if batch.batch_id != last_batch_id + 1:
+            starts = None
+        last_batch_id = batch.batch_id
         if ends is None:
             continue
-        if before is not None:
+        if starts is not None:
             ranges = [
                 OffsetRange(topic, number, start, end)
                 for topic, partitions in sorted(ends.items())
                 for number, end in sorted(partitions.items())
-                if (start := before.get(topic, {}).get(number, 0)) < end
+                if (start := starts.get(topic, {}).get(number, 0)) < end
             ]
             counts = {topic: max(offsets) + 1 for topic, offsets in ends.items() if offsets}
             batches.append(ReplayBatch(batch.batch_id, ranges, counts))
-        before = ends
+        starts = ends
     return batches
 
 
@@ -101,15 +101,15 @@ def _compute_durations(checkpoint: Checkpoint, commits: Path) -> dict[int, float
     plan of the next batch is ignored.
     """
     seconds = {}
-    for batch, after in pairwise(checkpoint.batches):
-        if batch.timestamp_ms is None or after.timestamp_ms is None or not batch.committed:
+    for batch, next_batch in pairwise(checkpoint.batches):
+        if batch.timestamp_ms is None or next_batch.timestamp_ms is None or not batch.committed:
             continue
         try:
             end_s = Path(commits, str(batch.batch_id)).stat().st_mtime
         except OSError:
             continue
         took_s = end_s - batch.timestamp_ms / 1000
-        if took_s > 0 and end_s <= after.timestamp_ms / 1000 + 1:
+        if took_s > 0 and end_s <= next_batch.timestamp_ms / 1000 + 1:
             seconds[batch.batch_id] = took_s
     return seconds
 
@@ -123,7 +123,7 @@ class Costs:
     #: Fixed cost of a range, without its records.
     range: float
     #: Cost of a record by partition, for partitions that differ from the usual.
-    unusual: Mapping[Partition, float]
+    unusual_costs: Mapping[Partition, float]
     #: Slowness relative to a usual executor, by ID, for executors that differ.
     slowness: Mapping[str, float] = field(default_factory=dict)
 
@@ -142,11 +142,11 @@ def read_costs(state: StickyState | None) -> Costs | None:
     if not state.common.relied_on:  # the planner uses record counts instead
         return Costs(record_s, 0.0, {})
     columns = (state.topic, state.partition, state.cost, compute_factors(state))
-    unusual = {
+    unusual_costs = {
         Partition(state.topics[topic], partition): record_s * math.exp(factor)
         for topic, partition, cost, factor in zip(*(c.tolist() for c in columns), strict=True)
         if factor and math.isfinite(cost)
     }
     factors = np.exp(compute_log_slowness(read_paces(state, state.paces))).tolist()
     slowness = {name: f for name, f in zip(state.paces, factors, strict=True) if f != 1}
-    return Costs(record_s, state.common.fixed * record_s, unusual, slowness)
+    return Costs(record_s, state.common.fixed * record_s, unusual_costs, slowness)

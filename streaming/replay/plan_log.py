@@ -89,7 +89,7 @@ def read_tasks(
 
     Raises OptionError if the file cannot be read, or has no plan of any source.
     """
-    logged = {}
+    logged_tasks = {}
     for source, batches in sources.items():
         if plans := read_plan_log(path, batches, find):
             executors = {p.number: tuple(map(name_executor, p.batch.executors)) for p in plans}
@@ -97,15 +97,15 @@ def read_tasks(
                 p.number: [replace(t, executor=t.executor or DRIVER) for t in list_tasks(p.outcome)]
                 for p in plans
             }
-            logged[source] = LoggedTasks(plans, executors, tasks)
-    if not logged:
-        read = [batch.batch for batches in sources.values() for batch in batches if batch.records]
-        span = f"{min(read)} to {max(read)}" if read else "none"
+            logged_tasks[source] = LoggedTasks(plans, executors, tasks)
+    if not logged_tasks:
+        numbers = [b.batch for batches in sources.values() for b in batches if b.records]
+        span = f"{min(numbers)} to {max(numbers)}" if numbers else "none"
         raise OptionError(
             f"plan log {path} has no plan of the checkpoint's batches ({span}): give the plan log "
             "of the same query"
         )
-    return logged
+    return logged_tasks
 
 
 def name_executor(executor: Executor) -> Executor:
@@ -147,5 +147,5 @@ def _collect_batch_offsets(batch: MicroBatch) -> set[tuple[str, int, int, int]]:
 
 
 def _is_reproduced(outcome: PlannedBatch, line: PlanLogLine) -> bool:
-    logged = line.plan.get("tasks") if isinstance(line.plan, dict) else None
-    return bool(logged == to_builtins(pack_tasks(outcome), str_keys=True))
+    logged_tasks = line.plan.get("tasks") if isinstance(line.plan, dict) else None
+    return bool(logged_tasks == to_builtins(pack_tasks(outcome), str_keys=True))

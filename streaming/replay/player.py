@@ -44,28 +44,32 @@ def replay(
     find: Callable[[str], Assignor] = lookup,
     racks: RackMap | None = None,
     traffic: Traffic | None = None,
-    logged: Mapping[int, Sequence[PlacedTask]] | None = None,
+    logged_tasks: Mapping[int, Sequence[PlacedTask]] | None = None,
 ) -> Replay:
     """Replay the batches with data through each mapping or assignor.
 
     If an assignor refuses (its preconditions do not hold, or an option is missing), its result has
-    the error, and the other mappings are still replayed. `racks` requires `traffic`. `logged` has
-    the query's own tasks by batch number; batches without an entry are omitted.
+    the error, and the other mappings are still replayed. `racks` requires `traffic`. `logged_tasks`
+    has the query's own tasks by batch number; batches without an entry are omitted.
     """
-    with_data = [b for b in batches if b.records and (logged is None or b.batch in logged)]
+    with_data = [
+        b for b in batches if b.records and (logged_tasks is None or b.batch in logged_tasks)
+    ]
     simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
-    for_spark = simulated
+    with_leaders = simulated
     if racks is not None:
-        for_spark = [_make_batch(b, cluster, racks, traffic, leaders=True) for b in with_data]
+        with_leaders = [
+            _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in with_data
+        ]
 
     def play_one(name: str, **extra: float) -> MappingResult:
         all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
         query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
-        return _play(query, for_spark if is_sparks(name) else simulated)
+        return _play(query, with_leaders if is_sparks(name) else simulated)
 
     own_results, wait_s = [], cluster.locality_wait_s
-    if logged is not None:
-        query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged=logged)
+    if logged_tasks is not None:
+        query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged_tasks=logged_tasks)
         own_results = [_play(query, simulated)]
     if traffic is None:
         mappings = [play_one(name) for name in names]
@@ -82,22 +86,22 @@ def replay(
 class LoggedQuery(SimulatedQuery):
     """Replays the tasks that the query itself ran."""
 
-    logged: Mapping[int, Sequence[PlacedTask]] = field(default_factory=dict)
+    logged_tasks: Mapping[int, Sequence[PlacedTask]] = field(default_factory=dict)
 
     def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
         """Return the logged tasks of a batch."""
-        return [*self.logged[batch.number]]
+        return [*self.logged_tasks[batch.number]]
 
 
 def _play(query: SimulatedQuery, batches: Sequence[SimulatedBatch]) -> MappingResult:
-    played, reasons = [], []
+    results, reasons = [], []
     try:
         for batch in batches:
-            played.append(query.play(batch))
+            results.append(query.play(batch))
             reasons.append(query.reasons)
     except AssignorError as error:
         return MappingResult(query.name, error=str(error))
-    return MappingResult(query.name, played, reasons)
+    return MappingResult(query.name, results, reasons)
 
 
 def _make_batch(
@@ -106,19 +110,19 @@ def _make_batch(
     racks: RackMap | None,
     traffic: Traffic | None,
     *,
-    leaders: bool = False,
+    leaders_only: bool = False,
 ) -> SimulatedBatch:
     ranges = [r for r in batch.ranges if r.size > 0]
     partitions = [r.tp for r in ranges]
     return SimulatedBatch(
         batch.batch,
-        cluster.executors_of(batch.batch),
+        cluster.get_executors(batch.batch),
         partitions,
         np.array([r.start for r in ranges], np.int64),
         np.array([r.size for r in ranges], np.int64),
-        np.array([cluster.unusual.get(tp, cluster.cost_s) for tp in partitions]),
+        np.array([cluster.unusual_costs.get(tp, cluster.cost_s) for tp in partitions]),
         cluster.slowness,
-        None if racks is None else racks.replicas(partitions, leaders=leaders),
-        None if traffic is None else traffic.bytes_of(partitions),
+        None if racks is None else racks.get_replicas(partitions, leaders_only=leaders_only),
+        None if traffic is None else traffic.get_bytes_per_offset(partitions),
         batch.partitions,
     )

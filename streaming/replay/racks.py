@@ -38,7 +38,7 @@ class RackMap:
     #: Text that describes where the partition racks come from.
     origin: str = ""
 
-    def knows(self, tp: Partition) -> bool:
+    def has_leader_rack(self, tp: Partition) -> bool:
         """Return whether the rack of a partition's leader is known."""
         return any(self.partitions.get(tp, ())[:1])
 
@@ -56,13 +56,13 @@ class RackMap:
             )
         return with_racks
 
-    def replicas(self, partitions: Sequence[Partition], *, leaders: bool) -> Replicas:
+    def get_replicas(self, partitions: Sequence[Partition], *, leaders_only: bool) -> Replicas:
         """Return the racks from which consumers can read each partition.
 
-        These are only the leaders' racks with `leaders`, for consumers without a `client.rack`, or
-        if brokers do not let consumers read from followers.
+        These are only the leaders' racks with `leaders_only`, for consumers without `client.rack`,
+        or if brokers do not let consumers read from followers.
         """
-        max_replicas = 1 if leaders or not self.followers else None
+        max_replicas = 1 if leaders_only or not self.followers else None
         racks = [self.partitions.get(tp, ())[:max_replicas] for tp in partitions]
         return Replicas.of(racks, np.arange(len(racks)))
 

@@ -61,25 +61,26 @@ class Replay:
         """Number of partitions with data whose leader's rack is unknown."""
         if self.racks is None:
             return self.partitions
-        knows = self.racks.knows
-        return len({r.tp for batch in self.batches for r in batch.ranges if not knows(r.tp)})
+        has_rack = self.racks.has_leader_rack
+        return len({r.tp for batch in self.batches for r in batch.ranges if not has_rack(r.tp)})
 
     @property
-    def knows_racks(self) -> bool:
+    def has_racks(self) -> bool:
         """Whether any partition has a leader with a known rack."""
         racks = self.racks
         return racks is not None and any(
-            racks.knows(r.tp) for batch in self.batches for r in batch.ranges
+            racks.has_leader_rack(r.tp) for batch in self.batches for r in batch.ranges
         )
 
-    def cross_zone(self, result: MappingResult) -> float | None:
+    def compute_cross_zone_share(self, result: MappingResult) -> float | None:
         """Return the share of bytes known to cross zones; None if no rack is known."""
-        if self.traffic is None or not self.knows_racks:
+        if self.traffic is None or not self.has_racks:
             return None
         sizes = [_count_bytes(batch, self.traffic) for batch in self.batches]
-        crossed = (n * (p.cross_zone or 0.0) for n, p in zip(sizes, result.played, strict=True))
-        return sum(crossed) / (sum(sizes) or 1.0)
+        pairs = zip(sizes, result.batches, strict=True)
+        return sum(n * (p.cross_zone_share or 0.0) for n, p in pairs) / (sum(sizes) or 1.0)
 
 
 def _count_bytes(batch: ReplayBatch, traffic: Traffic) -> float:
-    return float(traffic.bytes_of([r.tp for r in batch.ranges]) @ [r.size for r in batch.ranges])
+    bytes_per_offset = traffic.get_bytes_per_offset([r.tp for r in batch.ranges])
+    return float(bytes_per_offset @ [r.size for r in batch.ranges])

@@ -33,17 +33,19 @@ class Traffic:
 
     price_per_gb: float = PRICE_PER_GB
     #: Mean bytes per offset.
-    usual: float = _ASSUMED_BYTES
+    mean_bytes: float = _ASSUMED_BYTES
     #: Bytes per offset by partition, if known.
-    unusual: Mapping[Partition, float] = field(default_factory=dict)
+    known_bytes: Mapping[Partition, float] = field(default_factory=dict)
     #: None if the log has no timestamps.
     bytes_a_day: float | None = None
     #: Text that describes where the bytes per offset come from.
     origin: str = ""
 
-    def bytes_of(self, partitions: Sequence[Partition]) -> NDArray[np.float64]:
+    def get_bytes_per_offset(self, partitions: Sequence[Partition]) -> NDArray[np.float64]:
         """Return the bytes per offset of each partition."""
-        return np.array([self.unusual.get(tp, self.usual) for tp in partitions], np.float64)
+        return np.array(
+            [self.known_bytes.get(tp, self.mean_bytes) for tp in partitions], np.float64
+        )
 
     def cost_a_day(self, share: float) -> float | None:
         """Return the daily cost if this share of the bytes crosses zones."""
@@ -60,23 +62,23 @@ def estimate_traffic(
     record_bytes: float | None = None,
 ) -> Traffic:
     """Return the traffic: bytes read divided by the time between the first and the last plan."""
-    learned = _read_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
+    learned_bytes = _read_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
     if record_bytes is not None:
-        usual, origin = record_bytes, "as given"
-    elif learned:
-        usual, origin = float(np.mean(list(learned.values()))), "as learned by the planner"
+        mean_bytes, origin = record_bytes, "as given"
+    elif learned_bytes:
+        mean_bytes, origin = float(np.mean([*learned_bytes.values()])), "as learned by the planner"
     else:
-        usual, origin = _ASSUMED_BYTES, "assumed; set it with --record-bytes"
-    planned = {b.batch_id: b.timestamp_ms for b in log.checkpoint.batches}
-    read = [
-        (at_ms, sum(r.size * learned.get(r.tp, usual) for r in batch.ranges))
+        mean_bytes, origin = _ASSUMED_BYTES, "assumed; set it with --record-bytes"
+    planned_at_ms = {b.batch_id: b.timestamp_ms for b in log.checkpoint.batches}
+    sizes = [
+        (at_ms, sum(r.size * learned_bytes.get(r.tp, mean_bytes) for r in batch.ranges))
         for batch in batches
-        if (at_ms := planned.get(batch.batch)) is not None
+        if (at_ms := planned_at_ms.get(batch.batch)) is not None
     ]
-    seconds = (read[-1][0] - read[0][0]) / 1000 if read else 0
+    seconds = (sizes[-1][0] - sizes[0][0]) / 1000 if sizes else 0
     # Skip the first batch, because its records arrived before the first timestamp.
-    a_day = sum(size for _, size in read[1:]) / seconds * _DAY_S if seconds > 0 else None
-    return Traffic(price_per_gb, usual, learned, a_day, origin)
+    bytes_a_day = sum(size for _, size in sizes[1:]) / seconds * _DAY_S if seconds > 0 else None
+    return Traffic(price_per_gb, mean_bytes, learned_bytes, bytes_a_day, origin)
 
 
 def _read_bytes(state: StickyState | None) -> dict[Partition, float]:

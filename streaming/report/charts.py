@@ -45,9 +45,9 @@ def draw_heat_map(
             width = step - 1 if step > 3 else step
             shapes.append(rect(x, y, width, _ROW_HEIGHT - 1, "heat", opacity=shade, hint=hint))
             if step >= 26 and lag:
-                middle = _baseline(y, _ROW_HEIGHT)
+                baseline_y = _compute_baseline(y, _ROW_HEIGHT)
                 label, centre = format_count(lag), x + step / 2
-                shapes.append(text(centre, middle, label, anchor="middle", css="s"))
+                shapes.append(text(centre, baseline_y, label, anchor="middle", css="s"))
     return picture(top + len(names) * _ROW_HEIGHT + 2, title, shapes)
 
 
@@ -120,15 +120,15 @@ def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     count = max((len(run.batches) for run in runs), default=0) or 1
     longest_s = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
     step = (WIDTH - left) / count
-    bar = step * 0.8 / max(1, len(runs))
+    bar_width = step * 0.8 / max(1, len(runs))
     shapes = _draw_value_axis(left, top, height, [f"{longest_s * part:.1f} s" for part in _TICKS])
     for number, run in enumerate(runs):
         for index, batch in enumerate(run.batches):
             bar_height = height * batch.seconds / longest_s
-            x = left + index * step + step * 0.1 + number * bar
+            x = left + index * step + step * 0.1 + number * bar_width
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
             shapes.append(
-                rect(x, top + height - bar_height, bar - 1, bar_height, css[number],
+                rect(x, top + height - bar_height, bar_width - 1, bar_height, css[number],
                      opacity=0.35 if index < run.warm_up else None, hint=hint)
             )  # fmt: skip
     longest = max((run.batches for run in runs), key=len, default=())
@@ -176,12 +176,12 @@ def _note_omission(count: int, x: float, y: float) -> list[str]:
 def _draw_row_labels(names: Sequence[str], x: float, top: float, bar_height: float) -> list[str]:
     """Write the name of each row, right-aligned at `x`."""
     return [
-        text(x - 6, _baseline(top + index * _ROW_HEIGHT, bar_height), name, anchor="end")
+        text(x - 6, _compute_baseline(top + index * _ROW_HEIGHT, bar_height), name, anchor="end")
         for index, name in enumerate(names)
     ]
 
 
-def _baseline(y: float, row: float) -> float:
+def _compute_baseline(y: float, row: float) -> float:
     return y + row / 2 + 4
 
 

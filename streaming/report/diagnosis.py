@@ -77,63 +77,66 @@ class Cause:
 
 def diagnose(facts: SourceFacts) -> list[Cause]:
     """Return the causes that slow a query down, the costliest first."""
-    causes = [*_find_hot_key(facts), *_find_slow_executors(facts)]
+    causes = [*_find_hot_partition(facts), *_find_slow_executors(facts)]
     needed_share = 1 - max((cause.cost for cause in causes), default=0.0)
     # A busy cluster's cost is a share of reads, not of time, so `needed_share` ignores it.
     causes += [*_find_busy_cluster(facts), *_explain_lag_growth(facts, needed_share)]
     return sorted([*causes, *_find_starvation(facts)], key=lambda cause: -cause.cost)
 
 
-def _find_hot_key(facts: SourceFacts) -> list[Cause]:
-    """Find a partition that keeps one slot busy for much longer than a fair share of the work."""
-    total_time, sums = 0.0, defaultdict[Partition, float](float)
-    times, lost = defaultdict[Partition, list[float]](list), defaultdict[Partition, float](float)
+def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
+    """Return the cause if one partition often loads a slot far above its fair share of the work.
+
+    The cause is a hot key; it is few partitions if this one does not stand out from the others.
+    """
+    total_work, work_of = 0.0, defaultdict[Partition, float](float)
+    ratios, excess = defaultdict[Partition, list[float]](list), defaultdict[Partition, float](float)
     slots = 0
     for batch in facts.batches:
         work = _weigh_offsets(batch.read, facts)
         for tp, amount in work.items():
-            sums[tp] += amount
+            work_of[tp] += amount
         pieces = _weigh_offsets(batch.pieces, facts)
         if not batch.slots:
             continue
-        slots, fair = batch.slots, sum(work.values()) / batch.slots
+        slots, fair_work = batch.slots, sum(work.values()) / batch.slots
         if not pieces:
-            total_time += fair  # unknown pieces are assumed to be balanced
+            total_work += fair_work  # unknown pieces are assumed to be balanced
             continue
         largest = max(pieces, key=lambda tp: (pieces[tp], tp))
-        total_time += max(pieces[largest], fair)
-        if pieces[largest] >= _MIN_FAIR_SHARES * fair:
-            lost[largest] += pieces[largest] - fair
-            times[largest].append(pieces[largest] / fair)
-    hot = max(lost, key=lambda tp: (lost[tp], tp), default=None)
+        total_work += max(pieces[largest], fair_work)
+        if pieces[largest] >= _MIN_FAIR_SHARES * fair_work:
+            excess[largest] += pieces[largest] - fair_work
+            ratios[largest].append(pieces[largest] / fair_work)
+    hot = max(excess, key=lambda tp: (excess[tp], tp), default=None)
     if (
         hot is None
         or _is_reading_short(facts)
-        or len(times[hot]) < _MIN_BATCHES
-        or lost[hot] < MIN_COST * total_time
+        or len(ratios[hot]) < _MIN_BATCHES
+        or excess[hot] < MIN_COST * total_work
     ):
         return []
     partitions = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
-    others = [sums.get(tp, 0.0) for tp in partitions if tp != hot]
-    alone = (
-        f"one slot reads {{}} alone, so reading takes {median(times[hot]):.1f} times as long as if "
-        f"all {pluralize(slots, 'slot')} shared it"
+    others = [work_of.get(tp, 0.0) for tp in partitions if tp != hot]
+    alone_text = (
+        f"one slot reads {{}} alone, so reading takes {median(ratios[hot]):.1f} times as long "
+        f"as if all {pluralize(slots, 'slot')} shared it"
     )
-    cost, share = lost[hot] / total_time, sums[hot] / sum(sums.values())
+    cost, share = excess[hot] / total_work, work_of[hot] / sum(work_of.values())
     if (
         not others
-        or sums[hot] < _MIN_OVER_MEDIAN * median(others)
-        or (share < _MIN_SHARE and sums[hot] < _MIN_OVER_NEXT * max(others))
+        or work_of[hot] < _MIN_OVER_MEDIAN * median(others)
+        or (share < _MIN_SHARE and work_of[hot] < _MIN_OVER_NEXT * max(others))
     ):
-        large = 1 + sum(sums[hot] <= _MIN_OVER_MEDIAN * other for other in others)
-        of_all = "" if large == len(partitions) else f" large partitions of {len(partitions)}"
-        about = f"{large}{of_all} for {pluralize(slots, 'slot')}"
-        return [Cause("few partitions", about, alone.format(hot), _suggest_split(facts), cost)]
+        count = 1 + sum(work_of[hot] <= _MIN_OVER_MEDIAN * other for other in others)
+        of_all = "" if count == len(partitions) else f" large partitions of {len(partitions)}"
+        about = f"{count}{of_all} for {pluralize(slots, 'slot')}"
+        return [Cause("few partitions", about, alone_text.format(hot), _suggest_split(facts), cost)]
     return [
         Cause(
             "hot key", str(hot),
             f"this partition has {share:.0%} of the work, probably because most records have the "
-            f"same key; {alone.format('it')}",
+            f"same key; {alone_text.format('it')}",
             f"{_suggest_split(facts)}; or let the producer split the key into several", cost,
         )
     ]  # fmt: skip
@@ -204,52 +207,52 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
 
     `needed_share` is the share of the reading time that would remain if they were fixed.
     """
-    times, reading_share = facts.arrival_ratio, facts.reading_share
-    if times is None or (needed_share < 1 and times * needed_share <= 1):
+    ratio, reading_share = facts.arrival_ratio, facts.reading_share
+    if ratio is None or (needed_share < 1 and ratio * needed_share <= 1):
         return []
-    arrivals = f"records arrive {times:.1f} times as fast as they are read"
-    used = facts.running_share * (1 if reading_share is None else reading_share)
-    if used < _MIN_READING_SHARE:
+    arrivals = f"records arrive {ratio:.1f} times as fast as they are read"
+    share = facts.running_share * (1 if reading_share is None else reading_share)
+    if share < _MIN_READING_SHARE:
         bound = "only" if reading_share is not None else "at most"
         is_idle = facts.running_share < 1 - MIN_COST
         idle_text = f", and {1 - facts.running_share:.0%} of the time no batch runs" * is_idle
         return [
             Cause(
                 "overhead", "",
-                f"{arrivals}, but reading takes {bound} {used:.0%} of the time{idle_text}; the "
+                f"{arrivals}, but reading takes {bound} {share:.0%} of the time{idle_text}; the "
                 "remaining time goes into triggers, planning, the sink, and commits",
                 "read more records per batch (maxOffsetsPerTrigger), use a shorter trigger, or "
-                "make the commit cheaper", 1 - used,
+                "make the commit cheaper", 1 - share,
             )
         ]  # fmt: skip
-    limited = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
-    if reading_share is None and limited > len(facts.batches) / 2:
+    limited_batches = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
+    if reading_share is None and limited_batches > len(facts.batches) / 2:
         return [
             Cause(
                 "small batches", "",
                 f"{arrivals}; a limit caps most batches, and no input has per-slot reading times",
                 "read more records per batch (maxOffsetsPerTrigger) if slots are idle, otherwise "
                 "add slots; the plan log (assignor.planLog) and Spark's UI show idle slots",
-                1 - 1 / times,
+                1 - 1 / ratio,
             )
         ]  # fmt: skip
     slots, busy_share = facts.slots, facts.busy_share
-    by = f" by {pluralize(slots, 'slot')}" if slots else ""
+    by_slots = f" by {pluralize(slots, 'slot')}" if slots else ""
     busy_text = "" if busy_share is None else f", busy for {busy_share:.0%} of the batch time"
-    remedy = f"about {math.ceil(slots * times)} slots would keep up" if slots else "add slots"
+    remedy = f"about {math.ceil(slots * ratio)} slots would keep up" if slots else "add slots"
     return [
         Cause(
-            "too few slots", "", f"{arrivals}{by}{busy_text}, so lag grows",
-            f"{remedy}; or reduce the work per record. No assignor would help", 1 - 1 / times,
+            "too few slots", "", f"{arrivals}{by_slots}{busy_text}, so lag grows",
+            f"{remedy}; or reduce the work per record. No assignor would help", 1 - 1 / ratio,
         )
     ]  # fmt: skip
 
 
 def _find_starvation(facts: SourceFacts) -> list[Cause]:
-    limited = [b for b in facts.batches if b.is_limited and any(b.read.values())]
+    limited_batches = [b for b in facts.batches if b.is_limited and any(b.read.values())]
     total_read, total_even = defaultdict[str, int](int), defaultdict[str, int](int)
     starved_batches = defaultdict[str, int](int)
-    for batch in limited:
+    for batch in limited_batches:
         read, even = defaultdict[str, int](int), defaultdict[str, int](int)
         for tp, offsets in _share_evenly(batch, facts.weights).items():
             even[tp.topic] += offsets
@@ -259,7 +262,7 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
             total_even[topic] += offsets
             starved_batches[topic] += read[topic] < _MIN_EVEN_SHARE * offsets
     causes, total = [], sum(total_read.values())
-    by_time = sum(b.held_back_by == "time" for b in limited) > len(limited) / 2
+    by_time = sum(b.held_back_by == "time" for b in limited_batches) > len(limited_batches) / 2
     for topic in sorted(total_even):
         share = total_read[topic] / (total_even[topic] or 1)
         if not total or starved_batches[topic] < _MIN_BATCHES or share >= _MIN_EVEN_SHARE:
@@ -267,7 +270,7 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
         largest = max(total_read, key=lambda name: (total_read[name], name))
         why = (
             f"it got {share:.0%} of its even share in "
-            f"{pluralize(len(limited), 'limited batch', 'limited batches')}; {largest} got "
+            f"{pluralize(len(limited_batches), 'limited batch', 'limited batches')}; {largest} got "
             f"{total_read[largest] / total:.0%} of the records"
         )
         kind: Kind = "alignment" if by_time else "starved topic"

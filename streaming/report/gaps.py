@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from streaming.simulator.play import MappingResult
 
 #: A saving below this share of the ideal time is reported as none.
-_MIN_SAVED = 0.01
+_MIN_SAVED_SHARE = 0.01
 #: Causes that explain an uneven slot load.
-_EXPLAINING = {"hot key", "few partitions", "slow executor"}
+_EXPLAINING_CAUSES = {"hot key", "few partitions", "slow executor"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,34 +30,34 @@ class Gap:
     """How much longer than the ideal the busiest slot takes."""
 
     #: Busiest slot's time divided by the ideal time (all slots end at once), over all batches.
-    times: float
+    times_ideal: float
     origin: Literal["measured", "predicted"]
     #: Mean seconds per batch beyond the ideal; None if no input has times.
     seconds: float | None
     #: Median seconds of a batch from trigger to commit; None if unknown.
     batch_s: float | None
     #: Assumption behind the figure, appended to its text; may be empty.
-    assumed: str = ""
+    assumption: str = ""
 
     @property
     def cost(self) -> float:
         """Share of batch time that the ideal saves (of reading time if batch time is unknown)."""
-        share = 1 - 1 / self.times
+        share = 1 - 1 / self.times_ideal
         if self.seconds is None or not self.batch_s:
             return share
         return min(share, self.seconds / self.batch_s)
 
     def __str__(self) -> str:
-        return f"{self.times:.2f} times the ideal, {self.origin}{self.assumed}"
+        return f"{self.times_ideal:.2f} times the ideal, {self.origin}{self.assumption}"
 
 
 def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | None) -> list[Gap]:
     """Return the known gaps, the costliest first; `ui` is used if the source has no times."""
-    of_ui = ui.batches if ui is not None else ()
-    seconds = [b.seconds for b in source.batches if b.seconds] or [b.seconds for b in of_ui]
+    ui_batches = ui.batches if ui is not None else ()
+    seconds = [b.seconds for b in source.batches if b.seconds] or [b.seconds for b in ui_batches]
     batch_s = median(seconds) if seconds else None
     loads = [b.slot_seconds for b in source.batches if b.slot_seconds]
-    loads = loads or [batch.slot_seconds() for batch in of_ui if batch.tasks]
+    loads = loads or [batch.slot_seconds() for batch in ui_batches if batch.tasks]
     gaps = [_measure_gap(loads, batch_s), _predict_gap(source, replay, batch_s)]
     return sorted((gap for gap in gaps if gap is not None), key=lambda gap: -gap.cost)
 
@@ -66,7 +66,7 @@ def add_uneven_slots(
     causes: Sequence[Cause], gaps: Sequence[Gap], source: SourceFacts
 ) -> list[Cause]:
     """Return the causes, costliest first, with the largest gap added unless a cause explains it."""
-    if not gaps or gaps[0].cost < MIN_COST or any(c.kind in _EXPLAINING for c in causes):
+    if not gaps or gaps[0].cost < MIN_COST or any(c.kind in _EXPLAINING_CAUSES for c in causes):
         return list(causes)
     why = f"the busiest slot takes {', or '.join(map(str, gaps))}"
     remedy = "see the section Load per executor slot for tasks that ran late or elsewhere"
@@ -88,24 +88,24 @@ def describe_gain(
         return "Gain", "None yet", "the query does not use an assignor"
     if replay is None or spark is None or predicted is None or source.assignor is None:
         return "Gain", "Unknown", "give the checkpoint to estimate it"
-    ideal_s = _get_ideal_s(spark, predicted.times, predicted.batch_s)
-    saved_s = (spark.times_ideal - predicted.times) * ideal_s
-    if abs(saved_s) < _MIN_SAVED * ideal_s:
+    ideal_s = _get_ideal_s(spark, predicted.times_ideal, predicted.batch_s)
+    saved_s = (spark.times_ideal - predicted.times_ideal) * ideal_s
+    if abs(saved_s) < _MIN_SAVED_SHARE * ideal_s:
         return "Gain", "None", "compared with Spark's default, predicted"
     title = "Gain" if saved_s > 0 else "Loss"
     return title, format_seconds(abs(saved_s)), "a batch compared with Spark's default, predicted"
 
 
 def _measure_gap(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
-    busy = [list(load.values()) for load in loads if any(load.values())]
-    if not busy:
+    slot_loads = [list(load.values()) for load in loads if any(load.values())]
+    if not slot_loads:
         return None
-    longest_s, mean_s = sum(map(max, busy)), sum(map(fmean, busy))
-    return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(busy), batch_s)
+    longest_s, mean_s = sum(map(max, slot_loads)), sum(map(fmean, slot_loads))
+    return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(slot_loads), batch_s)
 
 
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
-    """Return the gap of the query's plans, from the plan log, the metrics, or the replay."""
+    """Return the gap from replayed logged plans, else metrics, else the replayed assignor."""
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
     own = replay.find(ITSELF) if replay is not None else None
     if own is None and imbalances:
@@ -114,20 +114,20 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
         return Gap(times, "predicted", seconds, batch_s)
     if own is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
         own = replay.find(source.assignor)
-    if own is None or replay is None or not own.played:
+    if own is None or replay is None or not own.batches:
         return None
-    assumed = ""
+    assumption = ""
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
-        assumed = f" on {replay.cluster.slots} slots (assumed)"
+        assumption = f" on {replay.cluster.slots} slots (assumed)"
     times = own.times_ideal
     seconds = (times - 1) * _get_ideal_s(own, times, batch_s)
-    return Gap(times, "predicted", seconds, batch_s, assumed)
+    return Gap(times, "predicted", seconds, batch_s, assumption)
 
 
-def _get_ideal_s(played: MappingResult, times: float, batch_s: float | None) -> float:
+def _get_ideal_s(result: MappingResult, times: float, batch_s: float | None) -> float:
     """Return the ideal seconds of a batch whose busiest slot takes `times` times as long.
 
     The replay's costs may be too high, so the reading time is limited to the batch duration.
     """
-    ideal = fmean(batch.bound_seconds for batch in played.played) if played.played else 0.0
+    ideal = fmean(batch.bound_seconds for batch in result.batches) if result.batches else 0.0
     return min(ideal, batch_s / times) if batch_s else ideal

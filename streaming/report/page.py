@@ -59,8 +59,8 @@ def table(
 def figure(title: str, svg: str, caption: str = "", key: str = "") -> str:
     """Frame a picture; `key` is the colour class of the legend mark before the title."""
     mark = f'<span class="key {key}"></span>' if key else ""
-    below = f"<figcaption>{escape_html(caption)}</figcaption>" if caption else ""
-    return f"<figure><h3>{mark}{escape_html(title)}</h3>{svg}{below}</figure>"
+    caption_html = f"<figcaption>{escape_html(caption)}</figcaption>" if caption else ""
+    return f"<figure><h3>{mark}{escape_html(title)}</h3>{svg}{caption_html}</figure>"
 
 
 def side_by_side(figures: Sequence[str]) -> str:
@@ -68,12 +68,12 @@ def side_by_side(figures: Sequence[str]) -> str:
     return f'<div class="pair">{"".join(figures)}</div>'
 
 
-def tiles(listed: Sequence[tuple[str, str, str]], *, is_calm: bool) -> str:
+def tiles(contents: Sequence[tuple[str, str, str]], *, is_calm: bool) -> str:
     """Write the summary tiles, each with a title, a short text, and a figure."""
     boxes = "".join(
         f"<div><h2>{escape_html(title)}</h2><strong>{escape_html(words)}</strong>"
         f"<p>{escape_html(figure)}</p></div>"
-        for title, words, figure in listed
+        for title, words, figure in contents
     )
     return f'<div class="tiles{" calm" if is_calm else ""}">{boxes}</div>'
 
@@ -85,12 +85,12 @@ def cause(title: str, why: str, remedy: str) -> str:
     return f'<p class="finding">{cause_html}{remedy_html}</p>'
 
 
-def checks(listed: Sequence[Check]) -> str:
+def checks(results: Sequence[Check]) -> str:
     """Write a list of checks; a word and a colour show each outcome."""
     items = (
         f'<li><span class="{"yes" if c.holds else "no"}">{c.outcome}</span> '
         f"{escape_html(c.name)}: {escape_html(c.details)}</li>"
-        for c in listed
+        for c in results
     )
     return f'<ul class="checks">{"".join(items)}</ul>'
 

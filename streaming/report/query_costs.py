@@ -34,16 +34,16 @@ def write_section(facts: QueryFacts) -> list[str]:
             [f"one record of a usual partition{name}", format_seconds(costs.record)],
             [f"one range, without its records{name}", format_seconds(costs.range)],
         ]
-        unusual = {str(tp): cost for tp, cost in costs.unusual.items()}
-        if unusual:
+        unusual_costs = {str(tp): cost for tp, cost in costs.unusual_costs.items()}
+        if unusual_costs:
             caption = "As learned by the planner, including downstream work in the same task."
             figures.append(
-                _draw_costs(f"partition{name}", {"usual": costs.record, **unusual}, caption)
+                _draw_costs(f"partition{name}", {"usual": costs.record, **unusual_costs}, caption)
             )
-    by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
-    if by_executor:
+    cost_by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
+    if cost_by_executor:
         caption = "Task time divided by records read, from Spark's UI."
-        figures.append(_draw_costs("executor", by_executor, caption))
+        figures.append(_draw_costs("executor", cost_by_executor, caption))
     rows += _list_zone_traffic(facts)
     if not rows and not figures:
         return [
@@ -87,9 +87,11 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
         seconds = sum(of_run[-1][0] - of_run[0][0] for of_run in counts.values())
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
-            a_day = crossed_bytes / seconds * _DAY_S
-            size, cost = format_gigabytes(a_day), format_money(a_day / GB * facts.price_per_gb)
-            words.append(f"{size} GB a day, {cost} at {facts.price_per_gb:g} per GB")
+            bytes_a_day = crossed_bytes / seconds * _DAY_S
+            cost = format_money(bytes_a_day / GB * facts.price_per_gb)
+            words.append(
+                f"{format_gigabytes(bytes_a_day)} GB a day, {cost} at {facts.price_per_gb:g} per GB"
+            )
         if words:
             name = f", source {index}" if len(indexes) > 1 else ""
             yield [f"across zones{name}", ": ".join(words)]

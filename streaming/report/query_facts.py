@@ -59,7 +59,7 @@ class QueryFacts:
     price_per_gb: float = PRICE_PER_GB
 
 
-def gather(
+def gather_facts(
     inputs: Sequence[str],
     query: str | None = None,
     batches: int | None = None,
@@ -114,10 +114,10 @@ def _read_ui(
     spark: SparkUi, query: str | None, log: CheckpointLog | None, batches: int | None
 ) -> tuple[RunFigures, str]:
     """Return the last finished batches of the query in Spark's UI, and the query's label."""
-    of_query = choose_query(spark.batches(), query, spark.address)
-    _check_same_query(log, of_query[0].query_id, str(spark.address))
-    finished = [batch for batch in of_query if batch.seconds is not None]
-    return spark.run(finished[-(batches or _UI_BATCHES) :]), of_query[-1].label
+    query_batches = choose_query(spark.batches(), query, spark.address)
+    _check_same_query(log, query_batches[0].query_id, str(spark.address))
+    finished = [batch for batch in query_batches if batch.seconds is not None]
+    return spark.run(finished[-(batches or _UI_BATCHES) :]), query_batches[-1].label
 
 
 def _replay_sources(
@@ -183,38 +183,37 @@ def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
 def _replay(
     log: CheckpointLog,
     source: str,
-    played: Sequence[ReplayBatch],
+    batches: Sequence[ReplayBatch],
     ui: RunFigures | None,
-    logged: LoggedTasks | None,
+    tasks_of_query: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with the UI's costs; without a plan log, also with the UI's executors."""
-    cluster = choose_cluster(log, source, played, logged=logged.executors if logged else None)
+    cluster = choose_cluster(
+        log, source, batches, logged_executors=tasks_of_query.executors if tasks_of_query else None
+    )
     origins = {
-        name: "assumed: also give the address of Spark's UI" if by.startswith("assumed") else by
-        for name, by in cluster.origins.items()
+        name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
+        for name, text in cluster.origins.items()
     }
     if ui is not None and ui.batches:
         tasks = list(ui.measured_tasks)
         records = sum(task.records for task in tasks)
         cost_s = sum(task.seconds for task in tasks) / records if records else cluster.cost_s
         factor = cost_s / cluster.cost_s  # the UI has no costs per partition
-        unusual = {tp: cost * factor for tp, cost in cluster.unusual.items()}
-        cluster = replace(cluster, cost_s=cost_s, unusual=unusual)
+        unusual_costs = {tp: cost * factor for tp, cost in cluster.unusual_costs.items()}
+        cluster = replace(cluster, cost_s=cost_s, unusual_costs=unusual_costs)
         origins["cost"] = "from Spark's UI"
         # Logged plans are replayed on the executors of their batch; the UI has the current ones.
-        if logged is None:
+        if tasks_of_query is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
     return replay(
-        log.title(source),
-        played,
-        replace(cluster, origins=origins),
-        (SPARK, LAG_AWARE_STICKY),
-        logged=logged.tasks if logged else None,
-    )
+        log.title(source), batches, replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY),
+        logged_tasks=tasks_of_query.tasks if tasks_of_query else None,
+    )  # fmt: skip
 
 
 def _read_progress(path: str, query: str | None, last: int | None) -> list[BatchProgress]:
     batches = read_batches(Path(path), last)
-    chosen = choose_query_id({p.query_id: p.label for p in batches}, query, f"log {path}")
-    return [progress for progress in batches if progress.query_id == chosen]
+    query_id = choose_query_id({p.query_id: p.label for p in batches}, query, f"log {path}")
+    return [progress for progress in batches if progress.query_id == query_id]

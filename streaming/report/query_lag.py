@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from streaming.replay.log import ReplayBatch
     from streaming.report.query_facts import QueryFacts
 
-_COLUMNS = 120  # maximum number of columns of a heat map
-_HEAT_ROWS = 40  # maximum number of rows of a heat map
-_ROWS = 8  # maximum number of rows of a table
+_MAX_COLUMNS = 120  # maximum number of columns of a heat map
+_MAX_HEAT_ROWS = 40  # maximum number of rows of a heat map
+_MAX_ROWS = 8  # maximum number of rows of a table
 
 
 def write_section(facts: QueryFacts) -> list[str]:
@@ -40,22 +40,23 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], name: str) -> list
     """Draw one source's unread records at the start of each batch, from the metrics log."""
     batches = [(batch, _by_name(source.waiting)) for batch, source in progress]
     newest = progress[-1][1]
-    last, read = _by_name(newest.lag), _group_counts(_by_name(s.read) for _, s in progress)
+    last, reads = _by_name(newest.lag), _group_counts(_by_name(s.read) for _, s in progress)
     waiting = _group_counts(lag for _, lag in batches)
     # Spark omits the start offsets of a query's first batch, so its reads may be missing.
     highest = {n: max(waiting[n]) if n in waiting else None for n in {*waiting, *last}}
     ranked = sorted(highest, key=lambda n: (-last.get(n, 0), -(highest[n] or 0), _sort_key(n)))
     rows = [
-        [n, _write(last.get(n)), _write(highest[n]), _write(sum(read[n]) if n in read else None)]
-        for n in ranked[:_ROWS]
+        [n, _write(last.get(n)), _write(highest[n]), _write(sum(reads[n]) if n in reads else None)]
+        for n in ranked[:_MAX_ROWS]
     ]
     total = sum(last.values())
-    worst = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
+    worst_text = f", {last[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
     when = "After the last batch," if newest.unread else "When the last batch started,"
-    held = sum(newest.held_back.values())
+    held_back = sum(newest.held_back.values())
+    limits = f"; limits held back {held_back:,} records" if held_back else ""
     lag_now = (
         f"{when} {total:,} records were unread in {sum(n > 0 for n in last.values()):,} of "
-        f"{len(last):,} partitions{worst}{f'; limits held back {held:,} records' if held else ''}."
+        f"{len(last):,} partitions{worst_text}{limits}."
     )
     head = ("partition, worst first", "last lag", "highest lag", "records read")
     caption = "Unread records by partition (rows) at the start of each batch (columns)."
@@ -75,7 +76,7 @@ def _draw_reads(logged: Sequence[ReplayBatch], name: str) -> list[str]:
     ranked = sorted(by_name, key=lambda n: (-by_name[n], _sort_key(n)))
     rows = [
         [n, f"{by_name[n]:,}", f"{by_name[n] / total:.0%}", f"{max(read[n]):,}"]
-        for n in ranked[:_ROWS]
+        for n in ranked[:_MAX_ROWS]
     ]
     head = ("partition, largest first", "offsets read", "share", "maximum per batch")
     caption = (
@@ -90,12 +91,12 @@ def _put_side_by_side(
     title: str, batches: Sequence[tuple[int, Mapping[str, int]]], ranked: Sequence[str],
     caption: str, table: str,
 ) -> str:  # fmt: skip
-    shown = batches[-_COLUMNS:]
+    shown = batches[-_MAX_COLUMNS:]
     if len(shown) < len(batches):
         caption += f" The chart shows the last {len(shown)} of {len(batches):,} batches."
-    if len(ranked) > _HEAT_ROWS:
-        caption += f" The chart shows the first {_HEAT_ROWS} of {len(ranked):,} partitions."
-    names = sorted(ranked[:_HEAT_ROWS], key=_sort_key)
+    if len(ranked) > _MAX_HEAT_ROWS:
+        caption += f" The chart shows the first {_MAX_HEAT_ROWS} of {len(ranked):,} partitions."
+    names = sorted(ranked[:_MAX_HEAT_ROWS], key=_sort_key)
     figure = page.figure(title, charts.draw_heat_map(title, names, shown), caption)
     return page.side_by_side([figure, table])
 

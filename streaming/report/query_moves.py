@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     from streaming.report.query_facts import QueryFacts
 
 #: Maximum number of table rows; only the last ones are shown.
-_ROWS = 15
+_MAX_ROWS = 15
 #: The reason for moves if only the load has changed.
-_LOAD = "to balance the load"
+_LOAD_REASON = "to balance the load"
 #: Planner metrics whose changes explain moves.
-_EXPLAINING = ("executors", "slots", "partitions")
+_EXPLAINING_METRICS = ("executors", "slots", "partitions")
 _HEAD = ("batch", "partitions moved", "over ideal", "reason")
-_EXPLAIN = "assignor report CHECKPOINT --batch N explains one of the last batches."
+_EXPLAIN_HINT = "assignor report CHECKPOINT --batch N explains one of the last batches."
 
 
 def write_section(facts: QueryFacts) -> list[str]:
     """Write the section from the metrics log."""
     if not facts.progress:
-        return [page.note(f"Moves are unknown: also give the metrics log. {_EXPLAIN}")]
-    planned, rows = _list_moves(facts.progress)
-    if not planned:
+        return [page.note(f"Moves are unknown: also give the metrics log. {_EXPLAIN_HINT}")]
+    planned_count, rows = _list_moves(facts.progress)
+    if not planned_count:
         return [page.note("Moves are unknown: no batch in the log was planned by an assignor.")]
     moves = pluralize(sum(row.moves for row in rows), "move of a partition", "moves of a partition")
-    batches = pluralize(planned, "batch", "batches")
+    batches = pluralize(planned_count, "batch", "batches")
     follows = "Batches with a move or a change:" if rows else "Nothing else changed."
     parts = [page.paragraph(f"{moves} to another executor in {batches}. {follows}")]
     if rows:
         cells = [[row.batch, f"{row.moves}", row.imbalance, row.why] for row in rows]
-        parts.append(page.table(_HEAD, cells[-_ROWS:], ends_in_words=True))
-    return [*parts, page.note(_EXPLAIN)]
+        parts.append(page.table(_HEAD, cells[-_MAX_ROWS:], ends_in_words=True))
+    return [*parts, page.note(_EXPLAIN_HINT)]
 
 
 class _BatchMoves(NamedTuple):
@@ -52,39 +52,39 @@ class _BatchMoves(NamedTuple):
 
 def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
     """Return the number of planned batches, and a row for each batch with moves or changes."""
-    rows, planned = [], 0
-    before: dict[int, SourceProgress] = {}
+    rows, planned_count = [], 0
+    previous: dict[int, SourceProgress] = {}
     for progress in logged:
         for source in progress.sources:
             if "assignor.strategy" not in source.metrics or not source.has_data:
                 continue
-            planned += 1
+            planned_count += 1
             moves = int(source.number("movedPartitions") or 0)
-            why = list(_describe_changes(source, before.get(source.index)))
-            before[source.index] = source
+            why = list(_describe_changes(source, previous.get(source.index)))
+            previous[source.index] = source
             if not moves and not why:
                 continue
             name = f" (source {source.index})" if len(progress.sources) > 1 else ""
             imbalance = source.number("imbalance")
-            over = "" if imbalance is None else f"{imbalance:.1%}"
-            reason = "; ".join(why) or _LOAD
-            rows.append(_BatchMoves(f"{progress.batch}{name}", moves, over, reason))
-    return planned, rows
+            imbalance_text = "" if imbalance is None else f"{imbalance:.1%}"
+            reason = "; ".join(why) or _LOAD_REASON
+            rows.append(_BatchMoves(f"{progress.batch}{name}", moves, imbalance_text, reason))
+    return planned_count, rows
 
 
 def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]:
     """Yield the batch's differences from the previous batch, and its new warnings."""
-    metrics, earlier = source.metrics, before.metrics if before is not None else {}
+    metrics, old_metrics = source.metrics, before.metrics if before is not None else {}
     if before is not None:
-        old, new = earlier["assignor.strategy"], metrics["assignor.strategy"]
+        old, new = old_metrics["assignor.strategy"], metrics["assignor.strategy"]
         if old != new:
             yield f"assignor {old} → {new}"
         # The set of partitions with data changes in most batches; that alone explains no move.
-        renewed = before.number("generation") != source.number("generation")
-        for key in _EXPLAINING:
+        is_renewed = before.number("generation") != source.number("generation")
+        for key in _EXPLAINING_METRICS:
             was, now = before.number(key), source.number(key)
-            if None not in (was, now) and was != now and (key != "partitions" or renewed):
+            if None not in (was, now) and was != now and (key != "partitions" or is_renewed):
                 yield f"{key} {was:.0f} → {now:.0f}"
     for key in ("assignor.fallbackReason", "assignor.stateWarning", "assignor.advice"):
-        if metrics.get(key) and earlier.get(key) != metrics[key]:
+        if metrics.get(key) and old_metrics.get(key) != metrics[key]:
             yield redact(metrics[key])  # a log written by Spark itself is not redacted

@@ -15,7 +15,7 @@ from assignor_bridge.version import read_version
 from streaming.observe.figures import max_over_mean
 from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report import charts, page, query_costs, query_lag, query_moves
-from streaming.report.query_facts import gather
+from streaming.report.query_facts import gather_facts
 from streaming.report.query_summary import summarize
 from streaming.report.svg import escape_html
 from streaming.report.terms import FIGURES
@@ -56,8 +56,8 @@ def make_report(
     batches: int | None = None,
     price_per_gb: float = PRICE_PER_GB,
 ) -> Report:
-    """Report on a query as `assignor report` does; `gather` describes the parameters and errors."""
-    facts = gather(inputs, query, batches, price_per_gb)
+    """Report on a query as `assignor report` does; see `gather_facts` for parameters."""
+    facts = gather_facts(inputs, query, batches, price_per_gb)
     summary = summarize(facts)
     warnings = facts.log.checkpoint.warnings if facts.log else ()
     page_text = _write_page(facts, summary.write_section())

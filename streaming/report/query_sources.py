@@ -70,19 +70,19 @@ def _collect_source(
     logged = facts.log.sources.get(name, ()) if facts.log else ()
     ranges = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
     plans = facts.plans.get(name, ())
-    later = [*plans[1:], None]
-    by_number = {p.number: _read_plan(p, after) for p, after in zip(plans, later, strict=False)}
+    next_plans = [*plans[1:], None]
+    fields = {p.number: _read_plan(p, after) for p, after in zip(plans, next_plans, strict=False)}
     state = plans[-1].outcome.state if plans else None
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
-    planned_by = {p.number: p.outcome.assignor for p in plans}
+    assignors = {p.number: p.outcome.assignor for p in plans}
     strategies = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
     all_spark = state is None and set(strategies.values()) <= {SPARK}
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and is_only else {}
     batches, last_assignor = [], None
     for number in sorted(ranges.keys() | progress.keys()):
-        assignor = planned_by.get(number, strategies.get(number, SPARK if all_spark else None))
+        assignor = assignors.get(number, strategies.get(number, SPARK if all_spark else None))
         seconds = facts.log.seconds.get(number) if facts.log is not None else None
         batch = SourceBatch(number, ranges.get(number, {}), seconds=seconds)
         if number in ui:
@@ -94,14 +94,14 @@ def _collect_source(
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _MIN_UNEVEN):
             is_split = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_split else batch.read)
-        batches.append(replace(batch, **by_number.get(number, {})))
+        batches.append(replace(batch, **fields.get(number, {})))
         last_assignor = assignor
     costs = read_costs(state)
     return SourceFacts(
         batches,
         last_assignor or (LAG_AWARE_STICKY if state is not None else None),
         plans[-1].batch.settings.split if plans else None,
-        {tp: cost / costs.record for tp, cost in costs.unusual.items()} if costs else {},
+        {tp: cost / costs.record for tp, cost in costs.unusual_costs.items()} if costs else {},
         _read_slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
         dict(plans[-1].batch.settings.weights) if plans else {},
@@ -116,14 +116,14 @@ def _read_slowness(state: StickyState | None, costs: Costs | None) -> dict[str, 
 
 
 def _add_ui(batch: SourceBatch, figures: BatchFigures, assignor: str | None) -> SourceBatch:
-    local = [task.local for task in figures.tasks]
-    is_planned = local and assignor not in (None, SPARK)
+    are_local = [task.local for task in figures.tasks]
+    is_planned = are_local and assignor not in (None, SPARK)
     return replace(
         batch,
         seconds=figures.seconds,
         slots=len(figures.slots) or None,
-        slot_seconds=figures.slot_seconds() if local else {},
-        hit_rate=sum(local) / len(local) if is_planned else None,
+        slot_seconds=figures.slot_seconds() if are_local else {},
+        hit_rate=sum(are_local) / len(are_local) if is_planned else None,
     )
 
 
@@ -198,16 +198,16 @@ def _divide_among_slots(
     planned: Mapping[_Key, Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
 ) -> dict[str, float]:
     """Divide executors' seconds among the planned slots; other reads go to the idlest slot."""
-    worked = dict.fromkeys(slots, 0.0)
+    worked_s = dict.fromkeys(slots, 0.0)
     for key in seconds.keys() & planned.keys():
         for slot, size in planned[key].items():
-            worked[slot] += seconds[key] * size / sum(planned[key].values())
+            worked_s[slot] += seconds[key] * size / sum(planned[key].values())
     for key in sorted(seconds.keys() - planned.keys()):
         executor = key[1]
         of_executor = [slot for slot in slots if slot.rpartition("/")[0] == executor]
-        slot = min(of_executor or [f"{executor}/0"], key=lambda name: worked.get(name, 0.0))
-        worked[slot] = worked.get(slot, 0.0) + seconds[key]
-    return worked
+        slot = min(of_executor or [f"{executor}/0"], key=lambda name: worked_s.get(name, 0.0))
+        worked_s[slot] = worked_s.get(slot, 0.0) + seconds[key]
+    return worked_s
 
 
 def _compute_share_elsewhere(planned: Mapping[_Key, int], reads: _Reads) -> dict[str, float]:

@@ -33,20 +33,20 @@ def table_rows(replay: Replay) -> list[list[str]]:
     """
     spark, batches = replay.find(SPARK), len(replay.batches) or 1
     rows: dict[tuple[str, ...], list[str]] = {}
-    played = [m for m in replay.mappings if m.error is None]
-    for m in sorted(played, key=lambda m: round(m.seconds, 9)):
+    results = [m for m in replay.mappings if m.error is None]
+    for m in sorted(results, key=lambda m: round(m.seconds, 9)):
         saved = (spark.seconds - m.seconds) / batches if spark else 0.0
         sign = "-" * (saved < 0)
         cells = (
             f"{sign}{format_seconds(abs(saved))}" if spark and abs(saved) >= _ROUNDING_S else "",
             f"{m.times_ideal - 1:.1%}",
-            f"{m.worst_over:.1%}",
+            f"{m.worst_regret_share:.1%}",
             f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
             f"{m.moved_share:.1%}",
         )
         rows.setdefault(cells, []).append(m.name)
-    failed = ([m.name, f"failed: {m.error}"] for m in replay.mappings if m.error is not None)
-    return [*([", ".join(names), *cells] for cells, names in rows.items()), *failed]
+    failed_rows = ([m.name, f"failed: {m.error}"] for m in replay.mappings if m.error is not None)
+    return [*([", ".join(names), *cells] for cells, names in rows.items()), *failed_rows]
 
 
 def replay_svg(replay: Replay) -> str:

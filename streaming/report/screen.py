@@ -196,14 +196,14 @@ def _make_batch_table(snapshot: LiveFigures) -> Table:
             )
         return table
     for batch in run.batches[:-6:-1]:
-        local = [task.local for task in batch.tasks]
+        are_local = [task.local for task in batch.tasks]
         table.add_row(
             f"{batch.batch}",
             "running" if batch.is_running else f"{batch.seconds:.2f}",
             format_count(batch.records),
             f"{len(batch.tasks)}",
-            f"{max_over_mean(batch.slot_seconds()):.2f}" if local else "",
-            f"{sum(local) / len(local):.0%}" if local else "",
+            f"{max_over_mean(batch.slot_seconds()):.2f}" if are_local else "",
+            f"{sum(are_local) / len(are_local):.0%}" if are_local else "",
         )
     return table
 

@@ -14,7 +14,10 @@ FIGURES: Mapping[str, str] = {
     ),
     "regret": "How much longer than the ideal a batch takes, given the actual cost of its records.",
     "measured": "Computed from the times that executors or Spark's UI reported.",
-    "predicted": "Computed from each partition's records and the costs that the planner learned.",
+    "predicted": (
+        "Computed from each partition's records and their cost, which the planner learned, you "
+        "gave, or the replay estimated."
+    ),
     "Spark's default": (
         "Spark without an assignor: one task per partition, on an executor chosen by a hash of the "
         "topic and partition."

@@ -1,8 +1,8 @@
 """Spark's three built-in assignments of ranges to tasks, with or without a preferred executor.
 
-They follow `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0. By default, a
-partition's task prefers executor `floorMod(hash(topic-partition), executors)`, sorted by host and
-ID, descending. If `minPartitions` or `maxRecordsPerPartition` applies, no executor is preferred.
+They follow `KafkaOffsetRangeCalculator` and `KafkaOffsetReader` of Spark 4.0.0. By default,
+executors are sorted by host and ID, descending, and a partition's task prefers the one at index
+`floorMod(hash(topic-partition), executors)`. With smaller ranges, no executor is preferred.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def place_by_max_records(ranges: Sequence[OffsetRange], max_records: int) -> lis
 def place_by_min_partitions(
     ranges: Sequence[OffsetRange], executors: Sequence[Executor], min_partitions: int
 ) -> list[PlacedTask]:
-    """Return about `min_partitions` tasks, splitting large ranges in proportion to their size."""
+    """Split large ranges into about `min_partitions` tasks; place enough ranges by hash."""
     with_data = [r for r in ranges if r.size > 0]
     if len(with_data) >= min_partitions:
         return place_by_hash(with_data, executors)

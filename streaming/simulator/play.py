@@ -55,17 +55,17 @@ class PlayedBatch:
     #: Number of partitions with data.
     partitions: int
     #: Number of partitions that changed executor although the previous executor is present.
-    moved: int
+    moved_partitions: int
     #: Busy seconds by executor ID.
-    busy: Mapping[str, float]
+    busy_seconds: Mapping[str, float]
     #: Share of bytes read by executors in zones without a replica; None without zones.
-    cross_zone: float | None = None
-    #: Predicted share by which the plan's busiest slot is above the ideal; `over` minus this was
-    #: not predicted. None for Spark's assignments.
-    planned_over: float | None = None
+    cross_zone_share: float | None = None
+    #: Predicted share by which the plan's busiest slot is above the ideal; None for Spark's
+    #: assignments. `regret_share` minus this was not predicted.
+    planned_imbalance: float | None = None
 
     @property
-    def over(self) -> float:
+    def regret_share(self) -> float:
         """Share by which the batch took longer than the ideal."""
         return self.seconds / self.bound_seconds - 1 if self.bound_seconds else 0.0
 
@@ -85,11 +85,11 @@ class SimulatedQuery:
     last_reader: dict[Partition, str] = field(default_factory=dict)
     #: The planner's reasons for the last batch, with the summary first; empty for Spark's own.
     reasons: tuple[str, ...] = ()
-    planned_over: float | None = None
+    planned_imbalance: float | None = None
 
     def play(self, batch: SimulatedBatch) -> PlayedBatch:
         """Plan one batch, and simulate its tasks."""
-        self.reasons, self.planned_over = (), None
+        self.reasons, self.planned_imbalance = (), None
         tasks = self.plan(batch)
         rng = np.random.default_rng((self.scenario.seed, batch.number))
         noise = np.exp(rng.normal(0, self.scenario.service_noise, len(batch.records)))
@@ -100,15 +100,15 @@ class SimulatedQuery:
             slowness = batch.slowness.get(executor, 1.0)
             work, cold = 0.0, 0
             for r in tasks[task].ranges:
-                key = r.tp
-                work += r.size * cost[key]
-                cold += r.start != first_offset[key] or self.last_reader.get(key) != executor
+                tp = r.tp
+                work += r.size * cost[tp]
+                cold += r.start != first_offset[tp] or self.last_reader.get(tp) != executor
             fixed = self.scenario.task_seconds + self.scenario.cold_seconds * cold
             return float(fixed + work * slowness)
 
         preferred = [t.executor for t in tasks]
         runs = schedule(preferred, task_seconds, batch.executors, self.locality_wait_s)
-        return self._account(batch, tasks, runs, cost, first_offset)
+        return self._finish_batch(batch, tasks, runs, cost, first_offset)
 
     def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
         """Return the tasks of a batch."""
@@ -151,10 +151,10 @@ class SimulatedQuery:
         )
         outcome = plan_step(snapshot, self.state, self.find)
         self.state, self.reasons = outcome.state, outcome.reasons
-        self.planned_over = float(outcome.metrics["imbalance"])
+        self.planned_imbalance = float(outcome.metrics["imbalance"])
         return list_tasks(outcome)
 
-    def _account(
+    def _finish_batch(
         self,
         batch: SimulatedBatch,
         tasks: Sequence[PlacedTask],
@@ -163,28 +163,28 @@ class SimulatedQuery:
         first_offset: Mapping[Partition, int],
     ) -> PlayedBatch:
         """Compute the result of a batch, and store its read reports for the next plan."""
-        busy = {e.id: 0.0 for e in batch.executors}
+        busy_s = {e.id: 0.0 for e in batch.executors}
         first_reader: dict[Partition, str] = {}
         last_read: dict[Partition, tuple[int, str]] = {}
         reports: list[tuple[Partition, str, int, float]] = []
         record_bytes = np.full(len(batch.records), 100.0) if batch.bytes is None else batch.bytes
         bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
-        is_far, crossed = _make_is_far(batch), 0.0
+        is_far, crossed_bytes = _make_is_far(batch), 0.0
         for run in runs:
             slowness = batch.slowness.get(run.executor, 1.0)
             for r in tasks[run.task].ranges:
-                key = r.tp
-                spent_s = r.size * cost[key] * slowness
-                busy[run.executor] += spent_s
-                reports.append((key, run.executor, r.size, spent_s))
-                crossed += r.size * bytes_of[key] * is_far(key, run.executor)
-                if r.start == first_offset[key]:
-                    first_reader[key] = run.executor
-                if r.end > last_read.get(key, (-1, ""))[0]:
-                    last_read[key] = (r.end, run.executor)
-        readers = self.last_reader
-        moved = sum(readers.get(k, e) != e and readers[k] in busy for k, e in first_reader.items())
-        self.last_reader.update({key: e for key, (_, e) in last_read.items()})
+                tp = r.tp
+                spent_s = r.size * cost[tp] * slowness
+                busy_s[run.executor] += spent_s
+                reports.append((tp, run.executor, r.size, spent_s))
+                crossed_bytes += r.size * bytes_of[tp] * is_far(tp, run.executor)
+                if r.start == first_offset[tp]:
+                    first_reader[tp] = run.executor
+                if r.end > last_read.get(tp, (-1, ""))[0]:
+                    last_read[tp] = (r.end, run.executor)
+        last = self.last_reader
+        moves = sum(last.get(k, e) != e and last[k] in busy_s for k, e in first_reader.items())
+        self.last_reader.update({tp: e for tp, (_, e) in last_read.items()})
         size = np.array([r[2] for r in reports], np.float64)
         self.observed = ReadReports.of(
             encode_names([tp.topic for tp, _, _, _ in reports]),
@@ -203,16 +203,11 @@ class SimulatedQuery:
         seconds = max((run.end_seconds for run in runs), default=0.0)
         total_bytes = float(np.dot(batch.records, record_bytes))
         return PlayedBatch(
-            batch.number,
-            seconds,
-            max(work / speed, max_cost * fastest),
-            len(tasks),
-            len(last_read),
-            moved,
-            busy,
-            None if batch.replicas is None else crossed / (total_bytes or 1.0),
-            self.planned_over,
-        )
+            batch.number, seconds, max(work / speed, max_cost * fastest), len(tasks),
+            len(last_read), moves, busy_s,
+            None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0),
+            self.planned_imbalance,
+        )  # fmt: skip
 
 
 def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
@@ -239,8 +234,8 @@ def _make_is_far(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:
     """Return a function that tests whether a partition has no replica in an executor's zone."""
     if batch.replicas is None:
         return lambda _partition, _executor: False
-    sets = map(batch.replicas.racks.__getitem__, batch.replicas.code.tolist())
-    racks = dict(zip(batch.partitions, sets, strict=True))
+    rack_sets = map(batch.replicas.racks.__getitem__, batch.replicas.code.tolist())
+    racks = dict(zip(batch.partitions, rack_sets, strict=True))
     zone = {e.id: e.rack for e in batch.executors}
     return lambda tp, e: bool(racks[tp] and zone[e]) and zone[e] not in racks[tp]
 
@@ -259,7 +254,7 @@ class MappingResult:
     """The results of one mapping over some batches."""
 
     name: str
-    played: Sequence[PlayedBatch] = ()
+    batches: Sequence[PlayedBatch] = ()
     #: The planner's reasons for each batch; empty for Spark's own.
     reasons: Sequence[tuple[str, ...]] = ()
     #: Reason why the mapping could not be played; None if it was played.
@@ -268,59 +263,60 @@ class MappingResult:
     @property
     def seconds(self) -> float:
         """Total reading time of all batches."""
-        return sum(p.seconds for p in self.played)
+        return sum(p.seconds for p in self.batches)
 
     @property
     def median_seconds(self) -> float:
         """Median time of a batch."""
-        return median(p.seconds for p in self.played)
+        return median(p.seconds for p in self.batches)
 
     @property
     def times_ideal(self) -> float:
         """Time of all batches divided by the ideal time, in which all slots end at once."""
-        ideal = sum(p.bound_seconds for p in self.played)
+        ideal = sum(p.bound_seconds for p in self.batches)
         return self.seconds / ideal if ideal else 1.0
 
     @property
     def regret_seconds(self) -> float:
         """Mean seconds of a batch above the best time in hindsight."""
-        return fmean(p.seconds - p.bound_seconds for p in self.played) if self.played else 0.0
+        return fmean(p.seconds - p.bound_seconds for p in self.batches) if self.batches else 0.0
 
     @property
-    def mean_over(self) -> float:
+    def mean_regret_share(self) -> float:
         """Mean share by which a batch takes longer than the ideal."""
-        return fmean(p.over for p in self.played)
+        return fmean(p.regret_share for p in self.batches)
 
     @property
-    def worst_over(self) -> float:
+    def worst_regret_share(self) -> float:
         """Share by which the worst batch takes longer than the ideal."""
-        return max((p.over for p in self.played), default=0.0)
+        return max((p.regret_share for p in self.batches), default=0.0)
 
     @property
     def tasks(self) -> float:
         """Mean number of tasks per batch."""
-        return fmean(p.tasks for p in self.played) if self.played else 0.0
+        return fmean(p.tasks for p in self.batches) if self.batches else 0.0
 
     @property
-    def moved(self) -> float:
+    def moved_partitions(self) -> float:
         """Mean number of partitions per batch that move to another executor."""
-        return fmean(p.moved for p in self.played) if self.played else 0.0
+        return fmean(p.moved_partitions for p in self.batches) if self.batches else 0.0
 
     @property
     def moved_share(self) -> float:
         """Moved partitions of all batches as a share of all partitions with data."""
-        return sum(p.moved for p in self.played) / (sum(p.partitions for p in self.played) or 1)
+        moves = sum(p.moved_partitions for p in self.batches)
+        return moves / (sum(p.partitions for p in self.batches) or 1)
 
     @property
-    def cross_zone(self) -> float | None:
+    def cross_zone_share(self) -> float | None:
         """Mean share of bytes that crossed zones; None without zones."""
-        shares = [p.cross_zone for p in self.played if p.cross_zone is not None]
+        shares = [p.cross_zone_share for p in self.batches if p.cross_zone_share is not None]
         return fmean(shares) if shares else None
 
     @property
     def mean_moved_share(self) -> float:
         """Mean share of a batch's partitions that move to another executor."""
-        return fmean(p.moved / max(1, p.partitions) for p in self.played)
+        return fmean(p.moved_partitions / max(1, p.partitions) for p in self.batches)
 
 
 def compare(
@@ -331,8 +327,8 @@ def compare(
 ) -> list[MappingResult]:
     """Simulate the scenario with each mapping or assignor; the results exclude warm-up batches."""
     queries = [SimulatedQuery(name, scenario, {}, find, locality_wait_s) for name in names]
-    played = [play(query) for query in queries]
+    results = [play(query) for query in queries]
     return [
         MappingResult(name, batches[WARM_UP_BATCHES:] or batches)
-        for name, batches in zip(names, played, strict=True)
+        for name, batches in zip(names, results, strict=True)
     ]

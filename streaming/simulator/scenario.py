@@ -129,7 +129,7 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
             )
         yield SimulatedBatch(
             number,
-            _list_present(scenario, topology, number),
+            _list_executors(scenario, topology, number),
             partitions,
             start,
             records.astype(np.int64),
@@ -161,12 +161,12 @@ def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.f
     """Add half of the records to 5% of the partitions, drawn at random by each call."""
     count = scenario.partitions
     raw = np.full(count, 0.5 / count)
-    hot = rng.choice(count, max(1, count // 20), replace=False)
-    raw[hot] += 0.5 / len(hot)
+    hot_partitions = rng.choice(count, max(1, count // 20), replace=False)
+    raw[hot_partitions] += 0.5 / len(hot_partitions)
     return np.asarray(raw / raw.sum())
 
 
-def _list_present(
+def _list_executors(
     scenario: Scenario, topology: tuple[Executor, ...], number: int
 ) -> tuple[Executor, ...]:
     interval = scenario.churn_every
@@ -175,5 +175,5 @@ def _list_present(
     cycle, phase = divmod(number, interval)
     if cycle == 0 or phase >= max(1, interval // 2):
         return topology
-    lost = cycle % len(topology)
-    return topology[:lost] + topology[lost + 1 :]
+    lost_index = cycle % len(topology)
+    return topology[:lost_index] + topology[lost_index + 1 :]

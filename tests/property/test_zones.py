@@ -250,7 +250,7 @@ def test_zones_are_ignored_if_they_alone_exceed_the_imbalance() -> None:
         slow={1: 2.0}, churn_every=8, zones=3, replication=2, seed=205,
     )  # fmt: skip
     player = SimulatedQuery("lag-aware-sticky", scenario)
-    planned = [player.play(step).planned_over for step in generate_batches(scenario)]
+    planned = [player.play(step).planned_imbalance for step in generate_batches(scenario)]
     assert max(over or 0.0 for over in planned) <= 0.05, planned
 
 

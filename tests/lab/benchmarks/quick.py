@@ -102,7 +102,7 @@ def simulator() -> Iterator[Line]:
         ("equal, 200 partitions", Scenario(partitions=200, executors=20, lags="uniform")),
     ):
         results = {r.name: r for r in compare(scenario, (LAG_AWARE_STICKY, *spark))}
-        ours = [p.seconds for p in results[LAG_AWARE_STICKY].played]
+        ours = [p.seconds for p in results[LAG_AWARE_STICKY].batches]
         best = min(spark, key=lambda name: results[name].median_seconds)
         for name in dict.fromkeys(("spark", best)):
             other = results[name].median_seconds

@@ -178,7 +178,7 @@ def simulated() -> list[dict[str, Any]]:
                 records=ARRIVE * BATCH_S, lags=lags, skew=skew, cost=0.001,
             )  # fmt: skip
             [result] = compare(scenario, [name])
-            return fmean(batch.seconds for batch in result.played) <= BATCH_S
+            return fmean(batch.seconds for batch in result.batches) <= BATCH_S
 
         low, high = possible // OF_AN_EXECUTOR, 16 * possible // OF_AN_EXECUTOR
         searches = {name: least(low, high) for name in SIMULATED}

@@ -119,7 +119,7 @@ def row_of(kind: str) -> dict[str, Any]:
     return {
         "kind": kind,
         "worst": in_words(given),
-        "batch_s": statistics.fmean(p.bound_seconds for p in ours.played),
+        "batch_s": statistics.fmean(p.bound_seconds for p in ours.batches),
         "times": worst,
         "best of Spark's": best,
         "its regret": results[best].times_ideal - 1,

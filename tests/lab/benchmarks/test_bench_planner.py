@@ -284,8 +284,10 @@ def test_mappings_side_by_side() -> None:
                     "mapping": name,
                     "median_s": statistics.median(p.seconds for p in late),
                     "ideal_s": statistics.median(p.bound_seconds for p in late),
-                    "over_ideal": statistics.fmean(p.over for p in late),
-                    "cold_partitions": statistics.fmean(p.moved / p.partitions for p in late),
+                    "over_ideal": statistics.fmean(p.regret_share for p in late),
+                    "cold_partitions": statistics.fmean(
+                        p.moved_partitions / p.partitions for p in late
+                    ),
                     "tasks": statistics.fmean(p.tasks for p in late),
                 }
             )
@@ -338,8 +340,8 @@ def test_the_last_share_left_to_whoever_is_free() -> None:
                     batches=30, seed=seed,
                 )  # fmt: skip
                 late = play(Guarded("lag-aware-sticky", scenario, share=share))[3:]
-                overs += [p.over for p in late]
-                cold += [p.moved / p.partitions for p in late]
+                overs += [p.regret_share for p in late]
+                cold += [p.moved_partitions / p.partitions for p in late]
             rows.append(
                 {
                     "unpredictable": wrong,

@@ -118,8 +118,8 @@ def regret(result: MappingResult) -> float:
 
 
 def accepted(result: MappingResult) -> float:
-    ideal = sum(p.bound_seconds for p in result.played) or 1.0
-    return sum((p.planned_over or 0.0) * p.bound_seconds for p in result.played) / ideal
+    ideal = sum(p.bound_seconds for p in result.batches) or 1.0
+    return sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in result.batches) / ideal
 
 
 def row_of(name: str, results: dict[str, MappingResult], why: str) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def row_of(name: str, results: dict[str, MappingResult], why: str) -> dict[str, 
     return {
         "regime": name,
         "regret": regret(ours),
-        "worst batch": ours.worst_over,
+        "worst batch": ours.worst_regret_share,
         "accepted": accepted(ours),
         "why": why,
         **{n: regret(results[n]) for n in SPARK},
@@ -168,9 +168,9 @@ def checkpoints() -> list[dict[str, Any]]:
 def why_of(ours: MappingResult, batches: Sequence[ReplayBatch]) -> str:
     """Whose share the regret of a checkpoint is, and what its worst batch was like."""
     share = min(1.0, accepted(ours) / regret(ours)) if regret(ours) > 1e-9 else 1.0
-    worst = max(ours.played, key=lambda p: p.over)
+    worst = max(ours.batches, key=lambda p: p.regret_share)
     whose = f"{share:.0%} accepted by the plans" + ", the rest unforeseen" * (share < 0.995)
-    if worst.batch == ours.played[0].batch:
+    if worst.batch == ours.batches[0].batch:
         return f"{whose}; the worst batch is the first, when nothing was learned"
     records = {batch.batch: batch.records for batch in batches}
     size = records[worst.batch] / statistics.median(records.values())

@@ -14,10 +14,10 @@ NOT_UTF8 = "or\ud800ders"
 
 def test_a_topic_whose_name_is_not_utf8_does_not_exist():
     brokers = object.__new__(Brokers)
-    brokers.limit_s, brokers.notes, brokers.gone = 0.1, [], set()
+    brokers.limit_s, brokers.notes, brokers.missing_topics = 0.1, [], set()
     brokers._consumer = Consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"})
     assert brokers.list_partitions([NOT_UTF8]) == {}
-    assert (brokers.gone, brokers.notes) == ({NOT_UTF8}, [])
+    assert (brokers.missing_topics, brokers.notes) == ({NOT_UTF8}, [])
 
 
 def test_no_racks_are_requested_for_names_that_are_not_utf8():

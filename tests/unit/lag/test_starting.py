@@ -20,7 +20,7 @@ def test_partitions_without_an_offset_are_filled():
     positions = [read("t", 0, 5), read("t", 1, None)]
     starting = build_starting_offsets(positions, {"t": {0, 1, 2}}, EARLIEST)
     assert starting.offsets == {"t": {0: 5, 1: -2, 2: -2}}
-    assert starting.filled == ("t-1", "t-2")
+    assert starting.without_offset == ("t-1", "t-2")
     assert build_starting_offsets(positions, {"t": {1}}, LATEST).offsets == {"t": {1: -1}}
 
 
@@ -32,7 +32,7 @@ def test_partitions_missing_on_the_broker_are_left_out():
     positions = [read("t", 0, 5), read("t", 9, 4), read("gone", 0, 1)]
     starting = build_starting_offsets(positions, {"t": {0}}, EARLIEST)
     assert starting.offsets == {"t": {0: 5}}
-    assert starting.left_out == ("gone-0", "t-9")
+    assert starting.missing_partitions == ("gone-0", "t-9")
 
 
 def test_sources_with_different_offsets_are_rejected():

@@ -385,7 +385,8 @@ def test_a_full_disk_stops_neither_the_program_nor_the_textfile(tmp_path, caplog
         exporter.record_progress(EVENT)
     assert "kafka_" in (tmp_path / "a.prom").read_text()
     assert [record.getMessage() for record in caplog.records] == [
-        "metrics of a batch could not be written: [Errno 28] No space left on device"
+        "metrics could not be updated; later failures are not logged: "
+        "[Errno 28] No space left on device"
     ]
 
 

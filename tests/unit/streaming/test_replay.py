@@ -42,7 +42,7 @@ def test_sparks_default_does_not_split_a_hot_partition():
     assert spark.seconds == pytest.approx(2.0)  # 2 x 1,000 records of a millisecond
     assert spark.tasks == 1
     assert ours.times_ideal == pytest.approx(1.0, abs=0.05)
-    assert ours.moved == 0
+    assert ours.moved_partitions == 0
     assert replay_json(done)["mappings"][3]["timeRatio"] == pytest.approx(0.5, abs=0.03)
     text = answer(done)
     assert text.startswith("Over 2 batches, Spark's default would take 2.00 times the ideal")
@@ -52,15 +52,15 @@ def test_sparks_default_does_not_split_a_hot_partition():
 
 def test_regret_is_the_time_above_the_best_in_hindsight():
     """A record costs 3 ms in partition 0 and 1 ms in partition 1: 4 s of work for two slots."""
-    dear = replace(TWO, unusual={Partition("t", 0): 0.003})
+    dear = replace(TWO, unusual_costs={Partition("t", 0): 0.003})
     done = replay("c", log(*[{0: 1000, 1: 1000}] * 8), dear)
     spark, ours = done.find("spark"), done.find("lag-aware-sticky")
-    assert [p.bound_seconds for p in spark.played] == pytest.approx([2.0] * 8)
+    assert [p.bound_seconds for p in spark.batches] == pytest.approx([2.0] * 8)
     assert spark.regret_seconds == pytest.approx(1.0)  # one partition per slot: 3 s instead of 2
     # All records cost the same at first; later plans use the costs that readers reported.
-    assert ours.played[0].over == pytest.approx(0.5)
-    assert ours.played[-1].over < 0.06
-    assert ours.played[0].planned_over == pytest.approx(0.0, abs=0.01)
+    assert ours.batches[0].regret_share == pytest.approx(0.5)
+    assert ours.batches[-1].regret_share < 0.06
+    assert ours.batches[0].planned_imbalance == pytest.approx(0.0, abs=0.01)
     assert replay_json(done)["mappings"][0]["regret"] == pytest.approx(0.5)
     assert "Regret of lag-aware-sticky: " in answer(done)
     assert " (batch 0); " in answer(done)
@@ -75,7 +75,7 @@ def test_a_single_record_has_no_regret():
 def test_the_plans_of_the_query_itself_are_replayed_too():
     batches = log({0: 1000, 1: 0}, {0: 1000})
     whole = {1: [PlacedTask("1", tuple(batches[1].ranges))]}
-    done = replay("c", batches, TWO, logged=whole)
+    done = replay("c", batches, TWO, logged_tasks=whole)
     assert [b.batch for b in done.batches] == [1]
     itself = done.find("this query")
     assert itself.times_ideal == pytest.approx(2.0)
@@ -116,7 +116,7 @@ def test_all_assignors_and_mappings_are_replayed_on_two_topics():
     assert (done.partitions, done.records) == (4, 181)
     for mapping in done.mappings:
         assert mapping.times_ideal >= 1 - 1e-9, mapping.name
-        assert sum(sum(p.busy.values()) for p in mapping.played) == pytest.approx(0.181)
+        assert sum(sum(p.busy_seconds.values()) for p in mapping.batches) == pytest.approx(0.181)
 
 
 def test_an_assignor_that_refuses_is_reported_and_the_others_are_replayed():

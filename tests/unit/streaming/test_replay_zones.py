@@ -147,10 +147,10 @@ def test_zones_are_not_mentioned_without_racks(checkpoint, capsys):
 def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
     tp = Partition("t", 0)
     racks = RackMap({"1": "a", "h2": "b"}, {tp: ("c", "a")}, followers=True)
-    assert racks.replicas([tp], leaders=False).racks == (frozenset("ca"),)
-    assert racks.replicas([tp], leaders=True).racks == (frozenset("c"),)
+    assert racks.get_replicas([tp], leaders_only=False).racks == (frozenset("ca"),)
+    assert racks.get_replicas([tp], leaders_only=True).racks == (frozenset("c"),)
     leaders = RackMap(racks.executors, racks.partitions, followers=False)
-    assert leaders.replicas([tp], leaders=False).racks == (frozenset("c"),)
+    assert leaders.get_replicas([tp], leaders_only=False).racks == (frozenset("c"),)
     placed = racks.add_to([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
     assert [e.rack for e in placed] == ["a", "b", None]
 

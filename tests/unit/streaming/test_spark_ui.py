@@ -80,7 +80,7 @@ def test_tasks_of_batches_that_are_shown_no_more_are_let_go():
         ui = SparkUi(Address.parse(served.url))
         for batch in ui.batches():
             ui.run([batch])
-            assert set(ui._finished) == set(batch.stages)
+            assert set(ui._cache) == set(batch.stages)
 
 
 @pytest.mark.parametrize(
