@@ -260,9 +260,7 @@ def other_version(tmp_path: Path) -> str:
     ("interpreter", "said"),
     [
         pytest.param(lambda _: "/no/such/python", "could not be started", id="does not exist"),
-        pytest.param(
-            no_package, "if it has no assignor-bridge", id="lacks the package"
-        ),
+        pytest.param(no_package, "if it has no assignor-bridge", id="lacks the package"),
         pytest.param(other_version, "other-python' is 0.0.9-f00: install the", id="other version"),
     ],
 )
