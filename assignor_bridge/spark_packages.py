@@ -95,7 +95,7 @@ def _run_spark_submit(settings: Mapping[str, str], note: Path, advice: str) -> N
 def _make_jar_name(coordinate: str) -> str:
     """Return the file name of a package's jar in Spark's Ivy folder.
 
-    >>> _file_name(" io.delta:delta-spark_4.0_2.13:4.4.0")
+    >>> _make_jar_name(" io.delta:delta-spark_4.0_2.13:4.4.0")
     'io.delta_delta-spark_4.0_2.13-4.4.0.jar'
     """
     group, artifact, version = coordinate.strip().replace("/", ":").split(":")

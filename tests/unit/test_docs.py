@@ -72,7 +72,7 @@ def metrics_in_code() -> set[str]:
         (JAVA / f"{name}.java").read_text(encoding="utf-8")
         for name in ("planning/PlanFigures", "kafka/GroupCommits", "cluster/Zones")
     )
-    counted = re.findall(r'"assignor\.(\w+)"|latest\.put\("(\w+)"', java)
+    counted = re.findall(r'"assignor\.(\w+)"|planMetrics\.put\("(\w+)"', java)
     return found | {first or second for first, second in counted}
 
 

@@ -59,8 +59,8 @@ PROTECTIONS = {
         Protection(
             "a planner that has died is started again",
             f"{_JAVA}/worker/SharedPlanner.java",
-            "if (running == null || !running.isAlive()) {",
-            "if (running == null) {",
+            "if (initializedProcess == null || !initializedProcess.isAlive()) {",
+            "if (initializedProcess == null) {",
             ("planner killed",),
         ),
         Protection(
@@ -74,8 +74,8 @@ PROTECTIONS = {
         Protection(
             "a consumer that does not stand where a range begins looks it up",
             f"{_JAVA}/reader/PartitionPosition.java",
-            "return from != UNKNOWN && from <= offset && offset <= position;",
-            "return from != UNKNOWN;",
+            "return keptFrom != UNKNOWN && keptFrom <= offset && offset <= position;",
+            "return keptFrom != UNKNOWN;",
             ("planner stopped",),
         ),
         Protection(
@@ -99,17 +99,17 @@ PROTECTIONS = {
         Protection(
             "commits of the group do not wait by a clock that jumps",
             f"{_JAVA}/kafka/GroupCommits.java",
-            "    long now = System.nanoTime();\n"
-            "    if (!end.equals(lastEnd) || now - lastNanos >= REPEAT_NANOS) {",
-            "    long now = System.currentTimeMillis() * 1_000_000;\n"
-            "    if (now - lastNanos >= REPEAT_NANOS) {",
+            "    long nowNanos = System.nanoTime();\n"
+            "    if (!end.equals(lastEnd) || nowNanos - lastSubmitNanos >= REPEAT_NANOS) {",
+            "    long nowNanos = System.currentTimeMillis() * 1_000_000;\n"
+            "    if (nowNanos - lastSubmitNanos >= REPEAT_NANOS) {",
             (clocks.NAME,),
         ),
         Protection(
             "after a state that could not be written, the next one is tried",
             f"{_JAVA}/state/StateFiles.java",
-            "    newest++; // also after a failure",
-            "    if (failing) {\n      return;\n    }\n    newest++; // also after a failure",
+            "    newestNumber++; // also after a failure",
+            "    if (failing) {\n      return;\n    }\n    newestNumber++; // also after a failure",
             ("state disk full",),
         ),
         Protection(

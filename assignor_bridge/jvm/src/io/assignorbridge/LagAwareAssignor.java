@@ -178,7 +178,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   /** Returns the consumer settings that an admin client accepts, with the time limit for lags. */
   private Map<String, Object> toAdminSettings(long timeoutMs) {
     Map<String, Object> admin = new HashMap<>(settings);
-    // Nobody reads the metrics of a client that ends after one look-up, and they take time.
+    // The metrics of a client that ends after one look-up are not worth their time.
     admin.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
     admin.put("auto.include.jmx.reporter", false); // until Kafka 3.9
     admin.put("enable.metrics.push", false); // since Kafka 3.7
