@@ -112,7 +112,8 @@ def test_java_hides_the_same_settings():
     """`SecuredParams` has a copy of the pattern, because executors have no Python."""
     root = Path(__file__).parents[3]
     java = (root / "assignor_bridge/jvm/src/io/assignorbridge/kafka/SecuredParams.java").read_text()
-    parts = re.findall(r'"((?:\\.|[^"\\])*)"', java.partition("SECRET_NAME =")[2].partition(");")[0])
+    pattern = java.partition("SECRET_NAME =")[2].partition(");")[0]
+    parts = re.findall(r'"((?:\\.|[^"\\])*)"', pattern)
     assert "".join(parts).replace(r"\\", "\\") == SECRET_KEYS
 
 
