@@ -1,0 +1,1 @@
+"""Heads and tails on Spark's scheduler."""
