@@ -2,9 +2,10 @@
 
 Usage: `cluster_run.py FOLDER ROUNDS LAYOUT...`. Prints a line of JSON per stage.
 
-Each layout has six executors of two slots. In the state `busy`, a job of another thread holds both
-slots of the last executor until twice as many tasks as slots have ended. Nothing else depends on
-time: the job is cancelled by count, so a loaded machine changes the seconds but not the order.
+Each layout has six executors of two slots. The state `busy` has a second job, which holds both
+slots of the last executor until two tasks per slot have ended. It is cancelled by that count, so a
+loaded machine changes the seconds but not the order. In the state `joined`, the plan does not know
+the last executor: no task prefers it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.lab.tails.markings import MARKINGS, mark_tasks
-from tests.lab.tails.placement import LaunchedTask, measure_placement
+from tests.lab.tails.placement import measure_placement
 from tests.lab.tails.spark_tasks import SleepingJob, create_session, hold_slots, list_slots
 from tests.support.quick_jvms import start_jvms_quickly
 from tests.support.spark_tools import wait_until
@@ -27,11 +28,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.lab.tails.markings import Slot
+    from tests.lab.tails.placement import LaunchedTask, Placement
 
 SLOTS_PER_EXECUTOR, EXECUTORS = 2, 6
 #: Cores of each host.
 LAYOUTS = {"one": (2,) * 6, "three": (6, 6)}
-STATES = ("idle", "busy")
+STATES = ("idle", "busy", "joined")
+WARM_UP_STAGES = 3
 WAITS_S = (3, 0)
 
 
@@ -56,7 +59,8 @@ def run_layout(spark: SparkSession, layout: str, rounds: int) -> None:
     expected = SLOTS_PER_EXECUTOR * EXECUTORS
     wait_until(lambda: len(list_slots(spark)) == expected, f"{expected} slots", 120)
     slots = list_slots(spark)
-    SleepingJob(spark, mark_tasks(slots, "A")).wait()
+    for _ in range(WARM_UP_STAGES):
+        SleepingJob(spark, mark_tasks(slots, "A")).wait()
     configuration: Any = spark.sparkContext._jsc.sc().conf()  # type: ignore[attr-defined]
     for number in range(rounds):
         for wait_s in WAITS_S:
@@ -64,34 +68,35 @@ def run_layout(spark: SparkSession, layout: str, rounds: int) -> None:
             configuration.set("spark.locality.wait", f"{wait_s}s")
             for state in STATES:
                 for marking in MARKINGS:
-                    stage, other_job = run_stage(spark, slots, marking, state)
                     condition = {
                         "spark": spark.version, "executors_per_host": layout, "state": state,
                         "locality_wait_s": wait_s, "marking": marking, "round": number,
                     }  # fmt: skip
-                    owners = [slot.executor for slot in slots]
-                    cores = {executor: owners.count(executor) for executor in owners}
-                    placement = measure_placement(stage, owners, cores, other_job)
+                    placement = run_stage(spark, slots, marking, state)
                     print(json.dumps(condition | placement.to_dict()), flush=True)
 
 
-def run_stage(
-    spark: SparkSession, slots: Sequence[Slot], marking: str, state: str
-) -> tuple[list[LaunchedTask], list[LaunchedTask]]:
-    """Return the tasks of the stage, and those of the other job."""
-    tasks = mark_tasks(slots, marking)
-    if state == "idle":
+def run_stage(spark: SparkSession, slots: Sequence[Slot], marking: str, state: str) -> Placement:
+    """Run one stage, and return its figures."""
+    executors = [slot.executor for slot in slots]
+    of_last = [slot for slot in slots if slot.executor == executors[-1]]
+    planned = slots[: -len(of_last)] if state == "joined" else slots
+    tasks = mark_tasks(planned, marking)
+    other_tasks: list[LaunchedTask] = []
+    if state == "busy":
+        other = hold_slots(spark, of_last)
+        try:
+            job = SleepingJob(spark, tasks)
+            wait_until(lambda: job.count_completed() >= 2 * len(slots), "two tasks per slot", 120)
+        finally:
+            other.cancel()
+        job.wait()
+        other_tasks = other.read_tasks()
+    else:
         job = SleepingJob(spark, tasks)
         job.wait()
-        return job.read_tasks(), []
-    other = hold_slots(spark, [slot for slot in slots if slot.executor == slots[-1].executor])
-    try:
-        job = SleepingJob(spark, tasks)
-        wait_until(lambda: job.count_completed() >= 2 * len(slots), "two tasks per slot", 120)
-    finally:
-        other.cancel()
-    job.wait()
-    return job.read_tasks(), other.read_tasks()
+    cores = {executor: executors.count(executor) for executor in executors}
+    return measure_placement(job.read_tasks(), executors[: len(planned)], cores, other_tasks)
 
 
 if __name__ == "__main__":

@@ -47,13 +47,13 @@ def create_session(master: str, folder: Path, **settings: str) -> SparkSession:
 
 
 def create_located_rdd(spark: SparkSession, elements: Sequence[tuple[Any, Any]]) -> Any:
-    """Return a JVM RDD with one partition per pair of an element and a JVM list of locations."""
+    """Return a JVM RDD with one partition per pair of an element and a Java list of locations."""
     jvm: Any = spark.sparkContext._jvm
     pairs = jvm.java.util.ArrayList()
-    for element, locations in elements:
-        pairs.add(jvm.scala.Tuple2(element, locations))
     any_class = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").Any()
     as_sequence = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+    for element, locations in elements:
+        pairs.add(jvm.scala.Tuple2(element, as_sequence(locations)))
     return spark.sparkContext._jsc.sc().makeRDD(as_sequence(pairs), any_class)
 
 
@@ -118,21 +118,14 @@ class SleepingJob:
         for task in tasks:
             values = gateway.new_array(jvm.Object, 1)
             values[0] = task.ms
-            locations = jvm.org.apache.spark.api.python.PythonUtils.toSeq(
-                jvm.java.util.ArrayList(jvm.java.util.Arrays.asList(_to_array(gateway, task)))
-            )
+            locations = jvm.java.util.ArrayList()
+            for location in task.locations:
+                locations.add(location)
             elements.append((jvm.org.apache.spark.sql.RowFactory.create(values), locations))
         schema = jvm.org.apache.spark.sql.types.DataType.fromJson(_SCHEMA)
         rdd = create_located_rdd(self._spark, elements)
         session: Any = self._spark._jsparkSession  # type: ignore[attr-defined]
         return DataFrame(session.createDataFrame(rdd, schema), self._spark)
-
-
-def _to_array(gateway: Any, task: MarkedTask) -> Any:
-    array = gateway.new_array(gateway.jvm.String, len(task.locations))
-    for number, location in enumerate(task.locations):
-        array[number] = location
-    return array
 
 
 def hold_slots(spark: SparkSession, slots: Sequence[Slot]) -> SleepingJob:
