@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -101,14 +102,14 @@ def _count_overtaken(indices: Iterable[int]) -> int:
 def _find_gaps(
     tasks: Iterable[LaunchedTask], slots: int, begin_ms: int, end_ms: int
 ) -> tuple[int, int]:
-    """Return the idle milliseconds of an executor's slots, and its longest time with an idle slot."""
+    """Return an executor's idle slot milliseconds, and its longest time with an idle slot."""
     changes = [(begin_ms, 0), (end_ms, 0)]
     for task in tasks:
         start, end = (min(max(ms, begin_ms), end_ms) for ms in (task.launch_ms, task.end_ms))
         changes += [(start, 1), (end, -1)]
     changes.sort()
     idle_ms = longest_ms = gap_ms = running = 0
-    for (at_ms, change), (next_ms, _) in zip(changes, changes[1:], strict=False):
+    for (at_ms, change), (next_ms, _) in itertools.pairwise(changes):
         running += change
         idle_ms += max(0, slots - running) * (next_ms - at_ms)
         if next_ms > at_ms:

@@ -148,6 +148,13 @@ def count_active(spark: SparkSession) -> dict[str, int]:
     return {e.id(): e.activeTasks() for e in _list_executors(spark)}
 
 
+def count_tasks(spark: SparkSession) -> int:
+    """Return the number of running tasks, also of a driver that runs tasks itself."""
+    tracker = spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return sum(stage.numActiveTasks for stage in stages if stage)
+
+
 def _list_executors(spark: SparkSession) -> list[Any]:
     store: Any = spark.sparkContext._jsc.sc().statusStore()  # type: ignore[attr-defined]
     executors = store.executorList(True)
