@@ -1,6 +1,7 @@
 """Run the stages of all conditions on one Spark: started by `python -m tests.lab.tails`.
 
-Usage: `cluster_run.py FOLDER ROUNDS LAYOUT...`. Prints a line of JSON per stage.
+Usage: `cluster_run.py FOLDER ROUNDS LAYOUT... [--states STATE...] [--markings MARKING...]`. Prints a
+line of JSON per stage.
 
 Each layout has six executors of two slots. The state `busy` has a second job, which holds both
 slots of the last executor until two tasks per slot have ended. It is cancelled by that count, so a
@@ -10,8 +11,8 @@ the last executor: no task prefers it.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,22 +40,28 @@ WAITS_S = (3, 0)
 
 
 def main() -> None:
-    folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("layouts", nargs="+", choices=LAYOUTS)
+    parser.add_argument("--states", nargs="+", choices=STATES, default=STATES)
+    parser.add_argument("--markings", nargs="+", choices=MARKINGS, default=list(MARKINGS))
+    arguments = parser.parse_args()
     start_jvms_quickly()
-    for layout in sys.argv[3:]:
-        where = folder / layout
+    for layout in arguments.layouts:
+        where = arguments.folder / layout
         with standalone_cluster(where / "cluster", workers(*LAYOUTS[layout])) as cluster:
             spark = create_session(
                 cluster.url, where,
                 spark_executor_cores=str(SLOTS_PER_EXECUTOR), spark_executor_memory="512m",
             )  # fmt: skip
             try:
-                run_layout(spark, layout, rounds)
+                run_layout(spark, layout, arguments)
             finally:
                 spark.stop()
 
 
-def run_layout(spark: SparkSession, layout: str, rounds: int) -> None:
+def run_layout(spark: SparkSession, layout: str, arguments: argparse.Namespace) -> None:
     """Run each condition once per round, all of them alternately."""
     expected = SLOTS_PER_EXECUTOR * EXECUTORS
     wait_until(lambda: len(list_slots(spark)) == expected, f"{expected} slots", 120)
@@ -62,12 +69,12 @@ def run_layout(spark: SparkSession, layout: str, rounds: int) -> None:
     for _ in range(WARM_UP_STAGES):
         SleepingJob(spark, mark_tasks(slots, "A")).wait()
     configuration: Any = spark.sparkContext._jsc.sc().conf()  # type: ignore[attr-defined]
-    for number in range(rounds):
+    for number in range(arguments.rounds):
         for wait_s in WAITS_S:
             # A TaskSetManager reads the wait from the context when it is created.
             configuration.set("spark.locality.wait", f"{wait_s}s")
-            for state in STATES:
-                for marking in MARKINGS:
+            for state in arguments.states:
+                for marking in arguments.markings:
                     condition = {
                         "spark": spark.version, "executors_per_host": layout, "state": state,
                         "locality_wait_s": wait_s, "marking": marking, "round": number,
