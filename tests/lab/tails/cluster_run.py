@@ -1,7 +1,7 @@
 """Run the stages of all conditions on one Spark: started by `python -m tests.lab.tails`.
 
-Usage: `cluster_run.py FOLDER ROUNDS LAYOUT... [--states STATE...] [--markings MARKING...]`. Prints a
-line of JSON per stage.
+Usage: `cluster_run.py FOLDER ROUNDS LAYOUT... [--states STATE...] [--markings MARKING...]`. Prints
+a line of JSON per stage.
 
 Each layout has six executors of two slots. The state `busy` has a second job, which holds both
 slots of the last executor until two tasks per slot have ended. It is cancelled by that count, so a

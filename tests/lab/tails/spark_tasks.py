@@ -137,10 +137,15 @@ def hold_slots(spark: SparkSession, slots: Sequence[Slot]) -> SleepingJob:
 
 
 def list_slots(spark: SparkSession) -> list[Slot]:
-    """Return the slots of all executors, in the order of hosts and ids."""
-    executors = sorted((e.hostPort().rpartition(":")[0], e.id(), e.totalCores())
-                       for e in _list_executors(spark))  # fmt: skip
-    return [Slot(host, executor) for host, executor, cores in executors for _ in range(cores)]
+    """Return the slots of all executors, in the order of hosts and ids.
+
+    An executor has no host yet until its block manager has registered; its slots are left out.
+    """
+    executors = sorted(
+        (e.hostPort().rpartition(":")[0], e.id(), e.totalCores()) for e in _list_executors(spark)
+    )
+    return [Slot(host, executor) for host, executor, cores in executors if host
+            for _ in range(cores)]  # fmt: skip
 
 
 def count_active(spark: SparkSession) -> dict[str, int]:
