@@ -109,11 +109,9 @@ def create_elements(spark: SparkSession, locations: int) -> list[tuple[Any, Any]
     array_list = spark.sparkContext._jvm.java.util.ArrayList  # type: ignore[union-attr]
     names = [f"executor_{host_of(number)}_{number}" for number in range(EXECUTORS)]
     java_names = array_list()
-    for name in names:
+    for name in [*names, *names]:  # so that a list may continue with the first after the last
         java_names.add(name)
     heads = [java_names.subList(number, number + 1) for number in range(EXECUTORS)]
-    for name in names:
-        java_names.add(name)  # a list of executors may go beyond the last, to the first
     starts = [tail % EXECUTORS for tail in range(TAILS)]
     tails = [java_names.subList(start, start + locations) for start in starts]
     return [(0, each) for each in [*heads, *tails]]
