@@ -111,6 +111,34 @@ def test_other_executors_help_after_the_locality_wait():
     ]  # fmt: skip
 
 
+def test_tasks_without_location_let_tasks_move_within_a_host_without_waiting():
+    three = (*TWO, Executor("3", "h1"))
+    heads = ["1", "2", "3", "3", "2"]
+    duration = {2: 10.0}  # of executor 3's first task; its second waits for it
+
+    def run(preferred: list[str | None]) -> list[tuple[int, str, float]]:
+        runs = schedule(preferred, lambda task, executor: duration.get(task, 1.0), three)
+        return [(r.task, r.executor, r.end_seconds) for r in runs]
+
+    assert run([*heads, None, None])[:3] == [(0, "1", 1.0), (1, "2", 1.0), (2, "3", 10.0)]
+    assert run([*heads, None, None])[3:] == [
+        (3, "1", 2.0), (4, "2", 2.0), (5, "1", 3.0), (6, "2", 3.0),
+    ]  # fmt: skip
+    assert run([*heads])[3:] == [(4, "2", 2.0), (3, "1", 5.0)]  # after the locality wait
+
+
+def test_a_tail_goes_first_to_hosts_without_waiting_heads_of_others():
+    runs = schedule(["1", "2", "2", None], lambda task, executor: 1.0 + 9 * (task == 1), TWO)
+    assert [(r.task, r.executor) for r in runs] == [(0, "1"), (1, "2"), (3, "1"), (2, "1")]
+    assert runs[-1].end_seconds == 1 + 3 + 1  # the tail's start restarts the locality wait
+
+
+def test_the_first_offer_gives_each_executor_its_own_tasks_first():
+    one_host = (Executor("1", "h", slots=2), Executor("2", "h"))
+    runs = schedule(["1", "2", None], lambda task, executor: 1.0, one_host)
+    assert {(r.task, r.executor) for r in runs} == {(0, "1"), (1, "2"), (2, "1")}
+
+
 def test_tasks_of_missing_executors_run_anywhere():
     assert len(schedule(["gone", "gone"], lambda task, executor: 1.0, TWO)) == 2
 
