@@ -16,6 +16,7 @@ from tests.lab.benchmarks.report import ROOT, write_report
 from tests.lab.tails.capped import compare_caps
 from tests.lab.tails.findings import find_contradictions, summarize_costs, summarize_stages
 from tests.lab.tails.programs import SPARKS, run_program
+from tests.lab.tails.table import write_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,7 @@ def main() -> int:
     stages = [row for spark in SPARKS for row in read_rows(FOLDER / f"{spark}.jsonl")]
     costs = [row for spark in SPARKS for row in read_rows(FOLDER / f"cost-{spark}.jsonl")]
     summaries = summarize_stages(stages)
+    write_table(summaries)
     contradictions = find_contradictions(summaries)
     print(*contradictions, sep="\n", file=sys.stderr)
     rows = [

@@ -68,7 +68,7 @@ def run_layout(spark: SparkSession, layout: str, arguments: argparse.Namespace) 
     slots = list_slots(spark)
     for _ in range(WARM_UP_STAGES):
         SleepingJob(spark, mark_tasks(slots, "A")).wait()
-    configuration: Any = spark.sparkContext._jsc.sc().conf()  # type: ignore[attr-defined]
+    configuration: Any = spark.sparkContext._jsc.sc().conf()
     for number in range(arguments.rounds):
         for wait_s in WAITS_S:
             # A TaskSetManager reads the wait from the context when it is created.

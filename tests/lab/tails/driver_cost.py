@@ -78,7 +78,7 @@ def main() -> None:
 
 def measure(spark: SparkSession, log: Path, locations: int) -> dict[str, Any]:
     """Submit a stage, make the offers, and return the seconds of each step and the memory."""
-    context: Any = spark.sparkContext._jsc.sc()  # type: ignore[attr-defined]
+    context: Any = spark.sparkContext._jsc.sc()
     rdd = create_located_rdd(spark, create_elements(spark, locations)).toJavaRDD()
     used_before, logged = measure_heap(spark), log.stat().st_size
     job = rdd.countAsync()

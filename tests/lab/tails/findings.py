@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 CONDITION = ("spark", "executors_per_host", "state", "locality_wait_s", "marking")
+#: Slots that the second job holds, each of which has a head.
+HELD_SLOTS = 2
 _FIGURES = [field.name for field in fields(Placement)]
 
 
@@ -27,6 +29,7 @@ def summarize_stages(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             | {
                 "stages": len(stages),
                 "heads": total.heads,
+                "held_heads": HELD_SLOTS * len(stages) if condition[2] == "busy" else 0,
                 "moved_heads": total.moved_heads,
                 "moved_before_the_last_tail": total.moved_before_tails,
                 "tails": total.tails,

@@ -65,7 +65,7 @@ class SleepingJob:
         self._group = uuid.uuid4().hex
         self._error: BaseException | None = None
         self._rows = self._create_rows(tasks)
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def cancel(self) -> None:
@@ -89,7 +89,7 @@ class SleepingJob:
 
     def read_tasks(self) -> list[LaunchedTask]:
         """Return the tasks that have ended."""
-        context: Any = self._spark.sparkContext._jsc.sc()  # type: ignore[attr-defined]
+        context: Any = self._spark.sparkContext._jsc.sc()
         context.listenerBus().waitUntilEmpty()
         launched = []
         for stage in self._stages():
@@ -124,7 +124,7 @@ class SleepingJob:
             elements.append((jvm.org.apache.spark.sql.RowFactory.create(values), locations))
         schema = jvm.org.apache.spark.sql.types.DataType.fromJson(_SCHEMA)
         rdd = create_located_rdd(self._spark, elements)
-        session: Any = self._spark._jsparkSession  # type: ignore[attr-defined]
+        session: Any = self._spark._jsparkSession
         return DataFrame(session.createDataFrame(rdd, schema), self._spark)
 
 
@@ -161,7 +161,7 @@ def count_tasks(spark: SparkSession) -> int:
 
 
 def _list_executors(spark: SparkSession) -> list[Any]:
-    store: Any = spark.sparkContext._jsc.sc().statusStore()  # type: ignore[attr-defined]
+    store: Any = spark.sparkContext._jsc.sc().statusStore()
     executors = store.executorList(True)
     listed = [executors.apply(i) for i in range(executors.size())]
     return [executor for executor in listed if executor.id() != "driver"]
