@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,8 @@ MARKINGS = {
 CAPPED_LOCATIONS = 3
 TAILS_PER_SLOT = 4
 HEAD_MS, STALL_FACTOR = 300, 5
+#: A prime beyond the number of strides, so that consecutive rounds have unrelated strides.
+_STRIDE_STEP = 7919
 #: Durations of the tails, largest first.
 MAX_TAIL_MS, MIN_TAIL_MS = 160, 60
 
@@ -90,13 +94,12 @@ def spread_numbers(tail: int, executors: int, max_locations: int) -> list[int]:
     >>> [spread_numbers(tail, 6, 3) for tail in (0, 1, 5, 6)]
     [[0, 1, 2], [1, 2, 3], [5, 0, 1], [0, 5, 4]]
     """
-    count = min(max_locations, executors)
-    strides = [s for s in range(1, executors) if _has_no_common_factor(s, executors)] or [1]
-    stride = strides[(tail // executors * 7919) % len(strides)]
-    return [(tail + stride * place) % executors for place in range(count)]
+    strides = _find_strides(executors)
+    stride = strides[(tail // executors * _STRIDE_STEP) % len(strides)]
+    return [(tail + stride * place) % executors for place in range(min(max_locations, executors))]
 
 
-def _has_no_common_factor(one: int, other: int) -> bool:
-    while other:
-        one, other = other, one % other
-    return one == 1
+@functools.cache
+def _find_strides(executors: int) -> list[int]:
+    """Return the strides that visit all executors before they repeat one."""
+    return [s for s in range(1, executors) if math.gcd(s, executors) == 1] or [1]
