@@ -29,14 +29,14 @@ the tasks of a lost executor. `TaskSchedulerImpl.resourceOffers` is alike, too.
 - `resourceOffers` offers slots at each of the stage's levels: PROCESS_LOCAL, NODE_LOCAL, NO_PREF,
   RACK_LOCAL, ANY. The first offer of a stage has all free slots, so each executor takes its own
   heads before another level is tried. The offer after the end of a task has one executor.
-- A: `computeValidLocalityLevels` adds NO_PREF to a stage with tasks without a location. For this
-  level, `resourceOffer` skips delay scheduling, and `dequeueTaskHelper` reads the host's list before
-  `noPrefs`. The host's list has the heads of its other executors. The levels are computed again only
-  if executors come or go, so this remains so after the last tail has been launched.
+- A: `computeValidLocalityLevels` adds NO_PREF to a stage with tasks without a location. At this
+  level, `resourceOffer` skips delay scheduling, and `dequeueTaskHelper` reads the host's list
+  before `noPrefs`. The host's list has the heads of its other executors. The levels are computed
+  again only if executors come or go, so heads still move after the last tail.
 - B, B3: tails are behind the head on the list of each executor that they name. PROCESS_LOCAL finds
   them, so no further level is reached, also with a wait of 0. A launch restarts the wait
   (`resetDelayScheduleTimer`), unless a slot was rejected since the last offer of all slots.
-- C: as B, but other hosts find the tails only at ANY, after a wait for the executor and for the host.
+- C: as B, but other hosts find the tails only at ANY, after waits for the executor and the host.
 - D: tails are on the lists of hosts, behind the heads of the whole host. `getAllowedLocalityLevel`
   stays at PROCESS_LOCAL while any executor's list has a task, which is the waiting head.
 

@@ -11,6 +11,7 @@ from tests.lab.tails.capped import compare_caps, simulate_stage
 from tests.lab.tails.findings import find_contradictions, summarize_costs, summarize_stages
 from tests.lab.tails.markings import MARKINGS, Slot, mark_tasks, spread_numbers
 from tests.lab.tails.placement import LaunchedTask, Placement, measure_placement, sum_placements
+from tests.lab.tails.table import create_table
 
 SLOTS = [Slot(f"h{number // 6}", str(number // 2)) for number in range(12)]
 
@@ -125,6 +126,17 @@ def test_rounds_are_summed_by_condition() -> None:
     ]  # fmt: skip
     [cost] = summarize_costs(costs)
     assert (cost["locations_per_tail"], cost["add_pending_s"]) == (8, 1.5)
+
+
+def test_the_table_has_a_line_per_marking_with_moved_heads_and_idle_slots() -> None:
+    rows = [
+        row("A", "three", "busy", 2), row("A", "one", "busy", 0), row("A", "one", "joined", 0),
+        row("B", "one", "busy", 0) | {"locality_wait_s": 0, "idle_s": 5.0},
+    ]  # fmt: skip
+    lines = create_table(summarize_stages(rows)).splitlines()
+    assert len(lines) == 2 + len(MARKINGS)
+    assert lines[2] == "| A: none | 0 of 2 | 2 of 2 | 10% | 10% |"
+    assert lines[3] == "| B: all executors | 0 of 2 | 0 of 0 | 0% | 0% |"  # only without a wait
 
 
 def test_a_cap_of_locations_costs_the_less_the_higher_it_is() -> None:
