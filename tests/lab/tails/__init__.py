@@ -17,8 +17,8 @@ executors of the head's host; D: all hosts.
 3. C: slots of other hosts wait up to 3 s while a host has tails left.
 4. D: while one head waits for its executor, all free slots wait for 3 s. Then heads move within
    their host, as with A.
-5. With B, B3, C, and D, an executor that the plan does not know gets no tail during the wait. With
-   A it gets tails at once.
+5. With A, an executor that the plan does not know gets tails at once, and with D if its host is
+   known. With B, B3, and C it gets none during the wait.
 
 **Reasons.** `TaskSetManager` of 4.1.1 is that of 4.0.4. That of 4.2.0 differs only in how it finds
 the tasks of a lost executor. `TaskSchedulerImpl.resourceOffers` is alike, too.
