@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXECUTORS, EXECUTORS_PER_HOST, TAILS = 1_000, 3, 6_000
-LOCATIONS = (0, 1, 4, 8, 16, 32, 64, 128, 256, 1_000)
-ROUNDS = 2
+LOCATIONS = (0, 1, 8, 16, 64, 256, 1_000)
+ROUNDS = 1
 #: Log of the scheduler: when each step of a stage's submission began, and how long the last took.
 _LOGGING = """
 rootLogger.level = warn
