@@ -46,8 +46,12 @@ locations takes at most 0.7% longer than one without a limit (`capped`). With zo
 of the zone only. A is cheaper, and right only if no host has two executors.
 
 **Costs.** `driver_cost` submits 1,000 heads and 6,000 tails to a scheduler with 1,000 executors and
-makes its offers. The serialized partition of a task includes its locations if it is a field of the
-record, as in `AssignedInputPartition` today.
+makes its offers, once per number of locations and on a machine with other load. To read the
+locations and to create the `TaskSetManager` took 1.2 s and 22 MB of the driver's heap with 16
+locations per tail, 0.3 s and 3 MB with none, 8.9 s and 313 MB with 256, 29 s and 1.2 GB with all
+1,000. An offer took 0.3 to 0.6 ms with any number. Here 16 consecutive executors per tail left 1%
+of the tails for the wait, so strides should change. A task that is sent to its executor includes
+its locations if they are a field of the partition, as in `AssignedInputPartition` today.
 
 Not tested: speculation, excluded executors, YARN's racks, executors that end during the stage.
 """

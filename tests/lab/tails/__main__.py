@@ -32,9 +32,9 @@ def main() -> int:
     if not parser.parse_args().from_files:
         for spark in SPARKS:
             run_program(spark, "cluster_run", FOLDER / spark, str(ROUNDS), "one", "three")
-            run_program(spark, "driver_cost", FOLDER / f"cost-{spark}")
+        run_program(SPARKS[-1], "driver_cost", FOLDER / f"cost-{SPARKS[-1]}")
     stages = [row for spark in SPARKS for row in read_rows(FOLDER / f"{spark}.jsonl")]
-    costs = [row for spark in SPARKS for row in read_rows(FOLDER / f"cost-{spark}.jsonl")]
+    costs = read_rows(FOLDER / f"cost-{SPARKS[-1]}.jsonl")
     summaries = summarize_stages(stages)
     write_table(summaries)
     contradictions = find_contradictions(summaries)
