@@ -64,7 +64,7 @@ def main() -> None:
 def run_layout(spark: SparkSession, layout: str, arguments: argparse.Namespace) -> None:
     """Run each condition once per round, all of them alternately."""
     expected = SLOTS_PER_EXECUTOR * EXECUTORS
-    wait_until(lambda: len(list_slots(spark)) == expected, f"{expected} slots", 120)
+    wait_until(lambda: len(list_slots(spark)) == expected, f"{expected} slots", 600)
     slots = list_slots(spark)
     for _ in range(WARM_UP_STAGES):
         SleepingJob(spark, mark_tasks(slots, "A")).wait()
