@@ -1,4 +1,4 @@
-"""`python -m tests.lab.peers`: measure the ways alternately, and write `docs/benchmarks/peers.json`.
+"""`python -m tests.lab.peers`: measure the ways alternately; write `docs/benchmarks/peers.json`.
 
 Each cell (one run of one way under one law, or its kills) is kept in `build/peers/cells` when it is
 done. The same command continues after an interruption, and measures again only what is missing:
@@ -31,9 +31,7 @@ def parse_arguments(words: list[str]) -> argparse.Namespace:
     add("--laws", default="equal,zipf", help="how records are spread: equal, zipf")
     add("--rates", default="5000,20000,60000,180000", help="records a second")
     add("--seconds", type=float, default=60.0, help="measured time of each rate")
-    add(
-        "--backlog", type=int, default=2_000_000, help="records to read as fast as it goes; 0: none"
-    )
+    add("--backlog", type=int, default=2_000_000, help='records for "as fast as it goes"; 0: none')
     add("--interval", type=int, default=1, help="seconds between two commits, for all ways")
     add("--runs", type=int, default=3, help="runs of each way; 0: only --kills")
     add("--kills", action="store_true", help="also kill each way three times, and count its rows")
@@ -59,7 +57,7 @@ def choose(
 def list_cells(options: argparse.Namespace) -> list[Cell]:
     """Return the cells in the order of measuring: in each run, all ways alternate."""
     cells = [
-        Cell(law, name, number, options.seconds)
+        Cell(law, name, number, options.seconds, tuple(options.rates))
         for number in range(options.runs)
         for law in options.laws
         for name in in_turn(options.ways, number)

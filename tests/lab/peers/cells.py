@@ -23,6 +23,8 @@ class Cell:
     run: int | None
     #: Measured seconds of each rate: cells of different lengths are different cells.
     seconds: float
+    #: Records a second; a measured cell that lacks one of them is not done.
+    rates: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -37,8 +39,11 @@ class Cell:
         return CELLS / f"{self.name}.json"
 
     def is_done(self) -> bool:
-        """Whether it has been measured."""
-        return self.path.exists()
+        """Whether it has been measured, at all of these rates."""
+        if not self.path.exists():
+            return False
+        measured = {rung["load"] for rung in self.read().get("rungs", ())}
+        return measured.issuperset(self.rates)
 
     def read(self) -> dict[str, Any]:
         """Return its figures."""

@@ -3,9 +3,10 @@
 Packages and jars are named by version and come through the ordinary clients: pip for packages,
 Ivy for jars. `make test` uses none of them.
 
-Flink is 2.2, not 2.3: the newest Kafka connector (5.0.0) is built for 2.1 and 2.2. There is no
-Delta sink for Flink 2 here: `io.delta:delta-flink` ends with Flink 1. Its Parquet format needs
-Hadoop's classes, which Flink does not ship.
+Flink is 2.3, because the Parquet format of 2.2 is not in the repository. The newest Kafka connector
+(5.0.0) is built for 2.2; it uses only Flink's public API and runs with 2.3. There is no Delta sink
+for Flink: `io.delta:delta-flink` is not in the repository for Delta 4.4. Flink's Parquet format
+needs Hadoop's classes, which Flink does not ship.
 """
 
 from __future__ import annotations

@@ -3,11 +3,14 @@
 | way | reads by | writes | settings |
 |---|---|---|---|
 | Spark: default | Spark's own assignment | Delta's own sink | none |
-| Spark: tuned | the same, large fetches, fetch.max.wait.ms=1 | the same, coalesce(2) | those of `assignor run` on one machine |
-| the option in a user's own writeStream | the option | the same | the same |
+| Spark: tuned | the same, large fetches, fetch.max.wait.ms=1 | the same, coalesce(2) | local |
+| the option in a user's own writeStream | the option | Delta's own sink | local |
 | assignor run | the option | the product's job | its defaults |
-| Flink SQL | Flink's source | Parquet files, exactly once; there is no Delta sink for Flink 2 here | two slots, object reuse |
+| Flink SQL | Flink's source | Parquet files, exactly once | two slots, object reuse |
 | loop | one process of Python | deltalake; offsets in the same commit | none |
+
+Local settings are those that `assignor run` has on one machine, two shuffle partitions and one for
+Delta's snapshot; without its own file system for local files.
 """
 
 from __future__ import annotations
@@ -64,6 +67,7 @@ def write_page(cells: Sequence[Cell], command: str) -> str:
             "",
             (__doc__ or "").partition("\n\n")[2].strip(),
             "",
+            "Flink writes files, not a table: no Delta sink for Flink 2 was found for Delta 4.4.",
             f"Flink {FLINK} with {', '.join(FLINK_JARS)}. Loop: {', '.join(LOOP_PACKAGES)}.",
             f"Measured at {', '.join(measured)}, {_describe_lengths(ladders)}.",
         ]

@@ -31,7 +31,7 @@ LAWS = {"equal": 0.0, "zipf": 1.1}
 #: Records that are in the topic when a way starts.
 FIRST_RECORDS = 20
 #: Time limit until a way has written the first records.
-START_LIMIT_S = 180.0
+START_LIMIT_S = 300.0
 _POLL_S = 0.1
 
 
