@@ -20,7 +20,6 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import numpy as np
-import pyarrow.parquet as pq
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class DeltaOutput:
                 file = self._folder / unquote(added["path"])
                 stats = json.loads(added.get("stats") or "{}")
                 files.append(file)
-                rows += stats.get("numRecords") or pq.read_metadata(file).num_rows
+                rows += stats.get("numRecords") or count_rows(file)
         return Commit(path.stat().st_ctime, tuple(files), rows)
 
 
@@ -76,8 +75,15 @@ class FileOutput:
         ]
         for path in sorted(new, key=lambda each: each.stat().st_ctime):
             self._known.add(path.name)
-            rows = pq.read_metadata(path).num_rows
+            rows = count_rows(path)
             self.commits.append(Commit(path.stat().st_ctime, (path,), rows))
+
+
+def count_rows(file: Path) -> int:
+    """Return the number of rows of a Parquet file, from its footer."""
+    from pyarrow import parquet  # the unit tests of this program have no pyarrow
+
+    return int(parquet.read_metadata(file).num_rows)
 
 
 def compute_figures(commits: list[Commit], windows: list[list[int]], produced: int) -> dict:
@@ -86,10 +92,12 @@ def compute_figures(commits: list[Commit], windows: list[list[int]], produced: i
     Ages are those of the rows *produced* in a window. The rate, and the number of files, are those
     of the *commits* in it.
     """
+    from pyarrow import parquet
+
     ids, ages, made = [np.empty(0, np.int64)], [np.empty(0)], [np.empty(0, np.int64)]
     for commit in commits:
         for file in commit.files:
-            table = pq.read_table(file, columns=["id", "at"])
+            table = parquet.read_table(file, columns=["id", "at"])
             ids.append(table["id"].to_numpy())
             made.append(table["at"].to_numpy())
             ages.append(commit.visible_s - made[-1] / 1000)
