@@ -1,8 +1,9 @@
 """`python -m tests.lab.peers`: measure the ways alternately; write `docs/benchmarks/peers.json`.
 
 Each cell (one run of one way under one law, or its kills) is kept in `build/peers/cells` when it is
-done. The same command continues after an interruption, and measures again only what is missing:
-delete a file to repeat it. Without three runs of each way, nothing is written to docs.
+done. The same command continues after an interruption, and measures only what is missing: delete a
+file to repeat it. The page has all cells of the same length, so that several commands can measure
+parts of it. Without three runs of each way and law, nothing is written to docs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 from streaming.kafka.embedded import EmbeddedBroker
 from tests.lab.benchmarks.report import commit
 from tests.lab.benchmarks.turns import in_turn
-from tests.lab.peers.cells import Cell
+from tests.lab.peers.cells import Cell, list_measured
 from tests.lab.peers.kills import run_kills
 from tests.lab.peers.ladder import Settings, run_ladder
 from tests.lab.peers.page import write_page
@@ -90,14 +91,13 @@ def measure(cell: Cell, broker: EmbeddedBroker, options: argparse.Namespace, lab
 def main(words: list[str]) -> None:
     """Measure what is missing, then write the page."""
     options = parse_arguments(words)
-    cells = list_cells(options)
-    missing = [cell for cell in cells if not cell.is_done()]
+    missing = [cell for cell in list_cells(options) if not cell.is_done()]
     if missing and not options.page:
         with EmbeddedBroker() as broker:
             for number, cell in enumerate(missing, 1):
                 measure(cell, broker, options, f"[{number}/{len(missing)}]")
     command = f'make peers PEERS="{" ".join(words)}"' if words else "make peers"
-    print(write_page([cell for cell in cells if cell.is_done()], command))
+    print(write_page(list_measured(options.seconds), command))
 
 
 if __name__ == "__main__":

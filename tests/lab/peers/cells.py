@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.lab.peers.environments import BUILD
@@ -53,4 +53,14 @@ class Cell:
     def write(self, figures: dict[str, Any]) -> None:
         """Keep its figures."""
         CELLS.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        text = json.dumps({"cell": asdict(self), **figures}, indent=1)
+        self.path.write_text(text + "\n", encoding="utf-8")
+
+
+def list_measured(seconds: float) -> list[Cell]:
+    """Return all cells that are there: those of this length, and kills; by law, way, and run."""
+    found = [
+        Cell(**json.loads(path.read_text(encoding="utf-8"))["cell"])
+        for path in sorted(CELLS.glob("*.json"))
+    ]
+    return [cell for cell in found if cell.run is None or cell.seconds == seconds]

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tests.lab.benchmarks.report import commit, machine, write_document, write_report
 from tests.lab.peers.environments import BUILD, FLINK, FLINK_JARS, LOOP_PACKAGES
 from tests.lab.peers.ladder import FELL_BEHIND, NOT_TRIED
+from tests.lab.peers.section import write_section
 from tests.lab.peers.ways import WAYS
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def write_page(cells: Sequence[Cell], command: str) -> str:
         runs[cell.law, cell.way] += 1
     if runs and min(runs.values()) >= RUNS:
         write_report(NAME, title=TITLE, command=command, rows=rows, notes=notes)
+        write_section()
         return f"docs/benchmarks/{NAME}.json"
     run = machine() | {"commit": commit(), "command": command}
     write_document(BUILD, NAME, {"title": TITLE, "notes": notes, "run": run, "rows": rows})
@@ -85,12 +87,12 @@ def write_page(cells: Sequence[Cell], command: str) -> str:
 
 def make_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """Return a row for each law, way, and load, with the figures of all its runs."""
-    found: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str, int | str], list[dict[str, Any]]] = {}
     for cell in cells:
         figures = cell.read()
         for rung in figures["rungs"]:
             rung |= {"lost": figures["lost"], "doubled": figures["doubled"]}
-            found.setdefault((cell.law, cell.way, str(rung["load"])), []).append(rung)
+            found.setdefault((cell.law, cell.way, rung["load"]), []).append(rung)
     ways, rows = list(WAYS), []
     for (law, way, load), rungs in sorted(found.items(), key=lambda each: ways.index(each[0][1])):
         row = {"way": WAYS[way].title, "volumes": law, "load": load, **summarize(rungs)}

@@ -11,6 +11,7 @@ from tests.lab.peers import cells
 from tests.lab.peers.__main__ import list_cells, parse_arguments
 from tests.lab.peers.cells import Cell
 from tests.lab.peers.page import make_kill_rows, make_rows, summarize
+from tests.lab.peers.section import PAGE, make_tables, write_section
 from tests.lab.peers.watch import Commit, DeltaOutput, FileOutput, compute_rate
 from tests.lab.peers.ways import WAYS
 
@@ -86,6 +87,16 @@ def test_a_cell_is_done_once_all_of_its_rates_are_measured():
     assert cell.is_done()
 
 
+def test_the_page_has_the_cells_of_one_length_and_the_kills():
+    write_ladder("equal", "loop", 0, make_rung(5_000))
+    Cell("equal", "loop", 0, 60.0).write({"rungs": []})
+    Cell("zipf", "loop", None, 0.0).write({"kills": 3})
+    assert [cell.name for cell in cells.list_measured(10.0)] == [
+        "equal-loop-10s-run1",
+        "zipf-loop-kills",
+    ]
+
+
 def test_ways_alternate_in_each_run_and_are_killed_last():
     options = parse_arguments(["--ways", "loop,flink", "--laws", "zipf", "--runs", "2", "--kills"])
     listed = [(cell.way, cell.run) for cell in list_cells(options)]
@@ -140,3 +151,32 @@ def test_a_file_is_visible_under_its_final_name(tmp_path: Path, monkeypatch: pyt
     output.update()
     output.update()
     assert [(each.rows, each.files[0].name) for each in output.commits] == [(5, "part-0")]
+
+
+def test_tables_have_ages_rates_costs_and_kills():
+    behind = make_rung(20_000, "fell behind", rate=12_345.6)
+    written = [
+        write_ladder("zipf", "loop", 0, make_rung(5_000), behind),
+        write_ladder("zipf", "flink", 0, make_rung(5_000), make_rung(20_000)),
+    ]
+    kills = {"way": WAYS["flink"].title, "volumes": "zipf", "load": "kills", "lost": 0}
+    text = make_tables([*make_rows(written), kills | {"doubled": 3}])
+    flink, loop = WAYS["flink"].title, WAYS["loop"].title
+    assert f"| {flink} | 0.5, 1.0 | 0.5, 1.0 | n/a |" in text
+    assert f"| {loop} | 0.5, 1.0 | fell behind in 1 of 1 runs" not in text
+    assert f"| {loop} | 0.5, 1.0 | fell behind (12,346/s) | n/a |" in text
+    assert f"| {flink} | 4.0 | 900 | 60 | 0 | 3 |" in text
+
+
+def test_the_section_replaces_only_what_is_between_its_markers(tmp_path: Path):
+    page, source = tmp_path / "page.md", tmp_path / "peers.json"
+    page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    source.write_text(json.dumps({"rows": make_rows([
+        write_ladder("zipf", "loop", 0, make_rung(5_000))
+    ])}))  # fmt: skip
+    write_section(page, source)
+    once = page.read_text(encoding="utf-8")
+    write_section(page, source)
+    assert page.read_text(encoding="utf-8") == once
+    assert once.endswith(PAGE.read_text(encoding="utf-8")[-200:])
+    assert "| way | 5,000 records/s |" in once
