@@ -31,12 +31,9 @@ def application_of(topic: str, partition: int) -> str:
     return f"{topic}-{partition}"
 
 
-def read_offsets(table: str, topic: str, partitions: int) -> list[int]:
-    """Return the next offset of each partition; all from the beginning without a table."""
-    if not DeltaTable.is_deltatable(table):
-        return [OFFSET_BEGINNING] * partitions
-    opened = DeltaTable(table)
-    found = [opened.transaction_version(application_of(topic, p)) for p in range(partitions)]
+def read_offsets(table: DeltaTable, topic: str, partitions: int) -> list[int]:
+    """Return the next offset of each partition; the beginning for one that is not in the table."""
+    found = [table.transaction_version(application_of(topic, p)) for p in range(partitions)]
     return [OFFSET_BEGINNING if offset is None else offset for offset in found]
 
 
@@ -67,7 +64,10 @@ def parse(values: list[bytes]) -> pa.Table:
 def main() -> None:
     """Copy the topic into the table until the process is killed."""
     config = json.loads(sys.argv[1])
-    topic, table = config["topic"], config["table"]
+    topic = config["topic"]
+    Path(config["table"]).mkdir(parents=True, exist_ok=True)
+    # The object is kept: opening the table reads its whole log.
+    table = DeltaTable.create(config["table"], SCHEMA, mode="ignore")
     consumer = Consumer(
         {
             "bootstrap.servers": config["servers"],
@@ -81,7 +81,6 @@ def main() -> None:
     )
     starts = read_offsets(table, topic, config["partitions"])
     consumer.assign([TopicPartition(topic, p, offset) for p, offset in enumerate(starts)])
-    Path(table).mkdir(parents=True, exist_ok=True)
     next_offsets: dict[int, int] = {}
     until = time.monotonic() + config["interval_s"]
     while True:
