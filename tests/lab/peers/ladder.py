@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 AS_FAST_AS_IT_GOES = "as fast as it goes"
 KEPT_UP, FELL_BEHIND, NOT_TRIED = "kept up", "fell behind", "not tried"
+#: Verdicts of the backlog.
+ALL_READ, PARTLY_READ = "all read", "not all read in two minutes"
 _WARM_UP_RATE = 20_000
 _MIN_SHARE_OF_LOAD, _MAX_BEHIND_S = 0.95, 3.0
-_DRAIN_LIMIT_S, _WARM_UP_LIMIT_S = 60.0, 120.0
+_DRAIN_LIMIT_S, _LONG_DRAIN_LIMIT_S = 60.0, 120.0
 _MILLION = 1e6
 
 
@@ -74,11 +76,15 @@ class Ladder:
                 self._rungs.append({"load": rate, "verdict": NOT_TRIED})
             say(describe(self._rungs[-1]))
         if self._settings.backlog and is_drained:
-            self._measure_backlog()  # 4.
+            is_drained = self._measure_backlog()  # 4.
             say(describe(self._rungs[-1]))
+        # One more wait, so that lost rows are known.
+        is_drained = is_drained or self._stop_and_drain(_LONG_DRAIN_LIMIT_S)
         figures = self._scene.watch.read_figures(  # 5.
             list(self._windows.values()), self._produced
         )
+        if not is_drained:  # what has not been read yet is not lost
+            figures["lost"] = None
         for number, window in zip(self._windows, figures.pop("windows"), strict=True):
             self._rungs[number] |= {key: window[key] for key in window if key != "rate"}
         return {"start_s": start_s, "produced": self._produced, "rungs": self._rungs, **figures}
@@ -86,7 +92,7 @@ class Ladder:
     def _warm_up(self) -> None:
         self._scene.feed.set_rate(_WARM_UP_RATE)
         time.sleep(self._settings.warm_up_s)
-        assert self._stop_and_drain(_WARM_UP_LIMIT_S), "the rows of the warm-up are not visible"
+        assert self._stop_and_drain(_LONG_DRAIN_LIMIT_S), "the rows of the warm-up are not visible"
 
     def _stop_and_drain(self, limit_s: float = _DRAIN_LIMIT_S) -> bool:
         self._produced = self._scene.feed.set_rate(0).records
@@ -124,8 +130,8 @@ class Ladder:
         self._process.check_running()
         return self._stop_and_drain()
 
-    def _measure_backlog(self) -> None:
-        """Measure the time for a backlog that was produced while the way was frozen."""
+    def _measure_backlog(self) -> bool:
+        """Measure a backlog that was produced while the way was frozen; return whether it ended."""
         records = self._settings.backlog
         self._process.freeze()
         try:
@@ -135,7 +141,7 @@ class Ladder:
             self._process.thaw()
         thawed_s = time.time()
         with MemoryPeak(self._process) as memory:
-            is_read = self._scene.wait_for_rows(self._process, self._produced, _DRAIN_LIMIT_S)
+            is_read = self._scene.wait_for_rows(self._process, self._produced, _LONG_DRAIN_LIMIT_S)
             cpu_s = self._process.read_cpu_s() - cpu_s
         rows, last_visible_s = self._scene.watch.read_rows()
         committed = records - (self._produced - rows)
@@ -143,12 +149,13 @@ class Ladder:
         self._rungs.append(
             {
                 "load": AS_FAST_AS_IT_GOES,
-                "verdict": KEPT_UP if is_read else FELL_BEHIND,
+                "verdict": ALL_READ if is_read else PARTLY_READ,
                 "rate": committed / lasted_s if lasted_s > 0 else None,
                 "cpu_s_per_million": _per_million(cpu_s, committed),
                 "rss_mb": memory.rss_mb,
             }
         )
+        return is_read
 
 
 def run_ladder(

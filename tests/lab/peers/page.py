@@ -118,8 +118,8 @@ def summarize(rungs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         row[name] = statistics.median(values)
         if name in _SPREAD:
             row |= {f"{name}_min": min(values), f"{name}_max": max(values)}
-    for name in ("lost", "doubled"):
-        row[name] = sum(rung[name] for rung in measured)
+    for name in ("lost", "doubled"):  # lost rows are unknown if a run ended with unread ones
+        row[name] = sum(rung[name] for rung in measured if rung[name] is not None)
     row["producer_behind_s"] = max(rung.get("producer_behind_s", 0.0) for rung in measured)
     return row
 
