@@ -30,7 +30,7 @@ FLINK_JARS = (
     "org.apache.hadoop:hadoop-client-runtime:3.4.2",
 )
 #: pyarrow parses the JSON of the loop, and reads the output of all ways.
-LOOP_PACKAGES = ("confluent-kafka==2.16.1", "deltalake==1.6.6", "numpy>=1.26", "pyarrow>=20")
+LOOP_PACKAGES = ("confluent-kafka==2.16.1", "deltalake==1.6.6", "numpy>=1.26", "pyarrow==26.0.1")
 FLINK_PACKAGES = (f"apache-flink=={FLINK}",)
 
 

@@ -32,23 +32,26 @@ if TYPE_CHECKING:
 RUNS = 3
 NAME, TITLE = "peers", "From a topic to files: Spark, the option, Flink, and a loop"
 _METHOD = """
-Each way copies the same topic (24 partitions; equal, or Zipf 1.1) of JSON records of 200 bytes to
-Parquet with four columns, and commits once a second: Spark's trigger, Flink's checkpoint interval,
-and the loop's interval are one second. Broker, producer, and way share two cores. All Spark queries
-run in local mode with two slots and a heap of 2 GB; so does Flink's cluster, in one JVM.
+Each configuration copies the same topic (24 partitions; equal, or Zipf 1.1) of JSON records of 200
+bytes to Parquet with four columns, and commits once a second: Spark's trigger, Flink's checkpoint
+interval, and the loop's interval are one second. Broker, producer, and one configuration at a time
+share two cores. Spark runs in local mode with two slots and a heap of 2 GB; so does Flink's
+cluster, in one JVM.
 
-The age of a row is the moment when it becomes visible minus its produce time. It is visible when
-Delta's log has its file; for Flink, when its file has its final name. A way's process is started
-once for each run, and warmed up at 20,000 records a second before the first rate. "As fast as it
-goes" is a backlog that was produced while the way was frozen, so that no producer competes with it.
-A way fell behind at a rate if its commits had less than 95% of the load and more than three seconds
-of records were not visible at the end; higher rates were then not tried. Ages of a way that fell
-behind grow with the length of the run. Processor time and memory are those of the way's process
-tree, without broker and producer; shared pages count in each process. A file that was made visible
-counts in "files a minute". Rows are counted by their numbers, from the files alone.
+The age of a row is the moment when it becomes visible minus its produce time. A row is visible when
+Delta's log has its file; for Flink, when its file has its final name. Each run starts the process
+once and warms it up at 20,000 records a second before the first rate. "As fast as it goes" is a
+backlog that was produced while the process was frozen, so that no producer competes with it. A
+configuration fell behind at a rate if its commits had less than 95% of the load and more than three
+seconds of records were not visible at the end; higher rates were then not tried. Its ages grow with
+the length of the run. Processor time and memory are those of the process and its descendants,
+without broker and producer; the memory is the largest sum of their resident pages. Files a minute
+are those that became visible. Lost and doubled rows are counted by the records' numbers, from the
+files alone.
 
-The rows "kills" are one run of each way at 5,000 records a second with three kills (kill -9) of all
-its processes; it is started again at once.
+The rows "kills" are one run of each configuration at 5,000 records a second with three kills (kill
+-9) of all its processes. It is started again at once; "restart_s" is the time until new rows are
+visible.
 """
 #: Figures of a rate; each has the median, the least, and the most of the runs.
 _FIGURES = (
