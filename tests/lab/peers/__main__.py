@@ -99,7 +99,7 @@ def main(words: list[str]) -> int:
                 label = f"[{number}/{len(missing)}]"
                 try:
                     measure(cell, broker, options, label)
-                except AssertionError as error:  # the other ways can still be measured
+                except (AssertionError, OSError) as error:  # the other ways can still be measured
                     failed = 1
                     print(f"{label} {cell.name}: could not be measured: {error}", flush=True)
     command = f'make peers PEERS="{" ".join(words)}"' if words else "make peers"

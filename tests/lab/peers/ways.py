@@ -96,7 +96,7 @@ class Way:
             return os.environ | {"JVM_ARGS": "-Xmx2g", "FLINK_LOG_DIR": str(place.folder)}
         return os.environ | {
             "PYTHONPATH": str(ROOT),
-            "SPARK_HOME": str(link_spark_home(place.folder)),
+            "SPARK_HOME": str(_find_spark_home(place.folder)),
             "SPARK_LOCAL_IP": "127.0.0.1",
         }
 
@@ -124,6 +124,12 @@ class Way:
         path = place.folder / _JOB
         path.write_text(json.dumps(job, indent=1), encoding="utf-8")
         return [sys.executable, "-m", "streaming.cli.main", "run", str(path)]
+
+
+def _find_spark_home(folder: Path) -> Path:
+    """Return the Spark home of a run, which a start before a kill may have made."""
+    made = folder / "spark-home"
+    return made if made.is_dir() else link_spark_home(folder)
 
 
 #: In the order of the page.
