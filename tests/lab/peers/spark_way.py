@@ -21,14 +21,11 @@ from assignor_bridge import configure_spark
 from assignor_bridge.jars import connector_coordinate
 from streaming import configure_delta
 from tests.lab.benchmarks.tuned_spark import LARGE_FETCHES
+from tests.lab.peers.ways import HEAP, SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Columns of the records of `Feed.java`.
-SCHEMA = "id BIGINT, at BIGINT, key BIGINT, text STRING"
-#: A JVM's heap: the same for Spark and Flink.
-HEAP = "2g"
 _PACKAGES = "spark.jars.packages"
 _OPTION = {"assignor": "lag-aware-sticky", "assignor.onError": "fail"}
 #: Options of the source for each kind.

@@ -1,4 +1,4 @@
-"""Reads what a way has written, without the way's own help: `python watch.py delta|files FOLDER`.
+"""Read what a way has written, without the way's own help: `python watch.py delta|files FOLDER`.
 
 It runs in the loop's environment, which has pyarrow. Each line on stdin is a request, answered with
 a line of JSON:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 #: Slots of Spark and of Flink; the loop is one process with the threads of its libraries.
 CORES = 2
+#: Heap of a JVM: the same for Spark and Flink.
+HEAP = "2g"
+#: Columns of the records of `Feed.java`.
+SCHEMA = "id BIGINT, at BIGINT, key BIGINT, text STRING"
 _PROGRAMS = Path(__file__).parent
 #: A job file of `assignor run`; JSON is YAML.
 _JOB = "job.yaml"
@@ -93,7 +97,7 @@ class Way:
             return os.environ
         if self.name == "flink":
             # What Flink's scripts take for the options of the client's JVM, which runs the job.
-            return os.environ | {"JVM_ARGS": "-Xmx2g", "FLINK_LOG_DIR": str(place.folder)}
+            return os.environ | {"JVM_ARGS": f"-Xmx{HEAP}", "FLINK_LOG_DIR": str(place.folder)}
         return os.environ | {
             "PYTHONPATH": str(ROOT),
             "SPARK_HOME": str(_find_spark_home(place.folder)),
@@ -102,8 +106,6 @@ class Way:
 
     @staticmethod
     def _run_command(place: Place) -> list[str]:
-        from tests.lab.peers.spark_way import HEAP, SCHEMA
-
         job = {
             "name": "peers",
             "kafka.bootstrap.servers": place.servers,
