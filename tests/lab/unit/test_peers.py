@@ -11,7 +11,7 @@ from tests.lab.peers import cells
 from tests.lab.peers.__main__ import list_cells, parse_arguments
 from tests.lab.peers.cells import Cell
 from tests.lab.peers.page import make_kill_rows, make_rows, summarize
-from tests.lab.peers.section import PAGE, make_tables, write_section
+from tests.lab.peers.section import END, START, make_tables, write_section
 from tests.lab.peers.watch import Commit, DeltaOutput, FileOutput, compute_rate
 from tests.lab.peers.ways import WAYS
 
@@ -170,7 +170,7 @@ def test_tables_have_ages_rates_costs_and_kills():
 
 def test_the_section_replaces_only_what_is_between_its_markers(tmp_path: Path):
     page, source = tmp_path / "page.md", tmp_path / "peers.json"
-    page.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    page.write_text(f"# Before\n\n{START}\n\nold\n\n{END}\n\n## After\n", encoding="utf-8")
     source.write_text(json.dumps({"rows": make_rows([
         write_ladder("zipf", "loop", 0, make_rung(5_000))
     ])}))  # fmt: skip
@@ -178,5 +178,6 @@ def test_the_section_replaces_only_what_is_between_its_markers(tmp_path: Path):
     once = page.read_text(encoding="utf-8")
     write_section(page, source)
     assert page.read_text(encoding="utf-8") == once
-    assert once.endswith(PAGE.read_text(encoding="utf-8")[-200:])
+    assert once.startswith(f"# Before\n\n{START}\n\n")
+    assert once.endswith(f"\n\n{END}\n\n## After\n")
     assert "| way | 5,000 records/s |" in once
