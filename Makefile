@@ -12,7 +12,7 @@ unexport SPARK_HOME
 UNIT   := -m "not long" tests/unit tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help check demo test unit lab coverage integration long fresh evidence bench soak executor-memory chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
+.PHONY: help check demo test unit lab coverage integration long fresh evidence bench soak executor-memory peers chaos fuzz spark-suite compat matrix lint format jar docs wheel maven sbom audit release-check lock clean
 
 help:  ## This list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,9 @@ soak: jar  ## One job at 5,000 records a second for two hours: is memory level? 
 
 executor-memory: jar  ## Executors' memory outside the heap over two hours, with the option and without (SOAK_S=n seconds); writes docs/benchmarks/executor_memory.json
 	@SOAK_S=$(or $(SOAK_S),7200) $(BIN)/python -m pytest -m benchmark -p no:randomly -s tests/lab/benchmarks/test_bench_executor_memory.py
+
+peers: jar  ## Compare with Flink, a loop of Python, and Spark's own settings (PEERS="--laws zipf --seconds 10 --kills"); writes docs/benchmarks/peers.json
+	@$(BIN)/python -m tests.lab.peers $(PEERS)
 
 chaos: jar  ## Kill -9 drivers and executors 320 times (KILLS=n with executors, in local mode, with limited batches twice; SEED=n; LIMIT_S=n), or faults by name (KIND=name|all, WITH=admission|alignment|zones), or with a protection taken out (WITHOUT=name|all)
 	@$(if $(WITHOUT),$(BIN)/python -m tests.lab.faults.without "$(WITHOUT)",KILLS=$(KILLS) KIND="$(KIND)" WITH="$(WITH)" SEED=$(SEED) LIMIT_S=$(LIMIT_S) \

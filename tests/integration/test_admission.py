@@ -254,14 +254,29 @@ def test_a_batch_that_runs_again_asks_nobody_how_far_it_goes(
 
 FAILURES = [
     pytest.param("die", "the planner fell over", id="the process dies"),
-    pytest.param("garbage", "is not JSON: this is not JSON", id="the answer is no JSON"),
+    pytest.param(
+        "garbage", "is not JSON: this is not JSON", id="the answer is no JSON",
+        marks=pytest.mark.long,
+    ),
     pytest.param("late", "did not answer within 2000 ms", id="the answer comes too late"),
-    pytest.param("raises", "boom", id="the planner raises"),
+    pytest.param(
+        "raises", "boom", id="the planner raises",
+        marks=pytest.mark.long,
+    ),
     pytest.param("beyond", "the planner admitted", id="an end beyond the log's"),
-    pytest.param("backwards", "the planner admitted", id="an end before the start"),
-    pytest.param("nothing", "the planner admitted 0 records", id="a batch of nothing"),
-    pytest.param("short", "the range columns are inconsistent", id="a column is too short"),
-]
+    pytest.param(
+        "backwards", "the planner admitted", id="an end before the start",
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        "nothing", "the planner admitted 0 records", id="a batch of nothing",
+        marks=pytest.mark.long,
+    ),
+    pytest.param(
+        "short", "the range columns are inconsistent", id="a column is too short",
+        marks=pytest.mark.long,
+    ),
+]  # fmt: skip
 
 
 @pytest.mark.falls_back

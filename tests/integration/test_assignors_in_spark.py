@@ -25,6 +25,8 @@ pytestmark = pytest.mark.integration
 
 COUNTS = [40, 20, 12, 8]
 OWN = f"{own_assignor.__name__}:LastTakesAll"
+#: One of each kind: the planner's own, one of Kafka's with and without claims, and a user's.
+QUICK = ("lag-aware-sticky", "cooperative-sticky", "range", OWN)
 
 
 def executor_of(plan: dict[str, Any]) -> dict[int, set[str]]:
@@ -36,7 +38,13 @@ def executor_of(plan: dict[str, Any]) -> dict[int, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("name", [*sorted(ASSIGNORS), OWN])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else pytest.mark.long)
+        for name in (*sorted(ASSIGNORS), OWN)
+    ],
+)
 def test_each_assignor_reads_every_row_once_and_stays_where_it_was(
     spark: SparkSession,
     topic: Topic,

@@ -64,6 +64,7 @@ def test_a_repeated_batch_is_written_once(
     assert_proved(tmp_path, capsys)
 
 
+@pytest.mark.long  # test_pipeline_jobs.py proves it of the same code
 def test_an_upsert_keeps_the_newest_row_of_a_key(
     spark: SparkSession, topic: Topic, orders: DataFrame, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.integration, pytest.mark.drivers]
 
 
+@pytest.mark.long
 def test_a_stop_while_the_switch_is_looked_for_at_the_start_is_no_misuse(tmp_path: Path) -> None:
     """A query that was stopped then was told that its settings are wrong."""
     done = run_java(

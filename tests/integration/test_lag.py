@@ -101,6 +101,7 @@ def ran(
     return done
 
 
+@pytest.mark.long
 def test_groups_and_a_query_stand_where_kafkas_own_tool_says(
     broker: EmbeddedBroker, ran: Ran, capsys
 ):

@@ -168,6 +168,7 @@ def test_a_batch_that_another_driver_merged_is_skipped(spark, tmp_path):
     assert driver.uses_checksums
 
 
+@pytest.mark.long
 def test_a_batch_written_meanwhile_by_another_driver_is_skipped(spark, tmp_path):
     """This also applies after the first batch of a run."""
     table = tmp_path / "table"

@@ -40,7 +40,10 @@ COUNTS = [40, 40, 40]
 
 FAILURES = [
     pytest.param("die", "the planner fell over", id="the process dies"),
-    pytest.param("garbage", "is not JSON: this is not JSON", id="the answer is no JSON"),
+    pytest.param(
+        "garbage", "is not JSON: this is not JSON", id="the answer is no JSON",
+        marks=pytest.mark.long,
+    ),
     pytest.param("late", "did not answer within 2000 ms", id="the answer comes too late"),
     pytest.param(
         "stale", "answered another request: 0 ", id="the answer is to another request",
@@ -49,7 +52,10 @@ FAILURES = [
     pytest.param("raises", "boom", id="the planner raises"),
     pytest.param("drops", "does not cover the batch", id="the plan drops an offset"),
     pytest.param("doubles", "reads offsets twice", id="the plan reads offsets twice"),
-    pytest.param("invents", "it should read nothing", id="the plan reads what nobody asked for"),
+    pytest.param(
+        "invents", "it should read nothing", id="the plan reads what nobody asked for",
+        marks=pytest.mark.long,
+    ),
     pytest.param("stranger", "unknown executor 'no-such-executor'", id="an executor that is gone"),
     pytest.param(
         "no-ranges", "of the plan has no ranges", id="the plan holds an empty task",
@@ -260,7 +266,12 @@ def other_version(tmp_path: Path) -> str:
     ("interpreter", "said"),
     [
         pytest.param(lambda _: "/no/such/python", "could not be started", id="does not exist"),
-        pytest.param(no_package, "if it has no assignor-bridge", id="lacks the package"),
+        pytest.param(
+            no_package,
+            "if it has no assignor-bridge",
+            id="lacks the package",
+            marks=pytest.mark.long,
+        ),
         pytest.param(other_version, "other-python' is 0.0.9-f00: install the", id="other version"),
     ],
 )

@@ -65,7 +65,7 @@ CASES = st.integers(2, 8).flatmap(
 )
 
 
-@pytest.mark.parametrize("examples", [4, pytest.param(80, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [3, pytest.param(80, marks=pytest.mark.long)])
 def test_rows_of_a_task_come_in_the_order_of_its_plan(
     spark: SparkSession,
     proxied: tuple[EmbeddedBroker, ChaosProxy],

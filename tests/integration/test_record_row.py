@@ -28,7 +28,7 @@ INTERPRETED = {
 }
 
 
-@pytest.fixture(params=["compiled", "interpreted"])
+@pytest.fixture(params=["compiled", pytest.param("interpreted", marks=pytest.mark.long)])
 def session(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[SparkSession]:
     """The session, with whole-stage code generation and without any."""
     settings = INTERPRETED if request.param == "interpreted" else {}

@@ -194,7 +194,7 @@ def test_a_folder_that_cannot_be_written_is_told_once_and_the_query_runs(
     assert "/assignments/" in warning
 
 
-@pytest.mark.parametrize("trouble", ["full", "read-only"])
+@pytest.mark.parametrize("trouble", [pytest.param("full", marks=pytest.mark.long), "read-only"])
 def test_a_disk_that_takes_nothing_is_told_once_and_the_query_runs(
     spark: SparkSession,
     topic: Topic,
