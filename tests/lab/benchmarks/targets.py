@@ -164,8 +164,8 @@ TARGETS: tuple[Target, ...] = (
            most("overhead"), 0.02),
     Target("consumer groups", "rebalance of three members with 1,000 partitions, times Kafka's",
            "rebalance", most("times Kafka"), 1.2,
-           why="all ratios are 1.2 to 1.8, that is 0.04 to 0.11 s: kafka-python's members take longer "
-           "than Java's to join, also with `range`; the Java assignor opens a client to look lags up"),
+           why="the ratios are 1.2 to 1.8, which is 0.04 to 0.11 s: groups of kafka-python take "
+           "longer also with `range`, and the Java assignor opens a client to look lags up"),
     Target("balanced lags", "batch time, times Spark's default", "losses",
            balanced_lags, 1.02),
 )  # fmt: skip
