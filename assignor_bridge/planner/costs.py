@@ -94,6 +94,23 @@ def predict_work(state: StickyState, line: Ints, records: Floats) -> tuple[Float
     return records, "records"
 
 
+def predict_reports(state: StickyState, line: Ints, batch: MicroBatch) -> Floats | None:
+    """Return the seconds that the state before the batch predicted for each report.
+
+    `line`: each report's line in the partition table; reports without one (-1) are meaningless.
+    Times are relative if costs are not used. Returns None if no seconds were predicted.
+    """
+    reports = batch.observed
+    if not math.isfinite(state.common.level) or not len(line) or not len(state.topic):
+        return None
+    records = np.clip(reports.records, 1.0, 2.0**63)
+    if not state.common.relied_on:
+        return records * math.exp(state.common.level)
+    log_slowness = compute_log_slowness(read_paces(state, reports.executors))
+    work, _ = predict_work(state, line, records)
+    return np.asarray(work * np.exp(log_slowness)[reports.executor])
+
+
 def _predict_bytes(state: StickyState, line: Ints, records: Floats) -> Floats | None:
     if np.isnan(state.bytes).all():
         return None

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.own import configure_assignors
 from assignor_bridge.assignors.registry import Choice, choose, lookup
 from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.check import check_plan
-from assignor_bridge.planner.costs import predict
+from assignor_bridge.planner.costs import predict, predict_reports
 from assignor_bridge.planner.demand import estimate_demand
-from assignor_bridge.planner.explain import explain
+from assignor_bridge.planner.explain import explain, explain_tail
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
 from assignor_bridge.planner.groups import build_slot_group, place_group
 from assignor_bridge.planner.learn import learn
-from assignor_bridge.planner.pack import TaskList, pack
+from assignor_bridge.planner.pack import TaskList, append_tail, pack
 from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
 from assignor_bridge.planner.slots import share_slots
 from assignor_bridge.planner.table import load_table
+from assignor_bridge.planner.tail import (
+    compute_unpredictability,
+    find_lines_in_tail,
+    plan_tail,
+    update_spreads,
+)
 from checkpoints.state_text import decode_or_empty
 
 if TYPE_CHECKING:
@@ -83,7 +89,8 @@ def plan_step(
     1. Select the slots that the query may use, and match the state to them.
     2. Learn from the reports, and predict the work of each range.
     3. Choose the executors in use, and place all ranges on their slots.
-    4. Pack the pieces into tasks, and check that these read each offset exactly once.
+    4. Cut a shared tail off the pieces, pack both into tasks, and check that these read each
+       offset exactly once.
     5. Build the next state, and explain the plan.
     """
     # 1. Select slots, and match the state.
@@ -93,21 +100,34 @@ def plan_step(
     # 2. Learn and predict.
     learned_state, prediction_error = learn(table, batch)
     weights = predict(learned_state, table.line, batch)
+    spreads = update_spreads(table, batch, predict_reports(table.state, table.report_line, batch))
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
     placement = _place(batch, table, weights, demand, find)
-    # 4. Pack and check. A group assignor's partitions are not cut to reach `minRecordsPerTask`.
+    # 4. Cut, pack, and check. A group assignor's partitions are not cut.
     cuts_ranges = placement.assignor in _BUILT_IN
-    tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
+    unpredictability = compute_unpredictability(spreads)
+    tail = None
+    if cuts_ranges and demand.min_tasks is None:  # else tasks wait for more executors
+        tail = plan_tail(batch, weights, placement.pieces, unpredictability)
+    if tail is None:
+        tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
+    else:
+        tasks = pack(batch, tail.heads, weights, demand, top_up=cuts_ranges, tail_tasks=tail.tasks)
+        tasks = append_tail(batch, tasks, tail)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
     next_state = remember(batch, table, learned_state, demand, placement, tasks)
+    next_state = replace(next_state, spreads=spreads, in_tail=find_lines_in_tail(table, tail))
     if placement.on_assignment is not None:
         placement.on_assignment(next_state.generation)
     metrics, reasons = explain(
         batch, table, weights, demand, placement, tasks, next_state.generation, prediction_error,
         state_warning,
     )  # fmt: skip
+    if batch.settings.max_tail_tasks_per_slot:
+        tail_metrics, tail_reasons = explain_tail(tail, unpredictability)
+        metrics, reasons = metrics | tail_metrics, [*reasons, *tail_reasons]
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
     return PlannedBatch(

@@ -94,7 +94,10 @@ def load_table(
     report_line[np.append(key, np.iinfo(np.int64).min)[report_line] != report_key] = -1
     new_slot, paces = _map_members(state, batch)
     member = extend(state.member, -1)
-    owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], report_line, batch)
+    in_tail = extend(state.in_tail, False)
+    # The reader of a tail does not own its partition.
+    owned_report_line = np.where(np.append(in_tail, False)[report_line], -1, report_line)
+    owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], owned_report_line, batch)
     was_known = np.zeros(len(key), np.bool_)
     was_known[old_index] = True
     extended = replace(
@@ -112,6 +115,7 @@ def load_table(
         evidence=extend(state.evidence),
         bytes=extend(state.bytes),
         density=extend(state.density),
+        in_tail=in_tail,
     )
     old_members = state.readers, state.topics, len(state.topic)
     changed = (extended.readers, topics, len(key)) != old_members or not bool(was_known.all())

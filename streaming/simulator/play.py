@@ -106,7 +106,7 @@ class SimulatedQuery:
             fixed = self.scenario.task_seconds + self.scenario.cold_seconds * cold
             return float(fixed + work * slowness)
 
-        preferred = [t.executor for t in tasks]
+        preferred = [t.preferred for t in tasks]
         runs = schedule(preferred, task_seconds, batch.executors, self.locality_wait_s)
         return self._finish_batch(batch, tasks, runs, cost, first_offset)
 
@@ -223,10 +223,13 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
         strict=True,
     ):
         ranges_of[task].append(OffsetRange(batch.topics[topic], partition, start, end))
-    executor = batch.slot_executor[outcome.tasks.slot].tolist()
+    executor, locations = batch.slot_executor[outcome.tasks.slot].tolist(), outcome.tasks.locations
+    ids = [e.id for e in batch.executors]
     return [
-        PlacedTask(batch.executors[e].id, tuple(ranges))
-        for e, ranges in zip(executor, ranges_of, strict=True)
+        PlacedTask(None, tuple(ranges), tuple(ids[e] for e in locations[number]))
+        if number in locations
+        else PlacedTask(ids[executor[number]], tuple(ranges))
+        for number, ranges in enumerate(ranges_of)
     ]
 
 

@@ -30,16 +30,22 @@ class TaskRun:
 
 
 def schedule(
-    preferred: Sequence[str | None],
+    preferred: Sequence[str | tuple[str, ...] | None],
     seconds: Callable[[int, str], float],
     executors: Sequence[Executor],
     locality_wait_s: float = 3.0,
 ) -> list[TaskRun]:
-    """Run tasks on slots; `seconds(task, executor)` is the duration of a task on an executor."""
+    """Run tasks on slots; `seconds(task, executor)` is the duration of a task on an executor.
+
+    `preferred`: the executor or executors that each task prefers, if any.
+    """
     local: dict[str, deque[int]] = {e.id: deque() for e in executors}
     anywhere: deque[int] = deque()
-    for index, executor_id in enumerate(preferred):
-        (anywhere if executor_id is None else local.get(executor_id, anywhere)).append(index)
+    for index, names in enumerate(preferred):
+        executor_ids = (names,) if isinstance(names, str) else names or ()
+        queues = [local[name] for name in executor_ids if name in local]
+        for queue in queues or [anywhere]:
+            queue.append(index)
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     free = [(0.0, slot, executor) for executor, slot in slots]
     heapq.heapify(free)
