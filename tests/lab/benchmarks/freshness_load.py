@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 import sys
 import threading
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import Message, Producer
 
-if TYPE_CHECKING:
-    from types import TracebackType
+from tests.support.line_process import LineProcess
 
 KEYS = 100_000
 _ROOT = Path(__file__).parents[3]
@@ -48,49 +46,25 @@ class Load:
     sampled: int = 0
 
 
-class LoadProcess:
+class LoadProcess(LineProcess):
     """The process, from its start to the last record; ended with the block."""
 
     def __init__(self, load: Load) -> None:
-        self._process = subprocess.Popen(
+        super().__init__(
             [sys.executable, "-m", "tests.lab.benchmarks.freshness_load", json.dumps(asdict(load))],
             cwd=_ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
         )
-        self._read()  # the first records are there
+        self.read()  # the first records are there
 
     def write_at(self, rate: int) -> None:
         """Write so many records a second from now on."""
-        self._say(str(rate))
+        self.send(str(rate))
 
     def end(self) -> dict[str, Any]:
         """Write no more; give what was written once the broker has it."""
-        self._say(_END)
-        written: dict[str, Any] = json.loads(self._read())
+        self.send(_END)
+        written: dict[str, Any] = json.loads(self.read())
         return written
-
-    def __enter__(self) -> LoadProcess:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self._process.kill()
-        self._process.communicate()
-
-    def _say(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def _read(self) -> str:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, f"the producer has ended with {self._process.wait(_END_LIMIT_S)}"
-        return line
 
 
 class _Writer:

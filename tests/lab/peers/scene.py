@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from tests.lab.peers.environments import BUILD, LOOP_ENVIRONMENT
 from tests.lab.peers.feed import Feed
 from tests.lab.peers.ways import Place
 from tests.support.kafka_topics import Topic
+from tests.support.line_process import LineProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     from streaming.kafka.embedded import EmbeddedBroker
     from tests.lab.peers.process import WayProcess
@@ -35,17 +34,12 @@ START_LIMIT_S = 300.0
 _POLL_S = 0.1
 
 
-class Watch:
+class Watch(LineProcess):
     """The program `watch.py` as a process: it reads what a way has written."""
 
     def __init__(self, way: Way, table: Path) -> None:
         program = Path(__file__).with_name("watch.py")
-        self._process = subprocess.Popen(
-            [str(LOOP_ENVIRONMENT.make()), str(program), way.output, str(table)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        super().__init__([str(LOOP_ENVIRONMENT.make()), str(program), way.output, str(table)])
 
     def read_rows(self) -> tuple[int, float | None]:
         """Return the number of visible rows, and when the last became visible."""
@@ -61,25 +55,9 @@ class Watch:
         """Return the figures of all windows, and the lost and doubled rows."""
         return self._request(f"figures {json.dumps({'windows': windows_ms, 'produced': produced})}")
 
-    def __enter__(self) -> Watch:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self._process.kill()
-        self._process.communicate()
-
     def _request(self, line: str) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, f"the watcher ended with exit code {self._process.wait()}"
-        found: dict[str, Any] = json.loads(answer)
-        return found
+        answer: dict[str, Any] = json.loads(self.ask(line))
+        return answer
 
 
 @dataclass(frozen=True)

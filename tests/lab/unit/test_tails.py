@@ -16,7 +16,7 @@ from tests.lab.tails.table import create_table
 SLOTS = [Slot(f"h{number // 6}", str(number // 2)) for number in range(12)]
 
 
-def launched(*tasks: tuple[int, str, int, int]) -> list[LaunchedTask]:
+def launch(*tasks: tuple[int, str, int, int]) -> list[LaunchedTask]:
     """Return tasks of an index, an executor, and a time, in the order of their launches."""
     return [
         LaunchedTask(index, number, executor, "ANY", start, end)
@@ -55,36 +55,36 @@ def test_each_executor_is_on_equally_many_lists(executors: int, max_locations: i
 
 
 def test_a_moved_head_is_counted_as_early_if_a_tail_was_still_to_come() -> None:
-    tasks = launched(
+    tasks = launch(
         (0, "a", 0, 1000), (3, "b", 0, 1000), (1, "a", 1000, 2000), (2, "b", 1000, 1500),
         (4, "b", 1500, 2000),
     )  # fmt: skip
     placement = measure_placement(tasks, ["a", "b", "a"], {"a": 1, "b": 1})
     assert (placement.heads, placement.moved_heads, placement.moved_before_tails) == (3, 2, 1 + 1)
-    late = launched((0, "a", 0, 9), (2, "b", 0, 9), (1, "a", 9, 12))
+    late = launch((0, "a", 0, 9), (2, "b", 0, 9), (1, "a", 9, 12))
     placement = measure_placement(late, ["a", "b"], {"a": 1, "b": 1})
     assert (placement.moved_heads, placement.moved_before_tails) == (1, 0)
 
 
 def test_tails_are_out_of_order_after_a_higher_index() -> None:
-    tasks = launched(
+    tasks = launch(
         *((index, "a", 10 * at, 10 * at + 10) for at, index in enumerate([0, 2, 1, 4, 3]))
     )
     assert measure_placement(tasks, ["a"], {"a": 1}).tails_out_of_order == 2
 
 
 def test_idle_slots_are_counted_until_the_last_tail_and_without_the_other_job() -> None:
-    tasks = launched((0, "a", 0, 400), (1, "b", 0, 100), (2, "a", 1000, 5000))
+    tasks = launch((0, "a", 0, 400), (1, "b", 0, 100), (2, "a", 1000, 5000))
     placement = measure_placement(tasks, ["a", "b"], {"a": 1, "b": 1})
     assert (placement.slot_s, placement.idle_s) == (2.0, 0.6 + 0.9)
     assert (placement.longest_gap_s, placement.stage_s) == (0.9, 5.0)
-    [holder] = launched((0, "b", 50, 800))
+    [holder] = launch((0, "b", 50, 800))
     held = measure_placement(tasks, ["a", "b"], {"a": 1, "b": 2}, [holder])
     assert held.idle_s == pytest.approx(0.6 + 2 * 1.0 - 0.1 - 0.75)
 
 
 def test_a_gap_lasts_as_long_as_any_slot_of_the_executor_is_idle() -> None:
-    tasks = launched((0, "a", 0, 500), (1, "a", 0, 300), (2, "a", 800, 900), (3, "a", 900, 1000))
+    tasks = launch((0, "a", 0, 500), (1, "a", 0, 300), (2, "a", 800, 900), (3, "a", 900, 1000))
     assert measure_placement(tasks, ["a", "a"], {"a": 2}).longest_gap_s == 0.6
 
 
