@@ -88,11 +88,12 @@ def lag_aware_sticky(group: Group) -> Assignment:
     return Assignment(group, new_owner)
 
 
-def place_whole(  # noqa: PLR0917
+def place_whole(
     weights: Floats,
     owner: Ints,
     capacity: Floats,
     executor: Ints,
+    *,
     max_imbalance: float = 0.05,
     base_load: Floats | None = None,
 ) -> Ints:

@@ -57,13 +57,14 @@ def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces:
     return _Moves(orphaned, owned & ~starts, starts & ~keeps_most, starts & keeps_most, moved_share)
 
 
-def explain(  # noqa: PLR0917
+def explain(
     batch: MicroBatch,
     table: PartitionTable,
     weights: Weights,
-    demand: Demand,
     placement: Placement,
     tasks: TaskList,
+    *,
+    demand: Demand,
     generation: int,
     prediction_error: float | None,
     state_warning: str | None,
@@ -113,7 +114,7 @@ def explain(  # noqa: PLR0917
             for i in most_unusual.tolist()
             if weights.slowness[i] != 1
         ),
-        *_describe_moves(batch, table, weights, moves, bound, max_time),
+        *_describe_moves(batch, table, weights, moves, bound=bound, max_time=max_time),
     ]
     if is_split.any():
         split_partitions = _list_partitions(batch, is_split)
@@ -143,11 +144,12 @@ def explain(  # noqa: PLR0917
     return metrics, reasons
 
 
-def _describe_moves(  # noqa: PLR0917
+def _describe_moves(
     batch: MicroBatch,
     table: PartitionTable,
     weights: Weights,
     moves: _Moves,
+    *,
     bound: float,
     max_time: float,
 ) -> Iterator[str]:

@@ -8,22 +8,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from operator import itemgetter
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.pieces import Pieces, cut_ranges
-from assignor_bridge.planner.place import place
-from assignor_bridge.planner.zones import map_zones, place_in_zones, place_whole_in_zones
+from assignor_bridge.planner.place import Capacity, place
+from assignor_bridge.planner.zones import divide_by_zone, join_parts, map_zones, place_parts_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Iterator, Mapping
 
+    from assignor_bridge.assignors.group import Assignment
     from assignor_bridge.assignors.registry import Choice
     from assignor_bridge.model import Executor
-    from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
+    from assignor_bridge.planner.batch import Flags, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
     from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.table import PartitionTable
@@ -57,8 +57,17 @@ class Placement:
     refusals: tuple[str, ...] = ()
     #: Executor ids with standby copies of a slot's partitions, most preferred first.
     standbys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    #: Calls a custom assignor's `on_assignment` with the generation; None if it has no such method.
-    on_assignment: Callable[[int], None] | None = None
+    #: Partitions of each slot as a group member; None unless the batch was placed as a group.
+    assignment: Assignment | None = None
+
+
+class _Candidate(NamedTuple):
+    """Pieces that may become the plan; slots are numbered among those that take part."""
+
+    pieces: Pieces
+    #: Load of the busiest slot, as a share of its quota.
+    max_load: float
+    ignores_zones: bool
 
 
 def place_batch(
@@ -95,84 +104,76 @@ def place_batch(
 
 
 def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Ints) -> Pieces:
-    """Place all ranges on these slots only."""
+    """Place all ranges on these slots only.
+
+    1. Compute each slot's quota: its fair share of all work, by speed.
+    2. Take the first candidate within the limit. Candidates without zones are generated only if
+       zones cost balance, for ranges that are cut more than `_MAX_ZONE_IMBALANCE` or one offset.
+    3. If none is within the limit, whole ranges prefer balance to zones, as promised. Cut ranges
+       prefer zones, because the limit cannot be reached by leaving them either.
+    """
     if not batch.ranges:
-        return leave_whole(batch, owner)
+        return Pieces.whole(batch, owner)
+    # 1. Compute quotas. From here on, slots are numbered among those that take part.
     executor = batch.slot_executor[slots]
     speed = 1 / weights.slowness[executor]
     quota = float(weights.work.sum()) * speed / speed.sum()
     local_slot = np.full(batch.slots + 1, -1, np.int64)
     local_slot[slots] = np.arange(len(slots))
-    local_owner = local_slot[owner]
+    max_imbalance, cuts = batch.settings.max_imbalance, batch.settings.split
     if is_short(batch, weights, slots):
-        slot = place_whole(weights.work, local_owner, quota, executor, math.inf)
-        return leave_whole(batch, slots[slot])
-    zones, max_imbalance = map_zones(batch, weights, slots), batch.settings.max_imbalance
-    if batch.settings.split:
-        pieces = _place_and_cut(batch, weights, local_owner, quota, executor, zones)
-        return replace(pieces, slot=slots[pieces.slot])
-    if zones is None:
-        slot = place_whole(weights.work, local_owner, quota, executor, max_imbalance)
-    else:
-        slot = place_whole_in_zones(
-            weights.work, local_owner, quota, executor, max_imbalance, zones
-        )
-    return leave_whole(batch, slots[slot])
-
-
-def _place_and_cut(  # noqa: PLR0917
-    batch: MicroBatch,
-    weights: Weights,
-    owner: Ints,
-    quota: Floats,
-    executor: Ints,
-    zones: ZoneMap | None,
-) -> Pieces:
-    """Place and cut ranges; ignore zones if the imbalance is within the limit only without them."""
-    limit = 1 + batch.settings.max_imbalance
-    max_load, pieces = _search_cuts(batch, weights, owner, quota, executor, zones)
-    if zones is None or max_load <= limit + _MAX_ZONE_IMBALANCE:
-        return pieces
-    # Cuts fall between offsets.
+        max_imbalance, cuts = math.inf, False
+    # 2. Take the first candidate within the limit.
+    limit, capacity = 1 + max_imbalance, Capacity(quota, executor, max_imbalance)
     max_offset_work = float((weights.work / batch.size).max() / quota.min())
-    if max_load <= limit + max_offset_work:
-        return pieces
-    max_zoneless_load, zoneless_pieces = _search_cuts(batch, weights, owner, quota, executor, None)
-    return zoneless_pieces if max_zoneless_load <= limit else pieces
+    tolerance = max(_MAX_ZONE_IMBALANCE, max_offset_work) if cuts else 0.0
+    zones, candidates = map_zones(batch, weights, slots), list[_Candidate]()
+    for zone_map in (None,) if zones is None else (zones, None):
+        for candidate in _generate_candidates(
+            batch, weights, local_slot[owner], capacity, zones=zone_map, cuts=cuts
+        ):
+            candidates.append(candidate)
+            if candidate.max_load <= limit:
+                return replace(candidate.pieces, slot=slots[candidate.pieces.slot])
+        if min(c.max_load for c in candidates) <= limit + tolerance:
+            break
+    # 3. Take the best candidate.
+    key = attrgetter(*("ignores_zones", "max_load") if cuts else ("max_load", "ignores_zones"))
+    pieces = min(candidates, key=key).pieces
+    return replace(pieces, slot=slots[pieces.slot])
 
 
-def _search_cuts(  # noqa: PLR0917
+def _generate_candidates(
     batch: MicroBatch,
     weights: Weights,
     owner: Ints,
-    quota: Floats,
-    executor: Ints,
+    capacity: Capacity,
+    *,
     zones: ZoneMap | None,
-) -> tuple[float, Pieces]:
-    """Return the busiest slot's load, as a share of its quota, and the best pieces.
+    cuts: bool,
+) -> Iterator[_Candidate]:
+    """Divide ranges among zones, place them on slots, and cut them between offsets.
 
     Each additional piece of a range repeats the fixed work. In most batches that is within the
     allowance. In small batches ranges are placed again with the repeated work added to the cut
     ranges, and with a minimum piece as large as the mean fixed work.
     """
     extra_work, min_piece = np.zeros(batch.ranges), 0.0
-    max_imbalance, candidates = batch.settings.max_imbalance, list[tuple[float, Pieces]]()
     for _ in range(_MAX_CUT_ATTEMPTS):
         work = weights.work + extra_work
-        target = quota * float(work.sum() / weights.work.sum())
-        if zones is None:
-            shares = place(work, owner, target, executor, max_imbalance, min_piece)
+        quota = capacity.quota * float(work.sum() / weights.work.sum())
+        parts = divide_by_zone(work, owner, replace(capacity, quota=quota), zones, min_piece)
+        if cuts:
+            shares = place(parts.work, parts.owner, parts.capacity, parts.pools, min_piece)
+            pieces = cut_ranges(batch, join_parts(parts, shares, work, owner, zones), weights.fixed)
         else:
-            shares = place_in_zones(work, owner, target, executor, max_imbalance, min_piece, zones)
-        pieces = cut_ranges(batch, shares, weights.fixed)
+            pieces = Pieces.whole(batch, place_parts_whole(parts, work, owner, capacity))
         load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(quota))
-        max_load = float((load / quota).max())
-        candidates.append((max_load, pieces))
+        yield _Candidate(pieces, float((load / capacity.quota).max()), zones is None)
         extra_work = weights.fixed * (np.bincount(pieces.row) - 1)
         min_piece = float(weights.fixed.mean())
-        if max_load <= 1 + max_imbalance or not extra_work.any():
-            break
-    return min(candidates, key=itemgetter(0))
+        if not extra_work.any():
+            return
 
 
 def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
@@ -185,11 +186,6 @@ def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
         return False
     slowest = float(weights.slowness[batch.slot_executor[slots]].max())
     return batch.backlog * float(weights.work.sum()) * slowest <= SHORT_BATCH_S
-
-
-def leave_whole(batch: MicroBatch, slot: Ints) -> Pieces:
-    """Return each range as one piece."""
-    return Pieces(np.arange(batch.ranges), batch.start, batch.end, slot)
 
 
 def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:

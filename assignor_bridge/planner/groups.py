@@ -19,10 +19,11 @@ from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.partitions import Catalog, Partitions
 from assignor_bridge.errors import OptionError
 from assignor_bridge.options import LAG_AWARE_STICKY
-from assignor_bridge.planner.flagship import Placement, find_lower_bound, find_priority, leave_whole
+from assignor_bridge.planner.flagship import Placement, find_lower_bound, find_priority
+from assignor_bridge.planner.pieces import Pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.assignors.registry import Choice
@@ -111,25 +112,21 @@ def place_group(
     slot_of = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
     slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
-    pieces = leave_whole(batch, slot_of_line[table.line])
+    pieces = Pieces.whole(batch, slot_of_line[table.line])
     bound = find_lower_bound(batch, weights, np.arange(batch.slots))
     name, notes, refusals = choice.assignor.name, assignment.notes, choice.refusals
     standbys = _rank_standbys(batch, group, assignment, slot)
-    notify = _make_listener(choice.assignor, group, Assignment(group, member))
-    return Placement(name, pieces, bound, slot_of_line, notes, refusals, standbys, notify)
+    final_assignment = Assignment(group, member)
+    return Placement(name, pieces, bound, slot_of_line, notes, refusals, standbys, final_assignment)
 
 
-def _make_listener(
-    assignor: Assignor, group: Group, final_assignment: Assignment
-) -> Callable[[int], None] | None:
-    if not (isinstance(assignor, CustomAssignor) and assignor.has_on_assignment):
-        return None
-
-    def notify(generation: int) -> None:
+def notify_assignor(
+    assignor: Assignor, group: Group, assignment: Assignment, generation: int
+) -> None:
+    """Call a custom assignor's `on_assignment`, if it has one, for each member."""
+    if isinstance(assignor, CustomAssignor) and assignor.has_on_assignment:
         for member in group.members:
-            assignor.on_assignment(member, final_assignment[member.id], generation)
-
-    return notify
+            assignor.on_assignment(member, assignment[member.id], generation)
 
 
 def _rank_standbys(

@@ -35,6 +35,11 @@ class Pieces:
     def __len__(self) -> int:
         return len(self.row)
 
+    @classmethod
+    def whole(cls, batch: MicroBatch, slot: Ints) -> Pieces:
+        """Return each range as one piece."""
+        return cls(np.arange(batch.ranges), batch.start, batch.end, slot)
+
     def take(self, order: Ints) -> Pieces:
         """Return the pieces at these indices, in this order."""
         return Pieces(self.row[order], self.start[order], self.end[order], self.slot[order])

@@ -14,7 +14,8 @@ Ties go to the lower slot and the earlier range.
 Example: two slots have a quota of 6 each; the first read both ranges last, with work 8 and 4.
 
 >>> work, owner = np.array([8.0, 4.0]), np.array([0, 0])
->>> placed = place(work, owner, np.array([6.0, 6.0]), np.array([0, 1]), max_imbalance=0.05)
+>>> capacity = Capacity(np.array([6.0, 6.0]), executor=np.array([0, 1]), max_imbalance=0.05)
+>>> placed = place(work, owner, capacity)
 >>> for row, slot, amount in zip(*placed):
 ...     print(f"range {row}: slot {slot} reads {amount:.4g}")
 range 0: slot 0 reads 2.135
@@ -25,6 +26,7 @@ range 1: slot 0 reads 4
 from __future__ import annotations
 
 import heapq
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,14 +47,23 @@ _MAX_CUTS = 4
 _ROUNDING = 1e-9  # upper bound of the relative error of a sum of floats
 
 
-def place(  # noqa: PLR0917
+@dataclass(frozen=True, eq=False)
+class Capacity:
+    """What slots can take (one element per slot)."""
+
+    #: Fair share of all work, by speed.
+    quota: Floats
+    executor: Ints
+    #: Maximum load above the quota, as a share of it; one value, or one per slot.
+    max_imbalance: float | Floats
+
+
+def place(
     work: Floats,
     owner: Ints,
-    quota: Floats,
-    executor: Ints,
-    max_imbalance: float | Floats,
+    capacity: Capacity,
+    pools: tuple[Ints, Ints] | None = None,
     min_piece: float = 0.0,
-    zones: tuple[Ints, Ints] | None = None,
 ) -> Shares:
     """Return how much of each range's work each slot does.
 
@@ -65,19 +76,19 @@ def place(  # noqa: PLR0917
 
     Parameters
     ----------
-    work, owner, executor
-        Work of each range (above 0); slot that read it last (-1: none); executor of each slot.
-    max_imbalance
-        Maximum load of a slot above its quota, as a share of the quota; one value, or one per slot.
+    work, owner
+        Work of each range (above 0); slot that read it last (-1: none).
+    pools
+        Pools of ranges and of slots (default: one pool). Ranges are placed on the slots of their
+        pool, whose quotas add up to the pool's work.
     min_piece
         Minimum work of a piece and of its range's remainder. A large value outranks the promises.
-    zones
-        Zones of ranges and of slots; a range stays in its zone, whose quotas add up to its work.
     """
+    quota, executor = capacity.quota, capacity.executor
     # 1. Release the excess of overloaded slots.
     owned = owner >= 0
     all_cold = not owned.any()  # no range to keep, so aim at the exact quota
-    allowance = 0.0 if all_cold else USED_ALLOWANCE * max_imbalance
+    allowance = 0.0 if all_cold else USED_ALLOWANCE * capacity.max_imbalance
     # `_wrap_around` may exceed a slot's room by two of `min_pieces`, which is within the limit.
     share = _MIN_PIECE_IF_COLD if all_cold else np.minimum(_MIN_PIECE, np.divide(allowance, 2))
     min_pieces = np.maximum(quota * share, min_piece)
@@ -107,7 +118,7 @@ def place(  # noqa: PLR0917
     assign(_fit_whole(unassigned_work * owned, group, compute_room(), executor))
     assign(_wrap_around(unassigned_work * owned, group, quota - load, executor, min_pieces))
     # 3. Cut the largest ranges.
-    group, slot_group = zones or (group * 0, executor * 0)  # any slot, or any of the zone
+    group, slot_group = pools or (group * 0, executor * 0)
     too_large = unassigned_work > compute_room().max()
     assign(_wrap_around(unassigned_work * too_large, group, quota - load, slot_group, min_pieces))
     # 4. Fit or cut the other ranges.

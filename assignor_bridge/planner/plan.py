@@ -13,7 +13,7 @@ from assignor_bridge.planner.costs import predict
 from assignor_bridge.planner.demand import estimate_demand
 from assignor_bridge.planner.explain import explain
 from assignor_bridge.planner.flagship import FAILOVER, place_batch
-from assignor_bridge.planner.groups import build_slot_group, place_group
+from assignor_bridge.planner.groups import build_slot_group, notify_assignor, place_group
 from assignor_bridge.planner.learn import learn
 from assignor_bridge.planner.pack import TaskList, pack
 from assignor_bridge.planner.remember import MAX_HOLD_BATCHES, remember
@@ -24,12 +24,11 @@ from checkpoints.state_text import decode_or_empty
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.protocol import Assignor
     from assignor_bridge.options import PlannerOptions
     from assignor_bridge.planner.batch import MicroBatch
     from assignor_bridge.planner.costs import Weights
-    from assignor_bridge.planner.demand import Demand
-    from assignor_bridge.planner.flagship import Placement
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import StickyState
 
@@ -95,18 +94,21 @@ def plan_step(
     weights = predict(learned_state, table.line, batch)
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
-    placement = _place(batch, table, weights, demand, find)
+    choice, group = _choose_assignor(batch, table, weights, find)
+    if group is None:
+        placement = place_batch(choice, batch, table, weights, demand)
+    else:
+        placement = place_group(choice, group, batch, table, weights)
     # 4. Pack and check. A group assignor's partitions are not cut to reach `minRecordsPerTask`.
-    cuts_ranges = placement.assignor in _BUILT_IN
-    tasks = pack(batch, placement.pieces, weights, demand, top_up=cuts_ranges)
+    tasks = pack(batch, placement.pieces, weights, demand, top_up=group is None)
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
-    next_state = remember(batch, table, learned_state, demand, placement, tasks)
-    if placement.on_assignment is not None:
-        placement.on_assignment(next_state.generation)
+    next_state = remember(batch, table, learned_state, placement, tasks, calm=demand.calm)
+    if group is not None and placement.assignment is not None:
+        notify_assignor(choice.assignor, group, placement.assignment, next_state.generation)
     metrics, reasons = explain(
-        batch, table, weights, demand, placement, tasks, next_state.generation, prediction_error,
-        state_warning,
+        batch, table, weights, placement, tasks, demand=demand, generation=next_state.generation,
+        prediction_error=prediction_error, state_warning=state_warning,
     )  # fmt: skip
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
@@ -115,24 +117,20 @@ def plan_step(
     )
 
 
-def _place(
-    batch: MicroBatch,
-    table: PartitionTable,
-    weights: Weights,
-    demand: Demand,
-    find: Callable[[str], Assignor],
-) -> Placement:
-    """Place with the first assignor in the list whose preconditions hold."""
+def _choose_assignor(
+    batch: MicroBatch, table: PartitionTable, weights: Weights, find: Callable[[str], Assignor]
+) -> tuple[Choice, Group | None]:
+    """Choose the first assignor in the list whose preconditions hold.
+
+    Also return the slots as a consumer group; None if the planner implements the assignor itself.
+    """
     settings = batch.settings
     if settings.assignors[0] in _BUILT_IN:
-        choice = Choice(lookup(settings.assignors[0]))
-    else:
-        candidates = configure_assignors(settings.assignors, settings.custom_options, find)
-        group = build_slot_group(batch, table, weights)
-        choice = choose(settings.assignors, group, candidates.__getitem__)
-        if choice.assignor.name not in _BUILT_IN:
-            return place_group(choice, group, batch, table, weights)
-    return place_batch(choice, batch, table, weights, demand)
+        return Choice(lookup(settings.assignors[0])), None
+    candidates = configure_assignors(settings.assignors, settings.custom_options, find)
+    group = build_slot_group(batch, table, weights)
+    choice = choose(settings.assignors, group, candidates.__getitem__)
+    return choice, None if choice.assignor.name in _BUILT_IN else group
 
 
 def check_assignors(options: PlannerOptions, find: Callable[[str], Assignor] = lookup) -> None:

@@ -12,7 +12,6 @@ from checkpoints.sticky_state import MAX_INT32, MIN_HOLD, StickyState
 
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import MicroBatch
-    from assignor_bridge.planner.demand import Demand
     from assignor_bridge.planner.flagship import Placement
     from assignor_bridge.planner.pack import TaskList
     from assignor_bridge.planner.table import PartitionTable
@@ -22,13 +21,14 @@ if TYPE_CHECKING:
 MAX_HOLD_BATCHES = 10_000
 
 
-def remember(  # noqa: PLR0917
+def remember(
     batch: MicroBatch,
     table: PartitionTable,
     learned: StickyState,
-    demand: Demand,
     placement: Placement,
     tasks: TaskList,
+    *,
+    calm: int,
 ) -> StickyState:
     """Return the next state; increase its generation if members or partitions changed."""
     member, position = placement.slot_of_line.copy(), learned.position.copy()
@@ -48,7 +48,7 @@ def remember(  # noqa: PLR0917
         member=member,
         position=position,
         seen=last_batch_with_data,
-        calm=demand.calm,
+        calm=calm,
         hold=_compute_hold(table, batch),
     )
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.pieces import Shares
-from assignor_bridge.planner.place import USED_ALLOWANCE, place, release
+from assignor_bridge.planner.place import USED_ALLOWANCE, Capacity, release
 from assignor_bridge.planner.transport import Groups, ZoneCapacity, assign_groups_to_zones
 from checkpoints.sorting import stable_order
 
@@ -100,66 +100,83 @@ def predict_bytes(batch: MicroBatch, weights: Weights) -> Floats:
     return weights.bytes
 
 
-def place_in_zones(  # noqa: PLR0917
-    work: Floats,
-    owner: Ints,
-    quota: Floats,
-    executor: Ints,
-    max_imbalance: float,
-    min_piece: float,
-    zones: ZoneMap,
-) -> Shares:
-    """Return how much of each range's work each slot does; the parameters are as in `place`.
+class Parts(NamedTuple):
+    """Parts of ranges (one element per part), each read in one zone, and the slots' capacity."""
 
-    The parts of each zone are placed on its slots, within the zone's remaining allowance.
-    """
-    row, zone, amount = _divide_among_zones(work, owner, quota, max_imbalance, min_piece, zones)
+    row: Ints
+    work: Floats
+    #: Slot of the part's zone that read the range last; -1 if none.
+    owner: Ints
+    #: Quotas of a zone's slots add up to the work of its parts.
+    capacity: Capacity
+    #: Zones of the parts and of the slots; None if there is one zone.
+    pools: tuple[Ints, Ints] | None
+
+
+def divide_by_zone(
+    work: Floats, owner: Ints, capacity: Capacity, zones: ZoneMap | None, min_piece: float
+) -> Parts:
+    """Divide the ranges' work among zones; without zones, each range is one part."""
+    if zones is None:
+        return Parts(np.arange(len(work)), work, owner, capacity, None)
+    quota, max_imbalance = capacity.quota, capacity.max_imbalance
+    row, zone, amount = _divide_among_zones(work, owner, capacity, zones, min_piece)
     zone_quota = np.bincount(zones.slot_zone, quota)
     fill = np.bincount(zone, amount, len(zone_quota)) / zone_quota
     fill = np.maximum(fill, 1e-300)[zones.slot_zone]
     allowance = (1 + USED_ALLOWANCE * max_imbalance) / fill - 1
     slot_imbalance = np.maximum(0.0, allowance) / USED_ALLOWANCE
     part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
-    part_quota, part_zones = quota * fill, (zone, zones.slot_zone)
-    placed = place(amount, part_owner, part_quota, executor, slot_imbalance, min_piece, part_zones)
+    part_capacity = Capacity(quota * fill, capacity.executor, slot_imbalance)
+    return Parts(row, amount, part_owner, part_capacity, (zone, zones.slot_zone))
+
+
+def join_parts(
+    parts: Parts, shares: Shares, work: Floats, owner: Ints, zones: ZoneMap | None
+) -> Shares:
+    """Turn shares of parts into shares of ranges, those of near readers first."""
+    if zones is None or parts.pools is None:
+        return shares
+    zone, slot_zone = parts.pools
     # Rounding can lose a range next to a 10^16 times larger one: use any slot of its zone.
-    lost_parts = np.flatnonzero(np.bincount(placed.row, minlength=len(row)) == 0)
+    lost_parts = np.flatnonzero(np.bincount(shares.row, minlength=len(parts.row)) == 0)
     if len(lost_parts):
-        slots_by_zone = np.argsort(zones.slot_zone, kind="stable")
-        slot = slots_by_zone[np.searchsorted(zones.slot_zone[slots_by_zone], zone[lost_parts])]
-        added_shares = (lost_parts, slot, amount[lost_parts])
-        placed = Shares(*(np.append(*both) for both in zip(placed, added_shares, strict=True)))
-    row = row[placed.row]
-    is_real = placed.amount > _ROUNDING * work[row]  # not a rounding error between two zones
+        slots_by_zone = np.argsort(slot_zone, kind="stable")
+        slot = slots_by_zone[np.searchsorted(slot_zone[slots_by_zone], zone[lost_parts])]
+        added_shares = (lost_parts, slot, parts.work[lost_parts])
+        shares = Shares(*(np.append(*both) for both in zip(shares, added_shares, strict=True)))
+    row = parts.row[shares.row]
+    is_real = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
     is_real |= (np.bincount(row, is_real) == 0)[row]
-    shares = Shares(row[is_real], placed.slot[is_real], placed.amount[is_real])
-    return _sort_shares(shares, owner, ~zones.near[shares.row, zones.slot_zone[shares.slot]])
+    shares = Shares(row[is_real], shares.slot[is_real], shares.amount[is_real])
+    return _sort_shares(shares, owner, ~zones.near[shares.row, slot_zone[shares.slot]])
 
 
-def place_whole_in_zones(  # noqa: PLR0917
-    work: Floats, owner: Ints, quota: Floats, executor: Ints, max_imbalance: float, zones: ZoneMap
-) -> Ints:
-    """Return the slot of each range without cutting; ignore zones if they would cost balance."""
-    row, zone, amount = _divide_among_zones(work, owner, quota, max_imbalance, 0.0, zones)
-    by_amount = np.lexsort((amount, row))
-    zone_of = np.empty(len(work), np.int64)
-    zone_of[row[by_amount]] = zone[by_amount]  # the zone with the largest part is written last
-    local_slot, slot = np.full(len(quota) + 1, -1, np.int64), np.empty(len(work), np.int64)
+def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacity) -> Ints:
+    """Return the slot of each range: one of the zone that reads its largest part."""
+    zone, slot_zone = parts.pools or (parts.row * 0, capacity.executor * 0)
+    by_work = np.lexsort((parts.work, parts.row))
+    zone_of, slot = np.empty((2, len(work)), np.int64)
+    zone_of[parts.row[by_work]] = zone[by_work]  # the zone with the largest part is written last
+    local_slot = np.full(len(slot_zone) + 1, -1, np.int64)
     for number in np.unique(zone_of).tolist():
-        rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(zones.slot_zone == number)
+        rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(slot_zone == number)
         local_slot[slots] = np.arange(len(slots))
-        zone_work, zone_owner = work[rows], local_slot[owner[rows]]
-        placed = place_whole(zone_work, zone_owner, quota[slots], executor[slots], max_imbalance)
+        slot[rows] = slots[
+            place_whole(
+                work[rows],
+                local_slot[owner[rows]],
+                capacity.quota[slots],
+                capacity.executor[slots],
+                max_imbalance=capacity.max_imbalance,
+            )
+        ]
         local_slot[slots] = -1
-        slot[rows] = slots[placed]
-    zoneless_slot = place_whole(work, owner, quota, executor, max_imbalance)
-    loads = (np.bincount(s, work, len(quota)) / quota for s in (slot, zoneless_slot))
-    max_load, max_zoneless_load = (float(load.max()) for load in loads)
-    return slot if max_load <= max(max_zoneless_load, 1 + max_imbalance) else zoneless_slot
+    return slot
 
 
-def _divide_among_zones(  # noqa: PLR0917
-    work: Floats, owner: Ints, quota: Floats, max_imbalance: float, min_piece: float, zones: ZoneMap
+def _divide_among_zones(
+    work: Floats, owner: Ints, capacity: Capacity, zones: ZoneMap, min_piece: float
 ) -> tuple[Ints, Ints, Floats]:
     """Return the range, the zone, and the amount of work of each part.
 
@@ -184,16 +201,16 @@ def _divide_among_zones(  # noqa: PLR0917
     group_work = np.asarray(np.bincount(group, work), np.float64)
     groups = Groups(group_work, home[sample_row], zones.near[sample_row], zones.pays[sample_row])
     # 2. Decide how much each zone reads.
-    zone_quota = np.asarray(np.bincount(zones.slot_zone, quota, zone_count), np.float64)
+    zone_quota = np.asarray(np.bincount(zones.slot_zone, capacity.quota, zone_count), np.float64)
     fill_level, limit = (
-        zone_quota * (1 + part * max_imbalance) for part in (_FILL_LEVEL, _KEEP_LEVEL)
+        zone_quota * (1 + part * capacity.max_imbalance) for part in (_FILL_LEVEL, _KEEP_LEVEL)
     )
     flow = assign_groups_to_zones(groups, ZoneCapacity(zone_quota, fill_level, limit))
     group_numbers = np.arange(len(sample_row))
     staying_work = np.where(groups.home >= 0, flow[group_numbers, groups.home], 0.0)
     leaving_work = groups.work - staying_work
     # 3. Decide how much of each range leaves its zone.
-    min_piece = max(_MIN_PIECE * float(quota.min()), min_piece)
+    min_piece = max(_MIN_PIECE * float(capacity.quota.min()), min_piece)
     flow[group_numbers, groups.home] *= groups.home < 0
     is_target = flow > 0
     lost_groups = np.flatnonzero(~is_target.any(axis=1))  # too small compared with the others

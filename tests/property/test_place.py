@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from assignor_bridge.assignors.whole import assign_longest_first, place_whole
 from assignor_bridge.planner.batch import MicroBatch, ReadReports
 from assignor_bridge.planner.pieces import Shares, cut_ranges
-from assignor_bridge.planner.place import place
+from assignor_bridge.planner.place import Capacity, place
 from tests.support.trials import trials
 
 seeds = st.integers(0, 2**32)
@@ -52,7 +52,7 @@ def test_no_slot_is_overloaded_with_any_owners(seed, shape, count, slots, max_im
     owners = rng.integers(-1, rng.integers(0, slots + 1), count)
     fair = shares_of(work, rng.choice([[1.0, 1.0], [0.3, 3.0]][seed % 2], slots))
     slot_executor = np.sort(rng.integers(0, slots, slots))
-    placed = place(work, owners, fair, slot_executor, max_imbalance)
+    placed = place(work, owners, Capacity(fair, slot_executor, max_imbalance))
     fresh = (owners < 0).all()
     assert_kept_promises(work, placed, fair, 1.003 if fresh else 1 + max_imbalance + 1e-6)
 
@@ -64,12 +64,14 @@ def test_the_batch_after_executors_join_is_balanced(seed, shape, before, times, 
     after = min(before * times, 300)
     work = weights(shape, before * each, rng)
     first = place(
-        work, np.full(len(work), -1), shares_of(work, np.ones(before)), np.arange(before), 0.05
+        work,
+        np.full(len(work), -1),
+        Capacity(shares_of(work, np.ones(before)), np.arange(before), 0.05),
     )
     owner = np.empty(len(work), np.int64)
     owner[first.row] = first.slot  # of several, the last reader
     fair = shares_of(work, np.ones(after))
-    placed = place(work, owner, fair, np.arange(after) // 4, 0.05)
+    placed = place(work, owner, Capacity(fair, np.arange(after) // 4, 0.05))
     assert_kept_promises(work, placed, fair, 1.05)
 
 
@@ -81,7 +83,7 @@ def test_nothing_moves_within_the_limit(seed, count, slots):
     load = np.bincount(owner, work, slots)
     # The quota of each slot is within 3% of its load.
     speed = np.maximum(load, 1e-4) * rng.uniform(0.985, 1.015, slots)
-    placed = place(work, owner, shares_of(work, speed), np.arange(slots), 0.05)
+    placed = place(work, owner, Capacity(shares_of(work, speed), np.arange(slots), 0.05))
     assert placed.row.tolist() == list(range(count))
     assert placed.slot.tolist() == owner.tolist()
 
