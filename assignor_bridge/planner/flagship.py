@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from assignor_bridge.assignors.whole import place_whole
 from assignor_bridge.planner.pieces import Pieces, cut_ranges
 from assignor_bridge.planner.place import Capacity, place
 from assignor_bridge.planner.zones import divide_by_zone, join_parts, map_zones, place_parts_whole
@@ -108,7 +109,7 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
 
     1. Compute each slot's quota: its fair share of all work, by speed.
     2. Take the first candidate within the limit. Candidates without zones are generated only if
-       zones cost balance, for ranges that are cut more than `_MAX_ZONE_IMBALANCE` or one offset.
+       zones cost balance. Cuts in zones may cost `_MAX_ZONE_IMBALANCE`, or one offset.
     3. If none is within the limit, whole ranges prefer balance to zones, as promised. Cut ranges
        prefer zones, because the limit cannot be reached by leaving them either.
     """
@@ -120,37 +121,32 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
     quota = float(weights.work.sum()) * speed / speed.sum()
     local_slot = np.full(batch.slots + 1, -1, np.int64)
     local_slot[slots] = np.arange(len(slots))
-    max_imbalance, cuts = batch.settings.max_imbalance, batch.settings.split
+    local_owner, max_imbalance = local_slot[owner], batch.settings.max_imbalance
     if is_short(batch, weights, slots):
-        max_imbalance, cuts = math.inf, False
+        slot = place_whole(weights.work, local_owner, quota, executor, max_imbalance=math.inf)
+        return Pieces.whole(batch, slots[slot])
     # 2. Take the first candidate within the limit.
     limit, capacity = 1 + max_imbalance, Capacity(quota, executor, max_imbalance)
     max_offset_work = float((weights.work / batch.size).max() / quota.min())
-    tolerance = max(_MAX_ZONE_IMBALANCE, max_offset_work) if cuts else 0.0
+    tolerance = max(_MAX_ZONE_IMBALANCE, max_offset_work) if batch.settings.split else 0.0
     zones, candidates = map_zones(batch, weights, slots), list[_Candidate]()
     for zone_map in (None,) if zones is None else (zones, None):
-        for candidate in _generate_candidates(
-            batch, weights, local_slot[owner], capacity, zones=zone_map, cuts=cuts
-        ):
+        for candidate in _generate_candidates(batch, weights, local_owner, capacity, zone_map):
             candidates.append(candidate)
             if candidate.max_load <= limit:
                 return replace(candidate.pieces, slot=slots[candidate.pieces.slot])
         if min(c.max_load for c in candidates) <= limit + tolerance:
             break
     # 3. Take the best candidate.
-    key = attrgetter(*("ignores_zones", "max_load") if cuts else ("max_load", "ignores_zones"))
-    pieces = min(candidates, key=key).pieces
+    promises = (
+        ("ignores_zones", "max_load") if batch.settings.split else ("max_load", "ignores_zones")
+    )
+    pieces = min(candidates, key=attrgetter(*promises)).pieces
     return replace(pieces, slot=slots[pieces.slot])
 
 
 def _generate_candidates(
-    batch: MicroBatch,
-    weights: Weights,
-    owner: Ints,
-    capacity: Capacity,
-    *,
-    zones: ZoneMap | None,
-    cuts: bool,
+    batch: MicroBatch, weights: Weights, owner: Ints, capacity: Capacity, zones: ZoneMap | None
 ) -> Iterator[_Candidate]:
     """Divide ranges among zones, place them on slots, and cut them between offsets.
 
@@ -163,9 +159,10 @@ def _generate_candidates(
         work = weights.work + extra_work
         quota = capacity.quota * float(work.sum() / weights.work.sum())
         parts = divide_by_zone(work, owner, replace(capacity, quota=quota), zones, min_piece)
-        if cuts:
-            shares = place(parts.work, parts.owner, parts.capacity, parts.pools, min_piece)
-            pieces = cut_ranges(batch, join_parts(parts, shares, work, owner, zones), weights.fixed)
+        if batch.settings.split:
+            pools = parts.zone, parts.slot_zone
+            shares = place(parts.work, parts.owner, parts.capacity, pools, min_piece)
+            pieces = cut_ranges(batch, join_parts(parts, shares, work, owner), weights.fixed)
         else:
             pieces = Pieces.whole(batch, place_parts_whole(parts, work, owner, capacity))
         load = np.bincount(pieces.slot, pieces.predict_work(batch, weights), len(quota))

@@ -98,10 +98,8 @@ def _count_tasks(
     pieces: Pieces, slots: int, options: PlannerOptions
 ) -> tuple[Ints, tuple[str, ...]]:
     """Return the number of tasks of each slot, and notes on options that require too many."""
-    sizes, piece_counts = (
-        pieces.count_offsets_by_slot(slots),
-        np.bincount(pieces.slot, minlength=slots),
-    )
+    sizes = pieces.count_offsets_by_slot(slots)
+    piece_counts = np.bincount(pieces.slot, minlength=slots)
     in_use, notes = piece_counts > 0, []
     max_tasks = max(_MAX_TASKS, _MAX_TASKS_PER_SLOT * slots)
     tasks = np.where(in_use, np.minimum(piece_counts, options.tasks_per_slot), 0)

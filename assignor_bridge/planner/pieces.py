@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
+    from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.costs import Weights
 
 
@@ -20,6 +20,10 @@ class Shares(NamedTuple):
     row: Ints
     slot: Ints
     amount: Floats
+
+    def take(self, order: Ints | Flags) -> Shares:
+        """Return the shares at these indices, in this order, or with these flags."""
+        return Shares(*(column[order] for column in self))
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,10 +99,8 @@ def place(
     giver = np.where(owned & overloaded[owner], owner, -1)
     released_work = release(work, giver, load - quota * (1 + allowance / 2), min_pieces)
     load -= np.bincount(np.maximum(giver, 0), released_work, len(quota))
-    unassigned_work, kept_work = (
-        np.where(owned, released_work, work),
-        np.where(owned, work - released_work, 0.0),
-    )
+    unassigned_work = np.where(owned, released_work, work)
+    kept_work = np.where(owned, work - released_work, 0.0)
     assigned_shares: list[Shares] = []
 
     def compute_room() -> Floats:
@@ -125,14 +123,12 @@ def place(
     assign(_fit_whole(unassigned_work, group, compute_room(), slot_group))
     assign(_wrap_around(unassigned_work, group, quota - load, slot_group, min_pieces))
     # 5. Sort by range.
-    row, slot, amount = (np.concatenate(column) for column in zip(*assigned_shares, strict=True))
-    by_amount, kept_rows = np.argsort(amount, kind="stable"), np.flatnonzero(kept_work)
-    order = stable_order(np.append(kept_rows, row[by_amount]))
-    return Shares(
-        np.append(kept_rows, row[by_amount])[order],
-        np.append(owner[kept_rows], slot[by_amount])[order],
-        np.append(kept_work[kept_rows], amount[by_amount])[order],
-    )
+    assigned = Shares(*(np.concatenate(column) for column in zip(*assigned_shares, strict=True)))
+    assigned = assigned.take(np.argsort(assigned.amount, kind="stable"))
+    kept_rows = np.flatnonzero(kept_work)
+    kept = Shares(kept_rows, owner[kept_rows], kept_work[kept_rows])
+    shares = Shares(*(np.append(*both) for both in zip(kept, assigned, strict=True)))
+    return shares.take(stable_order(shares.row))
 
 
 def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Floats:
@@ -193,8 +189,8 @@ def _fit_whole(unassigned_work: Floats, group: Ints, room: Floats, slot_group: I
         if size <= -negative_room:
             slot_of_row[i] = slot
             heapq.heapreplace(heaps[range_group], (negative_room + size, slot))
-    fits = np.flatnonzero(np.array(slot_of_row) >= 0)
-    return Shares(row[fits], np.array(slot_of_row, np.int64)[fits], unassigned_work[row[fits]])
+    slot = np.array(slot_of_row, np.int64)
+    return Shares(row, slot, unassigned_work[row]).take(slot >= 0)
 
 
 def _wrap_around(
@@ -232,4 +228,4 @@ def _wrap_around(
     order = np.argsort(ends, kind="stable")
     row, ends = np.append(row, row[np.searchsorted(range_ends, cuts)])[order], ends[order]
     slot, amount = slots[np.searchsorted(slot_ends, ends)], np.diff(ends, prepend=0.0)
-    return Shares(row[row >= 0], slot[row >= 0], amount[row >= 0])
+    return Shares(row, slot, amount).take(row >= 0)

@@ -36,8 +36,9 @@ if TYPE_CHECKING:
 
 #: Maximum zones that placement supports, because there can be a group for each subset of zones.
 MAX_ZONES = 8
-_FILL_LEVEL = 0.7  # share of the allowance up to which a zone takes near work
-_KEEP_LEVEL = 0.85  # share of the allowance up to which a zone keeps its work
+#: Shares of the allowance: a zone's fair share, its fill level up to which it takes near work, and
+#: its limit up to which it keeps its work.
+_LEVELS = (0.0, 0.7, 0.85)
 #: Minimum work that moves between zones, as a share of a slot's time, so that fewer ranges are cut.
 _MIN_PIECE = 0.002
 #: Share of a range below which an amount is a rounding error.
@@ -104,22 +105,24 @@ class Parts(NamedTuple):
     """Parts of ranges (one element per part), each read in one zone, and the slots' capacity."""
 
     row: Ints
+    zone: Ints
     work: Floats
     #: Slot of the part's zone that read the range last; -1 if none.
     owner: Ints
     #: Quotas of a zone's slots add up to the work of its parts.
     capacity: Capacity
-    #: Zones of the parts and of the slots; None if there is one zone.
-    pools: tuple[Ints, Ints] | None
+    slot_zone: Ints
+    #: As in `ZoneMap`; None if all ranges and slots are in one zone.
+    near: Flags | None
 
 
 def divide_by_zone(
     work: Floats, owner: Ints, capacity: Capacity, zones: ZoneMap | None, min_piece: float
 ) -> Parts:
     """Divide the ranges' work among zones; without zones, each range is one part."""
+    quota, executor, max_imbalance = capacity.quota, capacity.executor, capacity.max_imbalance
     if zones is None:
-        return Parts(np.arange(len(work)), work, owner, capacity, None)
-    quota, max_imbalance = capacity.quota, capacity.max_imbalance
+        return Parts(np.arange(len(work)), owner * 0, work, owner, capacity, executor * 0, None)
     row, zone, amount = _divide_among_zones(work, owner, capacity, zones, min_piece)
     zone_quota = np.bincount(zones.slot_zone, quota)
     fill = np.bincount(zone, amount, len(zone_quota)) / zone_quota
@@ -127,51 +130,43 @@ def divide_by_zone(
     allowance = (1 + USED_ALLOWANCE * max_imbalance) / fill - 1
     slot_imbalance = np.maximum(0.0, allowance) / USED_ALLOWANCE
     part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
-    part_capacity = Capacity(quota * fill, capacity.executor, slot_imbalance)
-    return Parts(row, amount, part_owner, part_capacity, (zone, zones.slot_zone))
+    part_capacity = Capacity(quota * fill, executor, slot_imbalance)
+    return Parts(row, zone, amount, part_owner, part_capacity, zones.slot_zone, zones.near)
 
 
-def join_parts(
-    parts: Parts, shares: Shares, work: Floats, owner: Ints, zones: ZoneMap | None
-) -> Shares:
+def join_parts(parts: Parts, shares: Shares, work: Floats, owner: Ints) -> Shares:
     """Turn shares of parts into shares of ranges, those of near readers first."""
-    if zones is None or parts.pools is None:
+    if parts.near is None:
         return shares
-    zone, slot_zone = parts.pools
     # Rounding can lose a range next to a 10^16 times larger one: use any slot of its zone.
     lost_parts = np.flatnonzero(np.bincount(shares.row, minlength=len(parts.row)) == 0)
     if len(lost_parts):
-        slots_by_zone = np.argsort(slot_zone, kind="stable")
-        slot = slots_by_zone[np.searchsorted(slot_zone[slots_by_zone], zone[lost_parts])]
+        slots_by_zone = np.argsort(parts.slot_zone, kind="stable")
+        sorted_zones = parts.slot_zone[slots_by_zone]
+        slot = slots_by_zone[np.searchsorted(sorted_zones, parts.zone[lost_parts])]
         added_shares = (lost_parts, slot, parts.work[lost_parts])
         shares = Shares(*(np.append(*both) for both in zip(shares, added_shares, strict=True)))
     row = parts.row[shares.row]
     is_real = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
     is_real |= (np.bincount(row, is_real) == 0)[row]
-    shares = Shares(row[is_real], shares.slot[is_real], shares.amount[is_real])
-    return _sort_shares(shares, owner, ~zones.near[shares.row, slot_zone[shares.slot]])
+    shares = Shares(row, shares.slot, shares.amount).take(is_real)
+    return _sort_shares(shares, owner, ~parts.near[shares.row, parts.slot_zone[shares.slot]])
 
 
 def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacity) -> Ints:
     """Return the slot of each range: one of the zone that reads its largest part."""
-    zone, slot_zone = parts.pools or (parts.row * 0, capacity.executor * 0)
     by_work = np.lexsort((parts.work, parts.row))
     zone_of, slot = np.empty((2, len(work)), np.int64)
-    zone_of[parts.row[by_work]] = zone[by_work]  # the zone with the largest part is written last
-    local_slot = np.full(len(slot_zone) + 1, -1, np.int64)
-    for number in np.unique(zone_of).tolist():
-        rows, slots = np.flatnonzero(zone_of == number), np.flatnonzero(slot_zone == number)
+    zone_of[parts.row[by_work]] = parts.zone[by_work]  # the largest part's zone is written last
+    for zone in np.unique(zone_of).tolist():
+        rows, slots = np.flatnonzero(zone_of == zone), np.flatnonzero(parts.slot_zone == zone)
+        local_slot = np.full(len(parts.slot_zone) + 1, -1, np.int64)
         local_slot[slots] = np.arange(len(slots))
-        slot[rows] = slots[
-            place_whole(
-                work[rows],
-                local_slot[owner[rows]],
-                capacity.quota[slots],
-                capacity.executor[slots],
-                max_imbalance=capacity.max_imbalance,
-            )
-        ]
-        local_slot[slots] = -1
+        zone_work, zone_owner = work[rows], local_slot[owner[rows]]
+        quota, executor = capacity.quota[slots], capacity.executor[slots]
+        limit = capacity.max_imbalance
+        placed = place_whole(zone_work, zone_owner, quota, executor, max_imbalance=limit)
+        slot[rows] = slots[placed]
     return slot
 
 
@@ -202,10 +197,8 @@ def _divide_among_zones(
     groups = Groups(group_work, home[sample_row], zones.near[sample_row], zones.pays[sample_row])
     # 2. Decide how much each zone reads.
     zone_quota = np.asarray(np.bincount(zones.slot_zone, capacity.quota, zone_count), np.float64)
-    fill_level, limit = (
-        zone_quota * (1 + part * capacity.max_imbalance) for part in (_FILL_LEVEL, _KEEP_LEVEL)
-    )
-    flow = assign_groups_to_zones(groups, ZoneCapacity(zone_quota, fill_level, limit))
+    levels = (zone_quota * (1 + part * capacity.max_imbalance) for part in _LEVELS)
+    flow = assign_groups_to_zones(groups, ZoneCapacity(*levels))
     group_numbers = np.arange(len(sample_row))
     staying_work = np.where(groups.home >= 0, flow[group_numbers, groups.home], 0.0)
     leaving_work = groups.work - staying_work
@@ -295,4 +288,4 @@ def _sort_shares(shares: Shares, owner: Ints, is_far: Flags) -> Shares:
     index = order[cut_positions]
     moves = slot[index] != owner[row[index]]
     order[cut_positions] = index[np.lexsort((amount[index], moves, is_far[index], row[index]))]
-    return Shares(row[order], slot[order], amount[order])
+    return shares.take(order)
