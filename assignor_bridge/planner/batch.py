@@ -59,23 +59,13 @@ class ReadReports:
     offsets: Floats
 
     @classmethod
-    def of(  # noqa: PLR0917
-        cls,
-        topics: Names,
-        partition: Ints,
-        executors: Names,
-        records: Floats,
-        size: Floats,
-        seconds: Floats,
-        offsets: Floats,
-    ) -> ReadReports:
-        """Sort report columns into the canonical order."""
+    def of(cls, topics: Names, partition: Ints, executors: Names, *measures: Floats) -> ReadReports:
+        """Sort report columns into the canonical order; the measures are `records` to `offsets`."""
         (topic_names, topic), (executor_names, executor) = topics, executors
+        records, size, seconds, offsets = measures
         order = argsort_rows((offsets, size, seconds, records), executor, partition, topic)
-        return cls(
-            topic_names, executor_names, topic[order], partition[order], executor[order],
-            records[order], size[order], seconds[order], offsets[order],
-        )  # fmt: skip
+        keys = topic[order], partition[order], executor[order]
+        return cls(topic_names, executor_names, *keys, *(column[order] for column in measures))
 
     @classmethod
     def empty(cls) -> ReadReports:

@@ -138,10 +138,8 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
         if min(c.max_load for c in candidates) <= limit + tolerance:
             break
     # 3. Take the best candidate.
-    promises = (
-        ("ignores_zones", "max_load") if batch.settings.split else ("max_load", "ignores_zones")
-    )
-    pieces = min(candidates, key=attrgetter(*promises)).pieces
+    keys = ("ignores_zones", "max_load") if batch.settings.split else ("max_load", "ignores_zones")
+    pieces = min(candidates, key=attrgetter(*keys)).pieces
     return replace(pieces, slot=slots[pieces.slot])
 
 

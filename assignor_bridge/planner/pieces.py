@@ -23,7 +23,7 @@ class Shares(NamedTuple):
 
     def take(self, order: Ints | Flags) -> Shares:
         """Return the shares at these indices, in this order, or with these flags."""
-        return Shares(*(column[order] for column in self))
+        return Shares(self.row[order], self.slot[order], self.amount[order])
 
 
 @dataclass(frozen=True, eq=False)

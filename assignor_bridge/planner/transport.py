@@ -102,27 +102,25 @@ def _find_cheapest_moves(flow: Floats, changes: Floats, epsilon: float) -> tuple
 def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsilon: float) -> None:
     """Move work above a zone's limit to zones below their limits, in place."""
     zones, changes = range(len(quota)), _compute_cost_changes(cost)
-    quotas, limits = quota.tolist(), limit.tolist()
+    levels = quota.tolist(), limit.tolist()
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0).tolist()
-        excess = [work - allowed for work, allowed in zip(load, limits, strict=True)]
+        excess = [work - allowed for work, allowed in zip(load, levels[1], strict=True)]
         giver = excess.index(max(excess))
         if excess[giver] <= epsilon:
             return
         move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
         distance, previous = _find_shortest_paths(move_cost, giver)
-        to_quota = [
-            d if load[z] < quotas[z] - epsilon else math.inf for z, d in enumerate(distance)
+        choices = [
+            (distance[zone] + extra_cost, zone, i)  # on ties, up to the quota
+            for i, extra_cost in enumerate((0.0, _BEYOND_QUOTA_COST))
+            for zone in zones
+            if load[zone] < levels[i][zone] - epsilon
         ]
-        to_limit = [
-            d + _BEYOND_QUOTA_COST if load[z] < limits[z] - epsilon else math.inf
-            for z, d in enumerate(distance)
-        ]
-        target = min(zones, key=lambda z: min(to_quota[z], to_limit[z]))
-        if min(to_quota[target], to_limit[target]) == math.inf:
+        path_cost, target, i = min(choices, default=(math.inf, 0, 0))
+        if path_cost == math.inf:
             return
-        level = quotas if to_quota[target] <= to_limit[target] else limits
-        amount = min(excess[giver], level[target] - load[target])
+        amount = min(excess[giver], levels[i][target] - load[target])
         path = [target]
         while path[-1] != giver:
             path.append(previous[path[-1]])

@@ -83,9 +83,8 @@ def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | Non
 def find_last_near_pieces(batch: MicroBatch, pieces: Pieces) -> Ints:
     """Return each cut range's last piece with a near reader; empty if zones are not used."""
     zones, replicas = batch.zones, batch.replicas
-    if zones is None or replicas is None or not batch.settings.zone_price_per_gb:
-        return np.empty(0, np.int64)
-    if len(np.unique(zones.zone_of_executor[batch.slot_executor])) > MAX_ZONES:
+    has_price = bool(batch.settings.zone_price_per_gb)
+    if zones is None or replicas is None or not has_price or len(zones.names) > MAX_ZONES:
         return np.empty(0, np.int64)
     cut_pieces = np.flatnonzero(np.bincount(pieces.row, minlength=batch.ranges)[pieces.row] > 1)
     zone = zones.zone_of_executor[batch.slot_executor[pieces.slot[cut_pieces]]]
@@ -164,7 +163,7 @@ def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacit
         local_slot[slots] = np.arange(len(slots))
         zone_work, zone_owner = work[rows], local_slot[owner[rows]]
         quota, executor = capacity.quota[slots], capacity.executor[slots]
-        limit = capacity.max_imbalance
+        limit = float(capacity.max_imbalance)
         placed = place_whole(zone_work, zone_owner, quota, executor, max_imbalance=limit)
         slot[rows] = slots[placed]
     return slot
