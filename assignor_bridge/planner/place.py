@@ -49,7 +49,7 @@ _ROUNDING = 1e-9  # upper bound of the relative error of a sum of floats
 
 @dataclass(frozen=True, eq=False)
 class Capacity:
-    """What slots can take (one element per slot)."""
+    """Capacity of the slots that take part (one element per slot)."""
 
     #: Fair share of all work, by speed.
     quota: Floats
