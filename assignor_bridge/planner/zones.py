@@ -1,4 +1,4 @@
-"""Place ranges if reading from another zone has a price: balance first, then zones, then owners.
+"""Divide ranges among zones if reads across zones have a price: balance, then zones, then owners.
 
 Promises, in order:
 
