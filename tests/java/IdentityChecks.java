@@ -26,23 +26,23 @@ public final class IdentityChecks {
     String first = note(stream, List.of(range(0, 10, 20), range(0, 20, 30), range(1, 5, 6)), live);
     check(first.equals(note(stream, List.of(range(0, 30, 40)), live)), "the next batch is another's");
     check(first.equals(note(stream, List.of(range(1, 6, 8), range(2, 0, 1)), live)), "a new partition");
-    check(!StreamIdentity.recentlyEnded().contains(first), "ended too early");
+    check(!StreamIdentity.listRecentlyEnded().contains(first), "ended too early");
     String second = note(stream, List.of(range(0, 0, 5), range(1, 8, 9)), live);
     check(!second.equals(first), "the name of a topic that was made anew");
-    check(StreamIdentity.recentlyEnded().contains(first), "the old name goes on");
+    check(StreamIdentity.listRecentlyEnded().contains(first), "the old name goes on");
     check(second.equals(note(stream, List.of(range(0, 5, 50)), live)), "a name a batch");
     String third = note(stream, List.of(range(0, 50, 60)), live(1));
     check(!third.equals(second), "the name of a topic that is gone");
     check(third.equals(note(stream, List.of(range(1, 0, 1)), live)), "a topic that is back is new");
     stream.end();
-    check(StreamIdentity.recentlyEnded().contains(third), "not ended");
+    check(StreamIdentity.listRecentlyEnded().contains(third), "not ended");
     StreamIdentity sparse = new StreamIdentity();
     String read = note(sparse, List.of(range(2, 0, 9)), live(5)); // the others never had a record
     check(!read.equals(note(sparse, List.of(range(0, 0, 1)), live(2))), "gone among idle partitions");
     for (int i = 0; i < 300; i++) {
       new StreamIdentity().end();
     }
-    check(StreamIdentity.recentlyEnded().size() <= 100, StreamIdentity.recentlyEnded().size() + " are told");
+    check(StreamIdentity.listRecentlyEnded().size() <= 100, StreamIdentity.listRecentlyEnded().size() + " are told");
   }
 
   private static String note(

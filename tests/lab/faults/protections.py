@@ -41,9 +41,9 @@ class Protection:
 PLAN_ORDER = Protection(
     "records that arrive early wait for their turn",
     f"{_JAVA}/reader/OrderedRanges.java",
-    "    return remaining.peek();\n",
-    "    return remaining.stream().filter(range -> !range.chunks.isEmpty()).findFirst()\n"
-    "        .orElse(remaining.peek());\n",
+    "    return remainingRanges.peek();\n",
+    "    return remainingRanges.stream().filter(range -> !range.chunks.isEmpty()).findFirst()\n"
+    "        .orElse(remainingRanges.peek());\n",
     (),
 )
 PROTECTIONS = {
@@ -109,7 +109,7 @@ PROTECTIONS = {
             "after a state that could not be written, the next one is tried",
             f"{_JAVA}/state/StateFiles.java",
             "    newestNumber++; // also after a failure",
-            "    if (failing) {\n      return;\n    }\n    newestNumber++; // also after a failure",
+            "    if (isFailing) {\n      return;\n    }\n    newestNumber++; // also after a failure",
             ("state disk full",),
         ),
         Protection(

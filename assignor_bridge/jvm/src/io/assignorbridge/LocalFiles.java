@@ -45,7 +45,7 @@ public final class LocalFiles extends ChecksumFs {
   }
 
   private static final class ProcessFreeFileSystem extends RawLocalFileSystem {
-    private static final String MODE = "unix:mode";
+    private static final String MODE_ATTRIBUTE = "unix:mode";
     private static final int SETUID_AND_SETGID = 06000;
 
     @Override
@@ -54,9 +54,9 @@ public final class LocalFiles extends ChecksumFs {
         java.nio.file.Path file = pathToFile(path).toPath();
         int idBits = 0; // like chmod, keep a directory's setuid and setgid bits
         if (Files.isDirectory(file)) {
-          idBits = (Integer) Files.getAttribute(file, MODE) & SETUID_AND_SETGID;
+          idBits = (Integer) Files.getAttribute(file, MODE_ATTRIBUTE) & SETUID_AND_SETGID;
         }
-        Files.setAttribute(file, MODE, permission.toShort() | idBits);
+        Files.setAttribute(file, MODE_ATTRIBUTE, permission.toShort() | idBits);
       } catch (UnsupportedOperationException | IllegalArgumentException e) { // Windows
         super.setPermission(path, permission);
       }

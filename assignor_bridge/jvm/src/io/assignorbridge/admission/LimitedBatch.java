@@ -29,7 +29,7 @@ public final class LimitedBatch {
     }
   }
 
-  /** Spark's limits, split: `min` decides whether there is a batch, `max` bounds its size. */
+  /** Spark's limits: `min` decides whether there is a batch; `max` is `maxRecords` as a limit. */
   public record Limits(ReadLimit min, ReadLimit max, long maxRecords) {
     public static Limits of(ReadLimit limit) {
       ReadLimit min = ReadLimit.allAvailable();
@@ -44,7 +44,7 @@ public final class LimitedBatch {
       return new Limits(min, ReadLimit.maxRows(maxRecords), maxRecords);
     }
 
-    /** Adds a marker if there is no limit, because Spark would then request all available records. */
+    /** Adds a marker if there is no maximum; without it, Spark would request all records. */
     public static ReadLimit addAssignorLimit(ReadLimit limit) {
       Limits limits = of(limit);
       ReadLimit max = limits.maxRecords < Long.MAX_VALUE ? limits.max : new AssignorLimit();
@@ -62,7 +62,7 @@ public final class LimitedBatch {
 
   private final long maxRecords;
   private final Map<TopicPartition, Long> ends;
-  private final Map<TopicPartition, OffsetRange> waiting = new HashMap<>();
+  private final Map<TopicPartition, OffsetRange> unreadRanges = new HashMap<>();
 
   public LimitedBatch(Offset start, Offset latest, long maxRecords, KafkaOffsetReader reader) {
     this.maxRecords = maxRecords;
@@ -77,16 +77,16 @@ public final class LimitedBatch {
     }
     ends.forEach(
         (p, end) -> {
-          Long from = starts.get(p);
-          if (from != null && from < end) { // Spark itself reports the other cases
-            waiting.put(p, new OffsetRange(p.topic(), p.partition(), from, end));
+          Long startOffset = starts.get(p);
+          if (startOffset != null && startOffset < end) { // Spark reports lower ends
+            unreadRanges.put(p, new OffsetRange(p.topic(), p.partition(), startOffset, end));
           }
         });
   }
 
   /** Returns the unread range of each partition that has new records. */
-  public List<OffsetRange> waiting() {
-    return List.copyOf(waiting.values());
+  public List<OffsetRange> unreadRanges() {
+    return List.copyOf(unreadRanges.values());
   }
 
   /** Returns Spark's record limit, which the planner's request contains; null if there is none. */
@@ -101,22 +101,22 @@ public final class LimitedBatch {
     long records = 0;
     for (OffsetRange range : admittedRanges) {
       TopicPartition p = new TopicPartition(range.topic(), range.partition());
-      OffsetRange requested = waiting.get(p);
-      if (requested == null
+      OffsetRange unreadRange = unreadRanges.get(p);
+      if (unreadRange == null
           || !admittedPartitions.add(p)
-          || range.start() != requested.start()
-          || range.end() < requested.start()
-          || range.end() > requested.end()) {
+          || range.start() != unreadRange.start()
+          || range.end() < unreadRange.start()
+          || range.end() > unreadRange.end()) {
         throw new PlannerException(
-            "the planner admitted " + range + ", but " + requested + " was requested");
+            "the planner admitted " + range + "; its partition's unread range is " + unreadRange);
       }
       records = Math.addExact(records, range.end() - range.start());
       admittedEnds.put(p, range.end());
     }
-    if (admittedPartitions.size() < waiting.size() || records < 1 || records > maxRecords) {
+    if (admittedPartitions.size() < unreadRanges.size() || records < 1 || records > maxRecords) {
       throw new PlannerException(
           "the planner admitted %d records from %d partitions; expected 1 to %d records from %d"
-              .formatted(records, admittedPartitions.size(), maxRecords, waiting.size()));
+              .formatted(records, admittedPartitions.size(), maxRecords, unreadRanges.size()));
     }
     return SourceOffsets.toOffset(admittedEnds);
   }

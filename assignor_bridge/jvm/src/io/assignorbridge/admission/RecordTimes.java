@@ -35,7 +35,7 @@ import org.slf4j.LoggerFactory;
  * offset. Only the stream's thread uses this class.
  */
 public final class RecordTimes implements AutoCloseable {
-  /** Thrown if Kafka returned no timestamps. The planner got no request and keeps its state. */
+  /** Thrown if Kafka returned no timestamps; the planner's memory is unchanged and need not be reset. */
   public static final class NoTimesException extends PlannerException {
     private static final long serialVersionUID = 1L;
 
@@ -45,11 +45,11 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   private static final Logger LOG = LoggerFactory.getLogger(RecordTimes.class);
-  private static final int FETCH_BYTES = 8 * 1024 * 1024;
-  private static final int PARTITION_BYTES = 64 * 1024; // fits most producer batches
-  private static final int POLL_RECORDS = 1_000_000; // a poll returns whole responses
-  private static final long POLL_MS = 100;
-  private static final long NONE = -1;
+  private static final int MAX_FETCH_BYTES = 8 * 1024 * 1024;
+  private static final int MAX_PARTITION_BYTES = 64 * 1024; // fits most producer batches
+  private static final int MAX_POLL_RECORDS = 1_000_000; // a poll returns whole responses
+  private static final long MAX_POLL_MS = 100;
+  private static final long NONE = -1; // no timestamp, or no offset
 
   private final Map<String, Object> kafka;
 
@@ -84,12 +84,12 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Returns the timestamp of each range's first record; -1 if there is no record or timestamp. */
-  public Columns.Times timesOf(List<OffsetRange> waiting, long timeoutMs)
+  /** Returns the timestamp of each range's first record (-1 if none); requests unknown ones. */
+  public Columns.Times findTimes(List<OffsetRange> unreadRanges, long timeoutMs)
       throws PlannerException, InterruptedException {
     long nowMs = System.currentTimeMillis();
     Map<TopicPartition, OffsetRange> rangesWithoutTime = new HashMap<>();
-    for (OffsetRange range : waiting) {
+    for (OffsetRange range : unreadRanges) {
       TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
       byOffset.headMap(range.start()).clear();
       if (!byOffset.containsKey(range.start())) {
@@ -103,19 +103,22 @@ public final class RecordTimes implements AutoCloseable {
             return null;
           });
     }
-    return Columns.Times.of(nowMs, waiting, range -> firstTimestamp(range).millis());
+    return Columns.Times.of(nowMs, unreadRanges, range -> firstTimestamp(range).millis());
   }
 
-  /** Looks up the first offsets at or after `millis`; returns them, `number`, and the timestamps. */
+  /**
+   * Looks up each partition's first offset at or after `millis`. Returns these offsets, the number
+   * of look-ups for the batch including this one, and the timestamps.
+   */
   public Columns.Times lookUp(
-      int number, long millis, List<OffsetRange> waiting, long timeoutMs)
+      int lookUpCount, long millis, List<OffsetRange> unreadRanges, long timeoutMs)
       throws PlannerException, InterruptedException {
     Map<TopicPartition, Long> searchedMillis =
-        waiting.stream().collect(Collectors.toMap(RecordTimes::partitionOf, range -> millis));
+        unreadRanges.stream().collect(Collectors.toMap(RecordTimes::partitionOf, range -> millis));
     Map<TopicPartition, OffsetAndTimestamp> firstAtTime =
         withConsumer(client -> client.offsetsForTimes(searchedMillis, Duration.ofMillis(timeoutMs)));
     boolean hasPause = false;
-    for (OffsetRange range : waiting) {
+    for (OffsetRange range : unreadRanges) {
       OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
       if (first != null && first.offset() >= range.start()) {
         TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
@@ -126,23 +129,23 @@ public final class RecordTimes implements AutoCloseable {
     }
     if (hasPause) { // a producer paused, so older estimates may be wrong: read those records
       long oldestExactMillis =
-          waiting.stream()
+          unreadRanges.stream()
               .map(this::firstTimestamp)
               .filter(timestamp -> timestamp.isExact && timestamp.millis >= 0)
               .mapToLong(Timestamp::millis)
               .min()
               .orElse(Long.MAX_VALUE);
-      for (OffsetRange range : waiting) {
+      for (OffsetRange range : unreadRanges) {
         if (!firstTimestamp(range).isExact && firstTimestamp(range).millis < oldestExactMillis) {
           timestampsOf(partitionOf(range)).remove(range.start());
         }
       }
     }
-    return timesOf(waiting, timeoutMs)
+    return findTimes(unreadRanges, timeoutMs)
         .withLookUp(
-            number,
+            lookUpCount,
             millis,
-            waiting,
+            unreadRanges,
             range -> {
               OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
               return first == null ? NONE : first.offset();
@@ -151,12 +154,12 @@ public final class RecordTimes implements AutoCloseable {
 
   @Override
   public void close() {
-    Consumer<byte[], byte[]> closing = consumer;
+    Consumer<byte[], byte[]> openConsumer = consumer;
     consumer = null;
-    if (closing != null) {
+    if (openConsumer != null) {
       try {
-        closing.close(Duration.ofMillis(1));
-      } catch (KafkaException e) { // an interrupt stays set
+        openConsumer.close(Duration.ofMillis(1));
+      } catch (KafkaException e) { // an InterruptException sets the interrupt again
         LOG.debug("could not close the timestamp consumer", e);
       }
     }
@@ -177,7 +180,7 @@ public final class RecordTimes implements AutoCloseable {
         throw new TimeoutException(
             "no answer for the first record of " + remaining.size() + " partitions within " + timeoutMs + " ms");
       }
-      var records = client.poll(Duration.ofMillis(Math.min(POLL_MS, remainingMs)));
+      var records = client.poll(Duration.ofMillis(Math.min(MAX_POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
         ConsumerRecord<byte[], byte[]> first = records.records(partition).get(0);
         OffsetRange range = ranges.get(partition);
@@ -194,7 +197,7 @@ public final class RecordTimes implements AutoCloseable {
     client.unsubscribe();
   }
 
-  /** If the range has no records, only compaction gaps or markers, stores that and returns true. */
+  /** Returns whether the range has no records, only gaps or markers; if so, stores NONE for it. */
   private boolean storeIfWithoutRecords(
       Consumer<byte[], byte[]> client, OffsetRange range, Duration timeout) {
     if (client.position(partitionOf(range), timeout) < range.end()) {
@@ -219,7 +222,7 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Returns the consumer, reopened if Spark has renewed its delegation token. */
+  /** Returns the consumer; opens it if necessary, also after Spark has renewed its token. */
   private Consumer<byte[], byte[]> open() {
     if (consumer != null && params.isOutdated()) {
       close();
@@ -233,9 +236,9 @@ public final class RecordTimes implements AutoCloseable {
       settings.put(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, false);
       settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest"); // Spark reports lost data
       settings.put(ConsumerConfig.FETCH_MIN_BYTES_CONFIG, 1);
-      settings.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, POLL_RECORDS);
-      settings.put(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, FETCH_BYTES);
-      settings.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, PARTITION_BYTES);
+      settings.put(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, MAX_POLL_RECORDS);
+      settings.put(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, MAX_FETCH_BYTES);
+      settings.put(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, MAX_PARTITION_BYTES);
       var deserializer = new ByteArrayDeserializer();
       consumer = new KafkaConsumer<>(settings, deserializer, deserializer);
     }

@@ -19,14 +19,14 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The retention time of topics (`retention.ms`), requested at the start and every few minutes on a
- * separate thread, so no batch waits for an answer. Topics that keep records forever, or only
- * compact them, are omitted. Topics whose retention is unknown are omitted after one warning.
+ * Requests each topic's `retention.ms` at the start, for new topics, and every five minutes. A
+ * separate thread does it, so no batch waits. Topics without deletion by time are omitted, and so
+ * are topics whose retention was never read; the first failure is logged.
  */
 public final class Retentions implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Retentions.class);
   private static final long REFRESH_NANOS = 300_000_000_000L;
-  private static final int REQUEST_LIMIT_MS = 30_000;
+  private static final int REQUEST_TIMEOUT_MS = 30_000;
 
   private final KafkaAdmin admin;
   private final LatestOnlyExecutor<Set<String>> requester =
@@ -35,31 +35,31 @@ public final class Retentions implements AutoCloseable {
   private boolean warned; // used on the request thread
   // Used on the stream's thread:
   private Set<String> requestedTopics = Set.of(); // topics of the last request
-  private Set<String> seenTopics = new HashSet<>(); // topics since the last regular request
-  private long requestedNanos; // time of the last regular request
+  private Set<String> seenTopics = new HashSet<>(); // topics since the last refresh
+  private long refreshedNanos; // time of the last refresh of all topics
 
   public Retentions(Map<String, String> kafka) {
     admin = new KafkaAdmin(kafka);
   }
 
-  /** Returns the retention in milliseconds of each topic whose retention is known by now. */
-  public Map<String, Long> retentionsOf(Collection<String> topics) {
+  /** Returns the known retentions in milliseconds, by topic; requests missing or old ones. */
+  public Map<String, Long> findRetentions(Collection<String> topics) {
     long nowNanos = System.nanoTime();
     seenTopics.addAll(topics);
-    if (nowNanos - requestedNanos >= REFRESH_NANOS) {
+    if (nowNanos - refreshedNanos >= REFRESH_NANOS) {
       request(seenTopics, nowNanos);
       seenTopics = new HashSet<>();
     } else if (!requestedTopics.containsAll(topics)) {
       Set<String> allTopics = new HashSet<>(requestedTopics);
       allTopics.addAll(topics);
-      request(allTopics, requestedNanos);
+      request(allTopics, refreshedNanos);
     }
     return retentionsMs;
   }
 
-  private void request(Set<String> topics, long nanos) {
+  private void request(Set<String> topics, long refreshNanos) {
     requestedTopics = topics;
-    requestedNanos = nanos;
+    refreshedNanos = refreshNanos;
     requester.submit(topics);
   }
 
@@ -75,7 +75,7 @@ public final class Retentions implements AutoCloseable {
     try {
       List<ConfigResource> resources =
           topics.stream().map(name -> new ConfigResource(ConfigResource.Type.TOPIC, name)).toList();
-      var options = new DescribeConfigsOptions().timeoutMs(REQUEST_LIMIT_MS);
+      var options = new DescribeConfigsOptions().timeoutMs(REQUEST_TIMEOUT_MS);
       for (var topic : admin.open().describeConfigs(resources, options).values().entrySet()) {
         store(topic.getKey().name(), topic.getValue(), newRetentionsMs);
       }

@@ -16,7 +16,8 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Lists the application's executors; the planner decides which of them to use.
  *
- * <p>Members that are `private[spark]` in Scala are public in the bytecode of Spark 4.0 to 4.2.
+ * <p>Some of the Spark methods called here are `private[spark]` in Scala, but public in the bytecode
+ * of Spark 4.0 to 4.2.
  */
 public final class ExecutorList {
   private ExecutorList() {}
@@ -45,8 +46,8 @@ public final class ExecutorList {
   }
 
   /**
-   * Returns the number of slots to plan for without executors: the driver's in local mode, because
-   * `spark.default.parallelism` is for shuffles; otherwise Spark's estimate.
+   * Returns the number of slots to plan for if no executor is known: the driver's slots in local
+   * mode (where `spark.default.parallelism` is for shuffles), otherwise Spark's default parallelism.
    */
   public static int getPlanningParallelism(SparkContext context) {
     int slots = context.defaultParallelism();
@@ -60,7 +61,7 @@ public final class ExecutorList {
     return Math.max(1, slots);
   }
 
-  /** Returns how many tasks can run at once now; without executors, the slots to plan for. */
+  /** Returns how many tasks active executors can run at once; {@link #getPlanningParallelism} if 0. */
   public static int countSlots(SparkContext context) {
     int slots = 0;
     for (ExecutorSummary e : listSummaries(context)) {
@@ -69,7 +70,7 @@ public final class ExecutorList {
     return slots > 0 ? slots : getPlanningParallelism(context);
   }
 
-  /** Returns the limits of dynamic allocation, or null if it is off. */
+  /** Returns the limits of dynamic allocation, or null if it is off or Spark is in local mode. */
   public static Allocation readAllocation(SparkContext context, Double secondsSinceLastPlan) {
     SparkConf conf = context.conf();
     if (context.isLocal() || !conf.getBoolean("spark.dynamicAllocation.enabled", false)) {

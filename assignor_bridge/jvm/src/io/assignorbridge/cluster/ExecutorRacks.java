@@ -37,7 +37,7 @@ public final class ExecutorRacks {
   /** The rack that an executor reads from its own environment. */
   record ReportedRack(String executor, String rack) implements Serializable {}
 
-  /** The bytes that one task received over the network, by broker id. */
+  /** The rack of one task's reader, and the bytes that it received over the network, by broker id. */
   record TaskTraffic(String rack, Map<Integer, Long> bytes) implements Serializable {}
 
   private final RackFile file; // null without the option
@@ -70,7 +70,7 @@ public final class ExecutorRacks {
     reportedRacks.keySet().retainAll(liveExecutors);
   }
 
-  /** Returns an executor's rack, or null if it is unknown; a failure must not fail the batch. */
+  /** Returns an executor's rack, or null if it is unknown; the first failure is logged. */
   String findRack(ExecutorSummary executor, String host, TaskScheduler scheduler) {
     try {
       return findRackOrThrow(executor, host, scheduler);
@@ -157,7 +157,7 @@ public final class ExecutorRacks {
       return fromVariable == null ? stripToNull(System.getenv(ATTRIBUTE_VARIABLE)) : fromVariable;
     }
 
-    /** Reports the bytes that a reader in this rack received, by broker id. */
+    /** Reports the bytes that a reader in this rack received over the network, by broker id. */
     public void addReceived(String rack, Map<Integer, Long> bytes) {
       traffic.add(new TaskTraffic(rack, bytes));
     }
@@ -230,7 +230,7 @@ public final class ExecutorRacks {
         Properties entry = new Properties();
         try {
           entry.load(new StringReader(lines.get(i)));
-        } catch (IllegalArgumentException e) { // such as \\u without digits
+        } catch (IllegalArgumentException e) { // such as a malformed \\u escape
           throw new BrokenLineException(i, lines.get(i), "is broken");
         }
         for (String host : entry.stringPropertyNames()) { // none in an empty line or a comment

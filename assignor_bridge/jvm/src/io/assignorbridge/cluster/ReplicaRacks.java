@@ -40,15 +40,16 @@ final class ReplicaRacks implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(ReplicaRacks.class);
   private static final long REFRESH_NANOS = 120_000_000_000L;
   private static final long MIN_REFRESH_NANOS = 10_000_000_000L;
-  private static final int REQUEST_LIMIT_MS = 30_000;
-  private static final int FIRST_WAIT_MS = 5_000;
-  private static final String SELECTOR = "replica.selector.class";
-  private static final String RACK_AWARE = "RackAwareReplicaSelector";
-  private static final int UNKNOWN = -1;
+  private static final int REQUEST_TIMEOUT_MS = 30_000;
+  private static final int MAX_FIRST_WAIT_MS = 5_000;
+  private static final String SELECTOR_SETTING = "replica.selector.class";
+  private static final String RACK_AWARE_SELECTOR = "RackAwareReplicaSelector";
+  private static final int UNKNOWN = -1; // index of a partition without a known rack
 
   /**
    * The result of a request. `sets` are distinct rack sets, `indexes` has each partition's index in
-   * `sets` by topic, `brokerRacks` has racks by broker id, and `goneTopics` do not exist.
+   * `sets` by topic (-1 if unknown), `brokerRacks` has racks by broker id, and `goneTopics` are
+   * the requested topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
@@ -74,10 +75,10 @@ final class ReplicaRacks implements AutoCloseable {
   private final CountDownLatch firstRequest = new CountDownLatch(1);
   private volatile Snapshot current = new Snapshot(List.of(), Map.of(), Map.of(), Set.of());
   // Used on the request thread:
-  private final Map<String, TopicDescription> topics = new HashMap<>();
+  private final Map<String, TopicDescription> topicDescriptions = new HashMap<>();
   private final Set<Integer> rackAwareBrokers = new HashSet<>(); // broker ids
-  private boolean warned;
-  private boolean warnedOfSelectors;
+  private boolean hasWarned;
+  private boolean hasWarnedOfSelectors;
   // Used on the stream's thread:
   private Set<String> requestedTopics = Set.of();
   private long requestedNanos;
@@ -91,7 +92,7 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   /** Returns whether the first request has ended, successfully or not. */
-  boolean wasRequested() {
+  boolean hasFinishedFirstRequest() {
     return firstRequest.getCount() == 0;
   }
 
@@ -101,26 +102,26 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   /** Returns the racks of each range, or null if none is known; requests missing or old racks. */
-  Columns.Racks racksOf(List<OffsetRange> ranges) throws InterruptedException {
+  Columns.Racks findRacks(List<OffsetRange> ranges) throws InterruptedException {
     Snapshot previous = current;
-    Set<String> names = new HashSet<>(requestedTopics);
-    names.removeAll(previous.goneTopics());
+    Set<String> topicNames = new HashSet<>(requestedTopics);
+    topicNames.removeAll(previous.goneTopics());
     boolean hasNewPartition = false;
     for (OffsetRange range : ranges) {
       if (!previous.contains(range.topic(), range.partition())) {
         hasNewPartition = true;
-        names.add(range.topic());
+        topicNames.add(range.topic());
       }
     }
     long elapsedNanos = System.nanoTime() - requestedNanos;
-    boolean hasNewTopic = !requestedTopics.containsAll(names);
+    boolean hasNewTopic = !requestedTopics.containsAll(topicNames);
     if (hasNewTopic || elapsedNanos >= REFRESH_NANOS || hasNewPartition && elapsedNanos >= MIN_REFRESH_NANOS) {
-      requestedTopics = names;
+      requestedTopics = topicNames;
       requestedNanos = System.nanoTime();
-      requester.submit(names);
+      requester.submit(topicNames);
     }
     if (!hasWaited) {
-      firstRequest.await(FIRST_WAIT_MS, TimeUnit.MILLISECONDS);
+      firstRequest.await(MAX_FIRST_WAIT_MS, TimeUnit.MILLISECONDS);
       hasWaited = true;
     }
     Snapshot latest = current;
@@ -135,15 +136,15 @@ final class ReplicaRacks implements AutoCloseable {
     requester.finish(1);
   }
 
-  private void requestRacks(Set<String> names) {
+  private void requestRacks(Set<String> topicNames) {
     try {
       Admin client = admin.open();
-      Set<String> goneTopics = describeTopics(client, names);
+      Set<String> goneTopics = describeTopics(client, topicNames);
       if (readsFollowers) {
         requestSelectors(client);
       }
       current = createSnapshot(goneTopics);
-      LOG.debug("requested the racks of {} topics: {}", names.size(), current.sets());
+      LOG.debug("requested the racks of {} topics: {}", topicNames.size(), current.sets());
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
@@ -154,12 +155,12 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   /** Requests the descriptions of topics; returns the topics that do not exist. */
-  private Set<String> describeTopics(Admin client, Set<String> names) throws InterruptedException {
+  private Set<String> describeTopics(Admin client, Set<String> topicNames) throws InterruptedException {
     Set<String> goneTopics = new HashSet<>();
-    var options = new DescribeTopicsOptions().timeoutMs(REQUEST_LIMIT_MS);
-    for (var topic : client.describeTopics(names, options).topicNameValues().entrySet()) {
+    var options = new DescribeTopicsOptions().timeoutMs(REQUEST_TIMEOUT_MS);
+    for (var topic : client.describeTopics(topicNames, options).topicNameValues().entrySet()) {
       try {
-        topics.put(topic.getKey(), topic.getValue().get());
+        topicDescriptions.put(topic.getKey(), topic.getValue().get());
       } catch (ExecutionException e) {
         if (e.getCause() instanceof UnknownTopicOrPartitionException) {
           goneTopics.add(topic.getKey());
@@ -168,14 +169,14 @@ final class ReplicaRacks implements AutoCloseable {
         }
       }
     }
-    topics.keySet().removeAll(goneTopics);
+    topicDescriptions.keySet().removeAll(goneTopics);
     return goneTopics;
   }
 
   /** Requests which leaders of these topics let consumers read from followers. */
   private void requestSelectors(Admin client) throws InterruptedException {
     List<ConfigResource> brokers =
-        topics.values().stream()
+        topicDescriptions.values().stream()
             .flatMap(topic -> topic.partitions().stream())
             .map(TopicPartitionInfo::leader)
             .filter(leader -> leader != null && !leader.isEmpty())
@@ -183,15 +184,15 @@ final class ReplicaRacks implements AutoCloseable {
             .distinct()
             .map(id -> new ConfigResource(ConfigResource.Type.BROKER, id))
             .toList();
-    var options = new DescribeConfigsOptions().timeoutMs(REQUEST_LIMIT_MS);
+    var options = new DescribeConfigsOptions().timeoutMs(REQUEST_TIMEOUT_MS);
     for (var broker : client.describeConfigs(brokers, options).values().entrySet()) {
       int id = Integer.parseInt(broker.getKey().name());
       try {
-        ConfigEntry selector = broker.getValue().get().get(SELECTOR);
+        ConfigEntry selector = broker.getValue().get().get(SELECTOR_SETTING);
         rackAwareBrokers.remove(id);
         if (selector != null
             && selector.value() != null
-            && selector.value().strip().endsWith(RACK_AWARE)) {
+            && selector.value().strip().endsWith(RACK_AWARE_SELECTOR)) {
           rackAwareBrokers.add(id);
         }
       } catch (ExecutionException e) {
@@ -204,16 +205,16 @@ final class ReplicaRacks implements AutoCloseable {
     Map<List<String>, Integer> sets = new LinkedHashMap<>();
     Map<String, int[]> indexes = new HashMap<>();
     Map<Integer, String> brokerRacks = new HashMap<>(current.brokerRacks()); // keeps stopped brokers' racks
-    topics.forEach(
+    topicDescriptions.forEach(
         (name, topic) -> {
-          int count = topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0);
-          int[] topicIndexes = new int[count];
+          int[] topicIndexes =
+              new int[topic.partitions().stream().mapToInt(p -> p.partition() + 1).max().orElse(0)];
           Arrays.fill(topicIndexes, UNKNOWN);
           for (TopicPartitionInfo partition : topic.partitions()) {
             partition.replicas().stream()
                 .filter(replica -> ExecutorRacks.stripToNull(replica.rack()) != null)
                 .forEach(replica -> brokerRacks.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
-            List<String> racks = racksOf(partition);
+            List<String> racks = listRacks(partition);
             if (!racks.isEmpty()) {
               topicIndexes[partition.partition()] = sets.computeIfAbsent(racks, r -> sets.size());
             }
@@ -224,7 +225,7 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   /** Returns the sorted racks from which the partition can be read; empty if unknown. */
-  private List<String> racksOf(TopicPartitionInfo partition) {
+  private List<String> listRacks(TopicPartitionInfo partition) {
     Node leader = partition.leader();
     if (leader == null || leader.isEmpty()) { // during an election
       return List.of();
@@ -250,25 +251,25 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   private void warn(String topics, Throwable error) {
-    if (!warned && !admin.isEnded()) {
+    if (!hasWarned && !admin.isEnded()) {
       LOG.warn(
           "assignor-bridge could not request the replica racks of {}; until they are known,"
               + " the replicas count as near to all executors (logged once): {}",
           topics,
           admin.describe(error));
-      warned = true;
+      hasWarned = true;
     }
   }
 
   private void warnOfSelectors(Throwable error) {
-    if (!warnedOfSelectors && !admin.isEnded()) {
+    if (!hasWarnedOfSelectors && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on the Cluster)";
       LOG.warn(
           "assignor-bridge could not check whether consumers can read from followers, so it plans"
               + " zones by leader racks (logged once): {}{}",
           admin.describe(error),
           error instanceof AuthorizationException ? advice : "");
-      warnedOfSelectors = true;
+      hasWarnedOfSelectors = true;
     }
   }
 }

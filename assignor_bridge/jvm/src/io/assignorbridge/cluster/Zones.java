@@ -19,11 +19,11 @@ import org.slf4j.LoggerFactory;
 
 /**
  * The racks of a stream's executors and replicas. If no executor has a rack, Kafka gets no request
- * and the planner gets no racks. After a failure, the batch continues without racks.
+ * and the planner gets no racks. After a failure, the batch is planned without replica racks.
  */
 public final class Zones implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(Zones.class);
-  private static final int PLANS_UNTIL_REPORTED = 3; // readers report when a batch has run
+  private static final int MIN_PLANS_BEFORE_LOG = 3; // readers report racks when a batch has run
 
   private final SparkContext context;
   private final Map<String, String> kafka;
@@ -35,7 +35,7 @@ public final class Zones implements AutoCloseable {
   private int planCount;
   private boolean hasLoggedRacks;
   private boolean hasLoggedAdvice;
-  private boolean warned;
+  private boolean hasWarned;
 
   /** Creates the zones; fails if the rack file cannot be used. */
   public Zones(SparkContext context, Messages.EffectiveOptions options, Map<String, String> kafka)
@@ -56,8 +56,8 @@ public final class Zones implements AutoCloseable {
     return racks.toReaderRacks(executors, traffic);
   }
 
-  /** Returns the racks from which each range of a batch can be read, or null if unknown. */
-  public Columns.Racks racksOf(List<Executor> executors, List<OffsetRange> ranges)
+  /** Returns the racks from which each range can be read, or null if unknown; call once per plan. */
+  public Columns.Racks findRacks(List<Executor> executors, List<OffsetRange> ranges)
       throws InterruptedException {
     planCount++;
     Columns.Racks replicaRacks = null;
@@ -66,11 +66,11 @@ public final class Zones implements AutoCloseable {
         if (replicas == null) {
           replicas = new ReplicaRacks(kafka, options.reader().equals("shared"));
         }
-        replicaRacks = replicas.racksOf(ranges);
+        replicaRacks = replicas.findRacks(ranges);
       } catch (RuntimeException | LinkageError e) {
-        if (!warned) {
+        if (!hasWarned) {
           LOG.warn("assignor-bridge plans without replica racks (logged once)", e);
-          warned = true;
+          hasWarned = true;
         }
       }
     }
@@ -78,13 +78,13 @@ public final class Zones implements AutoCloseable {
     return replicaRacks;
   }
 
-  /** Resets the counts for the next batch, whether or not the planner plans it. */
+  /** Starts to count the bytes of the next batch, whether or not the planner plans it. */
   public void beginBatch() {
     crossZoneBytes.add(traffic.drain());
     crossZoneBytes.beginBatch();
   }
 
-  /** Returns how many bytes readers have received so far, in total and from other racks. */
+  /** Returns the metrics of the bytes that readers have received, in total and from other racks. */
   public Map<String, String> metrics() {
     crossZoneBytes.add(traffic.drain());
     return crossZoneBytes.metrics(replicas == null ? Map.of() : replicas.brokerRacks());
@@ -106,36 +106,36 @@ public final class Zones implements AutoCloseable {
     }
   }
 
-  /** Logs the known racks once, as soon as executors and replicas have been requested. */
+  /** Logs the racks once, when executors could report theirs and Kafka could return the replicas'. */
   private void logRacksOnce(List<Executor> executors, int rangeCount, Columns.Racks replicaRacks) {
     boolean isConfigured = options.rack() != null || options.rackFile() != null;
     if (hasLoggedRacks
         || executors.isEmpty()
         || replicas == null && !isConfigured
-        || replicas != null && !replicas.wasRequested()
-        || options.rack() != null && planCount < PLANS_UNTIL_REPORTED) {
+        || replicas != null && !replicas.hasFinishedFirstRequest()
+        || options.rack() != null && planCount < MIN_PLANS_BEFORE_LOG) {
       return;
     }
     hasLoggedRacks = true;
-    long unknownExecutors = executors.stream().filter(e -> e.rack() == null).count();
-    String line =
-        unknownExecutors + " of " + executors.size() + " executors have no known rack; racks of the others: "
+    long unknownExecutorCount = executors.stream().filter(e -> e.rack() == null).count();
+    String summary =
+        unknownExecutorCount + " of " + executors.size() + " executors have no known rack; racks of the others: "
             + joinDistinct(executors.stream().map(Executor::rack).toList());
-    if (unknownExecutors > 0) {
-      line += " (set them with SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
+    if (unknownExecutorCount > 0) {
+      summary += " (set them with SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
     }
-    long unknownRanges = rangeCount;
+    long unknownRangeCount = rangeCount;
     if (replicas != null) {
-      unknownRanges = replicaRacks == null ? rangeCount : replicaRacks.countUnknown();
-      line += "; " + unknownRanges + " of " + rangeCount + " partitions have no known rack; racks of the others: "
+      unknownRangeCount = replicaRacks == null ? rangeCount : replicaRacks.countUnknown();
+      summary += "; " + unknownRangeCount + " of " + rangeCount + " partitions have no known rack; racks of the others: "
           + joinDistinct(replicaRacks == null ? List.of() : replicaRacks.sets().stream().flatMap(List::stream).toList());
-      if (unknownRanges > 0) {
-        line += " (set broker.rack on the Kafka brokers)";
+      if (unknownRangeCount > 0) {
+        summary += " (set broker.rack on the Kafka brokers)";
       }
     }
     String text =
-        "assignor-bridge plans by zones: " + line + "; unknown racks count as near to all (logged once)";
-    if (unknownExecutors + unknownRanges > 0) {
+        "assignor-bridge plans by zones: " + summary + "; unknown racks count as near to all (logged once)";
+    if (unknownExecutorCount + unknownRangeCount > 0) {
       LOG.warn(text);
     } else {
       LOG.info(text);
@@ -149,19 +149,18 @@ public final class Zones implements AutoCloseable {
   }
 
   /**
-   * Counts the bytes that readers received from brokers in other racks. Bytes are counted once the
-   * broker's rack is known, and wait until then. Bytes from brokers without a known rack count
-   * neither as crossing nor as local.
+   * Counts the bytes that readers received from brokers in other racks. Bytes from a broker whose
+   * rack is unknown are counted when the rack becomes known.
    */
   static final class CrossZoneBytes {
-    private record Route(String rack, int broker) {}
+    private record Route(String readerRack, int broker) {}
 
     private final Map<Route, Long> unlocatedBytes = new HashMap<>();
     private final Map<Route, Long> batchBytes = new HashMap<>();
-    private boolean hasReaders;
+    private boolean hasReaders; // whether a reader with a rack has reported
     private long receivedBytes;
-    private long locatedBytes;
-    private long crossedBytes;
+    private long locatedBytes; // from brokers with a known rack
+    private long crossedBytes; // from brokers in other racks
 
     void beginBatch() {
       batchBytes.clear();
@@ -185,19 +184,19 @@ public final class Zones implements AutoCloseable {
       locatedBytes += sum(unlocatedBytes, racks, false);
       crossedBytes += sum(unlocatedBytes, racks, true);
       unlocatedBytes.keySet().removeIf(route -> racks.containsKey(route.broker()));
-      Map<String, String> all = new TreeMap<>();
+      Map<String, String> metrics = new TreeMap<>();
       if (hasReaders) {
-        all.put("assignor.receivedBytes", Long.toString(receivedBytes));
+        metrics.put("assignor.receivedBytes", Long.toString(receivedBytes));
       }
       if (locatedBytes > 0) {
-        all.put("assignor.crossZoneBytes", Long.toString(crossedBytes));
+        metrics.put("assignor.crossZoneBytes", Long.toString(crossedBytes));
       }
       long locatedOfBatch = sum(batchBytes, racks, false);
       if (locatedOfBatch > 0) {
         double share = sum(batchBytes, racks, true) / (double) locatedOfBatch;
-        all.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
+        metrics.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
       }
-      return all;
+      return metrics;
     }
 
     /** Sums bytes from brokers with a known rack; with `onlyCrossing`, only from other racks. */
@@ -206,7 +205,7 @@ public final class Zones implements AutoCloseable {
           .filter(
               entry -> {
                 String rack = racks.get(entry.getKey().broker());
-                return rack != null && !(onlyCrossing && rack.equals(entry.getKey().rack()));
+                return rack != null && !(onlyCrossing && rack.equals(entry.getKey().readerRack()));
               })
           .mapToLong(Map.Entry::getValue)
           .sum();

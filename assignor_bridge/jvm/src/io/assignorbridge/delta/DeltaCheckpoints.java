@@ -8,14 +8,13 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Writes the checkpoints of a table's log on a separate thread, as another writer of the table
- * could. Delta writes a checkpoint after every tenth commit, and the next batch would wait seconds
- * for it, although a batch takes about one second. A checkpoint follows its commit, so if one is
- * late or missing, Delta only reads more of the log.
+ * Writes the checkpoints of a table's log on a separate thread; Delta lets any writer of the table
+ * do so. Delta itself writes one after every tenth commit, by default, and the next batch waits
+ * seconds for it. If a checkpoint is late or missing, Delta only reads more of the log.
  */
 final class DeltaCheckpoints {
   private static final Logger LOG = LoggerFactory.getLogger(DeltaCheckpoints.class);
-  private static final long FINISH_LIMIT_MS = 600_000; // Delta would wait without a limit
+  private static final long FINISH_TIMEOUT_MS = 600_000; // Delta would wait without a limit
   private static final String DESCRIPTION = "checkpoint of a Delta table's log, in the background";
 
   private final LatestOnlyExecutor<Runnable> writer =
@@ -25,14 +24,14 @@ final class DeltaCheckpoints {
   /** The last requested checkpoint; null once it is written or has failed. */
   private volatile Runnable pending;
 
-  private final AtomicBoolean hasEnded = new AtomicBoolean();
+  private final AtomicBoolean hasEnded = new AtomicBoolean(); // since the last check
 
   /** Returns false if this Delta is incompatible and must write the checkpoints itself. */
   boolean canWrite() {
     return canWrite;
   }
 
-  /** Returns whether a checkpoint has finished since the last call, or none is pending. */
+  /** Returns whether a checkpoint has ended since the last call, or none is pending. */
   boolean mayHaveNewCheckpoint() {
     return hasEnded.getAndSet(false) || pending == null;
   }
@@ -63,8 +62,8 @@ final class DeltaCheckpoints {
         });
   }
 
-  /** Waits for the pending checkpoint and accepts no more. */
+  /** Waits for the pending checkpoint, at most ten minutes, and accepts no more. */
   void finish() {
-    writer.finish(FINISH_LIMIT_MS);
+    writer.finish(FINISH_TIMEOUT_MS);
   }
 }

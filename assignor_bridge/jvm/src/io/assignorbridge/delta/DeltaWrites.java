@@ -35,17 +35,16 @@ import scala.collection.immutable.Seq;
  * </ol>
  *
  * <p>This class uses internal interfaces of Delta. If one differs, the methods return the error.
- * The caller then writes again in the normal way, and Delta skips rows that it has already written.
+ * The caller then writes again in the normal way, and Delta skips a batch that the table already has.
  */
 public final class DeltaWrites {
   /**
-   * Placeholder in a commit's user metadata for the counts, which are known only at commit, and the
-   * ranges, which are too long. Spark copies this text, a session setting, into each task and
-   * event.
+   * Placeholder for the ranges and counts in a commit's user metadata. Counts are known only at
+   * commit. Ranges are long, and Spark copies the metadata, a session setting, into each task.
    */
   private static final String PLACEHOLDER = "\"ranges\":null,\"counted\":{}";
 
-  /** Metrics of the records that each source of `assignor run` observes (records.py). */
+  /** Columns of the metrics that each source of `assignor run` observes (records.py). */
   private static final List<String> OBSERVED_COLUMNS =
       List.of("records", "bad_records", "tombstones", "checksum");
 
@@ -58,7 +57,7 @@ public final class DeltaWrites {
   /**
    * Appends the writer's rows. Returns null, or the error if this version of Delta is incompatible.
    *
-   * @param execution the batch's query, whose observed metrics count its records; null: no counts
+   * @param execution the batch's query, whose observed metrics count its records; null for no counts
    * @param ranges the batch's ranges as JSON, or null if unknown
    */
   public String append(
@@ -107,8 +106,8 @@ public final class DeltaWrites {
       if (index < 0) {
         return text;
       }
-      String figures = "\"ranges\":" + ranges + ",\"counted\":{" + formatCounts() + "}";
-      return text.substring(0, index) + figures + text.substring(index + PLACEHOLDER.length());
+      String fields = "\"ranges\":" + ranges + ",\"counted\":{" + formatCounts() + "}";
+      return text.substring(0, index) + fields + text.substring(index + PLACEHOLDER.length());
     }
 
     private String formatCounts() {
@@ -119,7 +118,7 @@ public final class DeltaWrites {
       }
     }
 
-    /** Returns the sums of all sources' metrics as JSON fields; "" if no source parses its records. */
+    /** Returns all sources' record count and checksum as JSON fields; "" if none parses its records. */
     private String formatObservedMetrics() {
       boolean hasMetrics = false;
       long records = 0;
@@ -163,7 +162,7 @@ public final class DeltaWrites {
       return text.isEmpty() ? text : Option.apply(origin.fillPlaceholder(text.get()));
     }
 
-    /** Moves a due checkpoint to the background, and with it the statistics that read the log. */
+    /** Returns false for a background checkpoint; Delta then skips statistics that read the log. */
     @Override
     public boolean isCheckpointNeeded(long version, Snapshot committed) {
       boolean isNeeded = super.isCheckpointNeeded(version, committed);

@@ -30,7 +30,7 @@ final class LastCommit {
 
   private final DeltaCheckpoints checkpoints;
 
-  /** The log of the run's table; null until Delta has begun a transaction. */
+  /** The log of the run's table; null before Delta has begun a transaction, or for a catalog table. */
   private DeltaLog log;
 
   private boolean isCompatible = true;
@@ -39,7 +39,7 @@ final class LastCommit {
     this.checkpoints = checkpoints;
   }
 
-  /** Stores the log of a transaction that Delta has begun, and returns the transaction. */
+  /** Stores the transaction's log, or null if Delta began it for a catalog table; returns it. */
   OptimisticTransaction remember(OptimisticTransaction transaction) {
     log = transaction.catalogTable().isEmpty() ? transaction.deltaLog() : null;
     return transaction;
@@ -76,7 +76,7 @@ final class LastCommit {
     LogSegment segment = last.logSegment();
     int interval = log.checkpointInterval(last.metadata());
     long checkpointVersion = segment.checkpointProvider().version(); // -1 without a checkpoint
-    if (last.isCatalogOwned() // the catalog may hold commits
+    if (last.isCatalogOwned() // the catalog may have newer commits
         || last.tableCommitCoordinatorClientOpt().isDefined()
         || segment.deltas().isEmpty()
         || last.version() / interval > checkpointVersion / interval && checkpoints.mayHaveNewCheckpoint()) {

@@ -25,8 +25,8 @@ public final class GroupCommits implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(GroupCommits.class);
 
   private static final long REPEAT_NANOS = 5_000_000_000L; // Spark reports an idle query every 10 s
-  private static final int COMMIT_LIMIT_MS = 8_000;
-  private static final int FINISH_LIMIT_MS = 10_000; // longer than a commit takes
+  private static final int COMMIT_TIMEOUT_MS = 8_000;
+  private static final int FINISH_TIMEOUT_MS = 10_000; // longer than a commit takes
   private static final int MAX_WARNINGS = 50;
 
   private final String group;
@@ -45,10 +45,10 @@ public final class GroupCommits implements AutoCloseable {
     admin = new KafkaAdmin(kafka);
   }
 
-  /** Commits these end offsets, up to which all records are written; idle triggers call it, too. */
+  /** Commits the end offsets of completed batches; on idle triggers, too, so that none expires. */
   public void commitCompleted(Offset end) {
     long nowNanos = System.nanoTime();
-    if (!end.equals(lastEnd) || nowNanos - lastSubmitNanos >= REPEAT_NANOS) { // renew them before they expire
+    if (!end.equals(lastEnd) || nowNanos - lastSubmitNanos >= REPEAT_NANOS) {
       lastEnd = end;
       lastSubmitNanos = nowNanos;
       committer.submit(end);
@@ -65,7 +65,7 @@ public final class GroupCommits implements AutoCloseable {
   /** Waits for the last commit, at most until its request times out. */
   @Override
   public void close() {
-    committer.finish(FINISH_LIMIT_MS);
+    committer.finish(FINISH_TIMEOUT_MS);
     admin.close();
   }
 
@@ -74,7 +74,7 @@ public final class GroupCommits implements AutoCloseable {
       Map<TopicPartition, OffsetAndMetadata> offsets = new HashMap<>();
       SourceOffsets.of(end)
           .forEach((p, offset) -> offsets.put(p, new OffsetAndMetadata(offset)));
-      var options = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_LIMIT_MS);
+      var options = new AlterConsumerGroupOffsetsOptions().timeoutMs(COMMIT_TIMEOUT_MS);
       admin.open().alterConsumerGroupOffsets(group, offsets, options).all().get();
       commitCount++;
     } catch (ExecutionException e) {
@@ -88,11 +88,11 @@ public final class GroupCommits implements AutoCloseable {
 
   void countFailure(Throwable error) {
     failureCount++;
-    String why = admin.describe(error) + adviceFor(Errors.forException(error));
-    String maskedReason = why.replaceAll("\\d+", "#"); // mask times and attempts
+    String reason = admin.describe(error) + adviceFor(Errors.forException(error));
+    String maskedReason = reason.replaceAll("\\d+", "#"); // mask times and attempts
     if (warnings.size() < MAX_WARNINGS && warnings.add(maskedReason)) {
       LOG.warn(
-          "assignor-bridge could not commit to group '{}' (the query continues): {}", group, why);
+          "assignor-bridge could not commit to group '{}' (the query continues): {}", group, reason);
     }
   }
 

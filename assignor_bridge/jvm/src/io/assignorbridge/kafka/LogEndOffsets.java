@@ -26,10 +26,11 @@ import org.slf4j.LoggerFactory;
 public final class LogEndOffsets implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(LogEndOffsets.class);
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Set<LogEndOffsets> ALL = ConcurrentHashMap.newKeySet(); // also ended ones
-  private static final long FRESH_NANOS = TimeUnit.SECONDS.toNanos(1);
+  /** Includes ended streams, until {@link #setLatest} of another stream removes them. */
+  private static final Set<LogEndOffsets> STREAMS = ConcurrentHashMap.newKeySet();
+  private static final long MIN_INTERVAL_NANOS = TimeUnit.SECONDS.toNanos(1); // after an answer
   private static final long RETRY_NANOS = TimeUnit.SECONDS.toNanos(30); // after a failed request
-  private static final long STALE_NANOS = TimeUnit.SECONDS.toNanos(120);
+  private static final long STALE_NANOS = TimeUnit.SECONDS.toNanos(120); // after an answer
 
   private final KafkaAdmin admin;
   private final IsolationLevel isolation;
@@ -38,7 +39,7 @@ public final class LogEndOffsets implements AutoCloseable {
   private volatile Offset latest; // the end offsets when the last batch was planned
   private volatile Offset fixedEnd; // where the query stops; used until a broker answers
   private volatile Map<TopicPartition, Long> ends = Map.of();
-  private volatile long answeredNanos;
+  private volatile long answeredNanos; // time of the last answer
   private long nextRequestNanos = System.nanoTime(); // earliest time of the next request
   private boolean hasWarned;
 
@@ -55,21 +56,21 @@ public final class LogEndOffsets implements AutoCloseable {
 
   /**
    * Returns the end offsets of a query (null: of all queries) as JSON, by query, source, topic, and
-   * partition. Waits at most `limitMs`; omits sources without an answer in the last two minutes.
+   * partition. Waits at most `timeoutMs`; omits sources without an answer in the last two minutes.
    */
-  public static String request(String query, int limitMs) throws JsonProcessingException {
-    long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(limitMs);
-    Map<String, Map<String, Map<String, Map<Integer, Long>>>> all = new TreeMap<>();
-    for (LogEndOffsets stream : ALL) {
+  public static String request(String query, int timeoutMs) throws JsonProcessingException {
+    long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
+    Map<String, Map<String, Map<String, Map<Integer, Long>>>> endsByQuery = new TreeMap<>();
+    for (LogEndOffsets stream : STREAMS) {
       if (query == null || query.equals(stream.query)) {
         stream.requestEnds((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
         Map<String, Map<Integer, Long>> topics = stream.groupByTopic();
         if (!topics.isEmpty()) {
-          all.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, topics);
+          endsByQuery.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, topics);
         }
       }
     }
-    return JSON.writeValueAsString(all);
+    return JSON.writeValueAsString(endsByQuery);
   }
 
   /** Stores the logs' end offsets for a batch. A fixed end is used until a broker answers. */
@@ -79,9 +80,9 @@ public final class LogEndOffsets implements AutoCloseable {
       fixedEnd = latest;
       answeredNanos = System.nanoTime();
     }
-    if (!ALL.contains(this)) {
-      ALL.removeIf(other -> other.admin.isEnded() && (other.isStale() || query.equals(other.query)));
-      ALL.add(this);
+    if (!STREAMS.contains(this)) {
+      STREAMS.removeIf(other -> other.admin.isEnded() && (other.isStale() || query.equals(other.query)));
+      STREAMS.add(this);
     }
   }
 
@@ -106,8 +107,8 @@ public final class LogEndOffsets implements AutoCloseable {
     return topics;
   }
 
-  private synchronized void requestEnds(int limitMs) {
-    if (limitMs <= 0 || admin.isEnded() || System.nanoTime() - nextRequestNanos < 0) {
+  private synchronized void requestEnds(int timeoutMs) {
+    if (timeoutMs <= 0 || admin.isEnded() || System.nanoTime() - nextRequestNanos < 0) {
       return;
     }
     nextRequestNanos = System.nanoTime() + RETRY_NANOS; // earlier if there is an answer
@@ -116,7 +117,7 @@ public final class LogEndOffsets implements AutoCloseable {
             .collect(Collectors.toMap(p -> p, p -> OffsetSpec.latest()));
     Map<TopicPartition, Long> newEnds = new HashMap<>();
     try {
-      var options = new ListOffsetsOptions(isolation).timeoutMs(limitMs);
+      var options = new ListOffsetsOptions(isolation).timeoutMs(timeoutMs);
       var result = admin.open().listOffsets(specs, options);
       for (TopicPartition p : specs.keySet()) {
         try {
@@ -133,7 +134,7 @@ public final class LogEndOffsets implements AutoCloseable {
     if (!newEnds.isEmpty()) {
       ends = newEnds;
       answeredNanos = System.nanoTime();
-      nextRequestNanos = answeredNanos + FRESH_NANOS;
+      nextRequestNanos = answeredNanos + MIN_INTERVAL_NANOS;
     }
   }
 

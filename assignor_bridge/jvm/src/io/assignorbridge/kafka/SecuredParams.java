@@ -66,12 +66,12 @@ public final class SecuredParams {
     return params;
   }
 
-  /** Returns whether Spark has a newer delegation token than these parameters. */
+  /** Returns whether Spark has a newer delegation token than the one in these parameters. */
   public boolean isOutdated() {
     return usesTokens && KafkaTokenUtil.needTokenUpdate(params, cluster);
   }
 
-  /** Masks passwords in addresses. */
+  /** Masks the password of each `user:password@` in a text. */
   public static String maskPassword(String text) {
     return USER_INFO.matcher(text).replaceAll("$1:***@");
   }

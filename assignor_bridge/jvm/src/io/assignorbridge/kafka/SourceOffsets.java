@@ -19,9 +19,9 @@ public final class SourceOffsets {
 
   public static Map<TopicPartition, Long> of(
       scala.collection.immutable.Map<TopicPartition, Object> offsets) {
-    Map<TopicPartition, Long> result = new HashMap<>();
-    CollectionConverters.asJava(offsets).forEach((p, offset) -> result.put(p, (Long) offset));
-    return result;
+    Map<TopicPartition, Long> javaOffsets = new HashMap<>();
+    CollectionConverters.asJava(offsets).forEach((p, offset) -> javaOffsets.put(p, (Long) offset));
+    return javaOffsets;
   }
 
   public static Set<TopicPartition> partitionsOf(Offset offset) {
@@ -30,8 +30,8 @@ public final class SourceOffsets {
   }
 
   public static Offset toOffset(Map<TopicPartition, Long> offsets) {
-    Map<TopicPartition, Object> untyped = new HashMap<>(offsets);
+    Map<TopicPartition, Object> scalaOffsets = new HashMap<>(offsets);
     return new KafkaSourceOffset(
-        scala.collection.immutable.HashMap.from(CollectionConverters.asScala(untyped)));
+        scala.collection.immutable.HashMap.from(CollectionConverters.asScala(scalaOffsets)));
   }
 }

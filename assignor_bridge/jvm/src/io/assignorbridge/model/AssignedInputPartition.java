@@ -7,7 +7,7 @@ import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
  * One task of a plan: the ranges it reads, in order, and where it should run.
  *
  * @param stream name under which executors keep the stream's consumers between micro-batches
- * @param plan number of the plan within the stream, incremented by each new plan
+ * @param plan number of the plan within the stream's run, from 1
  * @param index position of this task in its plan
  * @param executor id of the executor that the planner chose; null if any executor may run the task
  * @param slot number of the slot on that executor, from 0

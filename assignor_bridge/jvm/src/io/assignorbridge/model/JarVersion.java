@@ -8,18 +8,18 @@ import java.nio.charset.StandardCharsets;
 /** Reads and checks jar versions: {@code <version of the build>-<hash of the Java sources>}. */
 public final class JarVersion {
   /** Version of this jar, read from version.txt, which jvm/build.py writes. */
-  public static final String HERE = read();
+  public static final String CURRENT = readVersion();
 
   private JarVersion() {}
 
   /** Fails the task if the driver's jar is a different build, which may be incompatible. */
   public static void checkDriver(String driverVersion) {
-    if (!HERE.equals(driverVersion)) {
+    if (!CURRENT.equals(driverVersion)) {
       throw new IllegalStateException(
           "the driver has assignor-bridge "
               + driverVersion
               + ", but this executor has "
-              + HERE
+              + CURRENT
               + ": give both the same jar, and look for another one in the executor's class path");
     }
   }
@@ -29,15 +29,15 @@ public final class JarVersion {
    * the same sources are compatible, because they exchange the same messages.
    */
   public static void checkPackage(String version, String python) throws PlannerException {
-    if (!parseSourcesHash(HERE).equals(parseSourcesHash(version))) {
+    if (!parseSourcesHash(CURRENT).equals(parseSourcesHash(version))) {
       throw new PlannerException(
           "the jar is assignor-bridge "
-              + HERE
+              + CURRENT
               + ", but the package of the planner's interpreter '"
               + python
               + "' is "
               + version
-              + ": install the same version (spark.assignor.python)");
+              + ": install the same version, or set spark.assignor.python to a Python that has it");
     }
   }
 
@@ -45,7 +45,7 @@ public final class JarVersion {
     return version.substring(version.lastIndexOf('-') + 1);
   }
 
-  private static String read() {
+  private static String readVersion() {
     try (InputStream file = JarVersion.class.getResourceAsStream("/io/assignorbridge/version.txt")) {
       return new String(file.readAllBytes(), StandardCharsets.UTF_8);
     } catch (IOException e) {

@@ -9,13 +9,13 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 
 /**
- * Processes items on its own daemon thread. A new item replaces one that is still waiting, so slow
+ * Processes items on its own daemon thread. A new item replaces one that is still waitingItem, so slow
  * work never piles up and never blocks the caller.
  */
 public final class LatestOnlyExecutor<T> {
   private final ExecutorService executor;
   private final Consumer<T> work;
-  private final AtomicReference<T> waiting = new AtomicReference<>();
+  private final AtomicReference<T> waitingItem = new AtomicReference<>();
 
   public LatestOnlyExecutor(String name, Consumer<T> work) {
     this.work = work;
@@ -31,9 +31,9 @@ public final class LatestOnlyExecutor<T> {
   }
 
   public void submit(T item) {
-    if (waiting.getAndSet(item) == null) {
+    if (waitingItem.getAndSet(item) == null) {
       try {
-        executor.execute(() -> work.accept(waiting.getAndSet(null)));
+        executor.execute(() -> work.accept(waitingItem.getAndSet(null)));
       } catch (RejectedExecutionException stopped) {
         // the stream has ended
       }

@@ -1,6 +1,6 @@
 package io.assignorbridge.model;
 
-/** Thrown if there is no usable plan; the message includes the Python traceback if there is one. */
+/** Thrown if a batch cannot be planned or limited; its message has any Python traceback. */
 public class PlannerException extends Exception {
   private static final long serialVersionUID = 1L;
 
@@ -24,7 +24,7 @@ public class PlannerException extends Exception {
   public static PlannerException unexpected(Throwable e, String sparkVersion) {
     return new PlannerException(
         "assignor-bridge "
-            + JarVersion.HERE
+            + JarVersion.CURRENT
             + " is incompatible with Spark "
             + sparkVersion
             + " or has a bug: "

@@ -10,12 +10,12 @@ import java.io.Serializable;
  * @param plannedExecutor id of the executor that the planner chose, or null
  * @param executor id of the executor that ran the task
  * @param records number of rows that the reader returned to Spark
- * @param bytes size of the keys and values of those records, as serialized in Kafka
+ * @param bytes size of their keys and values; records that Spark's own reader read count as 0
  * @param nanos nanoseconds spent on the range, including the work downstream of the reader
  * @param offsets number of offsets that the range covers
  * @param until end offset of the range (exclusive)
- * @param oldestMillis smallest Kafka timestamp of its records in milliseconds; greater than `newestMillis` if
- *     no record has a timestamp
+ * @param oldestMillis smallest Kafka timestamp of its records in milliseconds; greater than
+ *     `newestMillis` if no record has a timestamp
  * @param newestMillis largest Kafka timestamp of its records in milliseconds
  * @param lostOffsets number of offsets in the range that were deleted before they were read
  */

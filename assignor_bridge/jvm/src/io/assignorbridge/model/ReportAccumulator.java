@@ -37,9 +37,9 @@ public final class ReportAccumulator<T> extends AccumulatorV2<T, List<T>> {
 
   @Override
   public void merge(AccumulatorV2<T, List<T>> other) {
-    List<T> theirs = other.value();
+    List<T> otherReports = other.value();
     synchronized (this) {
-      reports.addAll(theirs);
+      reports.addAll(otherReports);
     }
   }
 
@@ -55,8 +55,8 @@ public final class ReportAccumulator<T> extends AccumulatorV2<T, List<T>> {
 
   /** Returns the reports received since the last call. */
   public synchronized List<T> drain() {
-    List<T> drained = List.copyOf(reports);
+    List<T> drainedReports = List.copyOf(reports);
     reports.clear();
-    return drained;
+    return drainedReports;
   }
 }

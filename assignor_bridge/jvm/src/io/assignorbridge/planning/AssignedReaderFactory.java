@@ -17,8 +17,8 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 final class AssignedReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
-  private final String driverVersion = JarVersion.HERE;
-  private final PartitionReaderFactory base;
+  private final String driverVersion = JarVersion.CURRENT;
+  private final PartitionReaderFactory sparkReaders;
   private final boolean usesSharedReader;
   private final ArrayList<String> endedStreams;
 
@@ -28,24 +28,27 @@ final class AssignedReaderFactory implements PartitionReaderFactory {
   private final ExecutorRacks.ReaderRacks racks; // null before the first plan
 
   AssignedReaderFactory(
-      PartitionReaderFactory base, boolean usesSharedReader, ReportAccumulator<ReadReport> reports, ExecutorRacks.ReaderRacks racks) {
-    this.base = base;
+      PartitionReaderFactory sparkReaders,
+      boolean usesSharedReader,
+      ReportAccumulator<ReadReport> reports,
+      ExecutorRacks.ReaderRacks racks) {
+    this.sparkReaders = sparkReaders;
     this.usesSharedReader = usesSharedReader;
     this.reports = reports;
     this.racks = racks;
-    this.endedStreams = StreamIdentity.recentlyEnded();
+    this.endedStreams = StreamIdentity.listRecentlyEnded();
   }
 
   @Override
   public PartitionReader<InternalRow> createReader(InputPartition partition) {
     if (!(partition instanceof AssignedInputPartition task)) {
-      return base.createReader(partition);
+      return sparkReaders.createReader(partition);
     }
     JarVersion.checkDriver(driverVersion);
     String rack = racks == null ? null : racks.findRack(SparkEnv.get().executorId());
     return new SharedReader(
         task,
-        base,
+        sparkReaders,
         usesSharedReader,
         endedStreams,
         rack,

@@ -46,7 +46,7 @@ final class BatchAdmission {
         i++) {
       request =
           request.withTimes(
-              resources.times().lookUp(i + 1, lookUp.timeMs(), batch.waiting(), timeoutMs));
+              resources.times().lookUp(i + 1, lookUp.timeMs(), batch.unreadRanges(), timeoutMs));
       reply = planner.ask(Messages.write(request), timeoutMs);
     }
     Messages.Admitted answer = Messages.read(reply, Messages.Admitted.class);

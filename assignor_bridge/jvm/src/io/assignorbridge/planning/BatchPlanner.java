@@ -42,7 +42,7 @@ public final class BatchPlanner implements AutoCloseable {
 
   /** The last batch and its tasks. */
   private record PlannedBatch(Offset start, Offset end, InputPartition[] tasks) {
-    boolean covers(Offset otherStart, Offset otherEnd) {
+    boolean matches(Offset otherStart, Offset otherEnd) {
       return start.equals(otherStart) && end.equals(otherEnd);
     }
   }
@@ -50,7 +50,7 @@ public final class BatchPlanner implements AutoCloseable {
   private final SparkContext context;
   private final AssignorOptions userOptions;
   private final KillSwitch killSwitch;
-  private final StateFiles files;
+  private final StateFiles stateFiles;
   private final StreamIdentity stream = new StreamIdentity();
   private final PlanFigures figures = new PlanFigures();
   private final ReportAccumulator<ReadReport> reports = new ReportAccumulator<>();
@@ -62,17 +62,17 @@ public final class BatchPlanner implements AutoCloseable {
   private StreamResources resources; // null until a planner has validated the options
   private ExecutorRacks.ReaderRacks racks; // null before the first plan
   private PlannedBatch lastBatch; // null before the first batch
-  private String state;
+  private String state; // null if there is none
   private boolean isStateRead;
   private long planCount;
-  private long lastPlanNanos;
+  private long lastPlanNanos; // 0 before the first plan
 
   public BatchPlanner(
       SparkSession session, AssignorOptions options, KillSwitch killSwitch, String metadataPath) {
     context = session.sparkContext();
     userOptions = options;
     this.killSwitch = killSwitch;
-    files = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
+    stateFiles = new StateFiles(metadataPath, session.sessionState().newHadoopConf());
     planFallback = new Fallback(context, "plan", "Spark's default assignment is used");
     admissionFallback = new Fallback(context, "limit", "Spark's own limits apply");
     context.register(reports);
@@ -94,39 +94,42 @@ public final class BatchPlanner implements AutoCloseable {
   }
 
   /** Returns the tasks of a micro-batch; the same array if Spark requests the same batch again. */
-  public synchronized InputPartition[] assign(Offset start, Offset end, InputPartition[] ranges) {
-    if (lastBatch == null || !lastBatch.covers(start, end)) {
-      lastBatch = new PlannedBatch(start, end, planOrFallBack(end, ranges, trackBatch(end, ranges)));
+  public synchronized InputPartition[] assign(
+      Offset start, Offset end, InputPartition[] sparkPartitions) {
+    if (lastBatch == null || !lastBatch.matches(start, end)) {
+      TaskBuilder builder = trackBatch(end, sparkPartitions);
+      lastBatch = new PlannedBatch(start, end, planOrFallBack(end, sparkPartitions, builder));
     }
     return lastBatch.tasks();
   }
 
   public synchronized PartitionReaderFactory createReaderFactory(PartitionReaderFactory base) {
-    // Without resources there is no plan yet, so no task needs a shared reader.
+    // Without resources, no task is planned, and the value has no effect.
     boolean usesSharedReader = resources == null || resources.options().reader().equals("shared");
     return new AssignedReaderFactory(base, usesSharedReader, reports, racks);
   }
 
   public synchronized Map<String, String> metrics() {
     drainReports();
-    Map<String, String> all = figures.metrics(System.currentTimeMillis());
+    Map<String, String> allMetrics = figures.metrics(System.currentTimeMillis());
     if (resources != null) {
-      all.putAll(resources.metrics());
+      allMetrics.putAll(resources.metrics());
     }
-    return all;
+    return allMetrics;
   }
 
   /** Saves the state and commits the offsets of completed batches; idle triggers call it, too. */
   public synchronized void complete(Offset end) {
     admission.complete(end);
     if (resources != null) {
-      files.save(state, resources.stateVersion());
+      stateFiles.save(state, resources.stateVersion());
       resources.complete(end);
     }
   }
 
   /** Returns the end of the next batch, at most `latest`; null if Spark's own limits apply. */
-  public synchronized Offset admit(Supplier<LimitedBatch> candidate, Offset latest, boolean hasFixedEnd) {
+  public synchronized Offset admit(
+      Supplier<LimitedBatch> candidate, Offset latest, boolean hasFixedEnd) {
     if (killSwitch.findOffReason() != null) {
       return null;
     }
@@ -136,7 +139,7 @@ public final class BatchPlanner implements AutoCloseable {
     }
     try {
       LimitedBatch batch = candidate.get();
-      if (batch.waiting().isEmpty()) {
+      if (batch.unreadRanges().isEmpty()) {
         return latest;
       }
       connect();
@@ -160,18 +163,18 @@ public final class BatchPlanner implements AutoCloseable {
     if (resources != null) {
       resources.close();
     }
-    files.close();
+    stateFiles.close();
     stream.end();
     closePlanner();
   }
 
   /**
    * Tracks the offsets of each batch, even if Spark plans it, to detect when they go back. Returns
-   * null if this Spark is incompatible; planning then reports the error.
+   * the batch's task builder; null if this Spark is incompatible, which planning then reports.
    */
-  private TaskBuilder trackBatch(Offset end, InputPartition[] ranges) {
+  private TaskBuilder trackBatch(Offset end, InputPartition[] sparkPartitions) {
     try {
-      TaskBuilder builder = new TaskBuilder(ranges);
+      TaskBuilder builder = new TaskBuilder(sparkPartitions);
       Set<TopicPartition> livePartitions = SourceOffsets.partitionsOf(end);
       stream.startBatch(builder.requestedRanges(), livePartitions);
       if (resources != null) {
@@ -185,7 +188,7 @@ public final class BatchPlanner implements AutoCloseable {
   }
 
   private InputPartition[] planOrFallBack(
-      Offset end, InputPartition[] ranges, TaskBuilder trackedBatch) {
+      Offset end, InputPartition[] sparkPartitions, TaskBuilder trackedBuilder) {
     if (resources != null) {
       resources.zones().beginBatch();
     }
@@ -195,23 +198,24 @@ public final class BatchPlanner implements AutoCloseable {
       admission.forget(); // Spark plans the batch, so its duration is not measured
       planFallback.reset();
       admissionFallback.reset();
-      figures.setSwitchedOff(offReason, ranges.length);
-      return ranges;
+      figures.setSwitchedOff(offReason, sparkPartitions.length);
+      return sparkPartitions;
     }
     if (planFallback.shouldSkipBatch()) {
-      figures.setFallback(planFallback.describePause(), ranges.length);
-      return ranges;
+      figures.setFallback(planFallback.describePause(), sparkPartitions.length);
+      return sparkPartitions;
     }
     try {
       restoreState(end);
-      InputPartition[] tasks = plan(end, trackedBatch == null ? new TaskBuilder(ranges) : trackedBatch);
+      InputPartition[] tasks =
+          plan(end, trackedBuilder == null ? new TaskBuilder(sparkPartitions) : trackedBuilder);
       planFallback.reset();
       return tasks;
     } catch (Exception | LinkageError e) { // Scala methods do not declare exceptions
       PlannerException failure = toFailure(e);
       planFallback.handleFailure(failure, failsQuery());
-      figures.setFallback(failure.getMessage(), ranges.length);
-      return ranges;
+      figures.setFallback(failure.getMessage(), sparkPartitions.length);
+      return sparkPartitions;
     }
   }
 
@@ -231,7 +235,7 @@ public final class BatchPlanner implements AutoCloseable {
             Columns.Reports.of(figures.takeReports()),
             state,
             ExecutorList.readAllocation(context, secondsSinceLastPlan),
-            resources.zones().racksOf(executors, builder.requestedRanges()),
+            resources.zones().findRacks(executors, builder.requestedRanges()),
             planner.stream(),
             countPartitions(SourceOffsets.partitionsOf(end)),
             null);
@@ -264,8 +268,8 @@ public final class BatchPlanner implements AutoCloseable {
     long startedNanos = System.nanoTime();
     drainReports();
     SharedPlanner.Client planner = connect();
-    List<OffsetRange> waiting = batch.waiting();
-    Columns.Ranges ranges = Columns.Ranges.of(waiting);
+    List<OffsetRange> unreadRanges = batch.unreadRanges();
+    Columns.Ranges ranges = Columns.Ranges.of(unreadRanges);
     Messages.AdmitBatch request =
         new Messages.AdmitBatch(
             ExecutorList.getPlanningParallelism(context),
@@ -276,8 +280,8 @@ public final class BatchPlanner implements AutoCloseable {
             batch.maxRecords(),
             hasFixedEnd,
             admission.lastCompleted(),
-            resources.timesOf(waiting),
-            resources.retentionsOf(ranges.topics()),
+            resources.findTimes(unreadRanges),
+            resources.findRetentions(ranges.topics()),
             planner.stream());
     BatchAdmission.Admission admitted =
         admission.admit(request, batch, startedNanos, planner, resources);
@@ -309,7 +313,7 @@ public final class BatchPlanner implements AutoCloseable {
       Collection<String> topics = Messages.parseTopics(end.json());
       long timeoutMs = resources.options().planTimeoutMs();
       state =
-          files.restore(
+          stateFiles.restore(
               resources.stateVersion(),
               text -> {
                 String request = Messages.write(new Messages.Restore(text, topics));

@@ -8,7 +8,7 @@ import org.slf4j.LoggerFactory;
 /**
  * Handles failures to plan or limit a batch. Spark then plans the batch, or the query fails
  * (`assignor.onError=fail`). A failure with a new reason is logged. Each failure in a row doubles
- * the number of batches until the next request to the planner.
+ * the number of batches until the next request to the planner, up to 64.
  */
 final class Fallback {
   private static final Logger LOG = LoggerFactory.getLogger(Fallback.class);
@@ -17,9 +17,9 @@ final class Fallback {
   private final SparkContext context;
   private final String action;
   private final String replacement;
-  private int failures; // in a row
+  private int failuresInRow;
   private int batchesToSkip; // before the next request to the planner
-  private String lastReason;
+  private String lastReason; // null after a success
 
   /** Creates a fallback that reports which `action` failed and which `replacement` applies. */
   Fallback(SparkContext context, String action, String replacement) {
@@ -34,11 +34,11 @@ final class Fallback {
   }
 
   String describePause() {
-    return "paused after " + failures + " failures in a row";
+    return "paused after " + failuresInRow + " failures in a row";
   }
 
   void reset() {
-    failures = 0;
+    failuresInRow = 0;
     batchesToSkip = 0;
     lastReason = null;
   }
@@ -50,8 +50,8 @@ final class Fallback {
       throw new IllegalStateException(
           "assignor-bridge could not " + action + " a micro-batch of " + query + ": " + e.getMessage(), e);
     }
-    failures++;
-    batchesToSkip = Math.min(MAX_PAUSE_BATCHES, 1 << Math.min(20, failures - 1)) - 1;
+    failuresInRow++;
+    batchesToSkip = Math.min(MAX_PAUSE_BATCHES, 1 << Math.min(20, failuresInRow - 1)) - 1;
     if (!e.getMessage().equals(lastReason)) {
       LOG.warn(
           "assignor-bridge could not {} a micro-batch of {}; {} instead"

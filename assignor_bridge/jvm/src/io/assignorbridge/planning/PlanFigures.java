@@ -18,7 +18,7 @@ final class PlanFigures {
 
   private final Map<String, String> planMetrics = new TreeMap<>();
   private final Map<ReportKey, ReadReport> reports = new HashMap<>(); // since the last plan
-  private final Map<Integer, Boolean> hits = new HashMap<>();
+  private final Map<Integer, Boolean> localityHits = new HashMap<>(); // by task index
   private final Map<String, String> admissionMetrics = new TreeMap<>();
   private long planNumber;
   private long fallbacks;
@@ -28,28 +28,28 @@ final class PlanFigures {
   private long oldestMillis = Long.MAX_VALUE; // of the plan's records; above `newestMillis` if none
   private long newestMillis = Long.MIN_VALUE;
 
-  void setPlan(Messages.Planned answer, long number, int tasks, long millis) {
+  void setPlan(Messages.Planned answer, long number, int taskCount, long millis) {
     planNumber = number;
-    startBatch(answer.assignor(), tasks);
+    startBatch(answer.assignor(), taskCount);
     planMetrics.putAll(answer.metrics());
     planMetrics.put("planMillis", Long.toString(millis));
   }
 
-  void setFallback(String why, int tasks) {
+  void setFallback(String reason, int taskCount) {
     countFallback();
-    startBatch("spark", tasks);
-    planMetrics.put("fallbackReason", firstLineOf(why));
+    startBatch("spark", taskCount);
+    planMetrics.put("fallbackReason", firstLineOf(reason));
   }
 
   /** Reports that the option is switched off. That is not a failure and must not raise an alert. */
-  void setSwitchedOff(String why, int tasks) {
+  void setSwitchedOff(String reason, int taskCount) {
     admissionMetrics.clear();
-    startBatch("spark", tasks);
-    planMetrics.put("switchedOff", firstLineOf(why));
+    startBatch("spark", taskCount);
+    planMetrics.put("switchedOff", firstLineOf(reason));
   }
 
-  private static String firstLineOf(String why) {
-    return PlannerException.shorten(why.lines().findFirst().orElse(""), MAX_REASON_CHARS);
+  private static String firstLineOf(String reason) {
+    return PlannerException.shorten(reason.lines().findFirst().orElse(""), MAX_REASON_CHARS);
   }
 
   void setAdmitted(Map<String, String> metrics) {
@@ -58,8 +58,8 @@ final class PlanFigures {
     admissionMetrics.putAll(metrics);
   }
 
-  void setNotAdmitted(String why) {
-    setAdmitted(Map.of("heldBackBy", "spark", "fallbackReason", firstLineOf(why)));
+  void setNotAdmitted(String reason) {
+    setAdmitted(Map.of("heldBackBy", "spark", "fallbackReason", firstLineOf(reason)));
     countFallback();
   }
 
@@ -69,7 +69,7 @@ final class PlanFigures {
     isFallbackCounted = true;
   }
 
-  /** Adds reader reports. A range that a repeated stage reads again replaces its first report. */
+  /** Adds reader reports; if a repeated stage reads a range again, its new report replaces the old. */
   void addReports(List<ReadReport> newReports) {
     for (ReadReport r : newReports) {
       readBytes += r.bytes();
@@ -81,7 +81,7 @@ final class PlanFigures {
         oldestMillis = Math.min(oldestMillis, r.oldestMillis());
         newestMillis = Math.max(newestMillis, r.newestMillis());
         if (r.plannedExecutor() != null) {
-          hits.put(r.task(), r.plannedExecutor().equals(r.executor()));
+          localityHits.put(r.task(), r.plannedExecutor().equals(r.executor()));
         }
       }
     }
@@ -101,25 +101,25 @@ final class PlanFigures {
 
   /** Returns the metrics, with freshness once per batch, because idle triggers call this, too. */
   Map<String, String> metrics(long nowMillis) {
-    Map<String, String> all = new TreeMap<>();
-    admissionMetrics.forEach((name, value) -> all.put("assignor." + name, value));
-    planMetrics.forEach((name, value) -> all.put("assignor." + name, value));
-    all.put("assignor.fallbacks", Long.toString(fallbacks));
-    all.put("assignor.readBytes", Long.toString(readBytes));
-    all.put("assignor.offsetsLost", Long.toString(lostOffsets));
-    if (!hits.isEmpty()) {
-      double rate = hits.values().stream().filter(hit -> hit).count() / (double) hits.size();
-      all.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
+    Map<String, String> allMetrics = new TreeMap<>();
+    admissionMetrics.forEach((name, value) -> allMetrics.put("assignor." + name, value));
+    planMetrics.forEach((name, value) -> allMetrics.put("assignor." + name, value));
+    allMetrics.put("assignor.fallbacks", Long.toString(fallbacks));
+    allMetrics.put("assignor.readBytes", Long.toString(readBytes));
+    allMetrics.put("assignor.offsetsLost", Long.toString(lostOffsets));
+    if (!localityHits.isEmpty()) {
+      double rate = localityHits.values().stream().filter(hit -> hit).count() / (double) localityHits.size();
+      allMetrics.put("assignor.localityHitRate", String.format(Locale.ROOT, "%.4f", rate));
     }
     if (oldestMillis <= newestMillis) {
-      all.put("assignor.freshnessSeconds", formatSeconds(nowMillis - newestMillis));
-      all.put("assignor.freshnessSecondsMax", formatSeconds(nowMillis - oldestMillis));
+      allMetrics.put("assignor.freshnessSeconds", formatSeconds(nowMillis - newestMillis));
+      allMetrics.put("assignor.freshnessSecondsMax", formatSeconds(nowMillis - oldestMillis));
       resetTimestamps();
     }
-    return all;
+    return allMetrics;
   }
 
-  /** Formats an age. It is at least 0, because a producer's clock may be ahead of the driver's. */
+  /** Formats an age in seconds, at least 0 because a producer's clock may be ahead of the driver's. */
   private static String formatSeconds(long millis) {
     return String.format(Locale.ROOT, "%.3f", Math.max(0, millis) / 1000.0);
   }
@@ -129,12 +129,12 @@ final class PlanFigures {
     newestMillis = Long.MIN_VALUE;
   }
 
-  private void startBatch(String strategy, int tasks) {
+  private void startBatch(String strategy, int taskCount) {
     isFallbackCounted = false;
-    hits.clear();
+    localityHits.clear();
     resetTimestamps();
     planMetrics.clear();
     planMetrics.put("strategy", strategy);
-    planMetrics.put("tasks", Integer.toString(tasks));
+    planMetrics.put("tasks", Integer.toString(taskCount));
   }
 }

@@ -16,7 +16,8 @@ final class PlanVerifier {
 
   private PlanVerifier() {}
 
-  static void verify(List<OffsetRange> requestedRanges, List<OffsetRange> plannedRanges) throws PlannerException {
+  static void verify(List<OffsetRange> requestedRanges, List<OffsetRange> plannedRanges)
+      throws PlannerException {
     for (OffsetRange range : plannedRanges) {
       if (range.start() >= range.end()) {
         throw new PlannerException("the plan has the empty range " + range);

@@ -13,17 +13,18 @@ import org.apache.kafka.common.TopicPartition;
 /**
  * Names the consumers that executors keep for one run of a stream. The name changes if a partition
  * disappears or its offsets go back, because its topic was then re-created and the consumers hold
- * records of the old one. Tasks of other streams carry the ended names to the executors.
+ * records of the old one. Tasks of other streams carry the ended names to the executors, which then
+ * close those consumers.
  */
 final class StreamIdentity {
-  private static final int MAX_ENDED = 100;
+  private static final int MAX_ENDED_NAMES = 100;
   private static final Set<String> ENDED_NAMES = new LinkedHashSet<>(); // oldest first
 
   private final Map<TopicPartition, Long> lastEnds = new HashMap<>();
   private String name = UUID.randomUUID().toString();
 
-  /** Returns the last names that were marked as ended, at most {@code MAX_ENDED}, oldest first. */
-  static ArrayList<String> recentlyEnded() {
+  /** Returns the names that ended last, at most {@code MAX_ENDED_NAMES}, oldest first. */
+  static ArrayList<String> listRecentlyEnded() {
     synchronized (ENDED_NAMES) {
       return new ArrayList<>(ENDED_NAMES);
     }
@@ -35,13 +36,13 @@ final class StreamIdentity {
   }
 
   /**
-   * Changes the name if a topic was re-created; call it once per batch, with the ranges that it
-   * reads. `livePartitions` are all partitions that the stream reads now.
+   * Changes the name if a topic was re-created; call it once per batch. `livePartitions` are all
+   * partitions that the stream reads now, even those without new records.
    */
-  void startBatch(List<OffsetRange> batch, Set<TopicPartition> livePartitions) {
+  void startBatch(List<OffsetRange> batchRanges, Set<TopicPartition> livePartitions) {
     boolean isRecreated = lastEnds.keySet().retainAll(livePartitions);
     Map<TopicPartition, Long> batchEnds = new HashMap<>();
-    for (OffsetRange range : batch) {
+    for (OffsetRange range : batchRanges) {
       TopicPartition partition = new TopicPartition(range.topic(), range.partition());
       isRecreated |= range.start() < lastEnds.getOrDefault(partition, 0L);
       batchEnds.merge(partition, range.end(), Math::max);
@@ -58,7 +59,7 @@ final class StreamIdentity {
   void end() {
     synchronized (ENDED_NAMES) {
       ENDED_NAMES.add(name);
-      if (ENDED_NAMES.size() > MAX_ENDED) {
+      if (ENDED_NAMES.size() > MAX_ENDED_NAMES) {
         ENDED_NAMES.remove(ENDED_NAMES.iterator().next());
       }
     }

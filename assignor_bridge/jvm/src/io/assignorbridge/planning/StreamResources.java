@@ -55,11 +55,11 @@ record StreamResources(
   }
 
   Map<String, String> metrics() {
-    Map<String, String> all = new TreeMap<>(zones.metrics());
+    Map<String, String> allMetrics = new TreeMap<>(zones.metrics());
     if (commits != null) {
-      all.putAll(commits.metrics());
+      allMetrics.putAll(commits.metrics());
     }
-    return all;
+    return allMetrics;
   }
 
   /** Commits the end offsets of the completed batches, if configured. */
@@ -84,13 +84,14 @@ record StreamResources(
   }
 
   /** Returns the timestamps of the first unread records; null if the planner needs none. */
-  Columns.Times timesOf(List<OffsetRange> waiting) throws PlannerException, InterruptedException {
-    return times == null ? null : times.timesOf(waiting, options.planTimeoutMs());
+  Columns.Times findTimes(List<OffsetRange> unreadRanges)
+      throws PlannerException, InterruptedException {
+    return times == null ? null : times.findTimes(unreadRanges, options.planTimeoutMs());
   }
 
   /** Returns each topic's retention in milliseconds; null if the planner does not need it. */
-  Map<String, Long> retentionsOf(Collection<String> topics) {
-    return retentions == null ? null : retentions.retentionsOf(topics);
+  Map<String, Long> findRetentions(Collection<String> topics) {
+    return retentions == null ? null : retentions.findRetentions(topics);
   }
 
   @Override

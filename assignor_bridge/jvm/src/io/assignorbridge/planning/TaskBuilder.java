@@ -17,14 +17,14 @@ import scala.Option;
 
 /** Verifies a plan and builds its tasks from Spark's own partitions. */
 final class TaskBuilder {
-  private final Map<TopicPartition, KafkaBatchInputPartition> templates = new HashMap<>();
+  private final Map<TopicPartition, KafkaBatchInputPartition> sparkPartitions = new HashMap<>();
   private final List<OffsetRange> requestedRanges = new ArrayList<>();
 
   TaskBuilder(InputPartition[] partitions) {
     for (InputPartition partition : partitions) {
       KafkaBatchInputPartition p = (KafkaBatchInputPartition) partition;
       KafkaOffsetRange r = p.offsetRange();
-      templates.put(r.topicPartition(), p);
+      sparkPartitions.put(r.topicPartition(), p);
       requestedRanges.add(
           new OffsetRange(r.topic(), r.partition(), r.fromOffset(), r.untilOffset()));
     }
@@ -81,7 +81,7 @@ final class TaskBuilder {
   private static String findHost(String executor, Map<String, String> hosts) throws PlannerException {
     if (!hosts.containsKey(executor)) {
       throw new PlannerException(
-          "the plan has unknown executor '" + executor + "'; expected one of " + hosts.keySet());
+          "the plan has the unknown executor '" + executor + "'; expected one of " + hosts.keySet());
     }
     return hosts.get(executor);
   }
@@ -89,7 +89,7 @@ final class TaskBuilder {
   /** Returns Spark's own partition cut to the range; its Kafka parameters and checks are kept. */
   private KafkaBatchInputPartition cutTemplate(OffsetRange range) {
     KafkaBatchInputPartition template =
-        templates.get(new TopicPartition(range.topic(), range.partition()));
+        sparkPartitions.get(new TopicPartition(range.topic(), range.partition()));
     return template.copy(
         new KafkaOffsetRange(
             template.offsetRange().topicPartition(), range.start(), range.end(), Option.empty()),

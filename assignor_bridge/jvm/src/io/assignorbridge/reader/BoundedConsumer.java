@@ -23,7 +23,7 @@ import org.apache.kafka.common.errors.TimeoutException;
  * A Kafka consumer with bounded buffers. It fetches the first partitions in plan order that have an
  * unfinished range, and pauses all others. Kafka fetches beyond the end of a range, and a paused
  * partition keeps each response that contains its records in memory. Kafka does not report their
- * size: at most the traffic since the earliest time when a paused partition had an empty buffer.
+ * size. An upper bound is the traffic since the first paused partition began to buffer.
  */
 final class BoundedConsumer {
   private static final int CHECKS_PER_BUFFER = 16;
@@ -43,7 +43,7 @@ final class BoundedConsumer {
   private long windowAtBytes; // bytes from brokers when the window was last computed
   private long windowHeldBytes; // held bytes when the window was last computed
   private long polledHeapBytes; // since the client was opened, estimated from samples
-  private long[] begunBytes = {}; // expected sizes of the unread ranges at the last `begin`
+  private long[] expectedRangeBytes = {}; // of the unread ranges at the last `begin`
 
   private Metric incomingMetric; // total bytes from brokers
   private Metric consumedMetric; // total bytes of polled records
@@ -71,7 +71,7 @@ final class BoundedConsumer {
     if (fetchSize.fitPartitions(window.countPartitions(unreadPartitions, heldBytes, Integer.MAX_VALUE))) {
       replaceClient();
     }
-    begunBytes = unreadPartitions.stream().mapToLong(window::estimateBytes).toArray();
+    expectedRangeBytes = unreadPartitions.stream().mapToLong(window::estimateBytes).toArray();
     prepare(unreadPartitions);
     fetchWindow(heldBytes);
   }
@@ -106,7 +106,7 @@ final class BoundedConsumer {
     polledHeapBytes += heapBytes;
   }
 
-  /** Recomputes the window if the held bytes have changed much since it was computed. */
+  /** Recomputes the window if the held bytes have changed by a sixteenth of the buffer. */
   void fitWindow(long heldBytes) {
     if (Math.abs(heldBytes - windowHeldBytes) >= bufferBytes / CHECKS_PER_BUFFER) {
       fetchWindow(heldBytes);
@@ -136,7 +136,7 @@ final class BoundedConsumer {
   }
 
   /** Increases the fetch size if the window or the producers' batches require it. */
-  void fitFetches(long heldBytes) {
+  void fitFetchSize(long heldBytes) {
     if (unreadPartitions.isEmpty()) {
       return;
     }
@@ -146,7 +146,7 @@ final class BoundedConsumer {
       // Compressed records take fewer bytes on the network than on the heap.
       double networkShare = Math.min(1, (double) total(incomingMetric) / Math.max(1, polledHeapBytes));
       long expectedBytes = (long) (networkShare * window.estimateBytes(first));
-      grows = fetchSize.fitWindow(fetchedPartitions.size(), expectedBytes, begunBytes);
+      grows = fetchSize.fitWindow(fetchedPartitions.size(), expectedBytes, expectedRangeBytes);
     }
     if (grows || fetchSize.fitBatches(fetchedPartitions)) {
       replaceClient();
@@ -214,11 +214,11 @@ final class BoundedConsumer {
 
   /** Assigns and pauses partitions that are new to the consumer, and seeks where necessary. */
   private void prepare(Collection<PartitionPosition> positions) {
-    List<PartitionPosition> added = positions.stream().filter(assignedPartitions::add).toList();
-    if (!added.isEmpty()) {
-      added.forEach(p -> p.bufferedSinceBytes = PartitionPosition.NEVER_FETCHED);
+    List<PartitionPosition> newPositions = positions.stream().filter(assignedPartitions::add).toList();
+    if (!newPositions.isEmpty()) {
+      newPositions.forEach(p -> p.bufferedSinceBytes = PartitionPosition.NEVER_FETCHED);
       consumer.assign(partitionsOf(assignedPartitions));
-      consumer.pause(partitionsOf(added));
+      consumer.pause(partitionsOf(newPositions));
     }
     for (PartitionPosition p : positions) {
       if (!p.positioned) {
@@ -230,15 +230,16 @@ final class BoundedConsumer {
   }
 
   /** Fetches these partitions and no others. */
-  private void fetch(Collection<PartitionPosition> wanted) {
-    prepare(wanted);
-    Set<PartitionPosition> unwanted = new LinkedHashSet<>(fetchedPartitions);
-    wanted.forEach(unwanted::remove);
-    consumer.pause(partitionsOf(unwanted));
-    fetchedPartitions.removeAll(unwanted);
-    List<PartitionPosition> resumed = wanted.stream().filter(fetchedPartitions::add).toList();
-    resumed.forEach(p -> p.bufferedSinceBytes = Math.min(p.bufferedSinceBytes, total(incomingMetric)));
-    consumer.resume(partitionsOf(resumed));
+  private void fetch(Collection<PartitionPosition> positions) {
+    prepare(positions);
+    Set<PartitionPosition> toPause = new LinkedHashSet<>(fetchedPartitions);
+    positions.forEach(toPause::remove);
+    consumer.pause(partitionsOf(toPause));
+    fetchedPartitions.removeAll(toPause);
+    List<PartitionPosition> toResume = positions.stream().filter(fetchedPartitions::add).toList();
+    toResume.forEach(
+        p -> p.bufferedSinceBytes = Math.min(p.bufferedSinceBytes, total(incomingMetric)));
+    consumer.resume(partitionsOf(toResume));
   }
 
   private void closeClient() {
@@ -287,7 +288,7 @@ final class BoundedConsumer {
     countedConsumedBytes = recordBytes;
   }
 
-  /** Returns the client's metric over all topics, or null if no metric has that name. */
+  /** Returns the client's metric over all topics, or null if it has no such metric. */
   private Metric findMetric(String name, String group) {
     return consumer.metrics().values().stream()
         .filter(metric -> metric.metricName().name().equals(name))

@@ -28,8 +28,8 @@ final class ConsumerPool {
   private static final Logger LOG = LoggerFactory.getLogger(ConsumerPool.class);
   private static final long MIN_BUFFER_BYTES = 16L << 20;
   private static final long MAX_BUFFER_BYTES = 64L << 20;
-  private static final int MIN_BUFFER_SHARES = 4;
-  private static final long RETRY_CLOSE_MILLIS = 500;
+  private static final int MIN_BUFFERS = 4; // even with fewer slots
+  private static final long CLOSE_RETRY_MILLIS = 500;
 
   private static ConsumerPool instance;
 
@@ -50,7 +50,7 @@ final class ConsumerPool {
       int cores = conf.getInt("spark.executor.cores", Runtime.getRuntime().availableProcessors());
       int slots = cores / Math.max(1, conf.getInt("spark.task.cpus", 1));
       long eighthOfHeap = Runtime.getRuntime().maxMemory() / 8;
-      long slotBytes = eighthOfHeap / Math.max(slots, MIN_BUFFER_SHARES);
+      long slotBytes = eighthOfHeap / Math.max(slots, MIN_BUFFERS);
       long bufferBytes = FetchSize.clamp(slotBytes, MIN_BUFFER_BYTES, MAX_BUFFER_BYTES);
       instance = new ConsumerPool(conf, bufferBytes, eighthOfHeap, KafkaConsumer::new);
       Runtime.getRuntime()
@@ -60,8 +60,8 @@ final class ConsumerPool {
   }
 
   /**
-   * @param bufferBytes limit for one consumer's fetches in progress. The same limit also applies to
-   *     the records that the consumer keeps, and to Kafka's buffers of paused partitions
+   * @param bufferBytes limit for a consumer's fetches in progress; also, separately, for the records
+   *     that it keeps, and for Kafka's buffers of paused partitions
    * @param idleLimitBytes limit for the bytes that all idle consumers hold together
    */
   ConsumerPool(
@@ -92,9 +92,9 @@ final class ConsumerPool {
   }
 
   /** Closes the consumers of ended streams: idle ones now, others when their task returns them. */
-  void closeEnded(Collection<String> ended) {
+  void closeEnded(Collection<String> streams) {
     synchronized (idleConsumers) {
-      endedStreams = Set.copyOf(ended);
+      endedStreams = Set.copyOf(streams);
       discardIdle(c -> endedStreams.contains(c.stream));
     }
   }
@@ -115,7 +115,7 @@ final class ConsumerPool {
     synchronized (idleConsumers) {
       discardIdle(
           c ->
-              c.stream.equals(stream) && (mustCreate ? c.holdsAny(ranges) : !c.hasParams(params)));
+              c.stream.equals(stream) && (mustCreate ? c.hasAnyPosition(ranges) : !c.hasParams(params)));
       PooledConsumer best = mustCreate ? null : findBest(stream, slot, ranges);
       if (best != null) {
         idleConsumers.remove(best);
@@ -125,7 +125,8 @@ final class ConsumerPool {
         discard(idleConsumers.remove(0));
       }
     }
-    PooledConsumer created = new PooledConsumer(stream, slot, params, bufferBytes, ranges.size(), clientFactory);
+    PooledConsumer created =
+        new PooledConsumer(stream, slot, params, bufferBytes, ranges.size(), clientFactory);
     synchronized (idleConsumers) {
       openCount++;
     }
@@ -176,7 +177,7 @@ final class ConsumerPool {
     int bestScore = 0;
     for (PooledConsumer consumer : idleConsumers) {
       if (consumer.stream.equals(stream)) {
-        int score = 2 * consumer.countOverlap(ranges) + (consumer.slot == slot ? 1 : 0);
+        int score = 2 * consumer.countCoveredStarts(ranges) + (consumer.slot == slot ? 1 : 0);
         best = score > bestScore ? consumer : best;
         bestScore = Math.max(score, bestScore);
       }
@@ -184,23 +185,23 @@ final class ConsumerPool {
     return best;
   }
 
-  private void discardIdle(Predicate<PooledConsumer> unwanted) {
+  private void discardIdle(Predicate<PooledConsumer> isUnwanted) {
     synchronized (idleConsumers) {
-      List<PooledConsumer> discarded = idleConsumers.stream().filter(unwanted).toList();
-      idleConsumers.removeAll(discarded);
-      discarded.forEach(this::discard);
+      List<PooledConsumer> unwantedConsumers = idleConsumers.stream().filter(isUnwanted).toList();
+      idleConsumers.removeAll(unwantedConsumers);
+      unwantedConsumers.forEach(this::discard);
     }
   }
 
   /** Releases records of the oldest idle consumers until the limit is met; keeps the positions. */
   private void releaseExcess() {
-    long total = idleBytes();
+    long totalBytes = idleBytes();
     for (PooledConsumer consumer : idleConsumers) {
-      if (total <= idleLimitBytes) {
+      if (totalBytes <= idleLimitBytes) {
         return;
       }
       if (consumer.idleBytes > 0) {
-        total -= consumer.idleBytes;
+        totalBytes -= consumer.idleBytes;
         consumer.release();
         ReaderCounters.RELEASED.increment();
       }
@@ -219,7 +220,7 @@ final class ConsumerPool {
       consumer.close();
       LOG.info("Closed {}", consumer);
     } catch (ConcurrentModificationException e) { // a thread of the ended task is polling
-      janitor.schedule(() -> close(consumer), RETRY_CLOSE_MILLIS, TimeUnit.MILLISECONDS);
+      janitor.schedule(() -> close(consumer), CLOSE_RETRY_MILLIS, TimeUnit.MILLISECONDS);
     } catch (RuntimeException e) {
       LOG.warn("Closing {} failed", consumer, e);
     }

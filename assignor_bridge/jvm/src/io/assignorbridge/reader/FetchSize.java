@@ -11,29 +11,29 @@ import org.apache.kafka.common.config.ConfigDef;
 
 /**
  * Chooses the fetch size per partition, unless the user sets it. It is the partition's share of the
- * buffer, or more if producers' batches are larger. A broker returns such a batch only if it is
- * first in a response, and then nothing else. docs/internals/reader.md explains the constants.
+ * buffer, or more if producers' batches are larger, because a broker returns only one such batch per
+ * response. docs/internals/reader.md explains the constants.
  */
 final class FetchSize {
   private static final long MIN_BYTES = 32L << 10; // two producer batches of the default size
   private static final long MAX_BYTES = 1L << 20;
-  private static final int FETCHES_PER_RANGE = 4; // minimum; the last fetch exceeds the range
+  private static final int MIN_FETCHES_PER_RANGE = 4; // the last fetch exceeds the range
   private static final int MIN_PARTITIONS = 8;
   private static final int MIN_RESPONSES = 4;
   private static final int MAX_RESPONSES = 16;
-  private static final int GROWTH = 4; // factor per increase, for few increases and little excess
+  private static final int GROWTH_FACTOR = 4; // per increase
 
   private final Map<String, Object> params;
   private final long bufferBytes;
   private final boolean isSetByUser;
   private long fetchBytes;
-  private boolean batchesAreLarge;
+  private boolean hasLargeBatches;
 
-  private long responses; // in the sampled polls
+  private long responseCount; // in the sampled polls
   private long responseBytes; // size of these responses
   private long partitionChanges; // how often a polled partition was not in the previous poll
   private Set<TopicPartition> lastPolled = Set.of();
-  private boolean areFirstResponses; // whether the samples are a client's first responses
+  private boolean areFirstResponses; // whether the samples are a client's first
 
   FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
     this.params = params;
@@ -42,18 +42,18 @@ final class FetchSize {
     fetchBytes =
         isSetByUser
             ? parseInt(params, ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG)
-            : shareOfBuffer(partitions);
+            : computeBufferShare(partitions);
   }
 
   /** Returns the consumer's parameters, with defaults for parameters that are not set. */
   Map<String, Object> params() {
-    Map<String, Object> all = new HashMap<>(params);
-    all.putIfAbsent(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "5");
-    all.putIfAbsent(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, "2000");
-    all.putIfAbsent(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, Long.toString(fetchBytes));
-    all.putIfAbsent(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, Long.toString(bufferBytes));
-    all.putIfAbsent(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false");
-    return all;
+    Map<String, Object> allParams = new HashMap<>(params);
+    allParams.putIfAbsent(ConsumerConfig.FETCH_MAX_WAIT_MS_CONFIG, "5");
+    allParams.putIfAbsent(ConsumerConfig.MAX_POLL_RECORDS_CONFIG, "2000");
+    allParams.putIfAbsent(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG, Long.toString(fetchBytes));
+    allParams.putIfAbsent(ConsumerConfig.FETCH_MAX_BYTES_CONFIG, Long.toString(bufferBytes));
+    allParams.putIfAbsent(ConsumerConfig.ALLOW_AUTO_CREATE_TOPICS_CONFIG, "false");
+    return allParams;
   }
 
   /** Returns the maximum number of partitions to fetch at a time. */
@@ -72,8 +72,8 @@ final class FetchSize {
    */
   boolean fitWindow(int partitions, long expectedBytes, long[] rangeBytes) {
     long shareBytes = bufferBytes / Math.max(2L * partitions, MIN_PARTITIONS);
-    long wantedBytes = Math.min(shareBytes, expectedBytes / FETCHES_PER_RANGE);
-    if (isSetByUser || wantedBytes < GROWTH * fetchBytes) {
+    long wantedBytes = Math.min(shareBytes, expectedBytes / MIN_FETCHES_PER_RANGE);
+    if (isSetByUser || wantedBytes < GROWTH_FACTOR * fetchBytes) {
       return false;
     }
     long shortRanges = Arrays.stream(rangeBytes).filter(size -> size < wantedBytes).count();
@@ -86,10 +86,10 @@ final class FetchSize {
 
   /** Decreases the size if all fetches together exceed twice the buffer; returns whether it did. */
   boolean fitPartitions(int partitions) {
-    if (isSetByUser || batchesAreLarge || fetchBytes <= MIN_BYTES || fetchBytes * partitions <= 2 * bufferBytes) {
+    if (isSetByUser || hasLargeBatches || fetchBytes <= MIN_BYTES || fetchBytes * partitions <= 2 * bufferBytes) {
       return false;
     }
-    fetchBytes = shareOfBuffer(partitions);
+    fetchBytes = computeBufferShare(partitions);
     return true;
   }
 
@@ -98,27 +98,27 @@ final class FetchSize {
    * large, or, in a client's first responses, a broker before Kafka 4.2 cut a remote-tier fetch at
    * the limit. With few partitions, the samples are inconclusive: a response may hold all.
    *
-   * @param fetched partitions fetched at a time
+   * @param fetchedPartitions partitions fetched at a time
    * @return whether the size changed
    */
-  boolean fitBatches(Collection<PartitionPosition> fetched) {
-    boolean isConclusive = responses >= MIN_RESPONSES && fetched.size() > responses + 1;
-    if (isSetByUser || !isConclusive || partitionChanges > responses + 1) {
+  boolean fitBatches(Collection<PartitionPosition> fetchedPartitions) {
+    boolean isConclusive = responseCount >= MIN_RESPONSES && fetchedPartitions.size() > responseCount + 1;
+    if (isSetByUser || !isConclusive || partitionChanges > responseCount + 1) {
       return false;
     }
-    long batchBytes = responseBytes / responses;
+    long batchBytes = responseBytes / responseCount;
     long wantedBytes =
         Math.min(2 * Long.highestOneBit(batchBytes), Math.max(MAX_BYTES, bufferBytes / MIN_PARTITIONS));
     if (batchBytes > fetchBytes + fetchBytes / 8 && wantedBytes > fetchBytes) {
-      batchesAreLarge = true;
+      hasLargeBatches = true;
       fetchBytes = wantedBytes;
       return true;
     }
     if (areFirstResponses
         && fetchBytes < MAX_BYTES
         && batchBytes > fetchBytes / 2
-        && fetched.stream().anyMatch(p -> lastPolled.contains(p.partition))) {
-      fetchBytes = Math.min(GROWTH * fetchBytes, MAX_BYTES);
+        && fetchedPartitions.stream().anyMatch(p -> lastPolled.contains(p.partition))) {
+      fetchBytes = Math.min(GROWTH_FACTOR * fetchBytes, MAX_BYTES);
       return true;
     }
     return false;
@@ -126,29 +126,29 @@ final class FetchSize {
 
   /** Adds a poll to the samples. Several polls may return the records of one large response. */
   void addPoll(long newResponses, long newBytes, Set<TopicPartition> partitions) {
-    if (responses >= MAX_RESPONSES) {
+    if (responseCount >= MAX_RESPONSES) {
       resetSamples(false);
     }
-    responses += newResponses;
+    responseCount += newResponses;
     responseBytes += newBytes;
     partitionChanges += partitions.stream().filter(p -> !lastPolled.contains(p)).count();
     lastPolled = Set.copyOf(partitions); // a view would keep the records in memory
   }
 
-  /** Discards the samples, because the client is new. */
+  /** Discards the samples for a new client. */
   void resetSamples() {
     resetSamples(true);
   }
 
   private void resetSamples(boolean isNewClient) {
     areFirstResponses = isNewClient;
-    responses = 0;
+    responseCount = 0;
     responseBytes = 0;
     partitionChanges = 0;
     lastPolled = Set.of(); // so that every polled partition counts as a change
   }
 
-  private long shareOfBuffer(int partitions) {
+  private long computeBufferShare(int partitions) {
     return clamp(bufferBytes / Math.max(partitions, 1), MIN_BYTES, MAX_BYTES);
   }
 

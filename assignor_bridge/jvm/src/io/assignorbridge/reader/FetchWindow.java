@@ -9,10 +9,10 @@ import java.util.Collection;
  * fetched.
  */
 final class FetchWindow {
-  private static final double UNKNOWN_BYTES_PER_OFFSET = 1024; // before the first poll
+  private static final double DEFAULT_BYTES_PER_OFFSET = 1024; // before the first poll
 
   private final long bufferBytes;
-  private double typicalBytesPerOffset = UNKNOWN_BYTES_PER_OFFSET;
+  private double typicalBytesPerOffset = DEFAULT_BYTES_PER_OFFSET;
 
   FetchWindow(long bufferBytes) {
     this.bufferBytes = bufferBytes;
@@ -32,16 +32,16 @@ final class FetchWindow {
   /**
    * Counts the partitions to fetch.
    *
-   * @param unread partitions with an unfinished range, in plan order
+   * @param unreadPartitions partitions with an unfinished range, in plan order
    * @param heldBytes heap bytes of records that were received before their turn
    * @param maxPartitions maximum number of partitions to fetch at a time
    */
-  int countPartitions(Collection<PartitionPosition> unread, long heldBytes, int maxPartitions) {
+  int countPartitions(Collection<PartitionPosition> unreadPartitions, long heldBytes, int maxPartitions) {
     int count = 0;
     long bytesBefore = heldBytes;
-    Iterator<PartitionPosition> next = unread.iterator();
-    while (next.hasNext() && (count == 0 || bytesBefore < bufferBytes && count < maxPartitions)) {
-      bytesBefore += estimateBytes(next.next());
+    Iterator<PartitionPosition> iterator = unreadPartitions.iterator();
+    while (iterator.hasNext() && (count == 0 || bytesBefore < bufferBytes && count < maxPartitions)) {
+      bytesBefore += estimateBytes(iterator.next());
       count++;
     }
     return count;

@@ -15,23 +15,23 @@ import org.apache.kafka.common.TopicPartition;
  * early are therefore held until that range's turn.
  */
 final class OrderedRanges {
-  private final ArrayDeque<RangeCursor> remaining = new ArrayDeque<>();
+  private final ArrayDeque<RangeCursor> remainingRanges = new ArrayDeque<>();
   private long heldBytes;
 
   /** Appends the next range of the plan. */
   void add(RangeCursor range) {
-    remaining.add(range);
+    remainingRanges.add(range);
   }
 
   /** Returns the range whose turn it is, or null after the last one. */
   RangeCursor first() {
-    return remaining.peek();
+    return remainingRanges.peek();
   }
 
   /** Removes the first range, so that the next one is first. */
   void removeFirst() {
-    remaining.remove();
-    if (!remaining.isEmpty()) {
+    remainingRanges.remove();
+    if (!remainingRanges.isEmpty()) {
       heldBytes -= first().heldBytes;
       first().heldBytes = 0;
     }
@@ -59,7 +59,7 @@ final class OrderedRanges {
   List<RangeCursor> begin() {
     Set<TopicPartition> partitions = new HashSet<>();
     List<RangeCursor> begunRanges = new ArrayList<>();
-    for (RangeCursor range : remaining) {
+    for (RangeCursor range : remainingRanges) {
       boolean isUnfinished = range.state == State.PENDING || range.state == State.READING;
       if (isUnfinished && partitions.add(range.partition) && range.state == State.PENDING) {
         range.state = State.READING;
@@ -72,13 +72,13 @@ final class OrderedRanges {
   /**
    * Hands all unfinished ranges over to Spark's reader and drops the records received for them.
    *
-   * @param begun ranges whose records could not be received
+   * @param begunRanges ranges that have begun, but whose records could not be received
    * @return number of ranges handed over
    */
   int handOverAll(List<RangeCursor> begunRanges) {
     Set<RangeCursor> failedRanges = new HashSet<>(begunRanges);
     int count = 0;
-    for (RangeCursor range : remaining) {
+    for (RangeCursor range : remainingRanges) {
       if (failedRanges.contains(range) || range.state == State.PENDING || range.state == State.READING) {
         heldBytes -= range.heldBytes;
         range.heldBytes = 0;

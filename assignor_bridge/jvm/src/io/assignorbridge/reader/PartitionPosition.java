@@ -18,7 +18,7 @@ final class PartitionPosition {
 
   // Heap bytes of the objects around keys and values, measured with Kafka 3.9:
   private static final int RECORD_OVERHEAD_BYTES = 160; // per record
-  private static final int HEADER_OVERHEAD_BYTES = 150; // for a record's first header; others: 90
+  private static final int HEADER_OVERHEAD_BYTES = 150; // for a record's first header; others have 90
 
   private static final int SAMPLES_PER_POLL = 8;
   private static final int MAX_SAMPLED_OFFSETS = 2_000;
@@ -28,7 +28,7 @@ final class PartitionPosition {
   long position = UNKNOWN;
   List<ConsumerRecord<byte[], byte[]>> keptRecords = List.of();
   long keptBytes;
-  long lastUse;
+  long lastUse; // the consumer's `useCount` when it last read this partition
 
   /** The range that is being read; null while the partition is paused. */
   RangeCursor currentRange;
@@ -73,12 +73,12 @@ final class PartitionPosition {
     keptBytes = estimateHeapBytes(records);
   }
 
-  /** Returns the kept records from {@code offset} on; no kept records remain. */
+  /** Returns the kept records from {@code offset} on, and removes all kept records. */
   List<ConsumerRecord<byte[], byte[]>> takeKept(long offset) {
-    List<ConsumerRecord<byte[], byte[]>> taken = keptRecords;
+    List<ConsumerRecord<byte[], byte[]>> records = keptRecords;
     dropKept();
     keptFrom = offset;
-    return taken.subList(countBelow(taken, offset), taken.size());
+    return records.subList(countBelow(records, offset), records.size());
   }
 
   /** Drops the kept records. Offsets below the position must then be fetched again. */
@@ -136,11 +136,9 @@ final class PartitionPosition {
     return bytes;
   }
 
-  /**
-   * Estimates a record's heap bytes; reads its headers, because unread ones retain the response.
-   */
+  /** Estimates a record's heap bytes; reads its headers, as unread ones retain the response. */
   private static long estimateHeapBytes(ConsumerRecord<byte[], byte[]> record) {
-    long bytes = size(record) + RECORD_OVERHEAD_BYTES;
+    long bytes = serializedBytes(record) + RECORD_OVERHEAD_BYTES;
     for (Header header : record.headers()) {
       byte[] value = header.value();
       bytes += header.key().length() + (value == null ? 0 : value.length) + HEADER_OVERHEAD_BYTES;
@@ -149,7 +147,7 @@ final class PartitionPosition {
   }
 
   /** Returns the size of key and value in bytes. Kafka's -1 for null counts as 0. */
-  static int size(ConsumerRecord<byte[], byte[]> record) {
+  static int serializedBytes(ConsumerRecord<byte[], byte[]> record) {
     return Math.max(record.serializedKeySize(), 0) + Math.max(record.serializedValueSize(), 0);
   }
 }

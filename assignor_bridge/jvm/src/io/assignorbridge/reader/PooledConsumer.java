@@ -36,7 +36,7 @@ final class PooledConsumer {
   private final long bufferBytes;
   private final BoundedConsumer consumer;
   private final Map<TopicPartition, PartitionPosition> positions = new HashMap<>();
-  private long uses;
+  private long useCount;
 
   PooledConsumer(
       String stream,
@@ -54,7 +54,7 @@ final class PooledConsumer {
   }
 
   /** Counts the ranges whose start is covered by this consumer's positions. */
-  int countOverlap(Collection<RangeCursor> ranges) {
+  int countCoveredStarts(Collection<RangeCursor> ranges) {
     int count = 0;
     for (RangeCursor range : ranges) {
       PartitionPosition position = positions.get(range.partition);
@@ -65,7 +65,7 @@ final class PooledConsumer {
     return count;
   }
 
-  boolean holdsAny(Collection<RangeCursor> ranges) {
+  boolean hasAnyPosition(Collection<RangeCursor> ranges) {
     return ranges.stream().anyMatch(range -> positions.containsKey(range.partition));
   }
 
@@ -76,29 +76,29 @@ final class PooledConsumer {
 
   /** Starts another use, and drops partitions that were not read for a while. */
   void beginUse() {
-    uses++;
-    if (uses % MAX_UNREAD_USES == 0) {
-      Predicate<PartitionPosition> isUnused = p -> uses - p.lastUse > MAX_UNREAD_USES;
+    useCount++;
+    if (useCount % MAX_UNREAD_USES == 0) {
+      Predicate<PartitionPosition> isUnused = p -> useCount - p.lastUse > MAX_UNREAD_USES;
       consumer.drop(positions.values().stream().filter(isUnused).toList());
       positions.values().removeIf(isUnused);
     }
   }
 
   /**
-   * Starts to read ranges of different partitions, and adds their kept records to {@code out}.
+   * Starts to read ranges of different partitions, and adds their kept records to {@code chunks}.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    */
-  void begin(List<RangeCursor> ranges, long heldBytes, List<Chunk> out) {
+  void begin(List<RangeCursor> ranges, long heldBytes, List<Chunk> chunks) {
     List<PartitionPosition> unfinishedPositions = new ArrayList<>();
     for (RangeCursor range : ranges) {
       PartitionPosition p = positions.computeIfAbsent(range.partition, PartitionPosition::new);
       if (!p.covers(range.start)) {
         p.resetTo(range.start);
       }
-      p.lastUse = uses;
+      p.lastUse = useCount;
       p.currentRange = range;
-      deliver(p, p.takeKept(range.start), out);
+      deliver(p, p.takeKept(range.start), chunks);
       finishAtEnd(p);
       if (p.currentRange != null) {
         unfinishedPositions.add(p);
@@ -113,14 +113,14 @@ final class PooledConsumer {
   }
 
   /**
-   * Polls once, adds the records within ranges to {@code out}, and keeps records beyond them. The
+   * Polls once, adds the records within ranges to {@code chunks}, and keeps records beyond them. The
    * caller then calls {@link #fitBuffers}, when it knows which records wait for their turn.
    *
    * @param heldBytes heap bytes of records that were received before their turn
    * @return whether the first unfinished range made progress
-   * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException if Kafka does
+   * @throws org.apache.kafka.clients.consumer.OffsetOutOfRangeException if offsets are gone
    */
-  boolean poll(Duration timeout, long heldBytes, List<Chunk> out) {
+  boolean poll(Duration timeout, long heldBytes, List<Chunk> chunks) {
     consumer.fitWindow(heldBytes);
     PartitionPosition first = consumer.unreadPartitions().get(0);
     long positionBefore = first.position;
@@ -128,14 +128,14 @@ final class PooledConsumer {
     for (TopicPartition partition : polled.partitions()) {
       List<ConsumerRecord<byte[], byte[]>> records = polled.records(partition);
       PartitionPosition p = positions.get(partition);
-      if (p.currentRange == null) { // a paused partition: drop its records, and seek for its next range
+      if (p.currentRange == null) { // a paused partition: drop its records, seek for its next range
         p.forget();
         continue;
       }
       consumer.updateRecordSize(p, p.movePast(records));
-      deliver(p, records, out);
+      deliver(p, records, chunks);
     }
-    for (PartitionPosition p : consumer.fetchedPartitions()) { // a range may end in offsets without records
+    for (PartitionPosition p : consumer.fetchedPartitions()) { // a range may end without records
       if (p.currentRange != null) {
         long offset = consumer.offsetOf(p);
         if (offset > p.position) {
@@ -154,18 +154,18 @@ final class PooledConsumer {
    * @param heldBytes heap bytes of records that were received before their turn
    */
   void fitBuffers(long heldBytes) {
-    long total = consumer.pauseFinished(heldBytes) || heldBytes > 0 ? heldBytes + keptBytes() : 0;
-    if (total > bufferBytes) {
-      List<PartitionPosition> leastUsedFirst = new ArrayList<>(positions.values());
-      leastUsedFirst.sort(
+    long totalBytes = consumer.pauseFinished(heldBytes) || heldBytes > 0 ? heldBytes + keptBytes() : 0;
+    if (totalBytes > bufferBytes) {
+      List<PartitionPosition> leastRecentlyReadFirst = new ArrayList<>(positions.values());
+      leastRecentlyReadFirst.sort(
           Comparator.<PartitionPosition>comparingLong(p -> p.lastUse)
               .thenComparingLong(p -> -p.keptBytes));
-      for (int i = 0; total > bufferBytes && i < leastUsedFirst.size(); i++) {
-        total -= leastUsedFirst.get(i).keptBytes;
-        leastUsedFirst.get(i).dropKept();
+      for (int i = 0; totalBytes > bufferBytes && i < leastRecentlyReadFirst.size(); i++) {
+        totalBytes -= leastRecentlyReadFirst.get(i).keptBytes;
+        leastRecentlyReadFirst.get(i).dropKept();
       }
     }
-    consumer.fitFetches(heldBytes);
+    consumer.fitFetchSize(heldBytes);
   }
 
   /** Hands partitions over to Spark's reader; returns their unfinished ranges. */
@@ -193,7 +193,7 @@ final class PooledConsumer {
     idleBytes = keptBytes() + consumer.pausedBytes();
   }
 
-  /** Drops all records that an idle consumer holds; keeps its connections and positions. */
+  /** Drops all records of an idle consumer; keeps its connections and positions. */
   void release() {
     positions.values().forEach(PartitionPosition::dropKept);
     consumer.drop(positions.values());
@@ -214,20 +214,20 @@ final class PooledConsumer {
     return "consumer of " + positions.size() + " partitions for stream " + stream + ", slot " + slot;
   }
 
-  /** Adds the records within the range to `out`; keeps later records, which finish the range. */
+  /** Adds the records within the range to `chunks`; keeps later records, which finish the range. */
   private static void deliver(
-      PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> out) {
-    int end = PartitionPosition.countBelow(records, p.currentRange.until);
-    if (end == records.size()) {
-      if (end > 0) {
-        out.add(new Chunk(p.currentRange, records));
+      PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> records, List<Chunk> chunks) {
+    int count = PartitionPosition.countBelow(records, p.currentRange.until);
+    if (count == records.size()) {
+      if (count > 0) {
+        chunks.add(new Chunk(p.currentRange, records));
       }
       return;
     }
-    if (end > 0) { // a copy: a view would keep the records beyond the end in memory
-      out.add(new Chunk(p.currentRange, List.copyOf(records.subList(0, end))));
+    if (count > 0) { // a copy: a view would keep the records beyond the end in memory
+      chunks.add(new Chunk(p.currentRange, List.copyOf(records.subList(0, count))));
     }
-    finish(p, records.subList(end, records.size()));
+    finish(p, records.subList(count, records.size()));
   }
 
   private static void finishAtEnd(PartitionPosition p) {
@@ -237,8 +237,8 @@ final class PooledConsumer {
   }
 
   private static void finish(
-      PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> beyondTheEnd) {
-    p.keep(p.currentRange.until, beyondTheEnd);
+      PartitionPosition p, List<ConsumerRecord<byte[], byte[]>> laterRecords) {
+    p.keep(p.currentRange.until, laterRecords);
     p.currentRange.state = State.RECEIVED;
     p.currentRange = null;
   }

@@ -24,9 +24,9 @@ final class ReadTimes {
   /** Splits the uncharged time over the polled chunks, in proportion to their records. */
   void splitByRecords(List<Chunk> polled) {
     long nowNanos = System.nanoTime();
-    long total = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
-    if (total > 0) {
-      double nanosPerRecord = (nowNanos - lastNanos) / (double) total;
+    long totalRecords = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
+    if (totalRecords > 0) {
+      double nanosPerRecord = (nowNanos - lastNanos) / (double) totalRecords;
       for (Chunk chunk : polled) {
         chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
       }

@@ -10,47 +10,47 @@ import org.apache.kafka.common.MetricName;
 final class ReceivedBytes {
   private static final String NODE_PREFIX = "node-";
 
-  private final Map<Integer, Metric> totals = new HashMap<>(); // by broker id
+  private final Map<Integer, Metric> brokerMetrics = new HashMap<>(); // by broker id
   private final Map<Integer, Long> countedBytes = new HashMap<>();
-  private final Map<Integer, Long> untakenBytes = new HashMap<>();
+  private final Map<Integer, Long> newBytes = new HashMap<>(); // since the last `take`
 
   /**
    * Adds the bytes that a client has received since the last update.
    *
-   * @param incoming bytes that the client has received from all brokers. If they differ from the
+   * @param incomingBytes bytes that the client has received from all brokers. If they differ from the
    *     sum over the known brokers, there is a new broker; only then are all metrics scanned
    */
-  void update(Consumer<?, ?> client, long incoming) {
-    if (totals.values().stream().mapToLong(BoundedConsumer::total).sum() != incoming) {
+  void update(Consumer<?, ?> client, long incomingBytes) {
+    if (brokerMetrics.values().stream().mapToLong(BoundedConsumer::total).sum() != incomingBytes) {
       client.metrics().forEach(this::addIfBroker);
     }
-    totals.forEach(
+    brokerMetrics.forEach(
         (broker, metric) -> {
           long totalBytes = BoundedConsumer.total(metric);
           Long previousBytes = countedBytes.put(broker, totalBytes);
-          untakenBytes.merge(broker, totalBytes - (previousBytes == null ? 0 : previousBytes), Long::sum);
+          newBytes.merge(broker, totalBytes - (previousBytes == null ? 0 : previousBytes), Long::sum);
         });
   }
 
   /** Forgets the client's totals, because the next update is for a new client. */
   void forgetClient() {
-    totals.clear();
+    brokerMetrics.clear();
     countedBytes.clear();
   }
 
   /** Returns the bytes since the last call, by broker id (negative for bootstrap connections). */
   Map<Integer, Long> take() {
-    untakenBytes.values().removeIf(bytes -> bytes == 0);
-    Map<Integer, Long> taken = new HashMap<>(untakenBytes);
-    untakenBytes.clear();
-    return taken;
+    newBytes.values().removeIf(bytes -> bytes == 0);
+    Map<Integer, Long> takenBytes = new HashMap<>(newBytes);
+    newBytes.clear();
+    return takenBytes;
   }
 
   private void addIfBroker(MetricName name, Metric metric) {
     if (name.name().equals("incoming-byte-total") && name.group().equals("consumer-node-metrics")) {
       String node = name.tags().getOrDefault("node-id", "");
       if (node.matches(NODE_PREFIX + "-?\\d{1,9}")) { // larger ids are group coordinators
-        totals.put(Integer.parseInt(node.substring(NODE_PREFIX.length())), metric);
+        brokerMetrics.put(Integer.parseInt(node.substring(NODE_PREFIX.length())), metric);
       }
     }
   }

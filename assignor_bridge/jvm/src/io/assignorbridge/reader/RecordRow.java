@@ -46,8 +46,8 @@ final class RecordRow extends InternalRow {
   }
 
   /** Makes the row show another record. */
-  RecordRow show(ConsumerRecord<byte[], byte[]> shown) {
-    record = shown;
+  RecordRow show(ConsumerRecord<byte[], byte[]> nextRecord) {
+    record = nextRecord;
     return this;
   }
 

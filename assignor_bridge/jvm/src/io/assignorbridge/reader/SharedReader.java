@@ -39,7 +39,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private static final Logger LOG = LoggerFactory.getLogger(SharedReader.class);
 
   private static final Duration POLL_LIMIT = Duration.ofMillis(100); // a killed task ends within it
-  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer poll timeouts are halved
+  private static final long SHORT_TIMEOUT_MILLIS = 10_000; // longer timeouts are halved, not below this
   private static final long GRACE_NANOS = 2_000_000_000L;
 
   private final AssignedInputPartition task;
@@ -49,7 +49,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final Consumer<Map<Integer, Long>> receivedBytes;
   private final TaskContext context = TaskContext.get();
   private final Collection<String> endedStreams;
-  private final List<RangeCursor> unreported = new ArrayList<>();
+  private final List<RangeCursor> unreportedRanges = new ArrayList<>();
   private final OrderedRanges ranges = new OrderedRanges();
   private final ReadTimes times = new ReadTimes();
   private final long startedNanos = System.nanoTime();
@@ -63,10 +63,10 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private volatile boolean closed;
   private RecordRow recordRow;
   private List<ConsumerRecord<byte[], byte[]>> records = List.of();
-  private int nextRecord;
+  private int nextRecord; // index in `records`
   private InternalRow row;
   private long waitedNanos;
-  private long patienceNanos;
+  private long maxWaitNanos; // without progress, before Spark's reader takes over
   private boolean isFinished;
 
   /**
@@ -77,7 +77,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
    * @param reports gets one report per range; ranges that this reader reads are reported at the end
-   * @param received gets the bytes received over the network by broker id, if the rack is known
+   * @param receivedBytes gets the bytes received over the network by broker id, if the rack is known
    */
   public SharedReader(
       AssignedInputPartition task,
@@ -95,7 +95,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     this.receivedBytes = receivedBytes;
     for (int i = 0; i < task.ranges().length; i++) {
       RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
-      unreported.add(cursor);
+      unreportedRanges.add(cursor);
       // Offsets below 0 mean "earliest" and "latest", which Spark's reader resolves itself.
       if (!usesSharedReader || cursor.start < 0 || cursor.until < 0) {
         cursor.handOver(cursor.start);
@@ -120,7 +120,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
         }
         times.charge(null);
         report(sparkRanges.range());
-        unreported.remove(sparkRanges.range());
+        unreportedRanges.remove(sparkRanges.range());
       }
     } while (advance());
     return false;
@@ -220,7 +220,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     nextRecord = 0;
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> record : records) {
-      bytes += PartitionPosition.size(record);
+      bytes += PartitionPosition.serializedBytes(record);
       cursor.addTimestamp(record.timestamp());
     }
     cursor.recordCount += records.size();
@@ -249,9 +249,9 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   private void takeConsumer(List<RangeCursor> begunRanges) {
-    KafkaBatchInputPartition partition = begunRanges.get(0).sparkPartition; // all have the same settings
+    KafkaBatchInputPartition partition = begunRanges.get(0).sparkPartition; // like all others
     long timeoutMs = partition.pollTimeoutMs();
-    patienceNanos =
+    maxWaitNanos =
         TimeUnit.MILLISECONDS.toNanos(
             Math.max(Math.min(timeoutMs, SHORT_TIMEOUT_MILLIS), timeoutMs / 2));
     recordRow = new RecordRow(partition.includeHeaders());
@@ -321,20 +321,20 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     times.splitByRecords(polledChunks);
     ranges.addRecords(polledChunks);
     waitedNanos = hasProgress ? 0 : waitedNanos + System.nanoTime() - startNanos;
-    if (!hasProgress && waitedNanos >= patienceNanos) {
-      String why = "no record arrived for " + waitedNanos / 1_000_000 + " ms";
-      handOver(current, Set.of(first.partition), why);
+    if (!hasProgress && waitedNanos >= maxWaitNanos) {
+      String reason = "no record arrived for " + waitedNanos / 1_000_000 + " ms";
+      handOver(current, Set.of(first.partition), reason);
       // The other partitions have waited just as long; give them time in case the broker is back.
-      waitedNanos = Math.max(0, patienceNanos - GRACE_NANOS);
+      waitedNanos = Math.max(0, maxWaitNanos - GRACE_NANOS);
     }
     current.fitBuffers(ranges.heldBytes());
   }
 
   /** Hands unfinished ranges over to Spark's reader; returns whether there were any. */
-  private boolean handOver(PooledConsumer current, Set<TopicPartition> partitions, String why) {
+  private boolean handOver(PooledConsumer current, Set<TopicPartition> partitions, String reason) {
     List<RangeCursor> unfinishedRanges = current.handOver(partitions);
     for (RangeCursor range : unfinishedRanges) {
-      LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.handedOverFrom, why);
+      LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.handedOverFrom, reason);
       ReaderCounters.HANDED_OVER.increment();
     }
     return !unfinishedRanges.isEmpty();
@@ -345,10 +345,10 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     PooledConsumer idleConsumer = consumer.getAndSet(null);
     if (idleConsumer != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-      LOG.info("Read {} ranges in {} ms with a {}", unreported.size(), millis, idleConsumer);
+      LOG.info("Read {} ranges in {} ms with a {}", unreportedRanges.size(), millis, idleConsumer);
       giveBack(idleConsumer);
     }
-    unreported.forEach(this::report);
+    unreportedRanges.forEach(this::report);
   }
 
   private void report(RangeCursor range) {

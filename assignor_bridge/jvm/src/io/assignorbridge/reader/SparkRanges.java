@@ -13,9 +13,9 @@ final class SparkRanges {
   private static final int TIMESTAMP_COLUMN = 5; // column in a row of Spark's Kafka source
 
   private final PartitionReaderFactory readerFactory;
-  private final Map<String, Long> closedMetrics =
+  private final Map<String, Long> closedReaderSums =
       new TreeMap<>(Map.of("offsetOutOfRange", 0L, "dataLoss", 0L));
-  private CustomTaskMetric[] closedValues = toMetrics(closedMetrics); // read every 100 rows
+  private CustomTaskMetric[] closedReaderMetrics = toMetrics(closedReaderSums); // Spark reads it every 100 rows
   private PartitionReader<InternalRow> reader; // null between two ranges
   private RangeCursor range;
 
@@ -24,9 +24,9 @@ final class SparkRanges {
   }
 
   /** Opens Spark's reader for the handed-over part of a range. */
-  void open(RangeCursor handedOver) {
-    range = handedOver;
-    reader = readerFactory.createReader(handedOver.handedOverPart());
+  void open(RangeCursor nextRange) {
+    range = nextRange;
+    reader = readerFactory.createReader(nextRange.handedOverPart());
   }
 
   boolean isOpen() {
@@ -52,12 +52,12 @@ final class SparkRanges {
 
   /** Returns the sums of all readers' metrics, because Spark replaces a task's previous values. */
   CustomTaskMetric[] metrics() {
-    PartitionReader<InternalRow> open = reader; // another thread may close it
-    if (open == null) {
-      return closedValues;
+    PartitionReader<InternalRow> currentReader = reader; // another thread may close it
+    if (currentReader == null) {
+      return closedReaderMetrics;
     }
-    Map<String, Long> sums = new TreeMap<>(closedMetrics);
-    addMetrics(sums, open);
+    Map<String, Long> sums = new TreeMap<>(closedReaderSums);
+    addMetrics(sums, currentReader);
     return toMetrics(sums);
   }
 
@@ -69,21 +69,21 @@ final class SparkRanges {
 
   void close() throws IOException {
     if (reader != null) {
-      addMetrics(closedMetrics, reader);
-      closedValues = toMetrics(closedMetrics);
+      addMetrics(closedReaderSums, reader);
+      closedReaderMetrics = toMetrics(closedReaderSums);
       for (CustomTaskMetric metric : reader.currentMetricsValues()) {
         if (metric.name().equals("offsetOutOfRange")) { // offsets that Spark's reader skipped
           range.lostOffsets = metric.value();
         }
       }
-      PartitionReader<InternalRow> closing = reader;
+      PartitionReader<InternalRow> openReader = reader;
       reader = null;
-      closing.close();
+      openReader.close();
     }
   }
 
-  private static void addMetrics(Map<String, Long> sums, PartitionReader<InternalRow> open) {
-    for (CustomTaskMetric metric : open.currentMetricsValues()) {
+  private static void addMetrics(Map<String, Long> sums, PartitionReader<InternalRow> source) {
+    for (CustomTaskMetric metric : source.currentMetricsValues()) {
       sums.merge(metric.name(), metric.value(), Long::sum);
     }
   }

@@ -50,7 +50,7 @@ public final class OrderConflicts {
   private record SeenFunction(ConflictCounter counter) implements UDF5<Long, Long, Integer, Long, Long, Boolean> {
     @Override
     public Boolean call(Long keyHash, Long topicHash, Integer partition, Long offset, Long timestamp) {
-      counter.compare(keyHash, new Position(topicHash, partition, offset, timestamp));
+      counter.addRecord(keyHash, new Position(topicHash, partition, offset, timestamp));
       return true;
     }
   }
@@ -93,7 +93,7 @@ public final class OrderConflicts {
       this.byTimestamp = byTimestamp;
     }
 
-    void compare(long keyHash, Position position) {
+    void addRecord(long keyHash, Position position) {
       if (positions.size() == MAX_KEYS && keyHash > positions.lastKey()) {
         return;
       }
@@ -161,7 +161,7 @@ public final class OrderConflicts {
       }
       for (Map.Entry<Long, Position> entry : otherCounter.positions.entrySet()) {
         if (entry.getValue() != null) {
-          compare(entry.getKey(), entry.getValue());
+          addRecord(entry.getKey(), entry.getValue());
         } else {
           positions.put(entry.getKey(), null);
           removeExcess();

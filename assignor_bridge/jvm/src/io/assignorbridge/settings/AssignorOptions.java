@@ -17,8 +17,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * @param values the source's options `assignor` and `assignor.*` (or else the session's
  *     `spark.assignor.*`), and the Spark options that the planner needs
  * @param kafka settings of the stream's Kafka client as Spark reads them, including secrets
- * @param ambiguousSettings session settings that exist twice, with different case and values, unless the
- *     source sets them. Spark treats them as two settings, assignor-bridge as one
+ * @param ambiguousSettings session settings that exist twice, with different case and values, unless
+ *     the source sets them. Spark treats them as two settings, assignor-bridge as one
  */
 public record AssignorOptions(
     Map<String, String> values,
@@ -33,11 +33,12 @@ public record AssignorOptions(
   private static final List<String> SPARK_OPTIONS =
       List.of("minPartitions", "maxRecordsPerPartition");
 
-  /** Prefixes of options that limit batches; with them, the planner needs more Spark options. */
+  /** Prefixes of options that limit batches, without `assignor.` and in lower case. */
   private static final List<String> LIMITING_PREFIXES =
       List.of(
           "targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.", "aligneventtime");
-  private static final List<String> LIMIT_OPTIONS =
+  /** Spark options that the planner also needs if the options limit batches. */
+  private static final List<String> SPARK_OPTIONS_FOR_LIMITS =
       List.of("maxOffsetsPerTrigger", "subscribe", "assign");
 
   /** Built-in assignors, a copy of Python's `options.BUILT_IN`. Other names refer to user code. */
@@ -95,7 +96,7 @@ public record AssignorOptions(
     List<String> sparkOptions = new ArrayList<>(SPARK_OPTIONS);
     AssignorOptions options = new AssignorOptions(values, kafka, Interpreter.of(session), ambiguousSettings);
     if (options.limitsBatches()) {
-      sparkOptions.addAll(LIMIT_OPTIONS);
+      sparkOptions.addAll(SPARK_OPTIONS_FOR_LIMITS);
     }
     for (String key : sparkOptions) {
       if (source.get(key) != null) {
@@ -105,7 +106,6 @@ public record AssignorOptions(
     return options;
   }
 
-  /** Fails if a session setting is ambiguous. */
   public void rejectAmbiguousSettings() throws PlannerException {
     if (!ambiguousSettings.isEmpty()) {
       String key = ambiguousSettings.get(0);
@@ -146,7 +146,7 @@ public record AssignorOptions(
         .allMatch(name -> name.isEmpty() || BUILT_IN.contains(name));
   }
 
-  /** Returns whether onError is "fail", for use before the planner has validated it. */
+  /** Returns whether `assignor.onError` is "fail", for use before the planner has validated it. */
   public boolean failOnError() {
     return strip(values.getOrDefault(PREFIX + "onError", "")).equalsIgnoreCase("fail");
   }

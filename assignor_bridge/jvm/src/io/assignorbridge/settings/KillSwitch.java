@@ -11,8 +11,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Turns the option off and on while queries run, by a setting of the session that loaded the stream
- * or by the existence of a file. The query's own copy of the session cannot be changed.
+ * Turns the option off and on while queries run, by a session setting or the existence of a file. It
+ * reads the session that loaded the stream, because the query's own copy cannot be changed.
  */
 public final class KillSwitch {
   private static final Logger LOG = LoggerFactory.getLogger(KillSwitch.class);
@@ -33,7 +33,7 @@ public final class KillSwitch {
   /** Like {@link #findOffReason}, but fails if the switch cannot be read. */
   public String findOffReasonAtStart() throws PlannerException, InterruptedException {
     try {
-      return update(readOffReason());
+      return setOffReason(readOffReason());
     } catch (IOException | RuntimeException | LinkageError e) {
       if (Interruptions.isInterruption(e)) {
         throw new InterruptedException(describe(e)); // the query is being stopped
@@ -45,7 +45,7 @@ public final class KillSwitch {
   /** Returns why the option is off, or null; if the switch is unreadable, the previous result. */
   public String findOffReason() {
     try {
-      return update(readOffReason());
+      return setOffReason(readOffReason());
     } catch (IOException | RuntimeException | LinkageError e) { // an incomplete Hadoop file system
       if (Interruptions.isInterruption(e)) { // the query is ending
         Thread.currentThread().interrupt();
@@ -62,7 +62,7 @@ public final class KillSwitch {
     return offReason;
   }
 
-  private synchronized String update(String reason) {
+  private synchronized String setOffReason(String reason) {
     if (reason != null && offReason == null) {
       LOG.warn("assignor-bridge is switched off, so Spark's default assignment is used: {}", reason);
     } else if (reason == null && offReason != null) {

@@ -104,8 +104,8 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    InputPartition[] ranges = super.planInputPartitions(start, end); // Spark's checks come first
-    return ranges.length == 0 ? ranges : planner.assign(start, end, ranges);
+    InputPartition[] partitions = super.planInputPartitions(start, end); // checks the offsets, too
+    return partitions.length == 0 ? partitions : planner.assign(start, end, partitions);
   }
 
   @Override
@@ -123,12 +123,12 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     Map<String, String> planMetrics = new HashMap<>();
     attempt("complete a batch", () -> latestConsumedOffset.ifPresent(planner::complete));
     attempt("return the metrics of a batch", () -> planMetrics.putAll(planner.metrics()));
-    Map<String, String> all = new HashMap<>(readSparkMetrics(latestConsumedOffset));
-    all.putAll(planMetrics);
-    return all;
+    Map<String, String> allMetrics = new HashMap<>(readSparkMetrics(latestConsumedOffset));
+    allMetrics.putAll(planMetrics);
+    return allMetrics;
   }
 
-  /** Runs work whose failure must not end the query, whatever `onError` is; logs a failure once. */
+  /** Runs work whose failure must not end the query, even with onError=fail; logs each action once. */
   private void attempt(String action, Runnable work) {
     try {
       work.run();
@@ -139,7 +139,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  /** Overrides a method that Spark 4.1 added. */
+  /** Overrides a method that Spark 4.1 added; reports that the option has no effect, or fails. */
   public void prepareForRealTimeMode() throws Throwable {
     try {
       NoEffect.report("Spark does not plan batches in real-time mode", failOnError);

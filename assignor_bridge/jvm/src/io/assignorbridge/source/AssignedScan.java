@@ -75,7 +75,8 @@ final class AssignedScan implements Scan {
   @Override
   public ContinuousStream toContinuousStream(String checkpointLocation) {
     NoEffect.report(
-        "Spark does not plan batches in continuous processing", readOptions(SparkSession.active()).failOnError());
+        "Spark does not plan batches in continuous processing",
+        readOptions(SparkSession.active()).failOnError());
     return base.toContinuousStream(checkpointLocation);
   }
 

@@ -23,9 +23,9 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 public final class KafkaRelationRule extends Rule<LogicalPlan> {
   private static final String PROVIDER = "org.apache.spark.sql.kafka010.KafkaSourceProvider";
-  private static final String SAME_CLASS_LOADER =
+  private static final String CLASS_LOADER_ADVICE =
       "give Spark both jars in the same way, both with --packages, or both on the class path";
-  private static final String V1_READERS = "spark.sql.streaming.disabledV2MicroBatchReaders";
+  private static final String V1_READERS_SETTING = "spark.sql.streaming.disabledV2MicroBatchReaders";
 
   private final SparkSession session;
   private final KillSwitch killSwitch;
@@ -116,35 +116,35 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     try {
       if (!Class.forName(PROVIDER, false, getClass().getClassLoader()).isInstance(source)) {
         return "there are two Kafka connectors, and the stream does not use the one that the"
-            + " assignor-bridge jar sees: " + SAME_CLASS_LOADER;
+            + " assignor-bridge jar sees: " + CLASS_LOADER_ADVICE;
       }
     } catch (ClassNotFoundException e) {
-      return "the assignor-bridge jar does not see the Kafka connector: " + SAME_CLASS_LOADER;
+      return "the assignor-bridge jar does not see the Kafka connector: " + CLASS_LOADER_ADVICE;
     }
-    for (String reader : session.conf().get(V1_READERS, "").split(",")) {
+    for (String reader : session.conf().get(V1_READERS_SETTING, "").split(",")) {
       if (reader.strip().equals(PROVIDER)) {
-        return V1_READERS + " names the Kafka source, so Spark uses its V1 source";
+        return V1_READERS_SETTING + " names the Kafka source, so Spark uses its V1 source: remove it there";
       }
     }
     String missing = SparkMembers.findMissing();
     return missing == null
         ? null
         : "assignor-bridge "
-            + JarVersion.HERE
+            + JarVersion.CURRENT
             + " is incompatible with Spark "
             + session.version()
             + ", which lacks "
             + missing;
   }
 
-  private void reportNoEffect(String why, CaseInsensitiveStringMap options) {
+  private void reportNoEffect(String reason, CaseInsensitiveStringMap options) {
     var settings = CollectionConverters.asJava(session.conf().getAll());
-    reportNoEffect(why, AssignorOptions.of(options, settings).failOnError());
+    reportNoEffect(reason, AssignorOptions.of(options, settings).failOnError());
   }
 
-  private void reportNoEffect(String why, boolean failOnError) {
-    if (failOnError || warnedReasons.add(why)) { // Spark applies the rule several times
-      NoEffect.report(why, failOnError);
+  private void reportNoEffect(String reason, boolean failOnError) {
+    if (failOnError || warnedReasons.add(reason)) { // Spark applies the rule several times
+      NoEffect.report(reason, failOnError);
     }
   }
 

@@ -9,11 +9,11 @@ final class NoEffect {
 
   private NoEffect() {}
 
-  static void report(String why, boolean failOnError) {
+  static void report(String reason, boolean failOnError) {
     if (failOnError) {
       throw new IllegalArgumentException(
-          "option 'assignor' cannot take effect (assignor.onError=fail): " + why);
+          "option 'assignor' cannot take effect (assignor.onError=fail): " + reason);
     }
-    LOG.warn("option 'assignor' has no effect: {}", why);
+    LOG.warn("option 'assignor' has no effect: {}", reason);
   }
 }

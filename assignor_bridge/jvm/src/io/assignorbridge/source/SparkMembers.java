@@ -21,7 +21,7 @@ import java.util.stream.Stream;
  */
 final class SparkMembers {
   /** Resource with lines `owner` or `owner name descriptor`, which jvm/build.py generates. */
-  private static final String LIST = "/io/assignorbridge/spark-members.txt";
+  private static final String LIST_RESOURCE = "/io/assignorbridge/spark-members.txt";
   private static final String STREAM = "org/apache/spark/sql/kafka010/KafkaMicroBatchStream";
 
   /** Fields that are read by reflection, so that no class file refers to them. */
@@ -34,7 +34,7 @@ final class SparkMembers {
           STREAM + " failOnDataLoss Z");
 
   private static final String OUR_PACKAGE = "io/assignorbridge/";
-  private static final int MAX_NAMED = 3;
+  private static final int MAX_NAMES = 3;
 
   /** Looks up the members on first use. */
   private static final class Lazy {
@@ -53,7 +53,7 @@ final class SparkMembers {
     try (BufferedReader list =
         new BufferedReader(
             new InputStreamReader(
-                SparkMembers.class.getResourceAsStream(LIST), StandardCharsets.UTF_8))) {
+                SparkMembers.class.getResourceAsStream(LIST_RESOURCE), StandardCharsets.UTF_8))) {
       missingMembers =
           Stream.concat(list.lines(), FIELDS.stream())
               .map(line -> line.split(" "))
@@ -62,13 +62,13 @@ final class SparkMembers {
               .distinct()
               .toList();
     } catch (IOException e) {
-      return "the assignor-bridge jar cannot be read: " + e;
+      return "a readable assignor-bridge jar (" + e + ")";
     }
     if (missingMembers.isEmpty()) {
       return null;
     }
-    int unnamedCount = missingMembers.size() - MAX_NAMED;
-    return missingMembers.stream().limit(MAX_NAMED).collect(Collectors.joining(", "))
+    int unnamedCount = missingMembers.size() - MAX_NAMES;
+    return missingMembers.stream().limit(MAX_NAMES).collect(Collectors.joining(", "))
         + (unnamedCount > 0 ? " and " + unnamedCount + " more" : "");
   }
 

@@ -25,13 +25,13 @@ public final class CheckpointFolder {
   };
 
   /** One character per byte, so that a foreign file can be read, and then rejected. */
-  private static final Charset BYTES = StandardCharsets.ISO_8859_1;
+  private static final Charset ONE_BYTE_CHARSET = StandardCharsets.ISO_8859_1;
 
   /** Limit that keeps foreign files from filling the memory; our own files are far smaller. */
   private static final int MAX_BYTES = 32 * 1024 * 1024;
 
   /** Hadoop's setting for the class that writes local files through FileContext. */
-  private static final String LOCAL_FILES = "fs.AbstractFileSystem.file.impl";
+  private static final String LOCAL_FILES_SETTING = "fs.AbstractFileSystem.file.impl";
   private static final String HADOOP_CLASS = "org.apache.hadoop.fs.local.LocalFs";
   private static final String OUR_CLASS = "io.assignorbridge.LocalFiles"; // starts no processes
 
@@ -45,15 +45,15 @@ public final class CheckpointFolder {
     this.configuration = configure(folder, configuration);
   }
 
-  /** Configures Hadoop to write local files without processes, unless another class is set. */
+  /** Configures Hadoop to write local files with our class, unless the user has set another one. */
   static Configuration configure(Path folder, Configuration configuration) {
     if (!FsConstants.LOCAL_FS_URI.getScheme().equals(folder.toUri().getScheme())
-        || !HADOOP_CLASS.equals(configuration.get(LOCAL_FILES))) {
+        || !HADOOP_CLASS.equals(configuration.get(LOCAL_FILES_SETTING))) {
       return configuration;
     }
     Configuration copy = new Configuration(configuration);
     copy.setClassLoader(CheckpointFolder.class.getClassLoader());
-    copy.set(LOCAL_FILES, OUR_CLASS);
+    copy.set(LOCAL_FILES_SETTING, OUR_CLASS);
     return copy;
   }
 
@@ -72,7 +72,7 @@ public final class CheckpointFolder {
       if (bytes.length > MAX_BYTES) {
         throw new IOException("the file has more than " + MAX_BYTES + " bytes");
       }
-      return new String(bytes, BYTES);
+      return new String(bytes, ONE_BYTE_CHARSET);
     } catch (FSError e) {
       throw asIoException(e);
     }
@@ -85,7 +85,7 @@ public final class CheckpointFolder {
     FSDataOutputStream out =
         (FSDataOutputStream) call("createAtomic", types, new Path(folder, name), false);
     try {
-      out.write(text.getBytes(BYTES));
+      out.write(text.getBytes(ONE_BYTE_CHARSET));
       out.close();
     } catch (IOException | RuntimeException | FSError e) { // FSError: the disk is full
       IOException failure = asIoException(e);
@@ -151,7 +151,9 @@ public final class CheckpointFolder {
         // another Spark version's package
       }
     }
-    throw new IOException("this Spark has no CheckpointFileManager in the packages of 4.0 to 4.2");
+    throw new IOException(
+        "this Spark version has no CheckpointFileManager in the packages where Spark 4.0 to 4.2 have it:"
+            + " use one of these versions");
   }
 
   private static IOException asIoException(Throwable e) {

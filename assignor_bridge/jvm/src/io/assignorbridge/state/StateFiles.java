@@ -26,7 +26,7 @@ import org.slf4j.LoggerFactory;
  */
 public final class StateFiles {
   private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);
-  private static final Pattern NAME = Pattern.compile("(\\d{1,18})\\.v(\\d{1,9})");
+  private static final Pattern FILE_NAME = Pattern.compile("(\\d{1,18})\\.v(\\d{1,9})");
   private static final Pattern LEFTOVER = Pattern.compile("\\.\\d+\\.v\\d+\\..*\\.tmp");
   private static final int MAX_FILES = 3;
   private static final long CLOSE_TIMEOUT_MS = 5_000;
@@ -37,8 +37,7 @@ public final class StateFiles {
   private final LatestOnlyExecutor<StoredState> writer =
       new LatestOnlyExecutor<>("assignor-state", this::write);
 
-  // Used on the stream's thread.
-  private String lastSaved;
+  private String lastSavedText; // used on the stream's thread
 
   // Filled by the listing before the first plan, or if that failed, before the first write. After
   // that, only the writer's thread uses them.
@@ -46,7 +45,7 @@ public final class StateFiles {
   private final Set<String> leftovers = new HashSet<>();
   private long newestNumber = -1;
   private boolean isListed; // false while the folder may have newer states than `newestNumber`
-  private boolean failing;
+  private boolean isFailing;
   private boolean hasWarnedOfDeletion;
 
   /** Uses a subfolder, because Spark reads files with numeric names in the source's folder. */
@@ -60,7 +59,8 @@ public final class StateFiles {
   }
 
   /** Returns the newest stored state that passes the check, or null; warns of skipped states. */
-  public String restore(int version, StateCheck check) throws PlannerException, InterruptedException {
+  public String restore(int version, StateCheck check)
+      throws PlannerException, InterruptedException {
     List<String> problems = new ArrayList<>();
     String restoredName = null;
     try {
@@ -70,7 +70,7 @@ public final class StateFiles {
           String text = folder.read(name);
           String problem = check.findProblem(text);
           if (problem == null) {
-            lastSaved = text;
+            lastSavedText = text;
             restoredName = name;
             break;
           }
@@ -89,13 +89,13 @@ public final class StateFiles {
           restoredName == null ? "without it" : "with the older " + restoredName,
           String.join("; ", problems));
     }
-    return restoredName == null ? null : lastSaved;
+    return restoredName == null ? null : lastSavedText;
   }
 
   /** Saves the state of a completed batch if it has changed since the last save. */
   public void save(String text, int version) {
-    if (text != null && !text.equals(lastSaved)) {
-      lastSaved = text;
+    if (text != null && !text.equals(lastSavedText)) {
+      lastSavedText = text;
       writer.submit(new StoredState(text, version));
     }
   }
@@ -112,7 +112,7 @@ public final class StateFiles {
     isListed = true;
     for (FileStatus file : entries) {
       String name = file.getPath().getName();
-      Matcher parts = NAME.matcher(name);
+      Matcher parts = FILE_NAME.matcher(name);
       if (parts.matches()) {
         long number = Long.parseLong(parts.group(1));
         files.put(number, name);
@@ -145,7 +145,7 @@ public final class StateFiles {
       String name = newestNumber + ".v" + state.version();
       targetPath = folder + "/" + name;
       folder.write(name, state.text());
-      failing = false;
+      isFailing = false;
       prunableFiles.put(newestNumber, name);
       while (prunableFiles.size() > MAX_FILES) {
         delete(prunableFiles.pollFirstEntry().getValue());
@@ -153,27 +153,27 @@ public final class StateFiles {
       leftovers.forEach(this::delete);
       leftovers.clear();
     } catch (IOException | RuntimeException e) {
-      if (!failing) {
+      if (!isFailing) {
         LOG.warn(
             "assignor-bridge could not save its state in {} (after a restart, partitions may"
                 + " change executors; no data is affected): {}",
             targetPath,
             e.toString());
       }
-      failing = true;
+      isFailing = true;
     }
   }
 
   /** Deletes an old file; a file that cannot be deleted does not stop later deletions. */
-  private void delete(String old) {
+  private void delete(String name) {
     try {
-      folder.delete(old);
+      folder.delete(name);
     } catch (IOException | RuntimeException e) {
       if (!hasWarnedOfDeletion) {
         LOG.warn(
             "assignor-bridge could not delete its old state {}/{} (logged once): {}",
             folder,
-            old,
+            name,
             e.toString());
       }
       hasWarnedOfDeletion = true;

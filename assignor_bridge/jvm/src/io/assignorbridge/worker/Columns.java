@@ -55,29 +55,23 @@ public final class Columns {
 
   /**
    * Timestamps in milliseconds. `stamp` is the timestamp of each range's first record (-1 if none).
-   * After a look-up, `at` is each partition's first offset at or after time `askedMs` (-1 if none).
+   * After `lookUps` look-ups, `at` is each partition's first offset at or after `askedMs` (-1 if none).
    */
   public record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
-    public static Times of(
-        long nowMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> stamp) {
+    public static Times of(long nowMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> stamp) {
       return new Times(nowMs, packLongs(rows, stamp), 0, null, null);
     }
 
     public Times withLookUp(
-        int number,
-        long askedMs,
-        List<OffsetRange> rows,
-        ToLongFunction<OffsetRange> offset) {
-      return new Times(nowMs, stamp, number, askedMs, packLongs(rows, offset));
+        int lookUpCount, long askedMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> offset) {
+      return new Times(nowMs, stamp, lookUpCount, askedMs, packLongs(rows, offset));
     }
   }
 
   /** The racks from which each range can be read: `range` is an index in `sets` (-1 if unknown). */
   public record Racks(List<List<String>> sets, byte[] range) {
     public static Racks of(
-        List<List<String>> sets,
-        List<OffsetRange> rows,
-        ToIntFunction<OffsetRange> index) {
+        List<List<String>> sets, List<OffsetRange> rows, ToIntFunction<OffsetRange> index) {
       return new Racks(sets, packInts(rows, index));
     }
 
@@ -119,8 +113,7 @@ public final class Columns {
   }
 
   /** One task of a plan; the executor is null if the task may run anywhere. */
-  public record Task(
-      String executor, int slot, List<OffsetRange> ranges, List<String> standbys) {}
+  public record Task(String executor, int slot, List<OffsetRange> ranges, List<String> standbys) {}
 
   /**
    * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (a count) have one cell
@@ -141,15 +134,15 @@ public final class Columns {
     public List<Task> unpack() throws PlannerException {
       ByteBuffer executorIndexes = wrap(executor);
       ByteBuffer slots = wrap(slot);
-      ByteBuffer counts = wrap(ranges);
+      ByteBuffer rangeCounts = wrap(ranges);
       ByteBuffer topicIndexes = wrap(topic);
       ByteBuffer partitions = wrap(partition);
       ByteBuffer starts = wrap(start);
       ByteBuffer ends = wrap(end);
-      List<Task> tasks = new ArrayList<>(counts.remaining() / Integer.BYTES);
+      List<Task> tasks = new ArrayList<>(rangeCounts.remaining() / Integer.BYTES);
       try {
-        while (counts.hasRemaining()) {
-          int count = counts.getInt();
+        while (rangeCounts.hasRemaining()) {
+          int count = rangeCounts.getInt();
           List<OffsetRange> taskRanges = new ArrayList<>(Math.min(count, 1000));
           for (int i = 0; i < count; i++) {
             taskRanges.add(
@@ -194,8 +187,8 @@ public final class Columns {
     return column.array();
   }
 
-  private static ByteBuffer allocateColumn(List<?> rows, int bytes) {
-    return wrap(new byte[rows.size() * bytes]);
+  private static ByteBuffer allocateColumn(List<?> rows, int bytesPerCell) {
+    return wrap(new byte[rows.size() * bytesPerCell]);
   }
 
   private static ByteBuffer wrap(byte[] column) {

@@ -89,32 +89,14 @@ public final class Messages {
     /** Returns the request with the results of a look-up. */
     public AdmitBatch withTimes(Columns.Times times) {
       return new AdmitBatch(
-          parallelism,
-          executors,
-          ranges,
-          observed,
-          state,
-          mostRecords,
-          fixedEnd,
-          last,
-          times,
-          retentionMs,
-          stream);
+          parallelism, executors, ranges, observed, state, mostRecords, fixedEnd, last, times,
+          retentionMs, stream);
     }
 
     /** Returns the request for the plan log, without fields that the plan's own request repeats. */
     public AdmitBatch forLog() {
       return new AdmitBatch(
-          parallelism,
-          null,
-          ranges,
-          null,
-          null,
-          mostRecords,
-          fixedEnd,
-          last,
-          times,
-          retentionMs,
+          parallelism, null, ranges, null, null, mostRecords, fixedEnd, last, times, retentionMs,
           stream);
     }
   }
@@ -154,7 +136,7 @@ public final class Messages {
       @JsonProperty("assignor.rack") String rack,
       @JsonProperty("assignor.rackFile") String rackFile) {}
 
-  /** Reports why a stored state cannot be used; null if it can. */
+  /** Reports why the planner cannot use a stored state; `why` is null if it can. */
   @JsonTypeName("restored")
   public record Restored(String why) implements Answer {}
 

@@ -23,9 +23,10 @@ import java.util.regex.Pattern;
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;
-  private static final long LATE_ANSWER_LIMIT_MS = 1000;
+  private static final long LATE_ANSWER_TIMEOUT_MS = 1000;
   private static final Pattern ANSWER_NUMBER = Pattern.compile("\\d+ ");
-  private static final ThreadFactory DAEMON_THREADS = LatestOnlyExecutor.daemonFactory("assignor-planner-io");
+  private static final ThreadFactory DAEMON_THREADS =
+      LatestOnlyExecutor.daemonFactory("assignor-planner-io");
 
   private final String python;
   private final Process process;
@@ -118,7 +119,7 @@ final class PlannerProcess implements AutoCloseable {
 
   private static boolean awaitLateAnswer(Future<String> answer) {
     try {
-      return answer.get(LATE_ANSWER_LIMIT_MS, TimeUnit.MILLISECONDS) != null;
+      return answer.get(LATE_ANSWER_TIMEOUT_MS, TimeUnit.MILLISECONDS) != null;
     } catch (InterruptedException | ExecutionException | TimeoutException e) {
       return false;
     }
@@ -133,7 +134,7 @@ final class PlannerProcess implements AutoCloseable {
           stderr.delete(0, Math.max(0, stderr.length() - MAX_STDERR_CHARS));
         }
       }
-    } catch (IOException ended) {
+    } catch (IOException e) {
       // the process was killed; keep the text read so far
     }
   }

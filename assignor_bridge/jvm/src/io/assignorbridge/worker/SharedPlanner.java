@@ -23,11 +23,11 @@ public final class SharedPlanner {
   private static final long START_TIMEOUT_MS = 60_000;
   private static final long MAX_TURN_WAIT_MS = 60_000;
   private static final Map<Interpreter, SharedPlanner> SHARED = new HashMap<>(); // lock: SHARED
-  private static final AtomicInteger LAST_STREAM = new AtomicInteger();
+  private static final AtomicInteger LAST_STREAM_NUMBER = new AtomicInteger();
 
   private final Interpreter interpreter;
   private final ReentrantLock turn = new ReentrantLock(true);
-  private final Queue<Integer> endedStreams = new ConcurrentLinkedQueue<>(); // maybe still in the process
+  private final Queue<Integer> endedStreams = new ConcurrentLinkedQueue<>(); // not yet sent
   private int streamCount; // lock: SHARED
   private volatile PlannerProcess process; // written only by the holder of `turn`
 
@@ -37,9 +37,9 @@ public final class SharedPlanner {
 
   /** One stream's connection to its planner, used on the stream's thread. */
   public static final class Client implements AutoCloseable {
-    private final int stream = LAST_STREAM.incrementAndGet();
+    private final int stream = LAST_STREAM_NUMBER.incrementAndGet();
     private final AssignorOptions options;
-    private final long maxWaitMs;
+    private final long maxTurnWaitMs;
     private SharedPlanner planner;
     private PlannerProcess initializedProcess; // the process that has this stream's options
     private Messages.Validated validated;
@@ -48,10 +48,13 @@ public final class SharedPlanner {
       this(options, MAX_TURN_WAIT_MS);
     }
 
-    public Client(AssignorOptions options, long maxWaitMs) {
+    public Client(AssignorOptions options, long maxTurnWaitMs) {
       this.options = options;
-      this.maxWaitMs = maxWaitMs;
-      planner = options.usesCustomAssignor() ? createUnshared() : joinShared(options.interpreter());
+      this.maxTurnWaitMs = maxTurnWaitMs;
+      planner =
+          options.usesCustomAssignor()
+              ? createUnsharedPlanner()
+              : joinSharedPlanner(options.interpreter());
     }
 
     /** Returns the number of the stream in this driver, from 1. */
@@ -64,7 +67,7 @@ public final class SharedPlanner {
       if (initializedProcess == null || !initializedProcess.isAlive()) {
         takeTurn();
         try {
-          planner.prepare(this);
+          planner.prepareProcess(this);
         } finally {
           planner.turn.unlock();
         }
@@ -72,11 +75,11 @@ public final class SharedPlanner {
       return validated;
     }
 
-    /** Sends a request, preceded by the options if the process does not have them. */
+    /** Sends a request and returns the answer; first sends the options if the process lacks them. */
     public String ask(String request, long timeoutMs) throws PlannerException, InterruptedException {
       takeTurn();
       try {
-        return planner.prepare(this).ask(stream, request, timeoutMs);
+        return planner.prepareProcess(this).ask(stream, request, timeoutMs);
       } finally {
         planner.turn.unlock();
       }
@@ -97,21 +100,21 @@ public final class SharedPlanner {
 
     /** Waits for this stream's turn; if that takes too long, switches to a separate process. */
     private void takeTurn() throws InterruptedException {
-      if (!planner.turn.tryLock(maxWaitMs, TimeUnit.MILLISECONDS)) {
+      if (!planner.turn.tryLock(maxTurnWaitMs, TimeUnit.MILLISECONDS)) {
         planner.leave(stream);
-        planner = createUnshared();
+        planner = createUnsharedPlanner();
         planner.turn.lock();
       }
     }
 
-    private SharedPlanner createUnshared() {
+    private SharedPlanner createUnsharedPlanner() {
       SharedPlanner planner = new SharedPlanner(options.interpreter());
       planner.streamCount = 1;
       return planner;
     }
   }
 
-  private static SharedPlanner joinShared(Interpreter interpreter) {
+  private static SharedPlanner joinSharedPlanner(Interpreter interpreter) {
     synchronized (SHARED) {
       SharedPlanner planner = SHARED.computeIfAbsent(interpreter, SharedPlanner::new);
       planner.streamCount++;
@@ -120,7 +123,7 @@ public final class SharedPlanner {
   }
 
   /** Returns a running process that has this stream's options; ends streams that were closed. */
-  private PlannerProcess prepare(Client client) throws PlannerException, InterruptedException {
+  private PlannerProcess prepareProcess(Client client) throws PlannerException, InterruptedException {
     PlannerProcess current = process;
     if (current == null || !current.isAlive()) {
       if (current != null) {
@@ -142,6 +145,7 @@ public final class SharedPlanner {
     return current;
   }
 
+  /** Ends a stream; the last one closes the process. */
   private void leave(int stream) {
     synchronized (SHARED) {
       streamCount--;
