@@ -44,7 +44,7 @@ public final class LimitedBatch {
       return new Limits(min, ReadLimit.maxRows(maxRecords), maxRecords);
     }
 
-    /** Adds a marker if there is no maximum; without it, Spark would request all records. */
+    /** Adds a marker if there is no maximum, because Spark requests all records without a limit. */
     public static ReadLimit addAssignorLimit(ReadLimit limit) {
       Limits limits = of(limit);
       ReadLimit max = limits.maxRecords < Long.MAX_VALUE ? limits.max : new AssignorLimit();

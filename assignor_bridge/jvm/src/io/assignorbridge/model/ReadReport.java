@@ -10,7 +10,7 @@ import java.io.Serializable;
  * @param plannedExecutor id of the executor that the planner chose, or null
  * @param executor id of the executor that ran the task
  * @param records number of rows that the reader returned to Spark
- * @param bytes size of their keys and values; records that Spark's own reader read count as 0
+ * @param bytes size of those rows' keys and values; 0 for rows from Spark's own reader
  * @param nanos nanoseconds spent on the range, including the work downstream of the reader
  * @param offsets number of offsets that the range covers
  * @param until end offset of the range (exclusive)

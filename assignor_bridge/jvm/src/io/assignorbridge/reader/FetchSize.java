@@ -11,16 +11,16 @@ import org.apache.kafka.common.config.ConfigDef;
 
 /**
  * Chooses the fetch size per partition, unless the user sets it. It is the partition's share of the
- * buffer, or more if producers' batches are larger, because a broker returns only one such batch per
- * response. docs/internals/reader.md explains the constants.
+ * buffer, or more if producers' batches are larger, because a broker sends such a batch alone.
+ * docs/internals/reader.md explains the constants.
  */
 final class FetchSize {
-  private static final long MIN_BYTES = 32L << 10; // two producer batches of the default size
-  private static final long MAX_BYTES = 1L << 20;
+  private static final long MIN_FETCH_BYTES = 32L << 10; // two producer batches of the default size
+  private static final long MAX_FETCH_BYTES = 1L << 20;
   private static final int MIN_FETCHES_PER_RANGE = 4; // the last fetch exceeds the range
   private static final int MIN_PARTITIONS = 8;
-  private static final int MIN_RESPONSES = 4;
-  private static final int MAX_RESPONSES = 16;
+  private static final int MIN_SAMPLED_RESPONSES = 4;
+  private static final int MAX_SAMPLED_RESPONSES = 16;
   private static final int GROWTH_FACTOR = 4; // per increase
 
   private final Map<String, Object> params;
@@ -32,7 +32,7 @@ final class FetchSize {
   private long responseCount; // in the sampled polls
   private long responseBytes; // size of these responses
   private long partitionChanges; // how often a polled partition was not in the previous poll
-  private Set<TopicPartition> lastPolled = Set.of();
+  private Set<TopicPartition> lastPolledPartitions = Set.of();
   private boolean areFirstResponses; // whether the samples are a client's first
 
   FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
@@ -86,7 +86,7 @@ final class FetchSize {
 
   /** Decreases the size if all fetches together exceed twice the buffer; returns whether it did. */
   boolean fitPartitions(int partitions) {
-    if (isSetByUser || hasLargeBatches || fetchBytes <= MIN_BYTES || fetchBytes * partitions <= 2 * bufferBytes) {
+    if (isSetByUser || hasLargeBatches || fetchBytes <= MIN_FETCH_BYTES || fetchBytes * partitions <= 2 * bufferBytes) {
       return false;
     }
     fetchBytes = computeBufferShare(partitions);
@@ -102,23 +102,23 @@ final class FetchSize {
    * @return whether the size changed
    */
   boolean fitBatches(Collection<PartitionPosition> fetchedPartitions) {
-    boolean isConclusive = responseCount >= MIN_RESPONSES && fetchedPartitions.size() > responseCount + 1;
+    boolean isConclusive = responseCount >= MIN_SAMPLED_RESPONSES && fetchedPartitions.size() > responseCount + 1;
     if (isSetByUser || !isConclusive || partitionChanges > responseCount + 1) {
       return false;
     }
     long batchBytes = responseBytes / responseCount;
     long wantedBytes =
-        Math.min(2 * Long.highestOneBit(batchBytes), Math.max(MAX_BYTES, bufferBytes / MIN_PARTITIONS));
+        Math.min(2 * Long.highestOneBit(batchBytes), Math.max(MAX_FETCH_BYTES, bufferBytes / MIN_PARTITIONS));
     if (batchBytes > fetchBytes + fetchBytes / 8 && wantedBytes > fetchBytes) {
       hasLargeBatches = true;
       fetchBytes = wantedBytes;
       return true;
     }
     if (areFirstResponses
-        && fetchBytes < MAX_BYTES
+        && fetchBytes < MAX_FETCH_BYTES
         && batchBytes > fetchBytes / 2
-        && fetchedPartitions.stream().anyMatch(p -> lastPolled.contains(p.partition))) {
-      fetchBytes = Math.min(GROWTH_FACTOR * fetchBytes, MAX_BYTES);
+        && fetchedPartitions.stream().anyMatch(p -> lastPolledPartitions.contains(p.partition))) {
+      fetchBytes = Math.min(GROWTH_FACTOR * fetchBytes, MAX_FETCH_BYTES);
       return true;
     }
     return false;
@@ -126,13 +126,13 @@ final class FetchSize {
 
   /** Adds a poll to the samples. Several polls may return the records of one large response. */
   void addPoll(long newResponses, long newBytes, Set<TopicPartition> partitions) {
-    if (responseCount >= MAX_RESPONSES) {
+    if (responseCount >= MAX_SAMPLED_RESPONSES) {
       resetSamples(false);
     }
     responseCount += newResponses;
     responseBytes += newBytes;
-    partitionChanges += partitions.stream().filter(p -> !lastPolled.contains(p)).count();
-    lastPolled = Set.copyOf(partitions); // a view would keep the records in memory
+    partitionChanges += partitions.stream().filter(p -> !lastPolledPartitions.contains(p)).count();
+    lastPolledPartitions = Set.copyOf(partitions); // a view would keep the records in memory
   }
 
   /** Discards the samples for a new client. */
@@ -145,11 +145,11 @@ final class FetchSize {
     responseCount = 0;
     responseBytes = 0;
     partitionChanges = 0;
-    lastPolled = Set.of(); // so that every polled partition counts as a change
+    lastPolledPartitions = Set.of(); // so that every polled partition counts as a change
   }
 
   private long computeBufferShare(int partitions) {
-    return clamp(bufferBytes / Math.max(partitions, 1), MIN_BYTES, MAX_BYTES);
+    return clamp(bufferBytes / Math.max(partitions, 1), MIN_FETCH_BYTES, MAX_FETCH_BYTES);
   }
 
   /** Parses an integer setting like Kafka, which also accepts surrounding spaces. */

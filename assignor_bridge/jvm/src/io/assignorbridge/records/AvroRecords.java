@@ -64,7 +64,7 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
   private static final class Scanner {
     private final byte[] record;
     private int position;
-    private long items; // in arrays and maps; an item can have no bytes, as in an array of nulls
+    private long itemCount; // in arrays and maps; an item can have no bytes, as in an array of nulls
 
     Scanner(byte[] record) {
       this.record = record;
@@ -103,8 +103,8 @@ public final class AvroRecords implements UDF1<byte[], byte[]> {
           readNumber();
           count = -count;
         }
-        require(count > 0 && count <= record.length - items);
-        items += count;
+        require(count > 0 && count <= record.length - itemCount);
+        itemCount += count;
         for (; count > 0; count--) {
           if (hasKeys) {
             skipText();

@@ -27,7 +27,7 @@ import org.slf4j.LoggerFactory;
 public final class StateFiles {
   private static final Logger LOG = LoggerFactory.getLogger(StateFiles.class);
   private static final Pattern FILE_NAME = Pattern.compile("(\\d{1,18})\\.v(\\d{1,9})");
-  private static final Pattern LEFTOVER = Pattern.compile("\\.\\d+\\.v\\d+\\..*\\.tmp");
+  private static final Pattern LEFTOVER_NAME = Pattern.compile("\\.\\d+\\.v\\d+\\..*\\.tmp");
   private static final int MAX_FILES = 3;
   private static final long CLOSE_TIMEOUT_MS = 5_000;
 
@@ -120,7 +120,7 @@ public final class StateFiles {
         if (file.isFile() && Integer.parseInt(parts.group(2)) <= version) {
           prunableFiles.put(number, name);
         }
-      } else if (LEFTOVER.matcher(name).matches()) {
+      } else if (LEFTOVER_NAME.matcher(name).matches()) {
         leftovers.add(name); // from a driver that was killed during a write
       }
     }
