@@ -79,8 +79,7 @@ public final class ExecutorRacks {
         LOG.warn(
             "assignor-bridge could not find the rack of executor {}, so it counts as near to all"
                 + " partitions (logged once): {}",
-            executor.id(),
-            e.toString());
+            executor.id(), e.toString());
         warned = true;
       }
       return null;

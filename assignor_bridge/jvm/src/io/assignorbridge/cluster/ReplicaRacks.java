@@ -255,8 +255,7 @@ final class ReplicaRacks implements AutoCloseable {
       LOG.warn(
           "assignor-bridge could not request the replica racks of {}; until they are known,"
               + " the replicas count as near to all executors (logged once): {}",
-          topics,
-          admin.describe(error));
+          topics, admin.describe(error));
       hasWarned = true;
     }
   }

@@ -143,8 +143,7 @@ public final class LogEndOffsets implements AutoCloseable {
       hasWarned = true;
       LOG.warn(
           "assignor-bridge cannot measure the lag of query {} (the query continues; logged once): {}",
-          query,
-          admin.describe(error));
+          query, admin.describe(error));
     }
   }
 }

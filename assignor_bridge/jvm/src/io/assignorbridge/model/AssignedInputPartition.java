@@ -2,6 +2,8 @@ package io.assignorbridge.model;
 
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
+import org.apache.spark.sql.kafka010.KafkaOffsetRange;
+import scala.Option;
 
 /**
  * One task of a plan: the ranges it reads, in order, and where it should run.
@@ -23,4 +25,15 @@ public record AssignedInputPartition(
     int slot,
     KafkaBatchInputPartition[] ranges,
     String[] preferredLocations)
-    implements InputPartition {}
+    implements InputPartition {
+
+  /** Returns a Spark partition cut to the range; its Kafka parameters and checks are kept. */
+  public static KafkaBatchInputPartition cut(KafkaBatchInputPartition partition, long start, long end) {
+    return partition.copy(
+        new KafkaOffsetRange(partition.offsetRange().topicPartition(), start, end, Option.empty()),
+        partition.executorKafkaParams(),
+        partition.pollTimeoutMs(),
+        partition.failOnDataLoss(),
+        partition.includeHeaders());
+  }
+}

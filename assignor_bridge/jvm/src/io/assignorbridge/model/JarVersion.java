@@ -16,10 +16,7 @@ public final class JarVersion {
   public static void checkDriver(String driverVersion) {
     if (!CURRENT.equals(driverVersion)) {
       throw new IllegalStateException(
-          "the driver has assignor-bridge "
-              + driverVersion
-              + ", but this executor has "
-              + CURRENT
+          "the driver has assignor-bridge " + driverVersion + ", but this executor has " + CURRENT
               + ": give both the same jar, and look for another one in the executor's class path");
     }
   }
@@ -31,12 +28,8 @@ public final class JarVersion {
   public static void checkPackage(String version, String python) throws PlannerException {
     if (!parseSourcesHash(CURRENT).equals(parseSourcesHash(version))) {
       throw new PlannerException(
-          "the jar is assignor-bridge "
-              + CURRENT
-              + ", but the package of the planner's interpreter '"
-              + python
-              + "' is "
-              + version
+          "the jar is assignor-bridge " + CURRENT + ", but the package of the planner's interpreter '"
+              + python + "' is " + version
               + ": install the same version, or set spark.assignor.python to a Python that has it");
     }
   }

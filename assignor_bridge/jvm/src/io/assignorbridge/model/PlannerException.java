@@ -23,12 +23,8 @@ public class PlannerException extends Exception {
   /** Returns the exception for a bug in assignor-bridge or an incompatible Spark. */
   public static PlannerException unexpected(Throwable e, String sparkVersion) {
     return new PlannerException(
-        "assignor-bridge "
-            + JarVersion.CURRENT
-            + " is incompatible with Spark "
-            + sparkVersion
-            + " or has a bug: "
-            + e,
+        "assignor-bridge " + JarVersion.CURRENT + " is incompatible with Spark " + sparkVersion
+            + " or has a bug: " + e,
         e);
   }
 

@@ -56,10 +56,7 @@ final class Fallback {
       LOG.warn(
           "assignor-bridge could not {} a micro-batch of {}; {} instead"
               + " (assignor.onError=fail would stop the query): {}",
-          action,
-          query,
-          replacement,
-          e.getMessage());
+          action, query, replacement, e.getMessage());
       LOG.debug("stack trace of the failure", e);
     }
     lastReason = e.getMessage();

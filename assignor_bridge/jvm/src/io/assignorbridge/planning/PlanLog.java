@@ -43,8 +43,7 @@ final class PlanLog {
       if (!isFailing) {
         LOG.warn(
             "assignor-bridge could not write its plan log {} (the query continues): {}",
-            file,
-            e.toString());
+            file, e.toString());
       }
       isFailing = true;
     }

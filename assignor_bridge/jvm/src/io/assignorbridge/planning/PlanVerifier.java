@@ -39,10 +39,8 @@ final class PlanVerifier {
             .orElseThrow();
     throw new PlannerException(
         "the plan does not cover the batch: it should read "
-            + describePartition(firstDifference, expected)
-            + ", but it reads "
-            + describePartition(firstDifference, actual)
-            + " from that partition");
+            + describePartition(firstDifference, expected) + ", but it reads "
+            + describePartition(firstDifference, actual) + " from that partition");
   }
 
   private static String describePartition(OffsetRange range, List<OffsetRange> ranges) {

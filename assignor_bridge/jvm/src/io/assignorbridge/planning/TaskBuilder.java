@@ -13,7 +13,6 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
-import scala.Option;
 
 /** Verifies a plan and builds its tasks from Spark's own partitions. */
 final class TaskBuilder {
@@ -56,7 +55,7 @@ final class TaskBuilder {
               i,
               task.executor(),
               task.slot(),
-              task.ranges().stream().map(this::cutTemplate).toArray(KafkaBatchInputPartition[]::new),
+              task.ranges().stream().map(this::cutPartition).toArray(KafkaBatchInputPartition[]::new),
               listPreferredLocations(task, hosts));
     }
     return partitions;
@@ -86,16 +85,8 @@ final class TaskBuilder {
     return hosts.get(executor);
   }
 
-  /** Returns Spark's own partition cut to the range; its Kafka parameters and checks are kept. */
-  private KafkaBatchInputPartition cutTemplate(OffsetRange range) {
-    KafkaBatchInputPartition template =
-        sparkPartitions.get(new TopicPartition(range.topic(), range.partition()));
-    return template.copy(
-        new KafkaOffsetRange(
-            template.offsetRange().topicPartition(), range.start(), range.end(), Option.empty()),
-        template.executorKafkaParams(),
-        template.pollTimeoutMs(),
-        template.failOnDataLoss(),
-        template.includeHeaders());
+  private KafkaBatchInputPartition cutPartition(OffsetRange range) {
+    TopicPartition partition = new TopicPartition(range.topic(), range.partition());
+    return AssignedInputPartition.cut(sparkPartitions.get(partition), range.start(), range.end());
   }
 }

@@ -1,5 +1,6 @@
 package io.assignorbridge.reader;
 
+import io.assignorbridge.model.LatestOnlyExecutor;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.ConcurrentModificationException;
@@ -75,11 +76,7 @@ final class ConsumerPool {
     capacity = conf.getInt("spark.kafka.consumer.cache.capacity", 64);
     janitor =
         Executors.newSingleThreadScheduledExecutor(
-            task -> {
-              Thread thread = new Thread(task, "assignor-consumer-pool");
-              thread.setDaemon(true);
-              return thread;
-            });
+            LatestOnlyExecutor.daemonFactory("assignor-consumer-pool"));
     long idleLimitMillis = conf.getTimeAsMs("spark.kafka.consumer.cache.timeout", "5m");
     long idleLimitNanos = TimeUnit.MILLISECONDS.toNanos(idleLimitMillis);
     long intervalMillis =

@@ -86,7 +86,10 @@ final class FetchSize {
 
   /** Decreases the size if all fetches together exceed twice the buffer; returns whether it did. */
   boolean fitPartitions(int partitions) {
-    if (isSetByUser || hasLargeBatches || fetchBytes <= MIN_FETCH_BYTES || fetchBytes * partitions <= 2 * bufferBytes) {
+    if (isSetByUser
+        || hasLargeBatches
+        || fetchBytes <= MIN_FETCH_BYTES
+        || fetchBytes * partitions <= 2 * bufferBytes) {
       return false;
     }
     fetchBytes = computeBufferShare(partitions);

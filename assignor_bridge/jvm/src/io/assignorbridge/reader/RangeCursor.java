@@ -1,12 +1,12 @@
 package io.assignorbridge.reader;
 
+import io.assignorbridge.model.AssignedInputPartition;
 import java.util.ArrayDeque;
 import java.util.List;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
-import scala.Option;
 
 /** One range of a task while it is read: its offsets, received records, and cost so far. */
 final class RangeCursor {
@@ -77,15 +77,9 @@ final class RangeCursor {
 
   /** Returns Spark's own partition for the offsets that are handed over. */
   KafkaBatchInputPartition handedOverPart() {
-    if (handedOverFrom == start) {
-      return sparkPartition;
-    }
-    return sparkPartition.copy(
-        new KafkaOffsetRange(partition, handedOverFrom, until, Option.empty()),
-        sparkPartition.executorKafkaParams(),
-        sparkPartition.pollTimeoutMs(),
-        sparkPartition.failOnDataLoss(),
-        sparkPartition.includeHeaders());
+    return handedOverFrom == start
+        ? sparkPartition
+        : AssignedInputPartition.cut(sparkPartition, handedOverFrom, until);
   }
 
   @Override

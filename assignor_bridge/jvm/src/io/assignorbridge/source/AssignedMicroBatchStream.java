@@ -169,10 +169,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
           "real-time mode needs a task slot for each partition, but the query reads {} partitions and"
               + " the application has {} slots: Spark does not read {} of the partitions. Give the"
               + " application {} slots (logged once)",
-          partitions,
-          slots,
-          partitions - slots,
-          partitions);
+          partitions, slots, partitions - slots, partitions);
     }
   }
 

@@ -129,12 +129,8 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     String missing = SparkMembers.findMissing();
     return missing == null
         ? null
-        : "assignor-bridge "
-            + JarVersion.CURRENT
-            + " is incompatible with Spark "
-            + session.version()
-            + ", which lacks "
-            + missing;
+        : "assignor-bridge " + JarVersion.CURRENT + " is incompatible with Spark " + session.version()
+            + ", which lacks " + missing;
   }
 
   private void reportNoEffect(String reason, CaseInsensitiveStringMap options) {

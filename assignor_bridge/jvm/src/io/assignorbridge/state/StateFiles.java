@@ -157,8 +157,7 @@ public final class StateFiles {
         LOG.warn(
             "assignor-bridge could not save its state in {} (after a restart, partitions may"
                 + " change executors; no data is affected): {}",
-            targetPath,
-            e.toString());
+            targetPath, e.toString());
       }
       isFailing = true;
     }
@@ -172,9 +171,7 @@ public final class StateFiles {
       if (!hasWarnedOfDeletion) {
         LOG.warn(
             "assignor-bridge could not delete its old state {}/{} (logged once): {}",
-            folder,
-            name,
-            e.toString());
+            folder, name, e.toString());
       }
       hasWarnedOfDeletion = true;
     }

@@ -44,10 +44,7 @@ final class PlannerProcess implements AutoCloseable {
       process = interpreter.prepareWorker().start();
     } catch (IOException e) {
       throw new PlannerException(
-          "the planner's interpreter '"
-              + python
-              + "' could not be started ("
-              + e.getMessage()
+          "the planner's interpreter '" + python + "' could not be started (" + e.getMessage()
               + "): set spark.assignor.python to a Python that has assignor-bridge installed",
           e);
     }
