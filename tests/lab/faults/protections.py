@@ -67,7 +67,7 @@ PROTECTIONS = {
             "offsets that are gone are left to Spark's reader",
             f"{_JAVA}/reader/SharedReader.java",
             "hasProgress = "
-            "handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
+            "handOver(pooledConsumer, e.offsetOutOfRangePartitions().keySet(), e.getMessage());",
             "throw e;",
             ("retention ahead of the reader",),
         ),

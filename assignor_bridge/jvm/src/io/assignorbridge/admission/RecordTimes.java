@@ -171,14 +171,15 @@ public final class RecordTimes implements AutoCloseable {
       Map<TopicPartition, OffsetRange> ranges,
       long timeoutMs) {
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
-    Map<TopicPartition, OffsetRange> remaining = new HashMap<>(ranges);
-    client.assign(remaining.keySet());
-    remaining.forEach((partition, range) -> client.seek(partition, range.start()));
-    while (!remaining.isEmpty()) {
+    Map<TopicPartition, OffsetRange> remainingRanges = new HashMap<>(ranges);
+    client.assign(remainingRanges.keySet());
+    remainingRanges.forEach((partition, range) -> client.seek(partition, range.start()));
+    while (!remainingRanges.isEmpty()) {
       long remainingMs = TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime());
       if (remainingMs < 1) {
         throw new TimeoutException(
-            "no answer for the first record of " + remaining.size() + " partitions within " + timeoutMs + " ms");
+            "no answer for the first record of " + remainingRanges.size() + " partitions within "
+                + timeoutMs + " ms");
       }
       var records = client.poll(Duration.ofMillis(Math.min(MAX_POLL_MS, remainingMs)));
       for (TopicPartition partition : records.partitions()) {
@@ -188,10 +189,10 @@ public final class RecordTimes implements AutoCloseable {
         timestampsOf(partition).put(range.start(), new Timestamp(millis, true));
       }
       client.pause(records.partitions());
-      remaining.keySet().removeAll(records.partitions());
+      remainingRanges.keySet().removeAll(records.partitions());
       if (records.isEmpty()) {
         var timeout = Duration.ofMillis(remainingMs);
-        remaining.values().removeIf(range -> storeIfWithoutRecords(client, range, timeout));
+        remainingRanges.values().removeIf(range -> storeIfWithoutRecords(client, range, timeout));
       }
     }
     client.unsubscribe();

@@ -32,7 +32,7 @@ public final class Retentions implements AutoCloseable {
   private final LatestOnlyExecutor<Set<String>> requester =
       new LatestOnlyExecutor<>("assignor-retention", this::requestFromKafka);
   private volatile Map<String, Long> retentionsMs = Map.of();
-  private boolean warned; // used on the request thread
+  private boolean hasWarned; // used on the request thread
   // Used on the stream's thread:
   private Set<String> requestedTopics = Set.of(); // topics of the last request
   private Set<String> seenTopics = new HashSet<>(); // topics since the last refresh
@@ -104,7 +104,7 @@ public final class Retentions implements AutoCloseable {
   }
 
   private void warn(String topics, Throwable error) {
-    if (!warned && !admin.isEnded()) {
+    if (!hasWarned && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on this topic)";
       LOG.warn(
           "assignor-bridge could not read the retention of {}, so assignor.fairness=deadline assumes"
@@ -112,7 +112,7 @@ public final class Retentions implements AutoCloseable {
           topics,
           admin.describe(error),
           error instanceof TopicAuthorizationException ? advice : "");
-      warned = true;
+      hasWarned = true;
     }
   }
 }

@@ -44,7 +44,7 @@ public final class ExecutorRacks {
   private final String variable; // null without the option
   private final ReportAccumulator<ReportedRack> reports = new ReportAccumulator<>();
   private final Map<String, String> reportedRacks = new HashMap<>(); // by executor id
-  private boolean warned;
+  private boolean hasWarned;
 
   ExecutorRacks(SparkContext context, String rackOption, String rackFile) throws PlannerException {
     this.file = rackFile == null ? null : new RackFile(rackFile);
@@ -75,12 +75,12 @@ public final class ExecutorRacks {
     try {
       return findRackOrThrow(executor, host, scheduler);
     } catch (Exception | LinkageError e) { // Scala methods do not declare exceptions
-      if (!warned) {
+      if (!hasWarned) {
         LOG.warn(
             "assignor-bridge could not find the rack of executor {}, so it counts as near to all"
                 + " partitions (logged once): {}",
             executor.id(), e.toString());
-        warned = true;
+        hasWarned = true;
       }
       return null;
     }

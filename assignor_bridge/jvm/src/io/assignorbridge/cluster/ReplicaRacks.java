@@ -73,7 +73,7 @@ final class ReplicaRacks implements AutoCloseable {
   private final LatestOnlyExecutor<Set<String>> requester =
       new LatestOnlyExecutor<>("assignor-racks", this::requestRacks);
   private final CountDownLatch firstRequest = new CountDownLatch(1);
-  private volatile Snapshot current = new Snapshot(List.of(), Map.of(), Map.of(), Set.of());
+  private volatile Snapshot snapshot = new Snapshot(List.of(), Map.of(), Map.of(), Set.of());
   // Used on the request thread:
   private final Map<String, TopicDescription> topicDescriptions = new HashMap<>();
   private final Set<Integer> rackAwareBrokers = new HashSet<>(); // broker ids
@@ -98,17 +98,17 @@ final class ReplicaRacks implements AutoCloseable {
 
   /** Returns the racks of brokers that have replicas of the stream's topics, by broker id. */
   Map<Integer, String> brokerRacks() {
-    return current.brokerRacks();
+    return snapshot.brokerRacks();
   }
 
   /** Returns the racks of each range, or null if none is known; requests missing or old racks. */
   Columns.Racks findRacks(List<OffsetRange> ranges) throws InterruptedException {
-    Snapshot previous = current;
+    Snapshot previousSnapshot = snapshot;
     Set<String> topicNames = new HashSet<>(requestedTopics);
-    topicNames.removeAll(previous.goneTopics());
+    topicNames.removeAll(previousSnapshot.goneTopics());
     boolean hasNewPartition = false;
     for (OffsetRange range : ranges) {
-      if (!previous.contains(range.topic(), range.partition())) {
+      if (!previousSnapshot.contains(range.topic(), range.partition())) {
         hasNewPartition = true;
         topicNames.add(range.topic());
       }
@@ -124,10 +124,11 @@ final class ReplicaRacks implements AutoCloseable {
       firstRequest.await(MAX_FIRST_WAIT_MS, TimeUnit.MILLISECONDS);
       hasWaited = true;
     }
-    Snapshot latest = current;
-    return latest.sets().isEmpty()
+    Snapshot latestSnapshot = snapshot;
+    return latestSnapshot.sets().isEmpty()
         ? null
-        : Columns.Racks.of(latest.sets(), ranges, r -> latest.indexOf(r.topic(), r.partition()));
+        : Columns.Racks.of(
+            latestSnapshot.sets(), ranges, r -> latestSnapshot.indexOf(r.topic(), r.partition()));
   }
 
   @Override
@@ -143,8 +144,8 @@ final class ReplicaRacks implements AutoCloseable {
       if (readsFollowers) {
         requestSelectors(client);
       }
-      current = createSnapshot(goneTopics);
-      LOG.debug("requested the racks of {} topics: {}", topicNames.size(), current.sets());
+      snapshot = createSnapshot(goneTopics);
+      LOG.debug("requested the racks of {} topics: {}", topicNames.size(), snapshot.sets());
     } catch (InterruptedException e) {
       return; // the query has ended
     } catch (RuntimeException | LinkageError e) {
@@ -204,7 +205,7 @@ final class ReplicaRacks implements AutoCloseable {
   private Snapshot createSnapshot(Set<String> goneTopics) {
     Map<List<String>, Integer> sets = new LinkedHashMap<>();
     Map<String, int[]> indexes = new HashMap<>();
-    Map<Integer, String> brokerRacks = new HashMap<>(current.brokerRacks()); // keeps stopped brokers' racks
+    Map<Integer, String> brokerRacks = new HashMap<>(snapshot.brokerRacks()); // keeps stopped brokers' racks
     topicDescriptions.forEach(
         (name, topic) -> {
           int[] topicIndexes =

@@ -119,7 +119,8 @@ public final class Zones implements AutoCloseable {
     hasLoggedRacks = true;
     long unknownExecutorCount = executors.stream().filter(e -> e.rack() == null).count();
     String summary =
-        unknownExecutorCount + " of " + executors.size() + " executors have no known rack; racks of the others: "
+        unknownExecutorCount + " of " + executors.size()
+            + " executors have no known rack; racks of the others: "
             + joinDistinct(executors.stream().map(Executor::rack).toList());
     if (unknownExecutorCount > 0) {
       summary += " (set them with SPARK_EXECUTOR_ATTRIBUTE_RACK, assignor.rack, or assignor.rackFile)";
@@ -127,8 +128,11 @@ public final class Zones implements AutoCloseable {
     long unknownRangeCount = rangeCount;
     if (replicas != null) {
       unknownRangeCount = replicaRacks == null ? rangeCount : replicaRacks.countUnknown();
-      summary += "; " + unknownRangeCount + " of " + rangeCount + " partitions have no known rack; racks of the others: "
-          + joinDistinct(replicaRacks == null ? List.of() : replicaRacks.sets().stream().flatMap(List::stream).toList());
+      List<List<String>> sets = replicaRacks == null ? List.of() : replicaRacks.sets();
+      summary +=
+          "; " + unknownRangeCount + " of " + rangeCount
+              + " partitions have no known rack; racks of the others: "
+              + joinDistinct(sets.stream().flatMap(List::stream).toList());
       if (unknownRangeCount > 0) {
         summary += " (set broker.rack on the Kafka brokers)";
       }
@@ -143,9 +147,9 @@ public final class Zones implements AutoCloseable {
   }
 
   private static String joinDistinct(List<String> racks) {
-    TreeSet<String> distinct = new TreeSet<>();
-    racks.stream().filter(Objects::nonNull).forEach(distinct::add);
-    return distinct.isEmpty() ? "none" : String.join(", ", distinct);
+    TreeSet<String> distinctRacks = new TreeSet<>();
+    racks.stream().filter(Objects::nonNull).forEach(distinctRacks::add);
+    return distinctRacks.isEmpty() ? "none" : String.join(", ", distinctRacks);
   }
 
   /**

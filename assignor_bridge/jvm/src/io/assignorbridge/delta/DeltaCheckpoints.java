@@ -22,7 +22,7 @@ final class DeltaCheckpoints {
   private volatile boolean canWrite = true;
 
   /** The last requested checkpoint; null once it is written or has failed. */
-  private volatile Runnable pending;
+  private volatile Runnable pendingCheckpoint;
 
   private final AtomicBoolean hasEnded = new AtomicBoolean(); // since the last check
 
@@ -33,13 +33,13 @@ final class DeltaCheckpoints {
 
   /** Returns whether a checkpoint has ended since the last call, or none is pending. */
   boolean mayHaveNewCheckpoint() {
-    return hasEnded.getAndSet(false) || pending == null;
+    return hasEnded.getAndSet(false) || pendingCheckpoint == null;
   }
 
   /** Writes a checkpoint in the background, unless a newer one is requested first. */
   void write(Runnable checkpoint) {
     SparkSession session = SparkSession.active();
-    pending = checkpoint;
+    pendingCheckpoint = checkpoint;
     writer.submit(
         () -> {
           try {
@@ -55,8 +55,8 @@ final class DeltaCheckpoints {
             LOG.warn("a checkpoint of a Delta table's log was not written", e);
           } finally {
             hasEnded.set(true);
-            if (pending == checkpoint) {
-              pending = null;
+            if (pendingCheckpoint == checkpoint) {
+              pendingCheckpoint = null;
             }
           }
         });

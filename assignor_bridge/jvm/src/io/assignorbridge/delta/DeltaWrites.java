@@ -164,22 +164,24 @@ public final class DeltaWrites {
 
     /** Returns false for a background checkpoint; Delta then skips statistics that read the log. */
     @Override
-    public boolean isCheckpointNeeded(long version, Snapshot committed) {
-      boolean isNeeded = super.isCheckpointNeeded(version, committed);
+    public boolean isCheckpointNeeded(long version, Snapshot committedSnapshot) {
+      boolean isNeeded = super.isCheckpointNeeded(version, committedSnapshot);
       isCheckpointDue = isNeeded && checkpoints.canWrite();
       return isNeeded && !isCheckpointDue;
     }
 
     @Override
-    public void runPostCommitHook(PostCommitHook hook, CommittedTransaction committed) {
+    public void runPostCommitHook(PostCommitHook hook, CommittedTransaction committedTransaction) {
       if (hook == CheckpointHook$.MODULE$ && isCheckpointDue) {
         checkpoints.write(
             () ->
-                committed
+                committedTransaction
                     .deltaLog()
-                    .checkpoint(committed.postCommitSnapshot(), committed.catalogTable()));
+                    .checkpoint(
+                        committedTransaction.postCommitSnapshot(),
+                        committedTransaction.catalogTable()));
       } else {
-        super.runPostCommitHook(hook, committed);
+        super.runPostCommitHook(hook, committedTransaction);
       }
     }
 
@@ -210,7 +212,7 @@ public final class DeltaWrites {
   private static final class FirstTransaction implements TransactionExecutionObserver {
     private static final TransactionExecutionObserver$ THREAD_OBSERVER =
         TransactionExecutionObserver$.MODULE$;
-    private final TransactionExecutionObserver previous =
+    private final TransactionExecutionObserver previousObserver =
         (TransactionExecutionObserver) THREAD_OBSERVER.getObserver();
     private final DeltaCheckpoints checkpoints;
     private final LastCommit lastCommit;
@@ -236,14 +238,14 @@ public final class DeltaWrites {
       try {
         write.run();
       } finally {
-        THREAD_OBSERVER.setObserver(previous);
+        THREAD_OBSERVER.setObserver(previousObserver);
       }
     }
 
     @Override
     public OptimisticTransaction startingTransaction(Function0<OptimisticTransaction> start) {
-      THREAD_OBSERVER.setObserver(previous);
-      OptimisticTransaction transaction = previous.startingTransaction(() -> begin(start));
+      THREAD_OBSERVER.setObserver(previousObserver);
+      OptimisticTransaction transaction = previousObserver.startingTransaction(() -> begin(start));
       if (transaction.snapshot().version() < 0) { // Delta would create a new table
         throw new UncheckedIOException(new FileNotFoundException("the table no longer exists"));
       }
@@ -260,12 +262,12 @@ public final class DeltaWrites {
 
     @Override
     public TransactionExecutionObserver createChild() {
-      return previous;
+      return previousObserver;
     }
 
     @Override
     public <T> T preparingCommit(Function0<T> prepare) {
-      return previous.preparingCommit(prepare);
+      return previousObserver.preparingCommit(prepare);
     }
 
     @Override

@@ -54,9 +54,9 @@ final class LastCommit {
       return null;
     }
     try {
-      Snapshot last = log.unsafeVolatileSnapshot();
-      return isLogOf(path) && last.version() >= 0 && isNewest(last)
-          ? new OptimisticTransaction(log, Option.empty(), last)
+      Snapshot lastSnapshot = log.unsafeVolatileSnapshot();
+      return isLogOf(path) && lastSnapshot.version() >= 0 && isNewest(lastSnapshot)
+          ? new OptimisticTransaction(log, Option.empty(), lastSnapshot)
           : null;
     } catch (IOException | RuntimeException error) {
       return null; // if its own listing fails as well, Delta reports the error
@@ -72,27 +72,28 @@ final class LastCommit {
     return DeltaLog.forTable(SparkSession.active(), new Path(path), log.options()) == log;
   }
 
-  private boolean isNewest(Snapshot last) throws IOException {
-    LogSegment segment = last.logSegment();
-    int interval = log.checkpointInterval(last.metadata());
+  private boolean isNewest(Snapshot lastSnapshot) throws IOException {
+    LogSegment segment = lastSnapshot.logSegment();
+    int interval = log.checkpointInterval(lastSnapshot.metadata());
     long checkpointVersion = segment.checkpointProvider().version(); // -1 without a checkpoint
-    if (last.isCatalogOwned() // the catalog may have newer commits
-        || last.tableCommitCoordinatorClientOpt().isDefined()
+    if (lastSnapshot.isCatalogOwned() // the catalog may have newer commits
+        || lastSnapshot.tableCommitCoordinatorClientOpt().isDefined()
         || segment.deltas().isEmpty()
-        || last.version() / interval > checkpointVersion / interval && checkpoints.mayHaveNewCheckpoint()) {
+        || lastSnapshot.version() / interval > checkpointVersion / interval
+            && checkpoints.mayHaveNewCheckpoint()) {
       return false;
     }
     FileStatus commit = segment.deltas().last();
-    Path nextFile = FileNames$.MODULE$.unsafeDeltaFile(log.logPath(), last.version() + 1);
+    Path nextFile = FileNames$.MODULE$.unsafeDeltaFile(log.logPath(), lastSnapshot.version() + 1);
     FileSystem files = log.logPath().getFileSystem(log.newDeltaHadoopConf());
     return isUnchanged(commit, files) && !files.exists(nextFile);
   }
 
   private static boolean isUnchanged(FileStatus file, FileSystem files) throws IOException {
     try {
-      FileStatus current = files.getFileStatus(file.getPath());
-      return current.getLen() == file.getLen()
-          && current.getModificationTime() == file.getModificationTime();
+      FileStatus currentStatus = files.getFileStatus(file.getPath());
+      return currentStatus.getLen() == file.getLen()
+          && currentStatus.getModificationTime() == file.getModificationTime();
     } catch (FileNotFoundException error) {
       return false;
     }

@@ -283,19 +283,19 @@ public final class BatchPlanner implements AutoCloseable {
             resources.findTimes(unreadRanges),
             resources.findRetentions(ranges.topics()),
             planner.stream());
-    BatchAdmission.Admission admitted =
+    BatchAdmission.Admission admittedBatch =
         admission.admit(request, batch, startedNanos, planner, resources);
-    figures.setAdmitted(admitted.metrics());
-    LOG.info("admitted a batch: {}", admitted.metrics());
-    return admitted.end();
+    figures.setAdmitted(admittedBatch.metrics());
+    LOG.info("admitted a batch: {}", admittedBatch.metrics());
+    return admittedBatch.end();
   }
 
   /** Adds new reader reports to the metrics and the resources. */
   private void drainReports() {
-    List<ReadReport> drained = reports.drain();
-    figures.addReports(drained);
+    List<ReadReport> newReports = reports.drain();
+    figures.addReports(newReports);
     if (resources != null) {
-      resources.addReports(drained);
+      resources.addReports(newReports);
     }
   }
 

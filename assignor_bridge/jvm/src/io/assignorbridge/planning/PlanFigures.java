@@ -94,9 +94,9 @@ final class PlanFigures {
 
   /** Returns the reports since the last plan, and removes them. */
   List<ReadReport> takeReports() {
-    List<ReadReport> taken = reports();
+    List<ReadReport> takenReports = reports();
     reports.clear();
-    return taken;
+    return takenReports;
   }
 
   /** Returns the metrics, with freshness once per batch, because idle triggers call this, too. */

@@ -23,24 +23,24 @@ final class PlanVerifier {
         throw new PlannerException("the plan has the empty range " + range);
       }
     }
-    List<OffsetRange> expected = sortAndJoin(requestedRanges);
-    List<OffsetRange> actual = sortAndJoin(plannedRanges);
-    if (expected.equals(actual)) {
+    List<OffsetRange> expectedRanges = sortAndJoin(requestedRanges);
+    List<OffsetRange> actualRanges = sortAndJoin(plannedRanges);
+    if (expectedRanges.equals(actualRanges)) {
       return;
     }
     int equalCount = 0;
-    while (equalCount < Math.min(expected.size(), actual.size())
-        && expected.get(equalCount).equals(actual.get(equalCount))) {
+    while (equalCount < Math.min(expectedRanges.size(), actualRanges.size())
+        && expectedRanges.get(equalCount).equals(actualRanges.get(equalCount))) {
       equalCount++;
     }
     OffsetRange firstDifference =
-        Stream.concat(expected.stream().skip(equalCount), actual.stream().skip(equalCount))
+        Stream.concat(expectedRanges.stream().skip(equalCount), actualRanges.stream().skip(equalCount))
             .min(BY_OFFSET)
             .orElseThrow();
     throw new PlannerException(
         "the plan does not cover the batch: it should read "
-            + describePartition(firstDifference, expected) + ", but it reads "
-            + describePartition(firstDifference, actual) + " from that partition");
+            + describePartition(firstDifference, expectedRanges) + ", but it reads "
+            + describePartition(firstDifference, actualRanges) + " from that partition");
   }
 
   private static String describePartition(OffsetRange range, List<OffsetRange> ranges) {
@@ -50,21 +50,25 @@ final class PlanVerifier {
 
   /** Sorts the ranges and joins adjacent ones; fails if two overlap. */
   private static List<OffsetRange> sortAndJoin(List<OffsetRange> ranges) throws PlannerException {
-    List<OffsetRange> sorted = new ArrayList<>(ranges);
-    sorted.sort(BY_OFFSET);
-    List<OffsetRange> joined = new ArrayList<>(sorted.size());
-    OffsetRange last = null;
-    for (OffsetRange next : sorted) {
-      if (last != null && last.isOfSamePartition(next) && next.start() <= last.end()) {
-        if (next.start() < last.end()) {
-          throw new PlannerException("the plan reads offsets twice: " + last + " and " + next);
+    List<OffsetRange> sortedRanges = new ArrayList<>(ranges);
+    sortedRanges.sort(BY_OFFSET);
+    List<OffsetRange> joinedRanges = new ArrayList<>(sortedRanges.size());
+    OffsetRange lastRange = null;
+    for (OffsetRange nextRange : sortedRanges) {
+      if (lastRange != null
+          && lastRange.isOfSamePartition(nextRange)
+          && nextRange.start() <= lastRange.end()) {
+        if (nextRange.start() < lastRange.end()) {
+          throw new PlannerException("the plan reads offsets twice: " + lastRange + " and " + nextRange);
         }
-        next = new OffsetRange(last.topic(), last.partition(), last.start(), next.end());
-        joined.remove(joined.size() - 1);
+        nextRange =
+            new OffsetRange(
+                lastRange.topic(), lastRange.partition(), lastRange.start(), nextRange.end());
+        joinedRanges.remove(joinedRanges.size() - 1);
       }
-      joined.add(next);
-      last = next;
+      joinedRanges.add(nextRange);
+      lastRange = nextRange;
     }
-    return joined;
+    return joinedRanges;
   }
 }

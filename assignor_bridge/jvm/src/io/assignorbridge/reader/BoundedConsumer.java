@@ -90,19 +90,19 @@ final class BoundedConsumer {
     ReaderCounters.POLLS.increment();
     long bytesBefore = total(incomingMetric);
     long responsesBefore = total(responsesMetric);
-    ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
+    ConsumerRecords<byte[], byte[]> polledRecords = consumer.poll(timeout);
     long bytes = total(incomingMetric) - bytesBefore;
-    fetchSize.addPoll(total(responsesMetric) - responsesBefore, bytes, polled.partitions());
+    fetchSize.addPoll(total(responsesMetric) - responsesBefore, bytes, polledRecords.partitions());
     countTraffic();
-    if (polled.count() < maxPollRecords) { // the buffer has no more records of unpaused partitions
+    if (polledRecords.count() < maxPollRecords) { // the buffer has no more records of unpaused partitions
       fetchedPartitions.forEach(p -> p.bufferedSinceBytes = bytesBefore);
     }
-    return polled;
+    return polledRecords;
   }
 
   /** Updates the expected record size after a poll of this partition. */
-  void updateRecordSize(PartitionPosition polled, long heapBytes) {
-    window.updateRecordSize(polled);
+  void updateRecordSize(PartitionPosition polledPosition, long heapBytes) {
+    window.updateRecordSize(polledPosition);
     polledHeapBytes += heapBytes;
   }
 

@@ -113,22 +113,22 @@ final class ConsumerPool {
       discardIdle(
           c ->
               c.stream.equals(stream) && (mustCreate ? c.hasAnyPosition(ranges) : !c.hasParams(params)));
-      PooledConsumer best = mustCreate ? null : findBest(stream, slot, ranges);
-      if (best != null) {
-        idleConsumers.remove(best);
-        return best;
+      PooledConsumer bestConsumer = mustCreate ? null : findBest(stream, slot, ranges);
+      if (bestConsumer != null) {
+        idleConsumers.remove(bestConsumer);
+        return bestConsumer;
       }
       while (!idleConsumers.isEmpty() && openCount >= capacity) { // soft limit, like Spark's
         discard(idleConsumers.remove(0));
       }
     }
-    PooledConsumer created =
+    PooledConsumer newConsumer =
         new PooledConsumer(stream, slot, params, bufferBytes, ranges.size(), clientFactory);
     synchronized (idleConsumers) {
       openCount++;
     }
-    LOG.info("Created {} for {} ranges", created, ranges.size());
-    return created;
+    LOG.info("Created {} for {} ranges", newConsumer, ranges.size());
+    return newConsumer;
   }
 
   /** Returns a consumer to the pool after its task has succeeded. */
@@ -170,16 +170,16 @@ final class ConsumerPool {
   }
 
   private PooledConsumer findBest(String stream, int slot, Collection<RangeCursor> ranges) {
-    PooledConsumer best = null;
+    PooledConsumer bestConsumer = null;
     int bestScore = 0;
     for (PooledConsumer consumer : idleConsumers) {
       if (consumer.stream.equals(stream)) {
         int score = 2 * consumer.countCoveredStarts(ranges) + (consumer.slot == slot ? 1 : 0);
-        best = score > bestScore ? consumer : best;
+        bestConsumer = score > bestScore ? consumer : bestConsumer;
         bestScore = Math.max(score, bestScore);
       }
     }
-    return best;
+    return bestConsumer;
   }
 
   private void discardIdle(Predicate<PooledConsumer> isUnwanted) {

@@ -111,7 +111,9 @@ final class FetchSize {
     }
     long batchBytes = responseBytes / responseCount;
     long wantedBytes =
-        Math.min(2 * Long.highestOneBit(batchBytes), Math.max(MAX_FETCH_BYTES, bufferBytes / MIN_PARTITIONS));
+        Math.min(
+            2 * Long.highestOneBit(batchBytes),
+            Math.max(MAX_FETCH_BYTES, bufferBytes / MIN_PARTITIONS));
     if (batchBytes > fetchBytes + fetchBytes / 8 && wantedBytes > fetchBytes) {
       hasLargeBatches = true;
       fetchBytes = wantedBytes;

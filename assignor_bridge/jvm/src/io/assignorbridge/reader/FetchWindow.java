@@ -19,8 +19,8 @@ final class FetchWindow {
   }
 
   /** Updates the expected bytes per offset of partitions that have not been polled yet. */
-  void updateRecordSize(PartitionPosition polled) {
-    typicalBytesPerOffset = (typicalBytesPerOffset + polled.bytesPerOffset) / 2;
+  void updateRecordSize(PartitionPosition polledPosition) {
+    typicalBytesPerOffset = (typicalBytesPerOffset + polledPosition.bytesPerOffset) / 2;
   }
 
   /** Estimates the heap bytes of the records that are still missing in a partition's range. */

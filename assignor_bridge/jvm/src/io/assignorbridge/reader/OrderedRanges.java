@@ -43,8 +43,8 @@ final class OrderedRanges {
   }
 
   /** Adds received records to their ranges. */
-  void addRecords(List<Chunk> received) {
-    for (Chunk chunk : received) {
+  void addRecords(List<Chunk> receivedChunks) {
+    for (Chunk chunk : receivedChunks) {
       RangeCursor range = chunk.cursor();
       range.chunks.add(chunk);
       if (range != first()) {

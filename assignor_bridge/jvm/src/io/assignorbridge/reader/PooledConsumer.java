@@ -124,9 +124,9 @@ final class PooledConsumer {
     consumer.fitWindow(heldBytes);
     PartitionPosition first = consumer.unreadPartitions().get(0);
     long positionBefore = first.position;
-    ConsumerRecords<byte[], byte[]> polled = consumer.poll(timeout);
-    for (TopicPartition partition : polled.partitions()) {
-      List<ConsumerRecord<byte[], byte[]>> records = polled.records(partition);
+    ConsumerRecords<byte[], byte[]> polledRecords = consumer.poll(timeout);
+    for (TopicPartition partition : polledRecords.partitions()) {
+      List<ConsumerRecord<byte[], byte[]>> records = polledRecords.records(partition);
       PartitionPosition p = positions.get(partition);
       if (p.currentRange == null) { // a paused partition: drop its records, seek for its next range
         p.forget();

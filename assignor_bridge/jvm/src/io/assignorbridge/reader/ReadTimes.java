@@ -22,12 +22,12 @@ final class ReadTimes {
   }
 
   /** Splits the uncharged time over the polled chunks, in proportion to their records. */
-  void splitByRecords(List<Chunk> polled) {
+  void splitByRecords(List<Chunk> polledChunks) {
     long nowNanos = System.nanoTime();
-    long totalRecords = polled.stream().mapToLong(chunk -> chunk.records().size()).sum();
+    long totalRecords = polledChunks.stream().mapToLong(chunk -> chunk.records().size()).sum();
     if (totalRecords > 0) {
       double nanosPerRecord = (nowNanos - lastNanos) / (double) totalRecords;
-      for (Chunk chunk : polled) {
+      for (Chunk chunk : polledChunks) {
         chunk.cursor().nanos += (long) (nanosPerRecord * chunk.records().size());
       }
       lastNanos = nowNanos;

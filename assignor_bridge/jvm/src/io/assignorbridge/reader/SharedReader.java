@@ -181,8 +181,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   /** Advances to the next records of this reader or Spark's; returns false at the end. */
   private boolean advance() throws IOException {
     while (!isFinished) {
-      RangeCursor first = ranges.first();
-      Chunk chunk = first == null ? null : first.chunks.poll();
+      RangeCursor firstRange = ranges.first();
+      Chunk chunk = firstRange == null ? null : firstRange.chunks.poll();
       if (chunk != null) {
         show(chunk);
         return true;
@@ -190,18 +190,18 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       times.charge(null);
       records = List.of();
       nextRecord = 0;
-      if (first == null) {
+      if (firstRange == null) {
         finish();
         continue;
       }
-      switch (first.state) {
+      switch (firstRange.state) {
         case PENDING -> begin();
-        case READING -> poll(first);
+        case READING -> poll(firstRange);
         case RECEIVED -> ranges.removeFirst();
         case HANDED_OVER -> {
           ranges.removeFirst();
-          times.charge(first);
-          sparkRanges.open(first);
+          times.charge(firstRange);
+          sparkRanges.open(firstRange);
           if (hasEnded()) {
             sparkRanges.close();
             throw new IllegalStateException("the reader is closed");
@@ -236,7 +236,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       if (recordRow == null) {
         takeConsumer(begunRanges);
       }
-      withConsumer(current -> current.begin(begunRanges, ranges.heldBytes(), keptChunks));
+      withConsumer(pooledConsumer -> pooledConsumer.begin(begunRanges, ranges.heldBytes(), keptChunks));
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begunRanges);
       LOG.warn("Spark's own reader reads {} ranges, because this Spark is incompatible", count, e);
@@ -267,22 +267,22 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * after the end of the task. A thread that still reads then fails.
    */
   private void withConsumer(Consumer<PooledConsumer> work) {
-    PooledConsumer current = consumer.getAndSet(null);
-    if (current == null) {
+    PooledConsumer pooledConsumer = consumer.getAndSet(null);
+    if (pooledConsumer == null) {
       throw new IllegalStateException("the reader is closed");
     }
     boolean hasSucceeded = false;
     try {
-      work.accept(current);
+      work.accept(pooledConsumer);
       hasSucceeded = true;
     } finally {
       if (hasSucceeded) {
-        consumer.set(current);
+        consumer.set(pooledConsumer);
         if (hasEnded()) { // the task ended meanwhile
           discardConsumer();
         }
       } else {
-        ConsumerPool.shared().discard(current);
+        ConsumerPool.shared().discard(pooledConsumer);
       }
     }
   }
@@ -302,37 +302,37 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     return params;
   }
 
-  private void poll(RangeCursor first) {
+  private void poll(RangeCursor firstRange) {
     if (context != null) {
       context.killTaskIfInterrupted();
     }
-    withConsumer(current -> poll(current, first));
+    withConsumer(pooledConsumer -> poll(pooledConsumer, firstRange));
   }
 
-  private void poll(PooledConsumer current, RangeCursor first) {
+  private void poll(PooledConsumer pooledConsumer, RangeCursor firstRange) {
     long startNanos = System.nanoTime();
     List<Chunk> polledChunks = new ArrayList<>();
     boolean hasProgress;
     try {
-      hasProgress = current.poll(POLL_LIMIT, ranges.heldBytes(), polledChunks);
+      hasProgress = pooledConsumer.poll(POLL_LIMIT, ranges.heldBytes(), polledChunks);
     } catch (OffsetOutOfRangeException e) {
-      hasProgress = handOver(current, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
+      hasProgress = handOver(pooledConsumer, e.offsetOutOfRangePartitions().keySet(), e.getMessage());
     }
     times.splitByRecords(polledChunks);
     ranges.addRecords(polledChunks);
     waitedNanos = hasProgress ? 0 : waitedNanos + System.nanoTime() - startNanos;
     if (!hasProgress && waitedNanos >= maxWaitNanos) {
       String reason = "no record arrived for " + waitedNanos / 1_000_000 + " ms";
-      handOver(current, Set.of(first.partition), reason);
+      handOver(pooledConsumer, Set.of(firstRange.partition), reason);
       // The other partitions have waited just as long; give them time in case the broker is back.
       waitedNanos = Math.max(0, maxWaitNanos - GRACE_NANOS);
     }
-    current.fitBuffers(ranges.heldBytes());
+    pooledConsumer.fitBuffers(ranges.heldBytes());
   }
 
   /** Hands unfinished ranges over to Spark's reader; returns whether there were any. */
-  private boolean handOver(PooledConsumer current, Set<TopicPartition> partitions, String reason) {
-    List<RangeCursor> unfinishedRanges = current.handOver(partitions);
+  private boolean handOver(PooledConsumer pooledConsumer, Set<TopicPartition> partitions, String reason) {
+    List<RangeCursor> unfinishedRanges = pooledConsumer.handOver(partitions);
     for (RangeCursor range : unfinishedRanges) {
       LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.handedOverFrom, reason);
       ReaderCounters.HANDED_OVER.increment();

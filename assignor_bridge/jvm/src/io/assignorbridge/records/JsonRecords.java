@@ -177,8 +177,8 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
           output.write('\\');
           output.write(b);
         } else if (b >= 0 && b < ' ') {
-          String escaped = "\\u" + HexFormat.of().toHexDigits((char) b);
-          output.writeBytes(escaped.getBytes(StandardCharsets.US_ASCII));
+          String escapedByte = "\\u" + HexFormat.of().toHexDigits((char) b);
+          output.writeBytes(escapedByte.getBytes(StandardCharsets.US_ASCII));
         } else {
           output.write(b);
         }

@@ -75,9 +75,9 @@ public record Interpreter(String command, List<String> variables, List<String> f
     environment.keySet().removeIf(name -> !isPassedOn(name));
     environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // the default is a thread per core
     // Spark's scripts set "$SPARK_HOME/python/:$PYTHONPATH". An empty part is the current folder.
-    Stream<String> inherited = Stream.of(environment.getOrDefault("PYTHONPATH", "").split(":"));
+    Stream<String> inheritedParts = Stream.of(environment.getOrDefault("PYTHONPATH", "").split(":"));
     String path =
-        Stream.concat(files.stream(), inherited)
+        Stream.concat(files.stream(), inheritedParts)
             .filter(p -> !p.isBlank())
             .collect(Collectors.joining(":"));
     environment.put("PYTHONPATH", path);

@@ -38,9 +38,9 @@ final class AssignedScan implements Scan {
       return stream;
     }
     AssignorOptions assignorOptions = readOptions(session);
-    AssignedMicroBatchStream assigned;
+    AssignedMicroBatchStream assignedStream;
     try {
-      assigned = new AssignedMicroBatchStream(stream, options, assignorOptions, killSwitch, session);
+      assignedStream = new AssignedMicroBatchStream(stream, options, assignorOptions, killSwitch, session);
     } catch (RuntimeException | LinkageError e) { // an incompatible Spark
       PlannerException failure = PlannerException.unexpected(e, session.version());
       if (assignorOptions.failOnError()) {
@@ -54,12 +54,12 @@ final class AssignedScan implements Scan {
       return stream;
     }
     try {
-      assigned.startPlanner();
+      assignedStream.startPlanner();
     } catch (Throwable e) {
-      assigned.stop(); // Spark stops only streams that it has received
+      assignedStream.stop(); // Spark stops only streams that it has received
       throw e;
     }
-    return assigned;
+    return assignedStream;
   }
 
   @Override

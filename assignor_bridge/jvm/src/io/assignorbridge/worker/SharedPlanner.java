@@ -124,25 +124,25 @@ public final class SharedPlanner {
 
   /** Returns a running process that has this stream's options; ends streams that were closed. */
   private PlannerProcess prepareProcess(Client client) throws PlannerException, InterruptedException {
-    PlannerProcess current = process;
-    if (current == null || !current.isAlive()) {
-      if (current != null) {
-        current.close();
+    PlannerProcess currentProcess = process;
+    if (currentProcess == null || !currentProcess.isAlive()) {
+      if (currentProcess != null) {
+        currentProcess.close();
       }
       endedStreams.clear();
-      current = new PlannerProcess(interpreter);
-      process = current;
+      currentProcess = new PlannerProcess(interpreter);
+      process = currentProcess;
     }
     for (Integer stream = endedStreams.poll(); stream != null; stream = endedStreams.poll()) {
-      current.ask(stream, Messages.write(new Messages.End()), START_TIMEOUT_MS);
+      currentProcess.ask(stream, Messages.write(new Messages.End()), START_TIMEOUT_MS);
     }
-    if (client.initializedProcess != current) {
+    if (client.initializedProcess != currentProcess) {
       String request = Messages.write(new Messages.Validate(client.options.values()));
-      String answer = current.ask(client.stream, request, START_TIMEOUT_MS);
+      String answer = currentProcess.ask(client.stream, request, START_TIMEOUT_MS);
       client.validated = Messages.read(answer, Messages.Validated.class);
-      client.initializedProcess = current;
+      client.initializedProcess = currentProcess;
     }
-    return current;
+    return currentProcess;
   }
 
   /** Ends a stream; the last one closes the process. */
