@@ -109,7 +109,8 @@ PROTECTIONS = {
             "after a state that could not be written, the next one is tried",
             f"{_JAVA}/state/StateFiles.java",
             "    newestNumber++; // also after a failure",
-            "    if (isFailing) {\n      return;\n    }\n    newestNumber++; // also after a failure",
+            "    if (isFailing) {\n      return;\n    }\n"
+            "    newestNumber++; // also after a failure",
             ("state disk full",),
         ),
         Protection(
