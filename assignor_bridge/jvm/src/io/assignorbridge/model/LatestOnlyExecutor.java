@@ -9,7 +9,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import java.util.function.Consumer;
 
 /**
- * Processes items on its own daemon thread. A new item replaces one that is still waitingItem, so slow
+ * Processes items on its own daemon thread. A new item replaces one that is still waiting, so slow
  * work never piles up and never blocks the caller.
  */
 public final class LatestOnlyExecutor<T> {

@@ -21,7 +21,7 @@ final class FetchSize {
   private static final int MIN_PARTITIONS = 8;
   private static final int MIN_SAMPLED_RESPONSES = 4;
   private static final int MAX_SAMPLED_RESPONSES = 16;
-  private static final int GROWTH_FACTOR = 4; // per increase
+  private static final int GROWTH_FACTOR = 4; // of one increase
 
   private final Map<String, Object> params;
   private final long bufferBytes;

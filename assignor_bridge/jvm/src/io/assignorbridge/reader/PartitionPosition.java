@@ -7,7 +7,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 
 /**
- * A consumer's position in one partition. {@link #keptRecords} are those polled beyond the end of
+ * A consumer's position in one partition. {@link #keptRecords} are records polled beyond the end of
  * a range, for the next batch: all visible records from {@link #keptFrom} to {@link #position}.
  */
 final class PartitionPosition {
