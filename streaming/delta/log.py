@@ -69,6 +69,7 @@ class _DataFile(msgspec.Struct, frozen=True, rename="camel"):
 class AddedFile(_DataFile, frozen=True, rename="camel"):
     """A data file that a commit adds."""
 
+    #: In bytes.
     size: Natural = 0
 
     @property
@@ -157,7 +158,7 @@ class TableChecksum(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def parse_whole_number(value: object) -> int | None:
-    """Parse a whole number, which a Delta writer may write as text; None for other values."""
+    """Parse a whole number from 0, which may be text in Delta's logs; None for other values."""
     text = str(value).removesuffix(".0") if isinstance(value, int | float | str) else ""
     return int(text) if text.isdecimal() and len(text) <= 19 else None
 

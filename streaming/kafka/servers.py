@@ -17,7 +17,8 @@ def check_topic(name: str) -> str:
     """Return the topic name; raise OptionError if Kafka would reject it."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise OptionError(
-            f"{name!r} is not a topic name: use at most 249 letters, digits, '.', '_' and '-'"
+            f"{name!r} is not a topic name: use 1 to 249 ASCII letters, digits, '.', '_' and '-' "
+            "(not '.' or '..' alone)"
         )
     return name
 
@@ -37,10 +38,12 @@ def read_servers(option: str, text: str) -> list[tuple[str, int]]:
             f"{option} {address!r}: remove the credentials before it; only host:port is expected"
         )
     servers = [server.strip() for server in text.split(",")]
-    return [_parse(option, server) for server in servers if server] or [_parse(option, "")]
+    return [_parse_server(option, server) for server in servers if server] or [
+        _parse_server(option, "")
+    ]
 
 
-def _parse(option: str, server: str) -> tuple[str, int]:
+def _parse_server(option: str, server: str) -> tuple[str, int]:
     protocol, _, address = server.rpartition("://")
     if protocol.lower() in ("http", "https"):
         raise OptionError(f"{option} {server!r}: host:port is expected, not an HTTP URL")
