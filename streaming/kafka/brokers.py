@@ -182,7 +182,7 @@ class Brokers:
         failures.setdefault(self.describe_error(error, operation), []).append(str(name))
 
     def note_failures(self, quantity: str, failures: Failures, count: int) -> None:
-        """Add a note per reason why `quantity` is unknown for some of `count` topics or partitions."""
+        """Add a note per reason why `quantity` is unknown for some of `count` names."""
         for reason, names in failures.items():
             unknown = f"{quantity} is unknown for {len(names)} of {count}"
             self.notes.append(f"{unknown} ({elide(sorted(names))}): {reason}")

@@ -61,12 +61,13 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
     """Check that the topics exist, with the same client and options that Spark will use."""
     topics_by_client: dict[tuple[tuple[str, str], ...], Any] = {}
     for key_path, options, topics in loaded.job.iterate_broker_uses():
-        client = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
-        client_key = tuple(sorted(client.items()))
+        pairs = (pair for pair in options.items() if pair[0].startswith("kafka."))
+        client_options = {name.removeprefix("kafka."): value for name, value in pairs}
+        client_key = tuple(sorted(client_options.items()))
         if topics and client_key not in topics_by_client:
             prefix = f"the broker at {options[SERVERS]!r} does not answer: "
             with loaded.wrap_errors(key_path, JobError, prefix):
-                topics_by_client[client_key] = _list_topics(spark, client)
+                topics_by_client[client_key] = _list_topics(spark, client_options)
         for topic in topics:
             if topic not in topics_by_client[client_key]:
                 problem = (
@@ -76,13 +77,13 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
                 raise loaded.make_error(key_path, problem, JobError)
 
 
-def _list_topics(spark: SparkSession, client: Mapping[str, str]) -> Any:
+def _list_topics(spark: SparkSession, client_options: Mapping[str, str]) -> Any:
     """Return the topics that the user may describe, as a Java set, because there may be many."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.HashMap()
     timeout_ms = _RESPONSE_TIMEOUT_S * 1000
     timeouts = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), timeout_ms)
-    for key, value in {**client, **timeouts}.items():
+    for key, value in {**client_options, **timeouts}.items():
         properties.put(key, str(value))
     package = jvm.org.apache.kafka.clients.admin
     admin = package.Admin.create(properties)
@@ -107,17 +108,19 @@ def seed_topics(
         existing = admin.list_topics(timeout=2 * _RESPONSE_TIMEOUT_S).topics
     except KafkaException as error:
         raise JobError(f"the broker at {bootstrap_servers!r} does not answer: {error}") from error
-    counts = {}
+    record_counts = {}
     for topic, partitions in topics.items():
         if topic not in existing:
             try:
                 create_topic(bootstrap_servers, topic, partitions)
-                counts[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
+                record_counts[topic] = _send_records(
+                    bootstrap_servers, topic, records.get(topic, [])
+                )
             except BaseException as error:
-                if _TOPIC_EXISTS not in str(error):  # or the next run would not seed it
+                if _TOPIC_EXISTS not in str(error):  # the next run seeds only missing topics
                     delete_topics(bootstrap_servers, [topic])
                 raise
-    return counts
+    return record_counts
 
 
 def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> int:
@@ -136,11 +139,11 @@ def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> 
             producer.produce(topic, value, key, on_delivery=on_delivery)
         except KafkaException as error:  # such as a record above the size limit
             failures.append(error.args[0].str())
-    missing = producer.flush(_FLUSH_TIMEOUT_S)
-    if missing or failures:
+    queued_count = producer.flush(_FLUSH_TIMEOUT_S)
+    if queued_count or failures:
         reason = failures[0] if failures else f"no answer within {_FLUSH_TIMEOUT_S:g} s"
         raise JobError(
-            f"topic {topic!r}: {missing + len(failures)} of {len(records)} records were not "
+            f"topic {topic!r}: {queued_count + len(failures)} of {len(records)} records were not "
             f"delivered: {reason}"
         )
     return len(records)

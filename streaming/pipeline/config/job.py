@@ -19,7 +19,7 @@ from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
     SERVERS,
-    Count,
+    PositiveInt,
     Location,
     OptionText,
     Section,
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_FUNCTION = "a function such as 'package.module:function'"
-_NAME = "a name of ASCII letters, digits, '.', '_' and '-' that begins with a letter or digit"
+_EXPECTED_FUNCTION = "a function such as 'package.module:function'"
+_EXPECTED_NAME = (
+    "a name of ASCII letters, digits, '.', '_' and '-' that begins with a letter or digit"
+)
 
 
 class Transform(Section):
@@ -48,7 +50,9 @@ class Transform(Section):
 
     sql: str | None = None
     """A SELECT from sources and earlier transforms."""
-    python: Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _FUNCTION)] | None = None
+    python: (
+        Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _EXPECTED_FUNCTION)] | None
+    ) = None
     """`package.module:function`, which takes and returns a DataFrame."""
     from_: ViewName | None = Field(None, alias="from")
     """For `python`: the source or transform that the function gets. Default: the previous
@@ -72,7 +76,7 @@ class Seed(Section):
     file: str
     """File of JSON lines, next to the job's YAML. Each line has a `key`, and a `value` (text, an
     object for JSON, null for a tombstone) or `base64`."""
-    partitions: Count = 4
+    partitions: PositiveInt = 4
     """Number of partitions of the topic."""
 
 
@@ -90,7 +94,7 @@ class Output(NamedTuple):
 class Job(Section):
     """A job from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
 
-    name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
+    name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _EXPECTED_NAME)] = "job"
     """Name of the queries; by default, the name of the YAML file."""
     source: Source | None = None
     """The only source; its view is named `records`."""
@@ -213,7 +217,9 @@ class Job(Section):
             key_path = self.locate("sink", name)
             _check_from(key_path, sink.from_, views, not self.all_transforms)
             if self.checkpoint is None and not isinstance(sink, ConsoleSink):
-                raise ValueError("'checkpoint' is missing: a folder for the queries' progress")
+                raise ValueError(
+                    "'checkpoint' is missing: set it to a folder for the queries' progress"
+                )
         for key_path, options, _ in self.iterate_broker_uses():
             if SERVERS not in options:
                 raise ValueError(f"{key_path}: {SERVERS!r} is missing")

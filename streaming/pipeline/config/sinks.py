@@ -9,9 +9,9 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
-    SIZE,
+    SIZE_PATTERN,
     Columns,
-    Count,
+    PositiveInt,
     Location,
     Section,
     Size,
@@ -24,8 +24,8 @@ from streaming.pipeline.config.base import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_PART = r"(?:\w+|`[^`]+`)"
-_TABLE = "the name of a table such as 'orders' or 'shop.orders'"
+_NAME_PART = r"(?:\w+|`[^`]+`)"
+_EXPECTED_TABLE = "the name of a table such as 'orders' or 'shop.orders'"
 _UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
 
 
@@ -34,7 +34,10 @@ class _TableSection(Section):
 
     path: Location | None = None
     """Folder or URL of the Delta table."""
-    table: Annotated[str, require_pattern(rf"{_PART}(?:\.{_PART}){{0,2}}", _TABLE)] | None = None
+    table: (
+        Annotated[str, require_pattern(rf"{_NAME_PART}(?:\.{_NAME_PART}){{0,2}}", _EXPECTED_TABLE)]
+        | None
+    ) = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
     """Whether other queries may append to the table: another job, or this job with an earlier
@@ -92,13 +95,13 @@ class DeltaSink(_TableSection):
     target_file_size: Size = "128MB"
     """Approximate file size. A small batch is written as one file. With `off`, Spark writes one
     file per task."""
-    compact_every: Count | None = None
+    compact_every: PositiveInt | None = None
     """Compact the table after every Nth batch."""
 
     @property
     def target_file_bytes(self) -> int | None:
         """The target file size in bytes; None if it is off."""
-        number, unit = re.fullmatch(SIZE, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
+        number, unit = re.fullmatch(SIZE_PATTERN, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
         return int(float(number) * _UNITS[unit.upper()]) if number else None
 
     @model_validator(mode="after")
@@ -116,7 +119,7 @@ class DeltaSink(_TableSection):
         elif self.shared:
             raise ValueError("'shared' is for mode 'append', but the mode is 'upsert': remove it")
         if self.partition_by and self.cluster_by:
-            raise ValueError("a table has 'partition_by' or 'cluster_by', not both")
+            raise ValueError("'partition_by' and 'cluster_by' are both set: remove one")
         return self
 
 
@@ -127,7 +130,7 @@ class ConsoleSink(Section):
     """`console`."""
     from_: ViewName | None = Field(None, alias="from")
     """Source or transform to write. Default: the last transform, or the only source."""
-    rows: Count = 20
+    rows: PositiveInt = 20
     """Number of rows printed per batch."""
     truncate: bool = True
     """Whether long values are truncated."""

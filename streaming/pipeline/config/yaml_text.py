@@ -99,9 +99,9 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _kind, _first, _pattern in _UNQUOTED_TYPES:
+for _kind, _first_characters, _pattern in _UNQUOTED_TYPES:
     _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_first)
+        f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_first_characters)
     )
 
 
@@ -110,12 +110,15 @@ def _make_error(node: yaml.Node, text: str) -> ConfigError:
 
 
 def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
-    """Return the number of values in a node with aliases expanded."""
-    known_size = sizes.get(id(node), 0)
-    if known_size is None:
+    """Return the number of values in a node with aliases expanded.
+
+    `sizes` caches it by the node's id; None marks a node that is still being counted.
+    """
+    cached_size = sizes.get(id(node), 0)
+    if cached_size is None:
         raise _make_error(node, "an alias refers to a value that contains it")
-    if known_size:
-        return known_size
+    if cached_size:
+        return cached_size
     sizes[id(node)] = None
     nested: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
@@ -136,14 +139,16 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         position = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = _QUOTED_TEXT.sub(_hide, getattr(error, "problem", None) or "cannot be parsed")
+        problem = _QUOTED_TEXT.sub(
+            _hide_value, getattr(error, "problem", None) or "cannot be parsed"
+        )
         raise ConfigError(f"{position}not valid YAML: {problem}") from None
     if not isinstance(data, dict):
         raise ConfigError("a mapping with the keys of a job is expected; see `assignor init`")
     return data
 
 
-def _hide(quoted: re.Match[str]) -> str:
+def _hide_value(quoted: re.Match[str]) -> str:
     is_value = len(quoted[0]) > len("'\\t'") and not quoted[0][1:].startswith(("<", "***"))
     return "'***'" if is_value else quoted[0]
 
@@ -171,13 +176,13 @@ def map_values(
     return change(path, data)
 
 
-def apply_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
+def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Return a copy of the data with each `--set key.path=value` applied; values are YAML.
 
     An existing key that contains dots is matched as a whole; a new one must be quoted.
     """
     changed: dict[str, Any] = map_values(data)
-    for assignment in sets:
+    for assignment in assignments:
         path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
         if not equals or not path.strip():  # its text may be a secret, so omit it
             raise ConfigError("--set: key.path=value is expected")

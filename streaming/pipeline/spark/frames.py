@@ -12,7 +12,15 @@ from streaming.pipeline.config.files import import_function, read_schema
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.errors import summarize
 from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer
-from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, ParsedRows, Upsert, parse
+from streaming.pipeline.spark.records import (
+    KAFKA,
+    KAFKA_FIELDS,
+    KAFKA_ORDER,
+    REASON,
+    ParsedRows,
+    Upsert,
+    parse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -78,10 +86,10 @@ def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target:
     """Return a source's bad records, which do not fit its schema or one of its upserts."""
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
-    bad = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
-    assert bad is not None  # noqa: S101  (raw records have no dead letter)
-    columns = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
-    return bad.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
+    parsed = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks))
+    columns: tuple[str, ...] = (*KAFKA_ORDER, "key", "value", REASON)
+    columns = columns if isinstance(target, DeltaSink) else ("key", "value")
+    return parsed.get_bad_records().select(*columns)
 
 
 def _open_and_parse(
@@ -155,5 +163,5 @@ def check_kafka_struct(frame: DataFrame) -> None:
     has_struct = KAFKA in frame.columns and (
         tuple(getattr(frame.schema[KAFKA].dataType, "names", ())) == KAFKA_FIELDS
     )
-    others = [name for name in frame.columns if not has_struct or name != KAFKA]
-    check_reserved_names(others, [KAFKA], get_name_normalizer(frame.sparkSession))
+    other_names = [name for name in frame.columns if not has_struct or name != KAFKA]
+    check_reserved_names(other_names, [KAFKA], get_name_normalizer(frame.sparkSession))

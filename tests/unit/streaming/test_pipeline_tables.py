@@ -196,7 +196,7 @@ def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
 
     def settings(data: dict[str, Any], *sets: str) -> dict[str, str]:
         monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-        return start_session(load_job(data, sets=sets, environment={}).job)._options
+        return start_session(load_job(data, overrides=sets, environment={}).job)._options
 
     return settings
 
