@@ -197,19 +197,16 @@ def read_commit(folder: Folder, version: int) -> Commit:
         raise DamagedCommitError("a line is not JSON, or is truncated") from None
     if not actions:
         raise DamagedCommitError("it is empty")
+    values = {
+        "version": version,
+        "info": (actions.get("commitInfo") or [{}])[-1],
+        "adds": actions.get("add", []),
+        "removes": actions.get("remove", []),
+        "transactions": actions.get("txn", []),
+        "metadata": actions["metaData"][-1] if "metaData" in actions else None,
+    }
     try:
-        return msgspec.convert(
-            {
-                "version": version,
-                "info": (actions.get("commitInfo") or [{}])[-1],
-                "adds": actions.get("add", []),
-                "removes": actions.get("remove", []),
-                "transactions": actions.get("txn", []),
-                "metadata": actions["metaData"][-1] if "metaData" in actions else None,
-            },
-            Commit,
-            strict=False,
-        )
+        return msgspec.convert(values, Commit, strict=False)
     except msgspec.ValidationError as error:
         raise DamagedCommitError(str(error)) from None
     except UnicodeEncodeError:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 DELTA_VERSION = "4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 #: Spark's minor versions that Delta is built for, oldest first.
 _SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
 
@@ -57,13 +58,9 @@ def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     if warning := describe_unknown_spark(spark_version()):
         warnings.warn(warning, UserWarning, stacklevel=2)
-    return (
-        builder.config("spark.jars.packages", delta_coordinate())
-        .config("spark.sql.extensions", EXTENSION)
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-    )
+    builder = builder.config("spark.jars.packages", delta_coordinate())
+    builder = builder.config("spark.sql.extensions", EXTENSION)
+    return builder.config("spark.sql.catalog.spark_catalog", _CATALOG)
 
 
 def start_local_session(name: str) -> SparkSession:

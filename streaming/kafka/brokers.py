@@ -20,11 +20,7 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
@@ -92,8 +88,7 @@ class Brokers:
     def __init__(self, java_settings: Mapping[str, str], limit_s: float) -> None:
         self.settings = translate_settings(java_settings)
         self.limit_s = limit_s
-        servers = java_settings["bootstrap.servers"]
-        self._address = servers.rpartition("@")[2]  # without credentials
+        self._address = java_settings["bootstrap.servers"].rpartition("@")[2]  # without credentials
         #: One line for each value that could not be determined.
         self.notes: list[str] = []
         #: Requested topics that do not exist.
@@ -126,11 +121,8 @@ class Brokers:
 
     def list_all_partitions(self) -> dict[str, frozenset[int]]:
         """Return the partitions of all topics that the user may describe."""
-        return {
-            name: frozenset(topic.partitions)
-            for name, topic in self._all_topics.items()
-            if topic.error is None
-        }
+        topics = self._all_topics.items()
+        return {name: frozenset(t.partitions) for name, t in topics if t.error is None}
 
     def fetch_log_ranges(
         self, partitions: Collection[tuple[str, int]]

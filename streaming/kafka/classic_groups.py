@@ -88,10 +88,7 @@ def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
 
 
 def _decode_member(member: Any, instance: str | None) -> ClassicMember:
-    """Decode a member's ConsumerProtocolSubscription and ConsumerProtocolAssignment.
-
-    Raises ValueError if one of them is malformed.
-    """
+    """Decode a member's subscription and assignment; raise ValueError if they are malformed."""
     subscription, assignment = _Decoder(member.metadata), _Decoder(member.assignment)
     subscription.read_int16()  # version
     topics = frozenset(subscription.read_string() for _ in range(subscription.read_int32()))

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -196,18 +196,12 @@ class EmbeddedBroker:
         settings.write_text(text, encoding="utf-8")
         temporary = self.folder if self._data is None else None
         command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
-        environment = {**os.environ, "LC_ALL": "C.UTF-8"}  # for non-ASCII folder names
+        env = {**os.environ, "LC_ALL": "C.UTF-8"}  # for non-ASCII folder names
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
             # In a new session: Ctrl-C reaches only this process, which then stops the broker.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
+            self._process = subprocess.Popen(command, env=env, start_new_session=True, **pipes)
         try:
             self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta))
         except BrokerError:

@@ -68,17 +68,12 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
     description = describe(brokers, group)
     if description is None:
         return None
-    return tuple(
-        GroupMember(
-            member.member_id,
-            member.host,
-            member.client_id,
-            tuple(Partition(p.topic, p.partition) for p in member.assignment.topic_partitions)
-            if member.assignment
-            else (),
-        )
-        for member in description.members
-    )
+    members = []
+    for member in description.members:
+        assigned = member.assignment.topic_partitions if member.assignment else ()
+        partitions = tuple(Partition(p.topic, p.partition) for p in assigned)
+        members.append(GroupMember(member.member_id, member.host, member.client_id, partitions))
+    return tuple(members)
 
 
 def describe(brokers: Brokers, group: str) -> Any:

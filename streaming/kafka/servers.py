@@ -38,12 +38,10 @@ def read_servers(option: str, text: str) -> list[tuple[str, int]]:
             f"{option} {address!r}: remove the credentials before it; only host:port is expected"
         )
     servers = [server.strip() for server in text.split(",")]
-    return [_parse_server(option, server) for server in servers if server] or [
-        _parse_server(option, "")
-    ]
+    return [_parse(option, server) for server in servers if server] or [_parse(option, "")]
 
 
-def _parse_server(option: str, server: str) -> tuple[str, int]:
+def _parse(option: str, server: str) -> tuple[str, int]:
     protocol, _, address = server.rpartition("://")
     if protocol.lower() in ("http", "https"):
         raise OptionError(f"{option} {server!r}: host:port is expected, not an HTTP URL")

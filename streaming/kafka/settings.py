@@ -80,8 +80,7 @@ def translate_settings(java_settings: Mapping[str, str]) -> ClientSettings:
     SettingsError
         If a setting has no counterpart, or a required one is missing.
     """
-    pairs = java_settings.items()
-    settings = {name: str(value).strip() for name, value in pairs if value is not None}
+    settings = {k: str(v).strip() for k, v in java_settings.items() if v is not None}
     if not settings.get("bootstrap.servers"):
         raise SettingsError("setting 'bootstrap.servers' is missing: give the brokers' host:port")
     for name, value in settings.items():
@@ -136,12 +135,10 @@ def _map_tls(settings: Mapping[str, str]) -> dict[str, str]:
     return {**values, "ssl.endpoint.identification.algorithm": algorithm or "none"}
 
 
-def _map_truststore(
-    settings: Mapping[str, str], location_name: str, pem_name: str
-) -> dict[str, str]:
-    """Return librdkafka's setting for a truststore, under one of these names; empty if none."""
+def _map_truststore(settings: Mapping[str, str], location: str, pem: str) -> dict[str, str]:
+    """Return the truststore under the setting's name for a file or for text; empty if none."""
     if settings.get("ssl.truststore.certificates"):
-        return {pem_name: _wrap_pem(settings["ssl.truststore.certificates"])}
+        return {pem: _wrap_pem(settings["ssl.truststore.certificates"])}
     if not settings.get("ssl.truststore.location"):
         return {}
     if settings.get("ssl.truststore.type", "JKS").upper() != "PEM":
@@ -149,7 +146,7 @@ def _map_truststore(
             "setting 'ssl.truststore.location' is a JKS or PKCS12 file, which librdkafka does not "
             f"read: {_CONVERT_TO_PEM.format(kind='ssl.truststore')}"
         )
-    return {location_name: settings["ssl.truststore.location"]}
+    return {location: settings["ssl.truststore.location"]}
 
 
 def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:

@@ -50,10 +50,9 @@ def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
             reason = str(getattr(error, "strerror", None) or error)
         else:
             return
+    problem = f"no broker answers at {servers!r} ({reason})"
     raise loaded.make_error(
-        key_path,
-        f"no broker answers at {servers!r} ({reason}): check the address, and start the broker",
-        JobError,
+        key_path, f"{problem}: check the address, and start the broker", JobError
     )
 
 
@@ -61,13 +60,12 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
     """Check that the topics exist, with the same client and options that Spark will use."""
     topics_by_client: dict[tuple[tuple[str, str], ...], Any] = {}
     for key_path, options, topics in loaded.job.iterate_broker_uses():
-        pairs = (pair for pair in options.items() if pair[0].startswith("kafka."))
-        client_options = {name.removeprefix("kafka."): value for name, value in pairs}
-        client_key = tuple(sorted(client_options.items()))
+        client = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
+        client_key = tuple(sorted(client.items()))
         if topics and client_key not in topics_by_client:
             prefix = f"the broker at {options[SERVERS]!r} does not answer: "
             with loaded.wrap_errors(key_path, JobError, prefix):
-                topics_by_client[client_key] = _list_topics(spark, client_options)
+                topics_by_client[client_key] = _list_topics(spark, client)
         for topic in topics:
             if topic not in topics_by_client[client_key]:
                 problem = (

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+")
-_STAGE_FAILURE = re.compile(
-    r"^Job aborted due to stage failure:.*?\): (?:[\w.$]+(?:Exception|Error): )?"
-)
+_ABORTED = re.compile(r"^Job aborted due to stage failure:.*?\): (?:[\w.$]+(?:Exception|Error): )?")
 #: py4j's complete messages for a lost connection; errors raised in Java have more text after them.
 _LOST_CONNECTION = re.compile(r"An error occurred while calling \S+|Answer from Java side is empty")
 #: Spark's prefix for messages from `raise_error`.
@@ -22,7 +20,7 @@ _RAISE_ERROR_PREFIX = "[USER_RAISED_EXCEPTION] "
 _CLASS_NAME = re.compile(r"^(?:[\w$]+\.)+([\w$]+)(?:: |$)")
 _DELTA_CODE_PREFIX = "[DELTA_"
 #: Hadoop's message for a folder that cannot be created.
-_MKDIRS_FAILURE = re.compile(r"Mkdirs failed to create (?:file:)?(.*?) \(exists=\w+, cwd=.*\)")
+_MKDIRS = re.compile(r"Mkdirs failed to create (?:file:)?(.*?) \(exists=\w+, cwd=.*\)")
 #: Record values that Delta adds to the message of a violated constraint.
 _RECORD_VALUES = re.compile(r" by row with values:.*")
 _MAX_DELTA_CHARS = 700
@@ -33,40 +31,34 @@ _MAX_START_CHARS = 120
 #: Maximum number kept at its end, where the run id is, after a query name of any length.
 _MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
-_HINTS = (
-    (
-        r"data may have been (?:lost|missed)|failOnDataLoss",
-        "see: assignor doctor --checkpoint {checkpoint}",
+_HINTS = {
+    r"data may have been (?:lost|missed)|failOnDataLoss": (
+        "see: assignor doctor --checkpoint {checkpoint}"
     ),
-    (
-        r"Not authorized to access topics",
+    r"Not authorized to access topics": (
         "the user needs Describe and Read on each source topic, and Describe and Write on each "
-        "sink and dead-letter topic",
+        "sink and dead-letter topic"
     ),
-    (
-        "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE": (
         "the checkpoint's state was written by 'dedupe' or a transform with other columns, or by a "
         "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an upsert "
-        "can safely read all records again)",
+        "can safely read all records again)"
     ),
-    (
-        # Java's message for a list of objects of a missing class; Spark 4.2 names the class.
-        r"DefaultSerializationProxy to field .*DataSourceRDDPartition"
-        r"|ClassNotFoundException: io\.assignorbridge\.",
-        "the executors may lack the assignor-bridge jar: add the flags that `assignor jars` prints",
+    # Java's message for a list of objects of a missing class; Spark 4.2 names the class.
+    r"DefaultSerializationProxy to field .*DataSourceRDDPartition"
+    r"|ClassNotFoundException: io\.assignorbridge\.": (
+        "the executors may lack the assignor-bridge jar: add the flags that `assignor jars` prints"
     ),
-    (
-        r"^long overflow$",
+    r"^long overflow$": (
         "a time is out of range: a producer may send nanoseconds as Kafka's timestamp, which must "
-        "be in milliseconds",
+        "be in milliseconds"
     ),
-    (r"java\.security file|Too many open files", "raise the open-file limit: ulimit -n 4096"),
-    (r"Not authorized to access group", "the user needs Read on the Group"),
-    (
-        r"Cluster authorization failed",
-        "the user needs IdempotentWrite on the Cluster, or kafka.enable.idempotence: false",
+    r"java\.security file|Too many open files": "raise the open-file limit: ulimit -n 4096",
+    r"Not authorized to access group": "the user needs Read on the Group",
+    r"Cluster authorization failed": (
+        "the user needs IdempotentWrite on the Cluster, or kafka.enable.idempotence: false"
     ),
-)
+}
 
 
 class ConfigError(OptionError):
@@ -82,7 +74,7 @@ class JobTimeoutError(JobError):
 
 
 class TableError(ValueError):
-    """A query cannot write its rows, or would lose or repeat some, with this table or checkpoint."""
+    """With this table or checkpoint, a query could not write its rows, or would lose some."""
 
 
 @contextlib.contextmanager
@@ -117,24 +109,20 @@ def summarize(error: BaseException) -> str:
     line = lines[0] if lines else type(innermost).__name__
     if _DELTA_CODE_PREFIX in line:  # its other lines have names and the fix
         line = _RECORD_VALUES.sub("", " ".join(lines))[:_MAX_DELTA_CHARS]
-    line = _SQL_STATE.sub("", _STAGE_FAILURE.sub("", line))
+    line = _SQL_STATE.sub("", _ABORTED.sub("", line))
     line = line.strip().rstrip(";").removeprefix(_RAISE_ERROR_PREFIX)
-    line = _MKDIRS_FAILURE.sub(
-        r"no permission to create the folder \1, or a file is in its place", line
-    )
+    line = _MKDIRS.sub(r"no permission to create the folder \1, or a file is in its place", line)
     match = _CLASS_NAME.match(line)
     return line[match.end() :] or match[1] if match else line
 
 
-def _get_java_message(throwable: Any) -> str:
-    while throwable.getCause() is not None:
-        throwable = throwable.getCause()
-    message = throwable.getMessage()
+def _get_java_message(cause: Any) -> str:
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    message = cause.getMessage()
     if not message or " " in message:
-        return str(message or throwable.toString())
-    return (
-        f"{throwable.getClass().getSimpleName()}: {message}"  # such as the name of a missing class
-    )
+        return str(message or cause.toString())
+    return f"{cause.getClass().getSimpleName()}: {message}"  # such as the name of a missing class
 
 
 def drop_java_trace(error: Exception) -> Exception:
@@ -161,7 +149,7 @@ def drop_java_trace(error: Exception) -> Exception:
 
 def add_hint(message: str, checkpoint: str | None) -> str:
     """Append the first matching hint, if any, to a failed query's message."""
-    for pattern, hint in _HINTS:
+    for pattern, hint in _HINTS.items():
         if re.search(pattern, message, re.IGNORECASE):
             if checkpoint is None and "{checkpoint}" in hint:
                 return message

@@ -86,7 +86,7 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
         else:  # a separate query reads the source again, for exactly-once
             frame = build_bad_records(spark, loaded, output.bad_source, output.sink)
         with loaded.wrap_errors(output.key_path):
-            queries.append(_plan_query(spark, loaded, output, frame))
+            queries.append(_plan(spark, loaded, output, frame))
     _check_commit_groups(loaded, queries)
     locations = {
         query.key_path: qualify_path(spark, query.delta_writer.table.find_location(spark))
@@ -123,9 +123,7 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
             checked_pairs.append((query, source))
 
 
-def _plan_query(
-    spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame
-) -> JobQuery:
+def _plan(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> JobQuery:
     job, sink = loaded.job, output.sink
     is_sink = output.bad_source is None
     name = job.name if job.sink is not None and is_sink else f"{job.name}.{output.folder}"
@@ -161,9 +159,8 @@ def _plan_query(
     table = (sink.path or sink.table) if isinstance(sink, DeltaSink) else None
     topic = sink.topic if isinstance(sink, KafkaSink) else None
     target = loaded.redact(table or topic or "") or None
-    result = QueryResult(
-        name, target, is_table=delta_writer is not None, is_dead_letter=not is_sink
-    )
+    is_table = delta_writer is not None
+    result = QueryResult(name, target, is_table=is_table, is_dead_letter=not is_sink)
     sources = list_plan_sources(rows)
     details = checkpoint, delta_writer, sources, result
     return JobQuery(name, output.key_path, rows, writer, *details)

@@ -12,18 +12,12 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach, listen
 from streaming.observe.progress_log import first_error_line
+from streaming.pipeline import errors
 from streaming.pipeline.brokers import check_network, check_topics
 from streaming.pipeline.config.files import load_checked_job
 from streaming.pipeline.config.loading import LoadedJob
 from streaming.pipeline.delta.continuity import check_continuity
-from streaming.pipeline.errors import (
-    ConfigError,
-    JobError,
-    JobTimeoutError,
-    add_hint,
-    report_failure,
-    summarize,
-)
+from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError, add_hint, summarize
 from streaming.pipeline.progress import ProgressCounter, sum_results
 from streaming.pipeline.queries import plan_queries
 from streaming.pipeline.schema_change import check_schema_change, save_parsing_rules
@@ -103,9 +97,7 @@ class RunningJob:
         self._exit_stack.callback(listen(spark, self._counter))
         if loaded.job.metrics is not None:
             try:
-                self.metrics = attach(
-                    spark, loaded.job.metrics, loaded.redact, self._explain_failure
-                )
+                self.metrics = attach(spark, loaded.job.metrics, loaded.redact, self._explain)
             except AssignorError as error:
                 error.args = (loaded.redact(str(error)),)
                 raise
@@ -163,7 +155,7 @@ class RunningJob:
         metrics, self.metrics = self.metrics, None
         message = "%s: metrics: the last values may be missing: %s"
         report = partial(_LOG.warning, message, self._loaded.title)
-        with report_failure(report, self._loaded.redact):  # must not hide the job's own error
+        with errors.report_failure(report, self._loaded.redact):  # the job's own error is raised
             if metrics is not None:
                 metrics.close()
 
@@ -176,7 +168,7 @@ class RunningJob:
                 raise self._make_error(query, error) from None
         return is_active
 
-    def _explain_failure(self, query_id: str, text: str) -> str:
+    def _explain(self, query_id: str, text: str) -> str:
         """Return why a query failed: its sink's error, or else Spark's text."""
         for query in self._queries:
             if query.stream is not None and str(query.stream.id) == query_id and query.sink_error:

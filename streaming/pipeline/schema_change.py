@@ -171,7 +171,5 @@ def _find_first_difference(
 def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> DataFrame:
     records = Records.model_validate(rules["records"])
     upserts = [Upsert(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]]
-    parsed = parse(frame, name, records, rules["records"]["schema"], upserts=upserts)
-    return parsed.get_bad_records().select(
-        format_position("topic", "partition", "offset").alias("position")
-    )
+    bad = parse(frame, name, records, rules["records"]["schema"], upserts=upserts).bad
+    return bad.select(format_position("topic", "partition", "offset").alias("position"))

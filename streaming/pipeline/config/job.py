@@ -19,9 +19,9 @@ from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
     SERVERS,
-    PositiveInt,
     Location,
     OptionText,
+    PositiveInt,
     Section,
     TopicName,
     Trigger,
@@ -39,10 +39,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_EXPECTED_FUNCTION = "a function such as 'package.module:function'"
-_EXPECTED_NAME = (
-    "a name of ASCII letters, digits, '.', '_' and '-' that begins with a letter or digit"
-)
+_FUNCTION = "a function such as 'package.module:function'"
+_NAME = "a name of ASCII letters, digits, '.', '_' and '-' that begins with a letter or digit"
 
 
 class Transform(Section):
@@ -50,9 +48,7 @@ class Transform(Section):
 
     sql: str | None = None
     """A SELECT from sources and earlier transforms."""
-    python: (
-        Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _EXPECTED_FUNCTION)] | None
-    ) = None
+    python: Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _FUNCTION)] | None = None
     """`package.module:function`, which takes and returns a DataFrame."""
     from_: ViewName | None = Field(None, alias="from")
     """For `python`: the source or transform that the function gets. Default: the previous
@@ -94,7 +90,7 @@ class Output(NamedTuple):
 class Job(Section):
     """A job from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
 
-    name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _EXPECTED_NAME)] = "job"
+    name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
     """Name of the queries; by default, the name of the YAML file."""
     source: Source | None = None
     """The only source; its view is named `records`."""
@@ -217,9 +213,7 @@ class Job(Section):
             key_path = self.locate("sink", name)
             _check_from(key_path, sink.from_, views, not self.all_transforms)
             if self.checkpoint is None and not isinstance(sink, ConsoleSink):
-                raise ValueError(
-                    "'checkpoint' is missing: set it to a folder for the queries' progress"
-                )
+                raise ValueError("'checkpoint' is missing: set it to a folder for query progress")
         for key_path, options, _ in self.iterate_broker_uses():
             if SERVERS not in options:
                 raise ValueError(f"{key_path}: {SERVERS!r} is missing")

@@ -14,14 +14,9 @@ import yaml
 from pydantic import ValidationError
 
 from assignor_bridge.errors import AssignorError
+from streaming.pipeline.config import yaml_text
 from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.config.job import Job
-from streaming.pipeline.config.yaml_text import (
-    apply_overrides,
-    fill_variables,
-    map_values,
-    parse_yaml,
-)
 from streaming.pipeline.errors import ConfigError, JobError, summarize
 from streaming.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.validation import describe_problems
@@ -93,7 +88,7 @@ class LoadedJob:
             (data["source"] if self.job.source else data["sources"][name]).update(
                 {key: v for key, v in source.spark_options.items() if key not in source.options}
             )
-        hidden = _drop_empty(map_values(data, self._hide_value))
+        hidden = _drop_empty(yaml_text.map_values(data, self._hide_value))
         return str(
             yaml.safe_dump(hidden, sort_keys=False, allow_unicode=True, default_flow_style=False)
         )
@@ -134,11 +129,11 @@ def load_job(
         return LoadedJob(config, config.name, Path(), redact, {})
     title, folder, data = _read_config(config)
     try:
-        data = apply_overrides(data, overrides)
+        data = yaml_text.apply_overrides(data, overrides)
         if broker is not None:
             data = _replace_brokers(data, broker)
         variables = os.environ if environment is None else environment
-        data, original_texts = fill_variables(data, variables, redact)
+        data, original_texts = yaml_text.fill_variables(data, variables, redact)
         redact.learn_secrets(data)
         if not isinstance(config, Mapping):
             data = {"name": _derive_name(Path(config)), **data}
@@ -163,7 +158,7 @@ def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dic
         reason = getattr(error, "strerror", None) or summarize(error)
         raise ConfigError(f"{str(path)!r} cannot be read: {reason}") from None
     try:
-        return path.name, path.resolve().parent, parse_yaml(text)
+        return path.name, path.resolve().parent, yaml_text.parse_yaml(text)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from None
 

@@ -11,8 +11,8 @@ from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
     SIZE_PATTERN,
     Columns,
-    PositiveInt,
     Location,
+    PositiveInt,
     Section,
     Size,
     TopicName,
@@ -24,8 +24,8 @@ from streaming.pipeline.config.base import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_NAME_PART = r"(?:\w+|`[^`]+`)"
-_EXPECTED_TABLE = "the name of a table such as 'orders' or 'shop.orders'"
+_PART = r"(?:\w+|`[^`]+`)"
+_TABLE = "the name of a table such as 'orders' or 'shop.orders'"
 _UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
 
 
@@ -34,10 +34,7 @@ class _TableSection(Section):
 
     path: Location | None = None
     """Folder or URL of the Delta table."""
-    table: (
-        Annotated[str, require_pattern(rf"{_NAME_PART}(?:\.{_NAME_PART}){{0,2}}", _EXPECTED_TABLE)]
-        | None
-    ) = None
+    table: Annotated[str, require_pattern(rf"{_PART}(?:\.{_PART}){{0,2}}", _TABLE)] | None = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
     """Whether other queries may append to the table: another job, or this job with an earlier

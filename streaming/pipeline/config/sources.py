@@ -14,9 +14,9 @@ from streaming.kafka.servers import check_topic
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
     Columns,
-    PositiveInt,
     Duration,
     OptionText,
+    PositiveInt,
     Section,
     require_one,
 )
@@ -62,14 +62,12 @@ _SPARK_OPTIONS = {
 _FLAG = (r"(?i)true|false", "true or false")
 _WHOLE_NUMBER = (r"\d{1,9}", "a whole number from 0")
 _POSITIVE_NUMBER = (r"0*[1-9]\d{0,17}", "a whole number from 1")
+_OFFSET_MAP = _build_partition_pattern(r"-[12]|[0-9]+")
 _OFFSETS = 'earliest, latest, or offsets such as {"orders": {"0": 23, "1": -2}}'
 _TIMES = 'milliseconds such as {"orders": {"0": 1700000000000}}'
 #: Valid values of these options: a pattern, and its description.
 _VALID_VALUES = {
-    "startingOffsets": (
-        rf"(?i)earliest|latest|{_build_partition_pattern(r'-[12]|[0-9]+')}",
-        _OFFSETS,
-    ),
+    "startingOffsets": (rf"(?i)earliest|latest|{_OFFSET_MAP}", _OFFSETS),
     "startingTimestamp": (r"\d{1,18}", "milliseconds since 1970"),
     "startingOffsetsByTimestamp": (_build_partition_pattern("[0-9]+"), _TIMES),
     "startingOffsetsByTimestampStrategy": (r"(?i)error|latest", "error or latest"),
@@ -170,7 +168,7 @@ class Source(Section):
 
     @property
     def spark_options(self) -> dict[str, str]:
-        """The options for `spark.readStream` (default start: earliest), without the job's `kafka.*`."""
+        """Its own options for `spark.readStream`; by default, it starts at the earliest offsets."""
         options = self.options
         if not any(name in options for name in _START_OPTIONS):
             options["startingOffsets"] = "earliest"

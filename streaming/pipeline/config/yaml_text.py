@@ -99,9 +99,9 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _kind, _first_characters, _pattern in _UNQUOTED_TYPES:
+for _kind, _starts, _pattern in _UNQUOTED_TYPES:
     _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_first_characters)
+        f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_starts)
     )
 
 
@@ -110,16 +110,13 @@ def _make_error(node: yaml.Node, text: str) -> ConfigError:
 
 
 def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
-    """Return the number of values in a node with aliases expanded.
-
-    `sizes` caches it by the node's id; None marks a node that is still being counted.
-    """
+    """Return the number of values in a node with aliases expanded; `sizes` caches it by node id."""
     cached_size = sizes.get(id(node), 0)
     if cached_size is None:
         raise _make_error(node, "an alias refers to a value that contains it")
     if cached_size:
         return cached_size
-    sizes[id(node)] = None
+    sizes[id(node)] = None  # being counted
     nested: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
         nested = [part for pair in node.value for part in pair]
@@ -139,16 +136,14 @@ def parse_yaml(text: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         position = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-        problem = _QUOTED_TEXT.sub(
-            _hide_value, getattr(error, "problem", None) or "cannot be parsed"
-        )
+        problem = _QUOTED_TEXT.sub(_hide, getattr(error, "problem", None) or "cannot be parsed")
         raise ConfigError(f"{position}not valid YAML: {problem}") from None
     if not isinstance(data, dict):
         raise ConfigError("a mapping with the keys of a job is expected; see `assignor init`")
     return data
 
 
-def _hide_value(quoted: re.Match[str]) -> str:
+def _hide(quoted: re.Match[str]) -> str:
     is_value = len(quoted[0]) > len("'\\t'") and not quoted[0][1:].startswith(("<", "***"))
     return "'***'" if is_value else quoted[0]
 

@@ -67,17 +67,14 @@ def read_text(text: Column, data_type: DataType) -> Column:
 
 
 def read_json(
-    value: Column,
-    schema: StructType,
-    options: Mapping[str, str],
-    result_schema: StructType | None = None,
+    value: Column, schema: StructType, options: Mapping[str, str], target: StructType | None = None
 ) -> Column:
     """Parse one JSON object; null if it is invalid, or has a number that Spark would change.
 
-    The result has the fields of `result_schema`, by default those of `schema`.
+    The result has the type `target`, by default `schema`.
     """
     checked = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
-    return f.from_json(checked.cast("string"), result_schema or schema, {**options})
+    return f.from_json(checked.cast("string"), target or schema, {**options})
 
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:

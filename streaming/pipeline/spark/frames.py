@@ -12,15 +12,7 @@ from streaming.pipeline.config.files import import_function, read_schema
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.errors import summarize
 from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer
-from streaming.pipeline.spark.records import (
-    KAFKA,
-    KAFKA_FIELDS,
-    KAFKA_ORDER,
-    REASON,
-    ParsedRows,
-    Upsert,
-    parse,
-)
+from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, ParsedRows, Upsert, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,10 +78,9 @@ def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target:
     """Return a source's bad records, which do not fit its schema or one of its upserts."""
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
-    parsed = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks))
-    columns: tuple[str, ...] = (*KAFKA_ORDER, "key", "value", REASON)
-    columns = columns if isinstance(target, DeltaSink) else ("key", "value")
-    return parsed.get_bad_records().select(*columns)
+    bad = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
+    columns = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
+    return bad.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
 
 
 def _open_and_parse(

@@ -25,7 +25,7 @@ _STDERR_FD = 2
 _PRIVATE_MODE = 0o600
 #: Maximum time to wait for the last output of a JVM that has ended.
 _LAST_OUTPUT_TIMEOUT_S = 3.0
-_UNCAUGHT_EXCEPTION = "Exception in thread "
+_UNCAUGHT = "Exception in thread "
 #: Environment variable with JVM options.
 _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 #: By default, the JVM reports errors on stdout, and Delta names files with the locale's digits.
@@ -92,10 +92,8 @@ class SparkLog:
                     log.write(line.encode())
                 if line.strip() and not line.startswith((*_LAUNCHER_LINES, "\tat ")):
                     self._last_line = line.strip()
-                if line.startswith(_UNCAUGHT_EXCEPTION) and not self._fatal_line:
-                    self._fatal_line = (
-                        line.removeprefix(_UNCAUGHT_EXCEPTION).partition(" ")[2].strip()
-                    )
+                if line.startswith(_UNCAUGHT) and not self._fatal_line:
+                    self._fatal_line = line.removeprefix(_UNCAUGHT).partition(" ")[2].strip()
 
 
 def create_log(name: str) -> Path:

@@ -38,14 +38,8 @@ class ParsedRows(NamedTuple):
 
     #: The good rows; with `bad_records: fail`, reading them fails at the first bad record.
     rows: DataFrame
-    #: Kafka's columns of the bad records, and `REASON`; None for the format `raw`.
-    bad: DataFrame | None
-
-    def get_bad_records(self) -> DataFrame:
-        """Return the bad records; raise ValueError for the format `raw`."""
-        if self.bad is None:
-            raise ValueError("records with the format 'raw' are never bad")
-        return self.bad
+    #: Kafka's columns of the bad records, and `REASON`. The format `raw` has no bad records.
+    bad: DataFrame
 
 
 class Upsert(NamedTuple):
@@ -83,7 +77,8 @@ def parse(
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
-        return ParsedRows(frame.select("*", build_kafka_struct(f.col("key"), tombstone)), None)
+        rows = frame.select("*", build_kafka_struct(f.col("key"), tombstone))
+        return ParsedRows(rows, frame.where("false"))
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
     normalize = get_name_normalizer(frame.sparkSession)

@@ -33,9 +33,9 @@ _PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
 _DEFAULT_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 _CODE_CACHE_SIZE = "spark.sql.codegen.cache.maxEntries"
-#: Number of generated classes that a Spark JVM caches for each merge, and for all other work. A
-#: merge uses about 80; classes that are not cached are compiled again in each batch. A larger cache would only fill up, because each
-#: checkpoint of a table's log adds a class of about 80 KB, whose code contains its version.
+#: Generated classes that a Spark JVM caches for each merge, and as many for all other work. A merge
+#: uses about 80; classes that are not cached are compiled again in each batch. A larger cache would
+#: only fill up: each checkpoint of a table's log adds a class of about 80 KB with its version.
 _CACHED_CLASSES = 100
 #: Default redaction patterns for Spark's UI and event log; an operator can extend them.
 _REDACTION_PATTERNS = {
@@ -118,9 +118,7 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
         master = job.spark.get("spark.master") or operator_conf.get("spark.master", "local")
         if master.startswith("local"):
             # The builder's settings override the operator's.
-            local = {
-                key: value for key, value in _LOCAL_SETTINGS.items() if key not in operator_conf
-            }
+            local = {k: v for k, v in _LOCAL_SETTINGS.items() if k not in operator_conf}
             settings = {**local, **settings}
         check_master(master)
         if any(table.table for _, table in job.tables):

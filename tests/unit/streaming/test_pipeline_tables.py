@@ -121,7 +121,7 @@ def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, fe
         pytest.param(
             WriteMode("upsert", ("DAY", "ID"), "remove", ("SEQ",)), None, id="same by case"
         ),
-        pytest.param(WriteMode("append"), "upsert, but the job has append: restore", id="mode"),
+        pytest.param(WriteMode("append"), "upsert, but the job has append: set", id="mode"),
         pytest.param(
             WriteMode("upsert", ("id",), "remove", ("seq",)), "keys id, Day, but the job has id",
             id="keys",
@@ -137,7 +137,7 @@ def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, fe
     ],
 )  # fmt: skip
 def test_a_table_written_in_another_mode_is_refused(now, message):
-    before = read_mode(UPSERT.properties())
+    before = read_mode(UPSERT.to_properties())
     assert before == UPSERT
     if message is None:
         check_same_mode("t", before, now, str.lower, is_inferred=False)
