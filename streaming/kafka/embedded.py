@@ -248,11 +248,8 @@ class EmbeddedBroker:
             content = ""
         # A JVM first prints the options from its environment variables.
         skipped_prefixes = ("\tat ", "Picked up ")
-        lines = [
-            line.strip()
-            for line in content.splitlines()
-            if line.strip() and not line.startswith(skipped_prefixes)
-        ]
+        all_lines = content.splitlines()
+        lines = [x.strip() for x in all_lines if x.strip() and not x.startswith(skipped_prefixes)]
         first_line = next((i for i, line in enumerate(lines) if " ERROR " in line), -_MAX_LOG_LINES)
         return " | ".join(lines[first_line:][:_MAX_LOG_LINES]) or f"{self.log_file} is empty"
 

@@ -106,19 +106,17 @@ def seed_topics(
         existing = admin.list_topics(timeout=2 * _RESPONSE_TIMEOUT_S).topics
     except KafkaException as error:
         raise JobError(f"the broker at {bootstrap_servers!r} does not answer: {error}") from error
-    record_counts = {}
+    counts = {}
     for topic, partitions in topics.items():
         if topic not in existing:
             try:
                 create_topic(bootstrap_servers, topic, partitions)
-                record_counts[topic] = _send_records(
-                    bootstrap_servers, topic, records.get(topic, [])
-                )
+                counts[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
             except BaseException as error:
                 if _TOPIC_EXISTS not in str(error):  # the next run seeds only missing topics
                     delete_topics(bootstrap_servers, [topic])
                 raise
-    return record_counts
+    return counts
 
 
 def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> int:
