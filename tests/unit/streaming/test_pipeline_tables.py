@@ -554,7 +554,7 @@ def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, 
     checkpoint = write_query(tmp_path / "checkpoint", {"orders": {0: 5}})
     write_log(tmp_path / "table", [transaction(f"assignor-{QUERY}", 0)])
     monkeypatch.setattr(continuity, "HadoopFolder", lambda path, _: LocalFolder(Path(path)))
-    monkeypatch.setattr(Table, "location", lambda *_: str(tmp_path / "table"))
+    monkeypatch.setattr(Table, "find_location", lambda *_: str(tmp_path / "table"))
     sources = [PlanSource({"subscribe": "orders"})]
     writer = DeltaWriter(sink, "job: sink")
     writer.table_exists = True
