@@ -64,7 +64,8 @@ def run(
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
     from streaming.pipeline.config.files import load_checked_job, read_seeds
 
-    loaded = load_checked_job(job, sets=sets or (), broker=_NO_ADDRESS if with_broker else None)
+    broker = _NO_ADDRESS if with_broker else None
+    loaded = load_checked_job(job, overrides=sets or (), broker=broker)
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.to_yaml(), nl=False)

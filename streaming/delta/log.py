@@ -69,6 +69,7 @@ class _DataFile(msgspec.Struct, frozen=True, rename="camel"):
 class AddedFile(_DataFile, frozen=True, rename="camel"):
     """A data file that a commit adds."""
 
+    #: In bytes.
     size: Natural = 0
 
     @property
@@ -157,7 +158,7 @@ class TableChecksum(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def parse_whole_number(value: object) -> int | None:
-    """Parse a whole number, which a Delta writer may write as text; None for other values."""
+    """Parse a whole number from 0, which may be text in Delta's logs; None for other values."""
     text = str(value).removesuffix(".0") if isinstance(value, int | float | str) else ""
     return int(text) if text.isdecimal() and len(text) <= 19 else None
 
@@ -196,19 +197,16 @@ def read_commit(folder: Folder, version: int) -> Commit:
         raise DamagedCommitError("a line is not JSON, or is truncated") from None
     if not actions:
         raise DamagedCommitError("it is empty")
+    values = {
+        "version": version,
+        "info": (actions.get("commitInfo") or [{}])[-1],
+        "adds": actions.get("add", []),
+        "removes": actions.get("remove", []),
+        "transactions": actions.get("txn", []),
+        "metadata": actions["metaData"][-1] if "metaData" in actions else None,
+    }
     try:
-        return msgspec.convert(
-            {
-                "version": version,
-                "info": (actions.get("commitInfo") or [{}])[-1],
-                "adds": actions.get("add", []),
-                "removes": actions.get("remove", []),
-                "transactions": actions.get("txn", []),
-                "metadata": actions["metaData"][-1] if "metaData" in actions else None,
-            },
-            Commit,
-            strict=False,
-        )
+        return msgspec.convert(values, Commit, strict=False)
     except msgspec.ValidationError as error:
         raise DamagedCommitError(str(error)) from None
     except UnicodeEncodeError:

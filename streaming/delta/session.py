@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 DELTA_VERSION = "4.4.0"
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 #: Spark's minor versions that Delta is built for, oldest first.
 _SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
 
 
-def delta_coordinate(spark: str | None = None) -> str:
+def delta_coordinate(version: str | None = None) -> str:
     """Return Delta's Maven coordinate for a Spark version (default: the installed one).
 
     A Spark newer than all known ones gets the newest build; see `describe_unknown_spark`.
@@ -25,7 +26,7 @@ def delta_coordinate(spark: str | None = None) -> str:
     >>> delta_coordinate("4.0.4"), delta_coordinate("4.9.1")
     ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')
     """
-    version = spark or spark_version()
+    version = version or spark_version()
     major, minor = min(_parse_minor_version(version), _SPARK_VERSIONS[-1])
     if (major, minor) not in _SPARK_VERSIONS:
         supported = ", ".join(f"{major}.{minor}" for major, minor in _SPARK_VERSIONS)
@@ -33,19 +34,20 @@ def delta_coordinate(spark: str | None = None) -> str:
     return f"io.delta:delta-spark_{major}.{minor}_2.13:{DELTA_VERSION}"
 
 
-def describe_unknown_spark(spark: str) -> str | None:
+def describe_unknown_spark(version: str) -> str | None:
     """Return a warning if no Delta build for this Spark version is known; None otherwise.
 
     >>> print(describe_unknown_spark("4.9.1"))
     no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work with it
     """
-    if _parse_minor_version(spark) <= _SPARK_VERSIONS[-1]:
+    if _parse_minor_version(version) <= _SPARK_VERSIONS[-1]:
         return None
-    return f"no Delta is known for Spark {spark}: {delta_coordinate(spark)} may not work with it"
+    delta = delta_coordinate(version)
+    return f"no Delta is known for Spark {version}: {delta} may not work with it"
 
 
-def _parse_minor_version(spark: str) -> tuple[int, int]:
-    major, minor, *_ = spark.split(".")
+def _parse_minor_version(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
     return int(major), int(minor)
 
 
@@ -56,13 +58,9 @@ def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     if warning := describe_unknown_spark(spark_version()):
         warnings.warn(warning, UserWarning, stacklevel=2)
-    return (
-        builder.config("spark.jars.packages", delta_coordinate())
-        .config("spark.sql.extensions", EXTENSION)
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-    )
+    builder = builder.config("spark.jars.packages", delta_coordinate())
+    builder = builder.config("spark.sql.extensions", EXTENSION)
+    return builder.config("spark.sql.catalog.spark_catalog", _CATALOG)
 
 
 def start_local_session(name: str) -> SparkSession:

@@ -17,7 +17,7 @@ from checkpoints.folders import CheckpointError, Folder, open_folder
 from streaming.delta.log import LOG, CommitGoneError, TableRestore, list_versions, read_commit
 
 _RUN_PREFIX = "assignor-"
-_STREAMING = re.compile(
+_WRITER_NAME = re.compile(
     rf"(?:{_RUN_PREFIX})?([0-9a-f]{{8}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{4}}-[0-9a-f]{{12}})"
 )
 #: Batch number for a query that has written no batch.
@@ -38,7 +38,7 @@ def make_writer_name(query_id: str) -> str:
 
 def parse_query_id(app_id: str) -> str | None:
     """Return the query id in a writer's name; None if the writer is not a streaming query."""
-    match = _STREAMING.fullmatch(app_id)
+    match = _WRITER_NAME.fullmatch(app_id)
     return match[1] if match else None
 
 
@@ -46,20 +46,20 @@ def parse_query_id(app_id: str) -> str | None:
 class TableLog:
     """The information about one query in a table's log."""
 
-    #: The query's newest batch; `NO_BATCH` if it has none, None if unknown.
+    #: Number of the query's newest batch; `NO_BATCH` if it has none, None if unknown.
     batch: int | None
     #: The `RESTORE` that removed this batch; None if none did, or a later `RESTORE` undid it.
-    restored: TableRestore | None = None
+    restore: TableRestore | None = None
     #: Version of a `REPLACE TABLE` that removed all earlier rows; None if the query wrote since.
-    replaced: int | None = None
+    replace_version: int | None = None
     #: Id of another streaming query that wrote to the table, if this query has written no batch.
     other_query_id: str | None = None
     #: Value of the `ACCEPTED` property: the version whose row loss a user accepts.
-    accepted: str | None = None
+    accepted_version: str | None = None
 
     def is_row_loss_accepted(self, version: int | None) -> bool:
         """Return whether a user accepts that this version removed rows."""
-        return version is not None and self.accepted == str(version)
+        return version is not None and self.accepted_version == str(version)
 
 
 def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: int) -> str | None:
@@ -77,16 +77,18 @@ def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: i
             ": the checkpoint is older than the table, and Delta would skip batches up to "
             f"{newest}; restore the newer checkpoint, or {NEW_CHECKPOINT}"
         )
-    if newest < completed and not log.is_row_loss_accepted(log.replaced):
-        last_batch = "no batch" if newest == NO_BATCH else f"only batch {newest}"
-        or_accept = f", or {_describe_acceptance(log.replaced)}" if log.replaced is not None else ""
+    replaced = log.replace_version
+    if newest < completed and not log.is_row_loss_accepted(replaced):
+        batches = f"the query's batches only up to {newest}"
+        batches = "no batch of the query" if newest == NO_BATCH else batches
+        or_accept = f", or {_describe_acceptance(replaced)}" if replaced is not None else ""
         return (
-            f"has {last_batch} of the query, but its checkpoint {checkpoint!r} has completed batch "
+            f"has {batches}, but the checkpoint {checkpoint!r} has completed batch "
             f"{completed}: the table was recreated, restored from a copy, or replaced by another, "
             f"so rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
         )
-    if log.restored is not None and not log.is_row_loss_accepted(log.restored.version):
-        restored_to, version = log.restored
+    if log.restore is not None and not log.is_row_loss_accepted(log.restore.version):
+        restored_to, version = log.restore
         target = "an earlier time" if restored_to is None else f"version {restored_to}"
         return (
             f"was restored to {target} by RESTORE (version {version}) after batch {newest}, so "
@@ -138,17 +140,17 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
             properties = commit.metadata.configuration
         accepted = (properties or {}).get(ACCEPTED)
         for transaction in commit.transactions:
-            writer = parse_query_id(transaction.app_id)
-            if writer is not None and writer == query_id:
-                restored = _find_reverting_restore(restores, version)
-                return TableLog(transaction.version, restored, accepted=accepted)
-            other_query_id = other_query_id or writer
+            writer_id = parse_query_id(transaction.app_id)
+            if writer_id is not None and writer_id == query_id:
+                restore = _find_reverting_restore(restores, version)
+                return TableLog(transaction.version, restore, accepted_version=accepted)
+            other_query_id = other_query_id or writer_id
         if _REPLACE in commit.info.operation and _find_reverting_restore(restores, version) is None:
             return TableLog(NO_BATCH, None, version, other_query_id, accepted)
         if query_id is None and other_query_id is not None:  # it is not in older commits
             return TableLog(NO_BATCH, other_query_id=other_query_id)
-    is_whole = len(newest_first) == newest_first[0] + 1
-    return TableLog(NO_BATCH if is_whole else None, other_query_id=other_query_id)
+    is_complete = len(newest_first) == newest_first[0] + 1
+    return TableLog(NO_BATCH if is_complete else None, other_query_id=other_query_id)
 
 
 def _find_reverting_restore(restores: list[TableRestore], version: int) -> TableRestore | None:

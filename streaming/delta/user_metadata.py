@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import KafkaRanges
 
 _KEY = "assignor"
+#: Version of the metadata's format.
 FORMAT = 1
-
 
 _Partition = Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTITION)]
 

@@ -49,8 +49,8 @@ public final class GuardedBroker {
       folderLock =
           FileChannel.open(file, StandardOpenOption.CREATE, StandardOpenOption.WRITE).tryLock();
       return folderLock != null;
-    } catch (IOException refused) {
-      System.out.println(file + " cannot be locked: " + refused);
+    } catch (IOException error) {
+      System.out.println(file + " cannot be locked: " + error);
       return false;
     }
   }
@@ -60,8 +60,8 @@ public final class GuardedBroker {
       while (System.in.read() >= 0) {
         // The parent sends nothing; only the end of the stream matters.
       }
-    } catch (IOException gone) {
-      System.out.println("standard input failed, so the broker ends: " + gone);
+    } catch (IOException error) {
+      System.out.println("standard input failed, so the broker ends: " + error);
     }
     if (!temporary.equals("-")) {
       try {
@@ -77,7 +77,7 @@ public final class GuardedBroker {
   private static void haltAfterLimit() {
     try {
       Thread.sleep(SHUTDOWN_LIMIT_MS);
-    } catch (InterruptedException ended) {
+    } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
     }
     Runtime.getRuntime().halt(1);
@@ -89,8 +89,8 @@ public final class GuardedBroker {
       for (Path path : deepestFirst) {
         Files.deleteIfExists(path);
       }
-    } catch (IOException | UncheckedIOException busy) { // the broker still renames files in it
-      System.out.println("the temporary folder could not be deleted completely: " + busy);
+    } catch (IOException | UncheckedIOException error) { // the broker still renames files in it
+      System.out.println("the temporary folder could not be deleted completely: " + error);
     }
   }
 

@@ -20,11 +20,7 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    ConfigResource,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
 
 from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
@@ -47,6 +43,7 @@ _RESOURCE_OF_ERROR = {
     "GROUP_AUTHORIZATION_FAILED": "Group",
     "CLUSTER_AUTHORIZATION_FAILED": "Cluster",
 }
+#: Time to wait beyond a request's own limit, so that the client can report the timeout itself.
 _GRACE_S = 2.0
 _POLL_S = 0.02
 #: librdkafka searches a list for each partition, so one large request would take quadratic time.
@@ -58,7 +55,7 @@ _FINAL_ERRORS = (KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION)
 
 
 class BrokerUnreachableError(AssignorError):
-    """No broker answers, or it rejects the credentials."""
+    """No broker answers, or the brokers reject the credentials."""
 
 
 def flatten_offsets(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
@@ -81,17 +78,17 @@ class Retention:
 
 
 class Brokers:
-    """A connection to a Kafka cluster. `java` contains settings of Kafka's Java client.
+    """A connection to a Kafka cluster, with the settings of a Java client.
 
     Each request may take `limit_s` seconds. Raises SettingsError if a setting has no counterpart in
     librdkafka, OptionError if the settings are invalid, and BrokerUnreachableError if no broker
     answers or the credentials are rejected.
     """
 
-    def __init__(self, java: Mapping[str, str], limit_s: float) -> None:
-        self.settings = translate_settings(java)
+    def __init__(self, java_settings: Mapping[str, str], limit_s: float) -> None:
+        self.settings = translate_settings(java_settings)
         self.limit_s = limit_s
-        self._address = java["bootstrap.servers"].rpartition("@")[2]  # without credentials
+        self._address = java_settings["bootstrap.servers"].rpartition("@")[2]  # without credentials
         #: One line for each value that could not be determined.
         self.notes: list[str] = []
         #: Requested topics that do not exist.
@@ -124,11 +121,8 @@ class Brokers:
 
     def list_all_partitions(self) -> dict[str, frozenset[int]]:
         """Return the partitions of all topics that the user may describe."""
-        return {
-            name: frozenset(topic.partitions)
-            for name, topic in self._all_topics.items()
-            if topic.error is None
-        }
+        topics = self._all_topics.items()
+        return {name: frozenset(t.partitions) for name, t in topics if t.error is None}
 
     def fetch_log_ranges(
         self, partitions: Collection[tuple[str, int]]
@@ -179,11 +173,11 @@ class Brokers:
         """Add a topic or partition to those that failed for the same reason."""
         failures.setdefault(self.describe_error(error, operation), []).append(str(name))
 
-    def note_failures(self, what: str, failures: Failures, count: int) -> None:
-        """Add one note per reason: for which of `count` topics or partitions `what` is unknown."""
+    def note_failures(self, quantity: str, failures: Failures, count: int) -> None:
+        """Add a note per reason why `quantity` is unknown for some of `count` names."""
         for reason, names in failures.items():
-            listed = elide(sorted(names))
-            self.notes.append(f"{what} is unknown for {len(names)} of {count} ({listed}): {reason}")
+            unknown = f"{quantity} is unknown for {len(names)} of {count}"
+            self.notes.append(f"{unknown} ({elide(sorted(names))}): {reason}")
 
     def _connect(self) -> AdminClient:
         """Create a client and wait for an answer; stop waiting if no broker can answer."""
@@ -237,15 +231,15 @@ class Brokers:
             ) from error
 
     def _fetch_log_offsets(
-        self, partitions: Collection[tuple[str, int]], which: int, what: str
+        self, partitions: Collection[tuple[str, int]], timestamp: int, quantity: str
     ) -> dict[Partition, int]:
-        """Return log offsets; `which` is -2 or -1, ListOffsets' times for a log's start and end.
+        """Return log offsets; Kafka defines `timestamp` -2 as a log's start, and -1 as its end.
 
         The requests use a consumer, because an admin client would create a future per partition.
         """
         offsets = {}
         failures: Failures = {}
-        for request in split_into_requests(partitions, which):
+        for request in split_into_requests(partitions, timestamp):
             try:
                 answers = self._consumer.offsets_for_times(request, timeout=self.limit_s)
             except KafkaException as error:
@@ -259,7 +253,7 @@ class Brokers:
                     self.add_failure(failures, tp.error, DESCRIBE, partition)
                 elif tp.offset >= 0:
                     offsets[partition] = tp.offset
-        self.note_failures(what, failures, len(partitions))
+        self.note_failures(quantity, failures, len(partitions))
         return offsets
 
 
@@ -273,7 +267,7 @@ def is_group_refusal(message: Message) -> bool:
 def split_into_requests(
     partitions: Collection[tuple[str, int]], offset: int
 ) -> Iterator[list[TopicPartition]]:
-    """Yield the partitions in lists that are small enough for one request."""
+    """Yield the partitions, each with `offset`, in lists that are small enough for one request."""
     tps = [TopicPartition(*partition, offset) for partition in sorted(partitions)]
     for first in range(0, len(tps), _PARTITIONS_PER_REQUEST):
         yield tps[first : first + _PARTITIONS_PER_REQUEST]
@@ -281,11 +275,11 @@ def split_into_requests(
 
 def _parse_retention(configs: Mapping[str, str | None]) -> Retention:
     time_ms = int(configs.get("retention.ms") or -1)
-    size = int(configs.get("retention.bytes") or -1)
+    size_bytes = int(configs.get("retention.bytes") or -1)
     policy = configs.get("cleanup.policy") or ""
     return Retention(
         "delete" in policy,
         time_ms / 1000 if time_ms >= 0 else None,
-        size if size >= 0 else None,
+        size_bytes if size_bytes >= 0 else None,
         "compact" in policy,
     )

@@ -28,11 +28,12 @@ class ClassicMember:
 
     member_id: str
     client_id: str
-    #: Static membership (KIP-345).
+    #: `group.instance.id` of a static member (KIP-345); None for a dynamic member.
     instance: str | None
     topics: frozenset[str]
     #: User data that the member sent with its subscription.
     user_data: bytes | None
+    #: Assigned partitions by topic.
     assigned: Mapping[str, tuple[int, ...]]
     #: User data that the leader sent with the assignment.
     assignment_user_data: bytes | None
@@ -51,26 +52,26 @@ class ClassicGroup:
 def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
     """Return the members of a group.
 
-    Raises GroupError if the group may not be seen, has no members, is in a rebalance, or does not
-    consist of consumers with the classic protocol.
+    Raises GroupError if the user may not describe the group, if it has no members or is in a
+    rebalance, or if its members are not consumers with the classic protocol.
     """
-    described = describe(brokers, name)
-    if described is None or not described.members:
+    description = describe(brokers, name)
+    if description is None or not description.members:
         raise GroupError(f"group {name!r} has no members: start its consumers first")
-    if described.type.name == "CONSUMER":
+    if description.type.name == "CONSUMER":
         raise GroupError(
             f"group {name!r} uses group.protocol=consumer (KIP-848): the broker assigns its "
             "partitions, and no assignor of a client can"
         )
-    instances = {member.member_id: member.group_instance_id for member in described.members}
+    instances = {member.member_id: member.group_instance_id for member in description.members}
     try:
         with warnings.catch_warnings():
             # Deprecated for describe_consumer_groups, which lacks these bytes.
             warnings.simplefilter("ignore", DeprecationWarning)
-            listed = brokers.admin.list_groups(name, timeout=brokers.limit_s)
+            groups = brokers.admin.list_groups(name, timeout=brokers.limit_s)
     except KafkaException as error:
         raise GroupError(f"group {name!r}: {brokers.describe_error(error.args[0])}") from error
-    group = next((each for each in listed if each.id == name and each.error is None), None)
+    group = next((g for g in groups if g.id == name and g.error is None), None)
     if group is None or group.state != "Stable":
         state = group.state if group else "unknown"
         raise GroupError(f"group {name!r} is in a rebalance (its state is {state}): try again")
@@ -80,15 +81,15 @@ def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
             "consumers, so no assignor of consumers applies"
         )
     try:
-        members = tuple(_decode_member(each, instances.get(each.id)) for each in group.members)
+        members = tuple(_decode_member(m, instances.get(m.id)) for m in group.members)
     except ValueError as error:
         raise GroupError(f"group {name!r}: a member's metadata is malformed ({error})") from error
     return ClassicGroup(name, str(group.protocol), members)
 
 
-def _decode_member(listed: Any, instance: str | None) -> ClassicMember:
-    """Decode ConsumerProtocolSubscription and ConsumerProtocolAssignment; raise ValueError."""
-    subscription, assignment = _Decoder(listed.metadata), _Decoder(listed.assignment)
+def _decode_member(member: Any, instance: str | None) -> ClassicMember:
+    """Decode a member's subscription and assignment; raise ValueError if they are malformed."""
+    subscription, assignment = _Decoder(member.metadata), _Decoder(member.assignment)
     subscription.read_int16()  # version
     topics = frozenset(subscription.read_string() for _ in range(subscription.read_int32()))
     user_data = subscription.read_bytes()
@@ -98,12 +99,12 @@ def _decode_member(listed: Any, instance: str | None) -> ClassicMember:
         topic = assignment.read_string()
         assigned[topic] = tuple(assignment.read_int32() for _ in range(assignment.read_int32()))
     leader_data = assignment.read_bytes()
-    member = listed.id, listed.client_id, instance
-    return ClassicMember(*member, topics, user_data, assigned, leader_data)
+    ids = member.id, member.client_id, instance
+    return ClassicMember(*ids, topics, user_data, assigned, leader_data)
 
 
 class _Decoder:
-    """Reads Kafka's big-endian types one after the other; raises ValueError if bytes are short."""
+    """Reads Kafka's big-endian types in order; raises ValueError at the end of the data."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -122,8 +123,8 @@ class _Decoder:
         size = self.read_int32()
         return None if size < 0 else self._take(size)
 
-    def _read_number(self, form: str) -> int:
-        number: int = struct.unpack(form, self._take(struct.calcsize(form)))[0]
+    def _read_number(self, code: str) -> int:
+        number: int = struct.unpack(code, self._take(struct.calcsize(code)))[0]
         return number
 
     def _take(self, size: int) -> bytes:

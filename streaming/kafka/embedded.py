@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -70,6 +70,7 @@ class EmbeddedBroker:
         self._folder: Path | None = None
         self._ports: tuple[int, int] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        #: Size of the log file in bytes, when the broker was last started.
         self._log_start = 0
 
     @property
@@ -122,7 +123,7 @@ class EmbeddedBroker:
             return
         jars = setup.fetch_jars(self._on_line)
         self._prepare_folder()
-        # Clients rely on a port that the user chose or that they have used: retry if it is in use.
+        # A port that the user chose or that clients have used cannot be replaced, only tried again.
         is_fixed = self._requested_port is not None or self._ports is not None
         attempts = 2 if is_fixed else _START_ATTEMPTS
         try:
@@ -195,18 +196,17 @@ class EmbeddedBroker:
         settings.write_text(text, encoding="utf-8")
         temporary = self.folder if self._data is None else None
         command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
+        env = {**os.environ, "LC_ALL": "C.UTF-8"}  # for non-ASCII folder names
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()
             # In a new session: Ctrl-C reaches only this process, which then stops the broker.
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "LC_ALL": "C.UTF-8"},  # for non-ASCII folder names
-            )  # fmt: skip
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log}
+            self._process = subprocess.Popen(command, env=env, start_new_session=True, **pipes)
         try:
             self._await_ready(ports[0], cluster_id or setup.read_cluster_id(meta))
         except BrokerError:
-            is_taken = not all(map(setup.is_free, ports))  # by another process
-            if is_last or self._process.poll() is None or not is_taken:
+            is_port_taken = not all(map(setup.is_free, ports))
+            if is_last or self._process.poll() is None or not is_port_taken:
                 raise
             self._end_process(kill=True)
             return False
@@ -248,11 +248,8 @@ class EmbeddedBroker:
             content = ""
         # A JVM first prints the options from its environment variables.
         skipped_prefixes = ("\tat ", "Picked up ")
-        lines = [
-            line.strip()
-            for line in content.splitlines()
-            if line.strip() and not line.startswith(skipped_prefixes)
-        ]
+        all_lines = content.splitlines()
+        lines = [x.strip() for x in all_lines if x.strip() and not x.startswith(skipped_prefixes)]
         first_line = next((i for i, line in enumerate(lines) if " ERROR " in line), -_MAX_LOG_LINES)
         return " | ".join(lines[first_line:][:_MAX_LOG_LINES]) or f"{self.log_file} is empty"
 

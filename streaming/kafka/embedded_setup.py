@@ -45,27 +45,29 @@ def fetch_jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
 def build_command(
     jars: list[Path], settings: Path, cluster_id: str | None, temporary: Path | None, *, heap: str
 ) -> list[str]:
-    """Return the command; the broker formats its data for `cluster_id` and deletes `temporary`."""
-    return [
-        ivy.find_tool("java"), f"-Xmx{heap}", "-Djava.awt.headless=true",
-        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-        "-Dorg.slf4j.simpleLogger.logFile=System.out",
-        "-Dorg.slf4j.simpleLogger.showDateTime=true",
-        "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-        "-cp", os.pathsep.join(map(str, jars)), LAUNCHER.stem,
-        str(settings), cluster_id or "-", str(temporary or "-"),
-    ]  # fmt: skip
+    """Return the command that starts the broker.
+
+    With a `cluster_id`, it first formats the data folder. It deletes the folder `temporary`, if
+    given, when this process ends.
+    """
+    log = {"defaultLogLevel": "warn", "logFile": "System.out", "showDateTime": "true"}
+    log["dateTimeFormat"] = "HH:mm:ss.SSS"
+    log_options = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in log.items()]
+    options = [f"-Xmx{heap}", "-Djava.awt.headless=true", *log_options]
+    class_path = os.pathsep.join(map(str, jars))
+    arguments = [str(settings), cluster_id or "-", str(temporary or "-")]
+    return [ivy.find_tool("java"), *options, "-cp", class_path, LAUNCHER.stem, *arguments]
 
 
 def format_settings(ports: tuple[int, int], folder: Path, properties: Mapping[str, str]) -> str:
     """Return the text of the broker's properties file; `properties` override the defaults."""
-    broker, controller = ports
+    broker_port, controller_port = ports
     values = {
         "process.roles": "broker,controller",
         "node.id": "1",
-        "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "listeners": f"PLAINTEXT://{HOST}:{broker},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{broker}",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"PLAINTEXT://{HOST}:{broker_port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{broker_port}",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(folder / "log"),
@@ -89,16 +91,14 @@ def format_settings(ports: tuple[int, int], folder: Path, properties: Mapping[st
 
 
 def _compile_launcher(jars: list[Path]) -> Path:
-    """Return the folder of the compiled launcher; compile it if its source has changed."""
-    version = hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
-    target = ivy.cache_folder() / "broker" / version
+    """Return the folder of the compiled launcher; compile it if its source is new."""
+    source_hash = hashlib.sha256(LAUNCHER.read_bytes()).hexdigest()[:12]
+    target = ivy.cache_folder() / "broker" / source_hash
     if target.is_dir():
         return target
     with ivy.create_folder(target) as folder:
-        command = [
-            ivy.find_tool("javac"), "--release", "17", "-cp", os.pathsep.join(map(str, jars)),
-            "-d", str(folder), str(LAUNCHER),
-        ]  # fmt: skip
+        options = ["--release", "17", "-cp", os.pathsep.join(map(str, jars)), "-d", str(folder)]
+        command = [ivy.find_tool("javac"), *options, str(LAUNCHER)]
         javac = subprocess.run(command, capture_output=True, text=True, check=False)
         if javac.returncode != 0:
             reason = " | ".join(javac.stderr.strip().splitlines()[-3:])

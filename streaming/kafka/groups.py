@@ -40,13 +40,14 @@ _MISSING_TOPIC = "assignor-none"
 _NO_PERMISSION = "GROUP_AUTHORIZATION_FAILED"
 #: Error for a user without Describe on a topic of the group's members, from Kafka 4.0 on.
 _NO_TOPIC_PERMISSION = "TOPIC_AUTHORIZATION_FAILED"
+#: Delay between two attempts, and minimum time limit of an attempt.
 _RETRY_S = 0.1
 #: Time limit of the first attempt of a request; each further attempt has twice the time.
 _FIRST_WAIT_S = 0.5
 
 
 class GroupError(AssignorError):
-    """A consumer group that does not exist, or that the user may not describe."""
+    """The members or committed offsets of a consumer group cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +65,15 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
 
     Raises GroupError if the user may not describe it, or its coordinator does not answer.
     """
-    described = describe(brokers, group)
-    if described is None:
+    description = describe(brokers, group)
+    if description is None:
         return None
-    return tuple(
-        GroupMember(
-            member.member_id,
-            member.host,
-            member.client_id,
-            tuple(Partition(p.topic, p.partition) for p in member.assignment.topic_partitions)
-            if member.assignment
-            else (),
-        )
-        for member in described.members
-    )
+    members = []
+    for member in description.members:
+        assigned = member.assignment.topic_partitions if member.assignment else ()
+        partitions = tuple(Partition(p.topic, p.partition) for p in assigned)
+        members.append(GroupMember(member.member_id, member.host, member.client_id, partitions))
+    return tuple(members)
 
 
 def describe(brokers: Brokers, group: str) -> Any:
@@ -92,12 +88,12 @@ def describe(brokers: Brokers, group: str) -> Any:
         return brokers.await_answer(future)
 
     try:
-        described = _retry(brokers.limit_s, _TRANSIENT, send)
+        description = _retry(brokers.limit_s, _TRANSIENT, send)
     except KafkaException as error:
         if error.args[0].name() == _NO_GROUP:
             return None
         raise _make_group_error(brokers, group, error.args[0]) from error
-    return None if described.state.name == "DEAD" else described
+    return None if description.state.name == "DEAD" else description
 
 
 def fetch_group_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:

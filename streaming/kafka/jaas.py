@@ -69,12 +69,13 @@ def read_jaas(text: str) -> LoginModule:
 
 
 def _tokenize(text: str) -> Iterator[tuple[str, str]]:
-    at = 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
         if match is None:
-            raise JaasError(f"the quote or comment that opens at character {at + 1} is not closed")
-        at = match.end()
+            start = position + 1
+            raise JaasError(f"the quote or comment that opens at character {start} is not closed")
+        position = match.end()
         kind = match.lastgroup
         if kind == "quoted":
             yield "quoted", unescape_jaas(match[0][1:-1])

@@ -20,9 +20,8 @@ def read_properties(text: str) -> dict[str, str]:
     """Return the properties; if a key is repeated, its last value is used."""
     properties = {}
     for line in _join_lines(text):
-        key = _KEY.match(line)
-        assert key is not None  # noqa: S101  (it also matches "")
-        properties[_unescape(key[1])] = _unescape(line[key.end() :])
+        key_match = next(_KEY.finditer(line))  # at the start, because it also matches ""
+        properties[_unescape(key_match[1])] = _unescape(line[key_match.end() :])
     return properties
 
 

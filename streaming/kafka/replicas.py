@@ -36,9 +36,8 @@ def fetch_replica_racks(
     racks: dict[Partition, tuple[str, ...]] = {}
     failures: Failures = {}
     broker_id = None
-    answers = brokers.admin.describe_topics(
-        TopicCollection(sorted(topics)), request_timeout=brokers.limit_s
-    )
+    names = TopicCollection(sorted(topics))
+    answers = brokers.admin.describe_topics(names, request_timeout=brokers.limit_s)
     for name, future in answers.items():
         try:
             topic = brokers.await_answer(future)

@@ -17,7 +17,8 @@ def check_topic(name: str) -> str:
     """Return the topic name; raise OptionError if Kafka would reject it."""
     if not _TOPIC.fullmatch(name) or name in (".", ".."):
         raise OptionError(
-            f"{name!r} is not a topic name: use at most 249 letters, digits, '.', '_' and '-'"
+            f"{name!r} is not a topic name: use 1 to 249 ASCII letters, digits, '.', '_' and '-' "
+            "(not '.' or '..' alone)"
         )
     return name
 

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 _SAME_IN_BOTH = ("bootstrap.servers", "client.id", "client.dns.lookup")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 #: Settings that name a Java class, which only a JVM can run.
-_CLASSES = {
+_CLASS_SETTINGS = {
     "SSL": ("ssl.engine.factory.class", "security.providers"),
     "SASL": ("sasl.login.class", "sasl.client.callback.handler.class"),
 }
+#: Login modules with a user and a password, and the mechanisms of each.
 _PASSWORD_MODULES = {
     "org.apache.kafka.common.security.plain.PlainLoginModule": ("PLAIN",),
     "org.apache.kafka.common.security.scram.ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
@@ -35,15 +36,15 @@ _OAUTH_HANDLERS = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
 )
-_TO_PEM = "convert it with keytool -exportcert -rfc, and set {kind}.type=PEM"
-_USE_OTHERS = "use SASL/SCRAM, SASL/PLAIN, OAUTHBEARER (OIDC) or TLS certificates"
+_CONVERT_TO_PEM = "convert it with keytool -exportcert -rfc, and set {kind}.type=PEM"
+_ALTERNATIVES = "use SASL/SCRAM, SASL/PLAIN, OAUTHBEARER (OIDC) or TLS certificates"
 _KEY_PASSWORD = ("ssl.key.password",)
 #: `${provider:path:key}`, or without a path.
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
 
 
 class SettingsError(ValueError):
-    """A Java client setting without a counterpart; the message omits its value."""
+    """The Java client's settings cannot be translated; the message omits their values."""
 
 
 class ClientSettings:
@@ -61,16 +62,16 @@ class ClientSettings:
     def to_client_config(self, **more: Any) -> dict[str, Any]:
         """Return the settings with their secrets, for a new client; `_` in `more` means `.`."""
         # By default, librdkafka logs to stderr, even its settings. Errors that matter are raised.
-        added = {name.replace("_", "."): value for name, value in more.items()}
-        return {"log_level": 0, **self._values, **added}
+        more_settings = {name.replace("_", "."): value for name, value in more.items()}
+        return {"log_level": 0, **self._values, **more_settings}
 
 
-def translate_settings(java: Mapping[str, str]) -> ClientSettings:
+def translate_settings(java_settings: Mapping[str, str]) -> ClientSettings:
     """Translate the settings of a Java client.
 
     Parameters
     ----------
-    java
+    java_settings
         Settings by their names in Kafka's documentation, without Spark's prefix `kafka.`.
         Settings for consuming, producing or tuning are ignored.
 
@@ -79,7 +80,7 @@ def translate_settings(java: Mapping[str, str]) -> ClientSettings:
     SettingsError
         If a setting has no counterpart, or a required one is missing.
     """
-    settings = {name: str(value).strip() for name, value in java.items() if value is not None}
+    settings = {k: str(v).strip() for k, v in java_settings.items() if v is not None}
     if not settings.get("bootstrap.servers"):
         raise SettingsError("setting 'bootstrap.servers' is missing: give the brokers' host:port")
     for name, value in settings.items():
@@ -102,7 +103,7 @@ def translate_settings(java: Mapping[str, str]) -> ClientSettings:
     values["security.protocol"] = protocol.lower()
     for part in ("SSL", "SASL"):
         if part in protocol:
-            _reject_java_classes(settings, _CLASSES[part])
+            _reject_java_classes(settings, _CLASS_SETTINGS[part])
     if "SSL" in protocol.split("_"):
         values |= _map_tls(settings)
     if protocol.startswith("SASL"):
@@ -114,7 +115,7 @@ def _reject_java_classes(settings: Mapping[str, str], names: tuple[str, ...]) ->
     for name in names:
         if settings.get(name):
             raise SettingsError(
-                f"setting {name!r} names a Java class, which only a JVM can run: {_USE_OTHERS}"
+                f"setting {name!r} names a Java class, which only a JVM can run: {_ALTERNATIVES}"
             )
 
 
@@ -134,15 +135,16 @@ def _map_tls(settings: Mapping[str, str]) -> dict[str, str]:
     return {**values, "ssl.endpoint.identification.algorithm": algorithm or "none"}
 
 
-def _map_truststore(settings: Mapping[str, str], location: str, inline: str) -> dict[str, str]:
+def _map_truststore(settings: Mapping[str, str], location: str, pem: str) -> dict[str, str]:
+    """Return the truststore under the setting's name for a file or for text; empty if none."""
     if settings.get("ssl.truststore.certificates"):
-        return {inline: _wrap_pem(settings["ssl.truststore.certificates"])}
+        return {pem: _wrap_pem(settings["ssl.truststore.certificates"])}
     if not settings.get("ssl.truststore.location"):
         return {}
     if settings.get("ssl.truststore.type", "JKS").upper() != "PEM":
         raise SettingsError(
             "setting 'ssl.truststore.location' is a JKS or PKCS12 file, which librdkafka does not "
-            f"read: {_TO_PEM.format(kind='ssl.truststore')}"
+            f"read: {_CONVERT_TO_PEM.format(kind='ssl.truststore')}"
         )
     return {location: settings["ssl.truststore.location"]}
 
@@ -160,10 +162,10 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
     store = settings.get("ssl.keystore.location")
     if not store:
         return {}
-    kind = settings.get("ssl.keystore.type", "JKS").upper()
-    if kind == "PEM":
+    store_type = settings.get("ssl.keystore.type", "JKS").upper()
+    if store_type == "PEM":
         return {"ssl.key.location": store, "ssl.certificate.location": store, **password}
-    if kind != "PKCS12":
+    if store_type != "PKCS12":
         raise SettingsError(
             "setting 'ssl.keystore.location' is a JKS file, which librdkafka does not read: use "
             "keytool -importkeystore -deststoretype PKCS12, and set ssl.keystore.type=PKCS12"
@@ -177,12 +179,12 @@ def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
 def _wrap_pem(pem: str) -> str:
     """Split one-line PEM, which Java's client allows, into lines that OpenSSL can read."""
 
-    def block(match: re.Match[str]) -> str:
+    def wrap_block(match: re.Match[str]) -> str:
         body = re.sub(r"\s+", "", match[2])
         lines = [body[i : i + 64] for i in range(0, len(body), 64)]
         return "\n".join((f"-----BEGIN {match[1]}-----", *lines, f"-----END {match[1]}-----", ""))
 
-    return re.sub(r"-+BEGIN ([A-Z0-9 ]+?)-+(.*?)-+END \1-+\s*", block, pem, flags=re.DOTALL)
+    return re.sub(r"-+BEGIN ([A-Z0-9 ]+?)-+(.*?)-+END \1-+\s*", wrap_block, pem, flags=re.DOTALL)
 
 
 def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
@@ -190,15 +192,15 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     if mechanism == "GSSAPI":
         raise SettingsError(
             "setting 'sasl.mechanism' is GSSAPI (its default), but a JVM's Kerberos "
-            f"authentication cannot be used here: {_USE_OTHERS}"
+            f"authentication cannot be used here: {_ALTERNATIVES}"
         )
     if mechanism == "OAUTHBEARER":
-        return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _read_login(settings))}
-    module = _read_login(settings)
+        return {"sasl.mechanisms": mechanism, **_map_oauth(settings, _read_login_module(settings))}
+    module = _read_login_module(settings)
     if mechanism not in _PASSWORD_MODULES.get(module.name, ()):
         raise SettingsError(
             "setting 'sasl.mechanism' with the login module in 'sasl.jaas.config' is not supported "
-            f"here: {_USE_OTHERS}"
+            f"here: {_ALTERNATIVES}"
         )
     if module.options.get("tokenauth", "").lower() == "true":
         raise SettingsError(
@@ -215,7 +217,7 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _read_login(settings: Mapping[str, str]) -> LoginModule:
+def _read_login_module(settings: Mapping[str, str]) -> LoginModule:
     if not settings.get("sasl.jaas.config"):
         raise SettingsError(
             "setting 'sasl.jaas.config' is missing: give the credentials in this setting, because "
@@ -238,17 +240,17 @@ def _map_oauth(settings: Mapping[str, str], module: LoginModule) -> dict[str, st
             "'sasl.oauthbearer.token.endpoint.url'"
         )
     prefix = "sasl.oauthbearer.client.credentials"
-    identity = module.options.get("clientId") or settings.get(f"{prefix}.client.id")
-    secret = module.options.get("clientSecret") or settings.get(f"{prefix}.client.secret")
-    if not identity or not secret:
+    client_id = module.options.get("clientId") or settings.get(f"{prefix}.client.id")
+    client_secret = module.options.get("clientSecret") or settings.get(f"{prefix}.client.secret")
+    if not client_id or not client_secret:
         raise SettingsError(
             "setting 'sasl.jaas.config' has no clientId or no clientSecret: add them"
         )
     values = {
         "sasl.oauthbearer.method": "oidc",
         "sasl.oauthbearer.token.endpoint.url": endpoint,
-        "sasl.oauthbearer.client.id": identity,
-        "sasl.oauthbearer.client.secret": secret,
+        "sasl.oauthbearer.client.id": client_id,
+        "sasl.oauthbearer.client.secret": client_secret,
         **_map_truststore(module.options, "https.ca.location", "https.ca.pem"),
     }
     scope = module.options.get("scope") or settings.get("sasl.oauthbearer.scope")

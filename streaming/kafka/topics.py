@@ -15,7 +15,9 @@ from assignor_bridge.errors import AssignorError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+#: Time limit for the change of a topic, and for its leaders.
 _LIMIT_S = 60.0
+#: Time limit for metadata.
 _ANSWER_LIMIT_S = 15.0
 #: A KRaft controller writes at most 10,000 records per request (MAX_RECORDS_PER_USER_OP, 4.1).
 _PARTITIONS_PER_REQUEST = 5_000
@@ -48,36 +50,34 @@ def create_topic(
             f"({error.args[0].str()})"
         ) from error
     for created_count in range(0, partitions, _PARTITIONS_PER_REQUEST):
-        size = min(created_count + _PARTITIONS_PER_REQUEST, partitions)
+        new_count = min(created_count + _PARTITIONS_PER_REQUEST, partitions)
         try:
             if created_count:
-                more = NewPartitions(name, size)
-                admin.create_partitions([more], operation_timeout=30.0)[name].result(_LIMIT_S)
+                growth = NewPartitions(name, new_count)
+                admin.create_partitions([growth], operation_timeout=30.0)[name].result(_LIMIT_S)
             else:
-                topic = NewTopic(
-                    name, num_partitions=size, replication_factor=replication,
-                    config=dict(config or {}),
-                )  # fmt: skip
+                topic = NewTopic(name, new_count, replication, config=dict(config or {}))
                 admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             reason = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
             raise TopicError(f"topic {name!r} could not be created: {reason}") from error
-        _await_leaders(admin, name, size, limit_s)
+        _await_leaders(admin, name, new_count, limit_s)
 
 
 def _await_leaders(admin: AdminClient, topic: str, partitions: int, limit_s: float) -> None:
     deadline = time.monotonic() + limit_s
-    leaders = 0
+    leader_count = 0
     while (requested_at := time.monotonic()) < deadline:
         with contextlib.suppress(KafkaException):  # the broker is too busy to answer in time
-            listed = admin.list_topics(topic, timeout=_ANSWER_LIMIT_S).topics[topic].partitions
-            leaders = sum(partition.leader >= 0 for partition in listed.values())
-        if leaders == partitions:
+            metadata = admin.list_topics(topic, timeout=_ANSWER_LIMIT_S).topics[topic]
+            leader_count = sum(partition.leader >= 0 for partition in metadata.partitions.values())
+        if leader_count == partitions:
             return
         # With very many partitions, answering takes time that the broker needs to elect leaders.
         time.sleep(max(0.02, time.monotonic() - requested_at))
     raise TopicError(
-        f"topic {topic!r} has leaders for {leaders} of {partitions} partitions after {limit_s:g} s"
+        f"topic {topic!r} has leaders for {leader_count} of {partitions} partitions after "
+        f"{limit_s:g} s"
     )
 
 

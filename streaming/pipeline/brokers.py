@@ -50,10 +50,9 @@ def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
             reason = str(getattr(error, "strerror", None) or error)
         else:
             return
+    problem = f"no broker answers at {servers!r} ({reason})"
     raise loaded.make_error(
-        key_path,
-        f"no broker answers at {servers!r} ({reason}): check the address, and start the broker",
-        JobError,
+        key_path, f"{problem}: check the address, and start the broker", JobError
     )
 
 
@@ -76,13 +75,13 @@ def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
                 raise loaded.make_error(key_path, problem, JobError)
 
 
-def _list_topics(spark: SparkSession, client: Mapping[str, str]) -> Any:
+def _list_topics(spark: SparkSession, client_options: Mapping[str, str]) -> Any:
     """Return the topics that the user may describe, as a Java set, because there may be many."""
     jvm: Any = spark.sparkContext._jvm
     properties = jvm.java.util.HashMap()
     timeout_ms = _RESPONSE_TIMEOUT_S * 1000
     timeouts = dict.fromkeys(("default.api.timeout.ms", "request.timeout.ms"), timeout_ms)
-    for key, value in {**client, **timeouts}.items():
+    for key, value in {**client_options, **timeouts}.items():
         properties.put(key, str(value))
     package = jvm.org.apache.kafka.clients.admin
     admin = package.Admin.create(properties)
@@ -114,7 +113,7 @@ def seed_topics(
                 create_topic(bootstrap_servers, topic, partitions)
                 counts[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
             except BaseException as error:
-                if _TOPIC_EXISTS not in str(error):  # or the next run would not seed it
+                if _TOPIC_EXISTS not in str(error):  # the next run seeds only missing topics
                     delete_topics(bootstrap_servers, [topic])
                 raise
     return counts
@@ -136,11 +135,11 @@ def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> 
             producer.produce(topic, value, key, on_delivery=on_delivery)
         except KafkaException as error:  # such as a record above the size limit
             failures.append(error.args[0].str())
-    missing = producer.flush(_FLUSH_TIMEOUT_S)
-    if missing or failures:
+    queued_count = producer.flush(_FLUSH_TIMEOUT_S)
+    if queued_count or failures:
         reason = failures[0] if failures else f"no answer within {_FLUSH_TIMEOUT_S:g} s"
         raise JobError(
-            f"topic {topic!r}: {missing + len(failures)} of {len(records)} records were not "
+            f"topic {topic!r}: {queued_count + len(failures)} of {len(records)} records were not "
             f"delivered: {reason}"
         )
     return len(records)

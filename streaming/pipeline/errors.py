@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import AssignorError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+")
 _ABORTED = re.compile(r"^Job aborted due to stage failure:.*?\): (?:[\w.$]+(?:Exception|Error): )?")
 #: py4j's complete messages for a lost connection; errors raised in Java have more text after them.
 _LOST_CONNECTION = re.compile(r"An error occurred while calling \S+|Answer from Java side is empty")
 #: Spark's prefix for messages from `raise_error`.
-_RAISED = "[USER_RAISED_EXCEPTION] "
+_RAISE_ERROR_PREFIX = "[USER_RAISED_EXCEPTION] "
 _CLASS_NAME = re.compile(r"^(?:[\w$]+\.)+([\w$]+)(?:: |$)")
-_DELTA = "[DELTA_"
+_DELTA_CODE_PREFIX = "[DELTA_"
 #: Hadoop's message for a folder that cannot be created.
 _MKDIRS = re.compile(r"Mkdirs failed to create (?:file:)?(.*?) \(exists=\w+, cwd=.*\)")
 #: Record values that Delta adds to the message of a violated constraint.
@@ -22,45 +26,39 @@ _RECORD_VALUES = re.compile(r" by row with values:.*")
 _MAX_DELTA_CHARS = 700
 #: Maximum number of causes that `drop_java_trace` keeps.
 _MAX_CAUSES = 8
-#: Characters kept at the start of each cause, where the class is.
+#: Maximum number of characters kept at the start of each cause, where the class is.
 _MAX_START_CHARS = 120
-#: Characters kept at its end, where the run id is, after a query name of any length.
+#: Maximum number kept at its end, where the run id is, after a query name of any length.
 _MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
-_HINTS = (
-    (
-        r"data may have been (?:lost|missed)|failOnDataLoss",
-        "see: assignor doctor --checkpoint {checkpoint}",
+_HINTS = {
+    r"data may have been (?:lost|missed)|failOnDataLoss": (
+        "see: assignor doctor --checkpoint {checkpoint}"
     ),
-    (
-        r"Not authorized to access topics",
+    r"Not authorized to access topics": (
         "the user needs Describe and Read on each source topic, and Describe and Write on each "
-        "sink and dead-letter topic",
+        "sink and dead-letter topic"
     ),
-    (
-        "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE",
+    "STATE_STORE_(?:KEY|VALUE)_SCHEMA_NOT_COMPATIBLE": (
         "the checkpoint's state was written by 'dedupe' or a transform with other columns, or by a "
         "version whose 'dedupe' lost an upsert's deletes: give the job a new checkpoint (an upsert "
-        "can safely read all records again)",
+        "can safely read all records again)"
     ),
-    (
-        # Java's message for a list of objects of a missing class; Spark 4.2 names the class.
-        r"DefaultSerializationProxy to field .*DataSourceRDDPartition"
-        r"|ClassNotFoundException: io\.assignorbridge\.",
-        "the executors may lack the assignor-bridge jar: add the flags that `assignor jars` prints",
+    # Java's message for a list of objects of a missing class; Spark 4.2 names the class.
+    r"DefaultSerializationProxy to field .*DataSourceRDDPartition"
+    r"|ClassNotFoundException: io\.assignorbridge\.": (
+        "the executors may lack the assignor-bridge jar: add the flags that `assignor jars` prints"
     ),
-    (
-        r"^long overflow$",
+    r"^long overflow$": (
         "a time is out of range: a producer may send nanoseconds as Kafka's timestamp, which must "
-        "be in milliseconds",
+        "be in milliseconds"
     ),
-    (r"java\.security file|Too many open files", "raise the open-file limit: ulimit -n 4096"),
-    (r"Not authorized to access group", "the user needs Read on the Group"),
-    (
-        r"Cluster authorization failed",
-        "the user needs IdempotentWrite on the Cluster, or kafka.enable.idempotence: false",
+    r"java\.security file|Too many open files": "raise the open-file limit: ulimit -n 4096",
+    r"Not authorized to access group": "the user needs Read on the Group",
+    r"Cluster authorization failed": (
+        "the user needs IdempotentWrite on the Cluster, or kafka.enable.idempotence: false"
     ),
-)
+}
 
 
 class ConfigError(OptionError):
@@ -76,7 +74,18 @@ class JobTimeoutError(JobError):
 
 
 class TableError(ValueError):
-    """A table cannot be written with the sink's settings and rows."""
+    """With this table or checkpoint, a query could not write its rows, or would lose some."""
+
+
+@contextlib.contextmanager
+def report_failure(
+    report: Callable[[str], None], redact: Callable[[str], str] = str
+) -> Iterator[None]:
+    """Suppress any exception in the block; call `report` with a redacted one-line summary of it."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        report(redact(summarize(error)))
 
 
 def summarize(error: BaseException) -> str:
@@ -94,26 +103,26 @@ def summarize(error: BaseException) -> str:
         innermost = innermost._cause
     text = getattr(innermost, "_desc", None)
     if text is None:
-        java = getattr(innermost, "java_exception", None)
-        text = _get_java_message(java) if java is not None else str(innermost)
+        throwable = getattr(innermost, "java_exception", None)
+        text = _get_java_message(throwable) if throwable is not None else str(innermost)
     lines = [line.strip() for line in str(text).splitlines() if line.strip()]
     line = lines[0] if lines else type(innermost).__name__
-    if _DELTA in line:  # its other lines have names and the fix
+    if _DELTA_CODE_PREFIX in line:  # its other lines have names and the fix
         line = _RECORD_VALUES.sub("", " ".join(lines))[:_MAX_DELTA_CHARS]
     line = _SQL_STATE.sub("", _ABORTED.sub("", line))
-    line = line.strip().rstrip(";").removeprefix(_RAISED)
+    line = line.strip().rstrip(";").removeprefix(_RAISE_ERROR_PREFIX)
     line = _MKDIRS.sub(r"no permission to create the folder \1, or a file is in its place", line)
     match = _CLASS_NAME.match(line)
     return line[match.end() :] or match[1] if match else line
 
 
-def _get_java_message(java: Any) -> str:
-    while java.getCause() is not None:
-        java = java.getCause()
-    message = java.getMessage()
+def _get_java_message(cause: Any) -> str:
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    message = cause.getMessage()
     if not message or " " in message:
-        return str(message or java.toString())
-    return f"{java.getClass().getSimpleName()}: {message}"  # such as the name of a missing class
+        return str(message or cause.toString())
+    return f"{cause.getClass().getSimpleName()}: {message}"  # such as the name of a missing class
 
 
 def drop_java_trace(error: Exception) -> Exception:
@@ -124,23 +133,23 @@ def drop_java_trace(error: Exception) -> Exception:
     what `StreamExecution.isInterruptionException` (Spark 4.1.1) searches for: the class of each
     cause, and "cancelled" with the run id.
     """
-    java = getattr(error, "java_exception", None)
-    if java is None:
+    throwable = getattr(error, "java_exception", None)
+    if throwable is None:
         return error
     causes: list[str] = []
-    while java is not None and len(causes) < _MAX_CAUSES:
-        cause = str(java.toString()).partition("\n")[0]
+    while throwable is not None and len(causes) < _MAX_CAUSES:
+        cause = str(throwable.toString()).partition("\n")[0]
         if len(cause) > _MAX_START_CHARS + _MAX_END_CHARS:
             cause = f"{cause[:_MAX_START_CHARS]} … {cause[-_MAX_END_CHARS:]}"
         causes.append(cause)
-        java = java.getCause()
+        throwable = throwable.getCause()
     problem = "An error occurred while calling the Delta sink"
     return JobError(f"py4j.protocol.Py4JJavaError: {problem}: {'; '.join(causes)}")
 
 
 def add_hint(message: str, checkpoint: str | None) -> str:
     """Append the first matching hint, if any, to a failed query's message."""
-    for pattern, hint in _HINTS:
+    for pattern, hint in _HINTS.items():
         if re.search(pattern, message, re.IGNORECASE):
             if checkpoint is None and "{checkpoint}" in hint:
                 return message

@@ -60,19 +60,16 @@ class JobResult:
 def sum_results(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
     """Sum the results of a job's queries, and copy them."""
     copies = tuple(replace(query) for query in queries)
-    sink_results = [query for query in copies if not query.is_dead_letter]
-    return JobResult(
-        name=name, seconds=round(seconds, 3), queries=copies,
-        batches=sum(query.batches for query in sink_results),
-        read=sum(query.read for query in sink_results),
-        written=sum(query.written for query in sink_results),
-        bad=sum(query.bad for query in sink_results),
-        tables={query.target or "": query.written for query in copies if query.is_table},
-    )  # fmt: skip
+    sums = {
+        field: sum(getattr(query, field) for query in copies if not query.is_dead_letter)
+        for field in ("batches", "read", "written", "bad")
+    }
+    tables = {query.target or "": query.written for query in copies if query.is_table}
+    return JobResult(name=name, seconds=round(seconds, 3), tables=tables, queries=copies, **sums)
 
 
 class ProgressCounter(StreamingQueryListener):
-    """Adds each batch to the result of its query, and warns once if many records are bad."""
+    """Adds each batch to its query's result, and warns once per query if many records are bad."""
 
     def __init__(
         self,
@@ -83,15 +80,15 @@ class ProgressCounter(StreamingQueryListener):
         self._title = title
         self._results = {result.name: result for result in results}
         self._last_batches: dict[str, int] = {}
-        self._warned: set[str] = set()
+        self._warned_queries: set[str] = set()
         self._on_progress = on_progress
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+    def onQueryStarted(self, event: Any) -> None:
         """Do nothing."""
 
-    onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815
+    onQueryIdle = onQueryTerminated = onQueryStarted
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: Any) -> None:
         """Count a batch once; Spark repeats the last event while a query is idle."""
         progress = event.progress
         result = self._results.get(progress.name)
@@ -105,13 +102,14 @@ class ProgressCounter(StreamingQueryListener):
         result.bad += sum(row["bad_records"] for row in observed.values() if "bad_records" in row)
         if WRITTEN in observed:
             result.written += observed[WRITTEN]["rows"]
-        is_exempt = result.name in self._warned or result.is_dead_letter
+        is_exempt = result.name in self._warned_queries or result.is_dead_letter
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
-            self._warned.add(result.name)
-            _LOG.warning(
-                "%s: %s of the %s records that query %r has read are bad (more than "
-                "1%%): check the schema; the 'reason' column of a dead-letter table explains each",
-                self._title, f"{result.bad:,}", f"{result.read:,}", result.name,
-            )  # fmt: skip
+            self._warned_queries.add(result.name)
+            message = (
+                "%s: %s of the %s records that query %r has read are bad (more than 1%%): check "
+                "the schema; the 'reason' column of a dead-letter table explains each"
+            )
+            counts = f"{result.bad:,}", f"{result.read:,}"
+            _LOG.warning(message, self._title, *counts, result.name)
         if self._on_progress is not None:
             self._on_progress(result, progress)

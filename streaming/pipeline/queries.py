@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.job import Output
     from streaming.pipeline.config.loading import LoadedJob
 
-_HEADERS = "array<struct<key:string,value:binary>>"
+_HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -46,7 +46,7 @@ class JobQuery:
     writer: Any
     #: The query's checkpoint; None if the job has none, because it only prints.
     checkpoint: str | None
-    delta: DeltaWriter | None
+    delta_writer: DeltaWriter | None
     #: Sources, in the order in which Spark numbers them.
     sources: list[PlanSource]
     result: QueryResult
@@ -56,16 +56,16 @@ class JobQuery:
     def start(self) -> None:
         """Start the query, and pass its id to a Delta sink."""
         self.stream = self.writer.start()
-        if self.delta is not None and self.stream is not None:
-            self.delta.set_query(self.stream.id, self.stream)
+        if self.delta_writer is not None and self.stream is not None:
+            self.delta_writer.set_query(self.stream.id, self.stream)
 
     def stop(self) -> None:
         """Stop the query if it is running, and wait for its sink's background writes."""
         with contextlib.suppress(Exception):  # the query or Spark has ended
             if self.stream is not None and self.stream.isActive:
                 self.stream.stop()
-        if self.delta is not None:
-            self.delta.finish()
+        if self.delta_writer is not None:
+            self.delta_writer.finish()
 
     def find_source_numbers(self, options: Mapping[str, str]) -> list[int]:
         """Return the numbers of the sources that have these options."""
@@ -74,7 +74,7 @@ class JobQuery:
     @property
     def sink_error(self) -> Exception | None:
         """The Delta sink's error; Spark keeps only its text."""
-        return self.delta.error if self.delta is not None else None
+        return self.delta_writer.error if self.delta_writer is not None else None
 
 
 def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
@@ -86,12 +86,12 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
         else:  # a separate query reads the source again, for exactly-once
             frame = build_bad_records(spark, loaded, output.bad_source, output.sink)
         with loaded.wrap_errors(output.key_path):
-            queries.append(_plan_one(spark, loaded, output, frame))
+            queries.append(_plan(spark, loaded, output, frame))
     _check_commit_groups(loaded, queries)
     locations = {
-        query.key_path: qualify_path(spark, query.delta.table.location(spark))
+        query.key_path: qualify_path(spark, query.delta_writer.table.find_location(spark))
         for query in queries
-        if query.delta is not None and query.delta.table_exists
+        if query.delta_writer is not None and query.delta_writer.table_exists
     }
     try:
         check_folders(loaded.job, locations)
@@ -105,13 +105,13 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
 
     Each stream commits its own progress, so the group would be ahead of the slower checkpoint.
     """
-    committing: list[tuple[JobQuery, PlanSource]] = []
+    checked_pairs: list[tuple[JobQuery, PlanSource]] = []
     for query in queries:
         for source in query.sources:
             group = source.commit_group
-            shared = [pair for pair in committing if group and source.commits_with(pair[1])]
-            if any(q is not query or s.relation != source.relation for q, s in shared):
-                other = shared[0][0]
+            conflicts = [pair for pair in checked_pairs if group and source.commits_with(pair[1])]
+            if any(q is not query or s.relation != source.relation for q, s in conflicts):
+                other = conflicts[0][0]
                 by = f"a second time by {query.name!r}" if other is query else f"by {other.name!r}"
                 raise loaded.make_error(
                     query.key_path,
@@ -120,10 +120,10 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
                     "slower checkpoint: remove the option (`assignor lag` reads the "
                     "checkpoints), or let only one query read the source",
                 )
-            committing.append((query, source))
+            checked_pairs.append((query, source))
 
 
-def _plan_one(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> JobQuery:
+def _plan(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFrame) -> JobQuery:
     job, sink = loaded.job, output.sink
     is_sink = output.bad_source is None
     name = job.name if job.sink is not None and is_sink else f"{job.name}.{output.folder}"
@@ -135,15 +135,15 @@ def _plan_one(spark: SparkSession, loaded: LoadedJob, output: Output, frame: Dat
     checkpoint = None
     if job.checkpoint is not None:
         checkpoint = f"{job.checkpoint.rstrip('/')}/{output.folder}"
-    delta = None
+    delta_writer = None
     if isinstance(sink, DeltaSink):
         # Dead-letter writers are named by the query id alone, as older versions named them.
         name_writer = make_writer_name if is_sink else str
         label = f"{loaded.title}: {output.key_path}"
-        delta = DeltaWriter(sink, label, name_writer, loaded.redact, checkpoint)
-        delta.check(spark, rows)
+        delta_writer = DeltaWriter(sink, label, name_writer, loaded.redact, checkpoint)
+        delta_writer.check(spark, rows)
         output_mode = "update" if sink.mode == "upsert" else "append"
-        writer = rows.writeStream.outputMode(output_mode).foreachBatch(delta)
+        writer = rows.writeStream.outputMode(output_mode).foreachBatch(delta_writer)
     elif isinstance(sink, ConsoleSink):
         options = {"numRows": str(sink.rows), "truncate": str(sink.truncate).lower()}
         console = rows.writeStream.format("console").options(**options)
@@ -159,9 +159,11 @@ def _plan_one(spark: SparkSession, loaded: LoadedJob, output: Output, frame: Dat
     table = (sink.path or sink.table) if isinstance(sink, DeltaSink) else None
     topic = sink.topic if isinstance(sink, KafkaSink) else None
     target = loaded.redact(table or topic or "") or None
-    result = QueryResult(name, target, is_table=delta is not None, is_dead_letter=not is_sink)
+    is_table = delta_writer is not None
+    result = QueryResult(name, target, is_table=is_table, is_dead_letter=not is_sink)
     sources = list_plan_sources(rows)
-    return JobQuery(name, output.key_path, rows, writer, checkpoint, delta, sources, result)
+    details = checkpoint, delta_writer, sources, result
+    return JobQuery(name, output.key_path, rows, writer, *details)
 
 
 def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
@@ -182,9 +184,9 @@ def _convert_for_kafka(field: StructField) -> Column:
     column = f.col(field.name)
     data_type = field.dataType
     if field.name == "headers":
-        if data_type.simpleString() != _HEADERS:
+        if data_type.simpleString() != _HEADERS_TYPE:
             actual = data_type.simpleString()
-            raise TableError(f"the column 'headers' is {actual}, but {_HEADERS} is expected")
+            raise TableError(f"the column 'headers' is {actual}, but {_HEADERS_TYPE} is expected")
         return column
     if isinstance(data_type, (BinaryType, StringType)):
         return column

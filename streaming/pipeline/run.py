@@ -6,11 +6,13 @@ import contextlib
 import logging
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach, listen
 from streaming.observe.progress_log import first_error_line
+from streaming.pipeline import errors
 from streaming.pipeline.brokers import check_network, check_topics
 from streaming.pipeline.config.files import load_checked_job
 from streaming.pipeline.config.loading import LoadedJob
@@ -59,7 +61,8 @@ class RunningJob:
         results = [query.result for query in queries]
         self._counter = ProgressCounter(loaded.title, results, on_progress)
         self._started_at = time.monotonic()
-        self._seconds: float | None = None
+        #: Time from the start to `stop`; None until then.
+        self._duration_s: float | None = None
         #: Callbacks that `stop` runs, last one first.
         self._exit_stack = contextlib.ExitStack()
 
@@ -71,7 +74,7 @@ class RunningJob:
     @property
     def result(self) -> JobResult:
         """The job's result so far."""
-        seconds = self._seconds or time.monotonic() - self._started_at
+        seconds = self._duration_s or time.monotonic() - self._started_at
         results = (query.result for query in self._queries)
         return sum_results(self._loaded.job.name, seconds, results)
 
@@ -100,10 +103,10 @@ class RunningJob:
                 raise
             self._exit_stack.callback(self._close_metrics)
         for query in self._queries:
-            if query.delta is not None:
-                prefix = f"the table {query.delta.table.title!r} cannot be created: "
+            if query.delta_writer is not None:
+                prefix = f"the table {query.delta_writer.table.title!r} cannot be created: "
                 with loaded.wrap_errors(query.key_path, JobError, prefix):
-                    query.delta.prepare(spark, query.rows)
+                    query.delta_writer.prepare(spark, query.rows)
         save_parsing_rules(spark, loaded)
         for query in self._queries:
             self._exit_stack.callback(query.stop)
@@ -113,23 +116,23 @@ class RunningJob:
                 raise self._make_error(query, error) from error
 
     def await_end(
-        self, stop_asked: Callable[[], bool] = lambda: False, timeout: float | None = None
+        self, should_stop: Callable[[], bool] = lambda: False, timeout: float | None = None
     ) -> None:
-        """Wait until all queries have ended, or `stop_asked` returns True; then stop all of them.
+        """Wait until all queries have ended, or `should_stop` returns True; then stop all of them.
 
         If a query fails, the others are stopped, and JobError is raised. After `timeout` seconds,
         the job is stopped, and JobTimeoutError is raised.
         """
         try:
             with self._loaded.drop_secret_causes():
-                self._wait(stop_asked, timeout)
+                self._wait(should_stop, timeout)
         finally:
             self.stop()
 
-    def _wait(self, stop_asked: Callable[[], bool], timeout: float | None) -> None:
+    def _wait(self, should_stop: Callable[[], bool], timeout: float | None) -> None:
         deadline_s = time.monotonic() + (math.inf if timeout is None else timeout)
         try:
-            while self._check_queries() and not stop_asked():
+            while self._check_queries() and not should_stop():
                 if time.monotonic() > deadline_s:
                     raise JobTimeoutError(
                         f"{self._loaded.title}: the job was stopped after its timeout of "
@@ -146,26 +149,24 @@ class RunningJob:
     def stop(self) -> None:
         """Stop the running queries, close the metrics exporter, and release the job's lock."""
         self._exit_stack.close()
-        self._seconds = self._seconds or time.monotonic() - self._started_at
+        self._duration_s = self._duration_s or time.monotonic() - self._started_at
 
     def _close_metrics(self) -> None:
         metrics, self.metrics = self.metrics, None
-        try:
+        message = "%s: metrics: the last values may be missing: %s"
+        report = partial(_LOG.warning, message, self._loaded.title)
+        with errors.report_failure(report, self._loaded.redact):  # the job's own error is raised
             if metrics is not None:
                 metrics.close()
-        except Exception as error:  # noqa: BLE001  (must not hide the job's own error)
-            reason = self._loaded.redact(summarize(error))
-            title = self._loaded.title
-            _LOG.warning("%s: metrics: the last values may be missing: %s", title, reason)
 
     def _check_queries(self) -> bool:
         """Return whether any query is running; raise JobError if one has failed."""
-        active = self.is_active()
+        is_active = self.is_active()
         for query in self._queries:
             stream = query.stream
             if stream is not None and not stream.isActive and (error := stream.exception()):
                 raise self._make_error(query, error) from None
-        return active
+        return is_active
 
     def _explain(self, query_id: str, text: str) -> str:
         """Return why a query failed: its sink's error, or else Spark's text."""
@@ -227,7 +228,7 @@ def _check_and_start(
         for query in queries:
             if query.checkpoint is not None:
                 with loaded.wrap_errors(query.key_path, JobError):
-                    check_continuity(spark, query.sources, query.checkpoint, query.delta)
+                    check_continuity(spark, query.sources, query.checkpoint, query.delta_writer)
         check_schema_change(spark, loaded, queries)
         with loaded.wrap_errors("checkpoint", JobError, "the time zone cannot be written: "):
             record_time_zone(spark, loaded.job)
@@ -242,12 +243,13 @@ def warn_about_late_records(loaded: LoadedJob) -> None:
     """Warn if a source's options can make its watermark drop records as late."""
     for name, source in loaded.job.all_sources.items():
         if source.watermark is not None and source.lets_event_times_drift_apart:
-            _LOG.warning(
+            message = (
                 "%s: %s: with assignor.fairness, a weight or a floor, partitions with few records "
                 "get ahead in event time, so the watermark drops other partitions' records as "
-                "late: set assignor.alignEventTime to the watermark's delay (%s)",
-                loaded.title, loaded.job.locate("source", name), source.watermark.delay,
-            )  # fmt: skip
+                "late: set assignor.alignEventTime to the watermark's delay (%s)"
+            )
+            key_path = loaded.job.locate("source", name)
+            _LOG.warning(message, loaded.title, key_path, source.watermark.delay)
 
 
 def _lock_job(spark: SparkSession, loaded: LoadedJob) -> JobLock | None:

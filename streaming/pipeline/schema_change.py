@@ -59,8 +59,8 @@ def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[Jo
             gaps = _find_gaps(spark, readers, options)
             if not gaps:
                 continue
-            kafka = {key: text for key, text in options.items() if key.startswith("kafka.")}
-            records = _read_records(spark, kafka, gaps)
+            kafka_options = {k: v for k, v in options.items() if k.startswith("kafka.")}
+            records = _read_records(spark, kafka_options, gaps)
             position = _find_first_difference(records, name, old_rules, rules[name])
             if position is not None:
                 names = ", ".join(repr(query.name) for query in readers)
@@ -88,10 +88,10 @@ def _collect_rules(loaded: LoadedJob) -> dict[str, ParsingRules]:
     job = loaded.job
     rules: dict[str, ParsingRules] = {}
     for name, source in job.all_sources.items():
+        excluded_keys = {"bad_records", "dead_letter"}
         records = source.records.model_dump(
-            mode="json", by_alias=True, exclude_defaults=True,
-            exclude={"bad_records", "dead_letter"},
-        )  # fmt: skip
+            mode="json", by_alias=True, exclude_defaults=True, exclude=excluded_keys
+        )
         if source.records.schema_ is None:
             continue
         sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
@@ -118,22 +118,23 @@ def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[s
     """
     spans = []
     for query in queries:
-        position = read_position(HadoopFolder(query.checkpoint or "", spark))
+        completed_and_planned = read_position(HadoopFolder(query.checkpoint or "", spark))
         for number in query.find_source_numbers(options):
-            completed, planned = (ends.get(str(number), {}) for ends in position)
-            spans.append({
-                (topic, partition): (completed.get(topic, {}).get(partition, 0), end)
-                for topic, ends in planned.items() for partition, end in ends.items()
-            })  # fmt: skip
-    gaps = {}
-    for topic_partition in sorted({topic_partition for span in spans for topic_partition in span}):
-        starts, ends = zip(*(span.get(topic_partition, (0, 0)) for span in spans), strict=True)
-        if min(starts) < max(ends):
-            gaps[topic_partition] = (min(starts), max(ends))
+            completed, planned = (ends.get(str(number), {}) for ends in completed_and_planned)
+            span: Gaps = {}
+            for topic, ends in planned.items():
+                starts = completed.get(topic, {})
+                span |= {(topic, n): (starts.get(n, 0), end) for n, end in ends.items()}
+            spans.append(span)
+    gaps: Gaps = {}
+    for partition in sorted({partition for span in spans for partition in span}):
+        begins, limits = zip(*(span.get(partition, (0, 0)) for span in spans), strict=True)
+        if min(begins) < max(limits):
+            gaps[partition] = (min(begins), max(limits))
     return gaps
 
 
-def _read_records(spark: SparkSession, kafka: dict[str, str], gaps: Gaps) -> DataFrame:
+def _read_records(spark: SparkSession, kafka_options: dict[str, str], gaps: Gaps) -> DataFrame:
     """Return the records at these offsets that still exist."""
     partitions: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
@@ -142,11 +143,9 @@ def _read_records(spark: SparkSession, kafka: dict[str, str], gaps: Gaps) -> Dat
         partitions.setdefault(topic, []).append(partition)
         starts.setdefault(topic, {})[str(partition)] = start or _EARLIEST
         ends.setdefault(topic, {})[str(partition)] = end
-    options = {
-        "assign": json.dumps(partitions), "startingOffsets": json.dumps(starts),
-        "endingOffsets": json.dumps(ends), "failOnDataLoss": "false",
-    }  # fmt: skip
-    return spark.read.format("kafka").options(**kafka, **options).load()
+    offsets = {"startingOffsets": json.dumps(starts), "endingOffsets": json.dumps(ends)}
+    options = {"assign": json.dumps(partitions), **offsets, "failOnDataLoss": "false"}
+    return spark.read.format("kafka").options(**kafka_options, **options).load()
 
 
 def _find_first_difference(
@@ -173,5 +172,4 @@ def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> D
     records = Records.model_validate(rules["records"])
     upserts = [Upsert(tuple(keys), set_by_transform) for keys, set_by_transform in rules["upserts"]]
     bad = parse(frame, name, records, rules["records"]["schema"], upserts=upserts).bad
-    assert bad is not None  # noqa: S101  (raw records have no rules)
     return bad.select(format_position("topic", "partition", "offset").alias("position"))

@@ -194,7 +194,7 @@ def test_a_removed_restored_or_vacuumed_table_is_handled(spark, topic, tmp_path,
     assert_refused(spark, config, "no longer exists", "has completed batch 1", "new checkpoint")
     assert not table.exists()
     shutil.copytree(tmp_path / "older", table)
-    assert_refused(spark, config, "has only batch 0 of the query", "has completed batch 1")
+    assert_refused(spark, config, "has the query's batches only up to 0", "has completed batch 1")
     assert "FAILED" in run_doctor(capsys, checkpoint / "sink", table)
     shutil.rmtree(table)
     spark.range(0).selectExpr("id", "1L seq", "'' name").write.format("delta").save(str(table))

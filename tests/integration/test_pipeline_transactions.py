@@ -87,7 +87,7 @@ def test_only_a_runs_first_batch_reads_the_tables_log(spark, tmp_path, by_name):
     assert driver.uses_checksums
     assert set(later) == {min(later)}
     assert first > later[0]
-    folder = driver.writer.table.location(spark)
+    folder = driver.writer.table.find_location(spark)
     assert read_log(folder, QUERY).batch == CHECKPOINT - 3
     again = Driver(spark, *where)
     assert again.write(CHECKPOINT - 3) > 0

@@ -34,7 +34,7 @@ _COMMON_OPTIONS = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
 
 _DURATION = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
 _TRIGGER = rf"availableNow|(?:processingTime\s*)?({_DURATION})"
-SIZE = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
+SIZE_PATTERN = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
 #: JSON Schema of the values that `to_option_text` accepts.
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 
@@ -100,10 +100,10 @@ class Section(BaseModel):
         schema["additionalProperties"] = False
         if cls.PREFIXES:
             schema["patternProperties"] = dict.fromkeys(cls.PREFIXES.values(), _SCALAR)
-        for name, meaning in cls.OPTIONS.items():
-            schema["properties"][name] = {**_SCALAR, "description": meaning}
-        for part in schema["properties"].values():
-            part["description"] = " ".join(part.get("description", "").split())
+        for name, description in cls.OPTIONS.items():
+            schema["properties"][name] = {**_SCALAR, "description": description}
+        for key_schema in schema["properties"].values():
+            key_schema["description"] = " ".join(key_schema.get("description", "").split())
         return reference
 
 
@@ -136,12 +136,12 @@ def _check_folder(path: str) -> str:
 
 
 OptionText = Annotated[str, BeforeValidator(to_option_text), WithJsonSchema(_SCALAR)]
-Size = Annotated[str, require_pattern(SIZE, "a size such as '128MB' (KB, MB or GB)")]
+Size = Annotated[str, require_pattern(SIZE_PATTERN, "a size such as '128MB' (KB, MB or GB)")]
 #: A duration in Spark's syntax.
-Interval = Annotated[str, require_pattern(_DURATION, "a duration such as '10 seconds'")]
+Duration = Annotated[str, require_pattern(_DURATION, "a duration such as '10 seconds'")]
 Trigger = Annotated[str, require_pattern(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
 #: A positive number that fits into a Java int.
-Count = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
+PositiveInt = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
 #: Columns: one name, or a list of names.
 Columns = Annotated[
     tuple[str, ...],
@@ -152,6 +152,7 @@ Columns = Annotated[
 ViewName = Annotated[
     str, require_pattern(r"[a-z_][a-z0-9_]*", "a name of ASCII letters, digits and '_' for SQL")
 ]
+#: Path or URL of a folder.
 Location = Annotated[str, AfterValidator(_check_folder)]
 #: A valid Kafka topic name.
 TopicName = Annotated[str, AfterValidator(check_topic)]

@@ -33,13 +33,14 @@ _SCHEMA_SUFFIXES = (".ddl", ".json", ".avsc", ".txt")
 AVRO_MARKER = "__read"
 #: A record's key and value.
 Record = tuple[bytes | None, bytes | None]
+#: Folders of jobs whose Python functions this process has imported.
 _JOB_FOLDERS: set[Path] = set()
 
 
 def load_checked_job(
     config: str | Path | Mapping[str, Any] | Job | LoadedJob,
     *,
-    sets: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     broker: str | None = None,
 ) -> LoadedJob:
     """Load a job and check the files that it refers to; a `LoadedJob` is returned as it is.
@@ -48,7 +49,7 @@ def load_checked_job(
     """
     if isinstance(config, LoadedJob):
         return config
-    loaded = load_job(config, sets=sets, broker=broker)
+    loaded = load_job(config, overrides=overrides, broker=broker)
     check_files(loaded)
     return loaded
 

@@ -19,9 +19,9 @@ from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
     SERVERS,
-    Count,
     Location,
     OptionText,
+    PositiveInt,
     Section,
     TopicName,
     Trigger,
@@ -72,7 +72,7 @@ class Seed(Section):
     file: str
     """File of JSON lines, next to the job's YAML. Each line has a `key`, and a `value` (text, an
     object for JSON, null for a tombstone) or `base64`."""
-    partitions: Count = 4
+    partitions: PositiveInt = 4
     """Number of partitions of the topic."""
 
 
@@ -213,7 +213,7 @@ class Job(Section):
             key_path = self.locate("sink", name)
             _check_from(key_path, sink.from_, views, not self.all_transforms)
             if self.checkpoint is None and not isinstance(sink, ConsoleSink):
-                raise ValueError("'checkpoint' is missing: a folder for the queries' progress")
+                raise ValueError("'checkpoint' is missing: set it to a folder for query progress")
         for key_path, options, _ in self.iterate_broker_uses():
             if SERVERS not in options:
                 raise ValueError(f"{key_path}: {SERVERS!r} is missing")

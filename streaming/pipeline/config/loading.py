@@ -14,9 +14,9 @@ import yaml
 from pydantic import ValidationError
 
 from assignor_bridge.errors import AssignorError
+from streaming.pipeline.config import yaml_text
 from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.config.job import Job
-from streaming.pipeline.config.yaml_text import apply_sets, fill_variables, map_values, parse_yaml
 from streaming.pipeline.errors import ConfigError, JobError, summarize
 from streaming.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.validation import describe_problems
@@ -45,7 +45,7 @@ class LoadedJob:
 
     @contextlib.contextmanager
     def wrap_errors(
-        self, key_path: str, kind: type[AssignorError] = ConfigError, prefix: str = ""
+        self, key_path: str, error_type: type[AssignorError] = ConfigError, prefix: str = ""
     ) -> Iterator[None]:
         """Convert an exception to a one-line error: file, key path, prefix, and innermost cause."""
         try:
@@ -54,7 +54,7 @@ class LoadedJob:
             raise
         except Exception as error:
             reason = (prefix and getattr(error, "strerror", None)) or summarize(error)
-            raise self.make_error(key_path, prefix + reason, kind) from error
+            raise self.make_error(key_path, prefix + reason, error_type) from error
 
     @contextlib.contextmanager
     def drop_secret_causes(self) -> Iterator[None]:
@@ -71,10 +71,10 @@ class LoadedJob:
             raise
 
     def make_error(
-        self, key_path: str, problem: str, kind: type[AssignorError] = ConfigError
+        self, key_path: str, problem: str, error_type: type[AssignorError] = ConfigError
     ) -> AssignorError:
         """Return an error with file, key path, and problem, with secrets hidden."""
-        return kind(self.redact(f"{self.title}: {key_path}: {problem}"))
+        return error_type(self.redact(f"{self.title}: {key_path}: {problem}"))
 
     def replace_brokers(self, address: str) -> LoadedJob:
         """Return a copy of the job that uses this address for every `kafka.bootstrap.servers`."""
@@ -88,7 +88,7 @@ class LoadedJob:
             (data["source"] if self.job.source else data["sources"][name]).update(
                 {key: v for key, v in source.spark_options.items() if key not in source.options}
             )
-        hidden = _drop_empty(map_values(data, self._hide_value))
+        hidden = _drop_empty(yaml_text.map_values(data, self._hide_value))
         return str(
             yaml.safe_dump(hidden, sort_keys=False, allow_unicode=True, default_flow_style=False)
         )
@@ -103,7 +103,7 @@ class LoadedJob:
 def load_job(
     config: str | Path | Mapping[str, Any] | Job,
     *,
-    sets: Sequence[str] = (),
+    overrides: Sequence[str] = (),
     environment: Mapping[str, str] | None = None,
     broker: str | None = None,
 ) -> LoadedJob:
@@ -111,8 +111,8 @@ def load_job(
 
     Parameters
     ----------
-    sets
-        `key.path=value`, which override the config.
+    overrides
+        Assignments `key.path=value`, which override values of the config, as `--set` does.
     environment
         Variables for `${NAME}`; by default, the environment of the process.
     broker
@@ -129,11 +129,11 @@ def load_job(
         return LoadedJob(config, config.name, Path(), redact, {})
     title, folder, data = _read_config(config)
     try:
-        data = apply_sets(data, sets)
+        data = yaml_text.apply_overrides(data, overrides)
         if broker is not None:
             data = _replace_brokers(data, broker)
         variables = os.environ if environment is None else environment
-        data, original_texts = fill_variables(data, variables, redact)
+        data, original_texts = yaml_text.fill_variables(data, variables, redact)
         redact.learn_secrets(data)
         if not isinstance(config, Mapping):
             data = {"name": _derive_name(Path(config)), **data}
@@ -153,18 +153,22 @@ def _read_config(config: str | Path | Mapping[str, Any]) -> tuple[str, Path, dic
         kind = type(config).__name__
         raise ConfigError(f"a YAML file, a mapping or a Job is expected, not {kind}") from None
     try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-        if len(raw) > _MAX_BYTES:
-            raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")  # noqa: TRY301
-        text = raw.decode("utf-8")
+        text = _read_text(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or summarize(error)
         raise ConfigError(f"{str(path)!r} cannot be read: {reason}") from None
     try:
-        return path.name, path.resolve().parent, parse_yaml(text)
+        return path.name, path.resolve().parent, yaml_text.parse_yaml(text)
     except ConfigError as error:
         raise ConfigError(f"{path.name}: {error}") from None
+
+
+def _read_text(path: Path) -> str:
+    with path.open("rb") as file:
+        raw = file.read(_MAX_BYTES + 1)
+    if len(raw) > _MAX_BYTES:
+        raise ValueError(f"it has more than {_MAX_BYTES:,} bytes")
+    return raw.decode("utf-8")
 
 
 def _derive_name(path: Path) -> str:

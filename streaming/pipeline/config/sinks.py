@@ -9,10 +9,10 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
-    SIZE,
+    SIZE_PATTERN,
     Columns,
-    Count,
     Location,
+    PositiveInt,
     Section,
     Size,
     TopicName,
@@ -92,13 +92,13 @@ class DeltaSink(_TableSection):
     target_file_size: Size = "128MB"
     """Approximate file size. A small batch is written as one file. With `off`, Spark writes one
     file per task."""
-    compact_every: Count | None = None
+    compact_every: PositiveInt | None = None
     """Compact the table after every Nth batch."""
 
     @property
     def target_file_bytes(self) -> int | None:
         """The target file size in bytes; None if it is off."""
-        number, unit = re.fullmatch(SIZE, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
+        number, unit = re.fullmatch(SIZE_PATTERN, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
         return int(float(number) * _UNITS[unit.upper()]) if number else None
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class DeltaSink(_TableSection):
         elif self.shared:
             raise ValueError("'shared' is for mode 'append', but the mode is 'upsert': remove it")
         if self.partition_by and self.cluster_by:
-            raise ValueError("a table has 'partition_by' or 'cluster_by', not both")
+            raise ValueError("'partition_by' and 'cluster_by' are both set: remove one")
         return self
 
 
@@ -127,7 +127,7 @@ class ConsoleSink(Section):
     """`console`."""
     from_: ViewName | None = Field(None, alias="from")
     """Source or transform to write. Default: the last transform, or the only source."""
-    rows: Count = 20
+    rows: PositiveInt = 20
     """Number of rows printed per batch."""
     truncate: bool = True
     """Whether long values are truncated."""

@@ -14,9 +14,9 @@ from streaming.kafka.servers import check_topic
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
     Columns,
-    Count,
-    Interval,
+    Duration,
     OptionText,
+    PositiveInt,
     Section,
     require_one,
 )
@@ -60,29 +60,27 @@ _SPARK_OPTIONS = {
     "fetchOffset.retryIntervalMs": "Delay between these retries, in milliseconds.",
 }
 _FLAG = (r"(?i)true|false", "true or false")
-_FROM_0 = (r"\d{1,9}", "a whole number from 0")
-_FROM_1 = (r"0*[1-9]\d{0,17}", "a whole number from 1")
+_WHOLE_NUMBER = (r"\d{1,9}", "a whole number from 0")
+_POSITIVE_NUMBER = (r"0*[1-9]\d{0,17}", "a whole number from 1")
+_OFFSET_MAP = _build_partition_pattern(r"-[12]|[0-9]+")
 _OFFSETS = 'earliest, latest, or offsets such as {"orders": {"0": 23, "1": -2}}'
 _TIMES = 'milliseconds such as {"orders": {"0": 1700000000000}}'
 #: Valid values of these options: a pattern, and its description.
 _VALID_VALUES = {
-    "startingOffsets": (
-        rf"(?i)earliest|latest|{_build_partition_pattern(r'-[12]|[0-9]+')}",
-        _OFFSETS,
-    ),
+    "startingOffsets": (rf"(?i)earliest|latest|{_OFFSET_MAP}", _OFFSETS),
     "startingTimestamp": (r"\d{1,18}", "milliseconds since 1970"),
     "startingOffsetsByTimestamp": (_build_partition_pattern("[0-9]+"), _TIMES),
     "startingOffsetsByTimestampStrategy": (r"(?i)error|latest", "error or latest"),
     "failOnDataLoss": _FLAG,
-    "maxOffsetsPerTrigger": _FROM_1,
-    "minOffsetsPerTrigger": _FROM_1,
+    "maxOffsetsPerTrigger": _POSITIVE_NUMBER,
+    "minOffsetsPerTrigger": _POSITIVE_NUMBER,
     "maxTriggerDelay": (r"(?i)\d{1,9}(?:us|ms|s|m|min|h|d)?", "a time such as 15m"),
-    "minPartitions": _FROM_1,
-    "maxRecordsPerPartition": _FROM_1,
+    "minPartitions": _POSITIVE_NUMBER,
+    "maxRecordsPerPartition": _POSITIVE_NUMBER,
     "includeHeaders": _FLAG,
-    "kafkaConsumer.pollTimeoutMs": _FROM_0,
-    "fetchOffset.numRetries": _FROM_0,
-    "fetchOffset.retryIntervalMs": _FROM_0,
+    "kafkaConsumer.pollTimeoutMs": _WHOLE_NUMBER,
+    "fetchOffset.numRetries": _WHOLE_NUMBER,
+    "fetchOffset.retryIntervalMs": _WHOLE_NUMBER,
 }
 _START_OPTIONS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
 
@@ -105,7 +103,7 @@ class Records(Section):
     """For `bad_records: dead_letter`: the table or topic for bad records."""
     confluent: bool = True
     """For Avro: whether values start with Confluent's five-byte header."""
-    schema_id: Count | None = None
+    schema_id: PositiveInt | None = None
     """For Avro: the schema id expected in Confluent's header. Records with another id are bad."""
     reader_options: dict[str, OptionText] = Field({}, alias="options")
     """Options of Spark's JSON, CSV or Avro reader, such as `sep`."""
@@ -134,7 +132,7 @@ class Watermark(Section):
 
     column: str
     """Column with the event time."""
-    delay: Interval = "10 minutes"
+    delay: Duration = "10 minutes"
     """Maximum lateness of a row."""
 
 
@@ -170,7 +168,7 @@ class Source(Section):
 
     @property
     def spark_options(self) -> dict[str, str]:
-        """The options for `spark.readStream`, without the job's `kafka.*`."""
+        """Its own options for `spark.readStream`; by default, it starts at the earliest offsets."""
         options = self.options
         if not any(name in options for name in _START_OPTIONS):
             options["startingOffsets"] = "earliest"
@@ -220,7 +218,7 @@ class Source(Section):
                 from assignor_bridge.assignors.loading import find  # a slow import
 
                 find(name)
-        headers = self.options.get("includeHeaders", "false").lower() == "true"
-        if headers and self.records.format != "raw":
+        has_headers = self.options.get("includeHeaders", "false").lower() == "true"
+        if has_headers and self.records.format != "raw":
             raise ValueError("'includeHeaders' is only for 'format: raw'")
         return self

@@ -99,9 +99,9 @@ class _Loader(yaml.SafeLoader):
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _kind, _first, _pattern in _UNQUOTED_TYPES:
+for _kind, _starts, _pattern in _UNQUOTED_TYPES:
     _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_first)
+        f"tag:yaml.org,2002:{_kind}", re.compile(rf"(?:{_pattern})\Z"), list(_starts)
     )
 
 
@@ -110,13 +110,13 @@ def _make_error(node: yaml.Node, text: str) -> ConfigError:
 
 
 def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
-    """Return the number of values in a node with aliases expanded."""
-    known_size = sizes.get(id(node), 0)
-    if known_size is None:
+    """Return the number of values in a node with aliases expanded; `sizes` caches it by node id."""
+    cached_size = sizes.get(id(node), 0)
+    if cached_size is None:
         raise _make_error(node, "an alias refers to a value that contains it")
-    if known_size:
-        return known_size
-    sizes[id(node)] = None
+    if cached_size:
+        return cached_size
+    sizes[id(node)] = None  # being counted
     nested: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
         nested = [part for pair in node.value for part in pair]
@@ -171,13 +171,13 @@ def map_values(
     return change(path, data)
 
 
-def apply_sets(data: Mapping[str, Any], sets: Iterable[str]) -> dict[str, Any]:
+def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Return a copy of the data with each `--set key.path=value` applied; values are YAML.
 
     An existing key that contains dots is matched as a whole; a new one must be quoted.
     """
     changed: dict[str, Any] = map_values(data)
-    for assignment in sets:
+    for assignment in assignments:
         path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
         if not equals or not path.strip():  # its text may be a secret, so omit it
             raise ConfigError("--set: key.path=value is expected")

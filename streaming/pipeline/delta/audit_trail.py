@@ -14,7 +14,7 @@ from checkpoints.folders import LocalFolder, local_path
 from checkpoints.offset_log import BatchRangeReader
 from streaming.delta.user_metadata import encode_metadata, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.errors import summarize
+from streaming.pipeline.errors import report_failure
 from streaming.pipeline.spark.folders import qualify_path
 
 if TYPE_CHECKING:
@@ -58,38 +58,32 @@ class AuditTrail:
         """
         if self._checkpoint is None:
             return NO_METADATA
-        try:
+        with report_failure(self._warn):
             text = encode_metadata(query, batch, None, spark.conf.get(USER_METADATA, None))
-            if text is None:
-                self._warn(f"{USER_METADATA} is set, but is not a JSON object that can be extended")
-                return NO_METADATA
-            ranges = self._read_ranges(spark, self._checkpoint, batch)
-            return CommitMetadata({USER_METADATA: text}, ranges)
-        except Exception as error:  # noqa: BLE001  (the batch is written without metadata)
-            self._warn(summarize(error))
-            return NO_METADATA
+            if text is not None:
+                ranges = self._read_ranges(spark, self._checkpoint, batch)
+                return CommitMetadata({USER_METADATA: text}, ranges)
+            self._warn(f"{USER_METADATA} is set, but is not a JSON object that can be extended")
+        return NO_METADATA
 
     def _read_ranges(self, spark: SparkSession, checkpoint: str, batch: int) -> str | None:
-        try:
+        ranges = None
+        with report_failure(self._warn):  # the next batch tries again
             if self._offset_log is None:
                 folder = _open_folder(qualify_path(spark, checkpoint), spark)
                 self._offset_log = BatchRangeReader(folder)
             ranges = self._offset_log.read(batch)
-        except Exception as error:  # noqa: BLE001  (the next batch tries again)
-            self._warn(summarize(error))
-            return None
-        if ranges is None:
-            self._warn(f"offsets/{batch - 1} or offsets/{batch} is missing")
-            return None
-        return encode_ranges(ranges)
+            if ranges is None:
+                self._warn(f"offsets/{batch - 1} or offsets/{batch} is missing")
+        return None if ranges is None else encode_ranges(ranges)
 
     def _warn(self, reason: str) -> None:
         if not self._has_warned:
-            _LOG.warning(
+            message = (
                 "%s: a commit was written without its offset ranges (%s): `assignor audit` may be "
-                "unable to verify it; later cases in this run are not logged",
-                self._label, self._redact(reason),
-            )  # fmt: skip
+                "unable to verify it; later cases in this run are not logged"
+            )
+            _LOG.warning(message, self._label, self._redact(reason))
         self._has_warned = True
 
 

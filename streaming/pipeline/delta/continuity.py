@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 def check_continuity(
-    spark: SparkSession, sources: Sequence[PlanSource], checkpoint: str, delta: DeltaWriter | None
+    spark: SparkSession, sources: Sequence[PlanSource], checkpoint: str, writer: DeltaWriter | None
 ) -> None:
     """Raise TableError unless a query's checkpoint matches its sources and its table.
 
-    `checkpoint` is the query's folder. `delta` has checked the table; it is None for other sinks.
+    `checkpoint` is the query's folder. `writer` has checked the table; it is None for other sinks.
     """
-    last = read_last_batches(HadoopFolder(checkpoint, spark))
-    check_sources(sources, checkpoint, last)
-    if delta is None:
+    last_batches = read_last_batches(HadoopFolder(checkpoint, spark))
+    check_sources(sources, checkpoint, last_batches)
+    if writer is None:
         return
-    if delta.table_exists:
-        _check_log(spark, delta, checkpoint, last)
-    elif last.completed is not None:
-        raise lost_table_error(delta.table.title, checkpoint, last.completed)
+    if writer.table_exists:
+        _check_log(spark, writer, checkpoint, last_batches)
+    elif last_batches.completed is not None:
+        raise lost_table_error(writer.table.title, checkpoint, last_batches.completed)
 
 
 def check_sources(sources: Sequence[PlanSource], checkpoint: str, last: LastBatches) -> None:
@@ -52,13 +52,13 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, last: LastBatc
     order is not checked.
     """
     topics = [(int(n), topic) for n, ends in last.ends.items() if is_number(n) for topic in ends]
-    dropped_topics, is_moved = [], False
+    dropped_topics, has_moved_topics = [], False
     for number, topic in sorted(topics):
         source = sources[number] if number < len(sources) else None
         if source is not None and source.reads(topic):
             continue
         if any(other.reads(topic) for other in sources):
-            is_moved = True
+            has_moved_topics = True
         elif source is None or (source.is_kafka and not source.accepts_data_loss):
             dropped_topics.append(topic)
     if dropped_topics:
@@ -67,7 +67,7 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, last: LastBatc
             "reads any more, so its unread records would be lost: add the topic to a source again, "
             f"set failOnDataLoss: false, or {NEW_CHECKPOINT}"
         )
-    if is_moved:
+    if has_moved_topics:
         raise TableError(_describe_source_order(checkpoint, topics))
 
 
@@ -84,13 +84,15 @@ def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -
     )
 
 
-def _check_log(spark: SparkSession, delta: DeltaWriter, checkpoint: str, last: LastBatches) -> None:
-    table = delta.table.title
+def _check_log(
+    spark: SparkSession, writer: DeltaWriter, checkpoint: str, last: LastBatches
+) -> None:
+    table = writer.table.title
     # Merging the same records again changes nothing.
-    may_be_shared = delta.sink.mode == "upsert" or delta.sink.shared
+    may_be_shared = writer.sink.mode == "upsert" or writer.sink.shared
     if last.query_id is None and last.completed is None and may_be_shared:
         return
-    log = read_log(HadoopFolder(delta.table.location(spark), spark), last.query_id)
+    log = read_log(HadoopFolder(writer.table.find_location(spark), spark), last.query_id)
     completed = NO_BATCH if last.completed is None else last.completed
     planned = NO_BATCH if last.planned is None else last.planned.batch_id
     if last.query_id is None:

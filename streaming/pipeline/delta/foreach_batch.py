@@ -81,21 +81,21 @@ class _ForeachBatch:
         self._sources = list_plan_sources(rows)
         self._writer = DeltaWriter(sink, label, redact=redact)
         self._query_id: str | None = None
-        with_sequence = self._add_sequence(rows)
-        self._writer.check(self._spark, with_sequence)
-        self._writer.prepare(self._spark, with_sequence)
+        sequenced_rows = self._add_sequence(rows)
+        self._writer.check(self._spark, sequenced_rows)
+        self._writer.prepare(self._spark, sequenced_rows)
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write a batch."""
         context = batch.sparkSession.sparkContext
         query_id = context.getLocalProperty("sql.streaming.queryId")
         if self._query_id is None:
-            self._set_query(query_id)
+            self._check_and_set_query(query_id)
         elif query_id != self._query_id:
             raise JobError("delta_sink: a second query uses the sink: create a sink for each query")
         self._writer(self._add_sequence(batch), number)
 
-    def _set_query(self, query_id: str | None) -> None:
+    def _check_and_set_query(self, query_id: str | None) -> None:
         stream = self._spark.streams.get(query_id) if query_id else None
         if query_id is None or stream is None:
             raise JobError("delta_sink: the batch is not from a streaming query of this session")
@@ -110,13 +110,13 @@ class _ForeachBatch:
             return rows
         normalize = get_name_normalizer(self._spark)
         names = {normalize(name) for name in rows.columns}
-        missing = [name for name in KAFKA_ORDER if normalize(name) not in names]
-        if not missing:
+        missing_columns = [name for name in KAFKA_ORDER if normalize(name) not in names]
+        if not missing_columns:
             no_key = f.lit(None).cast("binary")
             rows = rows.select("*", build_kafka_struct(no_key, f.lit(False)))
         elif not self._sink.sequence_by:
             raise TableError(
-                f"an upsert needs the columns {', '.join(map(repr, missing))} of Kafka's source "
-                "in the rows, or 'sequence_by', to determine which row of a key is newer"
+                f"an upsert needs the columns {', '.join(map(repr, missing_columns))} of Kafka's "
+                "source in the rows, or 'sequence_by', to determine which row of a key is newer"
             )
         return upsert.add_sequence(rows, self._sink)

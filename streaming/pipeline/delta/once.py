@@ -76,10 +76,8 @@ class OnceWriter:
             self.unsupported_reason = self._try_jar(spark._jvm, use_jar)
             if self.unsupported_reason is None:
                 return
-            _LOG.warning(
-                "%s: each batch reads the table's log, because the jar cannot be used (%s)",
-                self._label, self.unsupported_reason,
-            )  # fmt: skip
+            message = "%s: each batch reads the table's log, because the jar cannot be used (%s)"
+            _LOG.warning(message, self._label, self.unsupported_reason)
         if not self._table.exists(spark):
             raise FileNotFoundError(f"the table {self._table.title!r} no longer exists")
         use_delta()  # Delta skips the batch if the jar has written it

@@ -44,22 +44,23 @@ _CLOCK_STEPPED_BACK = (
 )
 _SAME_PARTITION = f"s.{SEQUENCE}.partition = t.{SEQUENCE}.partition"
 _SAME_TOPIC = f"s.{SEQUENCE}.topic = t.{SEQUENCE}.topic"
-_OLDER, _NEWER = (
-    f"s.{SEQUENCE}.offset {before} t.{SEQUENCE}.offset"
-    f" AND s.{SEQUENCE}.timestamp {after} t.{SEQUENCE}.timestamp"
-    for before, after in (("<", ">"), (">", "<"))
+_LOWER_OFFSET_LATER_TIME, _HIGHER_OFFSET_EARLIER_TIME = (
+    f"s.{SEQUENCE}.offset {offset_order} t.{SEQUENCE}.offset"
+    f" AND s.{SEQUENCE}.timestamp {time_order} t.{SEQUENCE}.timestamp"
+    for offset_order, time_order in (("<", ">"), (">", "<"))
 )
+_CONTRADICTION = f"(({_LOWER_OFFSET_LATER_TIME}) OR ({_HIGHER_OFFSET_EARLIER_TIME}))"
 #: Conditions under which a batch's row `s` conflicts with the table's row `t` of the same key, by
 #: the table's field order. A null, from a row without an offset, is not a conflict.
 _CONFLICTS = {
     BY_OFFSET: {
         _KEY_MOVED: f"NOT ({_SAME_TOPIC} AND {_SAME_PARTITION})",
-        _OFFSETS_RESTARTED: f"{_SAME_TOPIC} AND {_SAME_PARTITION} AND {_OLDER}",
+        _OFFSETS_RESTARTED: f"{_SAME_TOPIC} AND {_SAME_PARTITION} AND {_LOWER_OFFSET_LATER_TIME}",
     },
-    BY_TIMESTAMP: {_CLOCK_STEPPED_BACK: f"{_SAME_PARTITION} AND (({_OLDER}) OR ({_NEWER}))"},
+    BY_TIMESTAMP: {_CLOCK_STEPPED_BACK: f"{_SAME_PARTITION} AND {_CONTRADICTION}"},
 }
 #: Numbers in the names of SQL functions, because several sinks may share a session.
-_NUMBERS = itertools.count()
+_FUNCTION_NUMBERS = itertools.count()
 
 
 class OrderConflicts:
@@ -71,15 +72,16 @@ class OrderConflicts:
         self._label = label
         self._table = table
         jvm: Any = spark._jvm
-        counter = jvm.io.assignorbridge.records.OrderConflicts
-        is_available = not isinstance(counter, JavaPackage)
+        counter_class = jvm.io.assignorbridge.records.OrderConflicts
+        is_available = not isinstance(counter_class, JavaPackage)
         #: The jar's counter, the message, and the condition, by prefix of the SQL functions.
         self._counters = {}
         for message, condition in (_CONFLICTS.get(fields, {}) if is_available else {}).items():
-            name = f"__assignor_order_{next(_NUMBERS)}"
-            java = counter(spark._jsparkSession, name, fields == BY_TIMESTAMP)
-            self._counters[name] = java, message, condition
-        self._reported: set[str] = set()
+            name = f"__assignor_order_{next(_FUNCTION_NUMBERS)}"
+            counter = counter_class(spark._jsparkSession, name, fields == BY_TIMESTAMP)
+            self._counters[name] = counter, message, condition
+        #: Names of the counters whose conflicts have been logged.
+        self._logged: set[str] = set()
 
     def build_batch_condition(self, keys: tuple[str, ...]) -> str:
         """Return an always-true SQL condition that counts conflicts between rows of a batch.
@@ -90,38 +92,36 @@ class OrderConflicts:
             key_columns = ", ".join(map(quote_name, keys))
             timestamp = f"coalesce(unix_micros({SEQUENCE}.timestamp), 0)"
             topic = f"xxhash64({SEQUENCE}.topic)"
-            call = f"{name}_seen(xxhash64({key_columns}), {topic}, {_position()}, {timestamp})"
+            call = f"{name}_seen(xxhash64({key_columns}), {topic}, {_position_sql()}, {timestamp})"
             return f"IF({SEQUENCE}.offset IS NULL, true, {call})"
         return "true"
 
     def build_merge_condition(self) -> str:
         """Return an always-true SQL condition that counts the rows `s` that conflict with `t`."""
         calls = (
-            f"IF({condition}, {name}_found({_position('s.')}), true)"
+            f"IF({condition}, {name}_found({_position_sql('s.')}), true)"
             for name, (_, _, condition) in self._counters.items()
         )
         return " AND ".join(calls) or "true"
 
     def discard_counts(self) -> None:
         """Reset the counts after a failed attempt."""
-        for java, _, _ in self._counters.values():
-            java.take()
+        for counter, _, _ in self._counters.values():
+            counter.take()
 
     def log_conflicts(self, batch: int) -> None:
         """Log a batch's conflicts, each kind once per run."""
-        for name, (java, message, _) in self._counters.items():
-            example = java.example()
-            count = java.take()
-            if count and name not in self._reported:
-                self._reported.add(name)
-                records = pluralize(count, "record")
-                _LOG.warning(
-                    "%s: batch %d for the table %r: %s; not logged again in this run", self._label,
-                    batch, self._table, message.format(count=records, example=example),
-                )  # fmt: skip
+        for name, (counter, message, _) in self._counters.items():
+            example = counter.example()
+            count = counter.take()
+            if count and name not in self._logged:
+                self._logged.add(name)
+                conflict = message.format(count=pluralize(count, "record"), example=example)
+                line = "%s: batch %d for the table %r: %s; not logged again in this run"
+                _LOG.warning(line, self._label, batch, self._table, conflict)
 
 
-def _position(prefix: str = "") -> str:
+def _position_sql(prefix: str = "") -> str:
     """Return SQL for partition and offset, with the types that the jar's functions take."""
     fields = (("partition", "INT"), ("offset", "BIGINT"))
     names = ((f"{prefix}{SEQUENCE}.{name}", sql_type) for name, sql_type in fields)

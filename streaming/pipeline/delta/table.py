@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from streaming.pipeline.config.sinks import DeltaSink
 
 #: Heading of the partition columns in `DESCRIBE TABLE`.
-_PARTITIONS = "# Partition Information"
+_PARTITION_HEADING = "# Partition Information"
 #: Text with which Spark replaces a secret value (`Utils.REDACTION_REPLACEMENT_TEXT`).
-_HIDDEN = "*********(redacted)"
+_REDACTED_VALUE = "*********(redacted)"
 #: The table feature that columns of type TIMESTAMP_NTZ need.
-_NTZ = "delta.feature.timestampNtz"
+_NTZ_FEATURE = "delta.feature.timestampNtz"
 
 
 class Table(NamedTuple):
@@ -48,30 +48,30 @@ class Table(NamedTuple):
             return DeltaTable.forPath(spark, self.path)
         return DeltaTable.forName(spark, self.name or "")
 
-    def location(self, spark: SparkSession) -> str:
+    def find_location(self, spark: SparkSession) -> str:
         """Return the folder of an existing table."""
         if self.path is not None:
             return qualify_path(spark, self.path)
-        described = spark.sql(f"DESCRIBE TABLE EXTENDED {self.name}").collect()
-        return next(str(r.data_type) for r in reversed(described) if r.col_name == "Location")
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {self.name}").collect()
+        return next(str(row.data_type) for row in reversed(rows) if row.col_name == "Location")
 
-    def partition_columns(self, spark: SparkSession) -> list[str]:
+    def list_partition_columns(self, spark: SparkSession) -> list[str]:
         """Return the columns that an existing table is partitioned by."""
-        described = spark.sql(f"DESCRIBE TABLE {self._sql(spark)}").collect()
-        names = iter([row.col_name for row in described])
-        if _PARTITIONS not in names:
+        rows = spark.sql(f"DESCRIBE TABLE {self._to_sql(spark)}").collect()
+        names = iter([row.col_name for row in rows])
+        if _PARTITION_HEADING not in names:
             return []
         columns = itertools.takewhile(bool, names)
         return [unquote_name(name) for name in columns if not name.startswith("#")]
 
-    def properties(self, spark: SparkSession) -> dict[str, str]:
+    def read_properties(self, spark: SparkSession) -> dict[str, str]:
         """Return the properties of an existing table.
 
         Spark's SQL masks values that it takes for secrets, such as `["url"]`. Only in that case,
         read Delta's details, which mask nothing but take seconds in a new JVM.
         """
-        rows = spark.sql(f"SHOW TBLPROPERTIES {self._sql(spark)}").collect()
-        if all(row.value != _HIDDEN for row in rows):
+        rows = spark.sql(f"SHOW TBLPROPERTIES {self._to_sql(spark)}").collect()
+        if all(row.value != _REDACTED_VALUE for row in rows):
             return {row.key: row.value for row in rows}
         [details] = self.open(spark).detail().collect()
         properties: dict[str, str] = details["properties"]
@@ -80,11 +80,11 @@ class Table(NamedTuple):
     def set_properties(self, spark: SparkSession, properties: Mapping[str, str]) -> None:
         """Set these properties, and leave the others unchanged."""
         pairs = ", ".join(f"{_quote(key)} = {_quote(value)}" for key, value in properties.items())
-        spark.sql(f"ALTER TABLE {self._sql(spark)} SET TBLPROPERTIES ({pairs})")
+        spark.sql(f"ALTER TABLE {self._to_sql(spark)} SET TBLPROPERTIES ({pairs})")
 
-    def _sql(self, spark: SparkSession) -> str:
+    def _to_sql(self, spark: SparkSession) -> str:
         if self.path is None:
-            return self.name or ""
+            return self.name or ""  # as in the config, with its quotes
         return f"delta.{quote_name(qualify_path(spark, self.path))}"
 
     def exists(self, spark: SparkSession) -> bool:
@@ -95,7 +95,7 @@ class Table(NamedTuple):
             return DeltaTable.isDeltaTable(spark, self.path)
         return spark.catalog.tableExists(self.name or "")
 
-    def schema(self, spark: SparkSession) -> StructType | None:
+    def read_schema(self, spark: SparkSession) -> StructType | None:
         """Return the columns; None if the table does not exist."""
         try:
             return self.open(spark).toDF().schema if self.exists(spark) else None
@@ -115,7 +115,7 @@ class Table(NamedTuple):
 
         nullable = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
         builder: Any = DeltaTable.createIfNotExists(spark).addColumns(StructType(nullable))
-        builder = builder.tableName(self._sql(spark))  # a path must be set as the location, too
+        builder = builder.tableName(self._to_sql(spark))  # a path must be set as the location, too
         if self.path is not None:
             builder = builder.location(qualify_path(spark, self.path))
         for key, value in properties.items():
@@ -157,22 +157,23 @@ def _quote(value: str) -> str:
 
 
 def check_columns(name: str, table: StructType, rows: StructType, schema_evolution: bool) -> None:
-    """Check that rows fit an existing table: no column is missing or has another type."""
-    by_name = {field.name.lower(): field for field in table.fields}
-    new_columns = [repr(field.name) for field in rows.fields if field.name.lower() not in by_name]
+    """Check that rows fit a table; with `schema_evolution`, Delta adds new columns and fields."""
+    table_fields = {field.name.lower(): field for field in table.fields}
+    new_columns = [repr(x.name) for x in rows.fields if x.name.lower() not in table_fields]
     if new_columns and not schema_evolution:
         raise TableError(
             f"the table {name!r} does not have the columns {elide(new_columns, 5)}: remove them "
             "from the rows, or set schema_evolution: on"
         )
     for field in rows.fields:
-        existing = by_name.get(field.name.lower())
-        if existing is None or _fits(existing.dataType, field.dataType, schema_evolution):
+        table_field = table_fields.get(field.name.lower())
+        if table_field is None or _fits(table_field.dataType, field.dataType, schema_evolution):
             continue
-        table_type, row_type = existing.dataType.simpleString(), field.dataType.simpleString()
-        can_evolve = not schema_evolution and _fits(existing.dataType, field.dataType, True)
+        table_type, row_type = table_field.dataType, field.dataType
+        can_evolve = not schema_evolution and _fits(table_type, row_type, True)
         remedy = "; schema_evolution: on adds fields" if can_evolve else ""
-        problem = f"column {field.name!r} is {table_type} in the table {name!r}, but {row_type}"
+        types = [data_type.simpleString() for data_type in (table_type, row_type)]
+        problem = f"column {field.name!r} is {types[0]} in the table {name!r}, but {types[1]}"
         raise TableError(f"{problem} in the rows{remedy}")
 
 
@@ -186,28 +187,28 @@ def check_timestamps(
     was_used, is_used = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
     # Properties from Delta's details omit the protocol's version and features.
     is_new = is_used and not was_used
-    if is_new and "delta.minReaderVersion" in properties and _NTZ not in properties:
+    if is_new and "delta.minReaderVersion" in properties and _NTZ_FEATURE not in properties:
         raise TableError(
             f"the table {name!r} cannot have columns of type TIMESTAMP_NTZ yet: run ALTER TABLE "
-            f"… SET TBLPROPERTIES ('{_NTZ}' = 'supported'), or use another type"
+            f"… SET TBLPROPERTIES ('{_NTZ_FEATURE}' = 'supported'), or use another type"
         )
 
 
-def _fits(table: DataType, rows: DataType, schema_evolution: bool) -> bool:
+def _fits(table_type: DataType, row_type: DataType, schema_evolution: bool) -> bool:
     """Return whether the table's type accepts the rows' type; Delta ignores the case of fields.
 
     With schema evolution, Delta adds new fields and fills missing ones with null.
     """
-    if isinstance(table, StructType) and isinstance(rows, StructType):
-        old = {field.name.lower(): field.dataType for field in table.fields}
-        new = {field.name.lower(): field.dataType for field in rows.fields}
+    if isinstance(table_type, StructType) and isinstance(row_type, StructType):
+        old = {field.name.lower(): field.dataType for field in table_type.fields}
+        new = {field.name.lower(): field.dataType for field in row_type.fields}
         if not schema_evolution and list(old) != list(new):
             return False
         return all(_fits(old[x], new[x], schema_evolution) for x in old.keys() & new.keys())
-    if isinstance(table, ArrayType) and isinstance(rows, ArrayType):
-        return _fits(table.elementType, rows.elementType, schema_evolution)
-    if isinstance(table, MapType) and isinstance(rows, MapType):
-        return _fits(table.keyType, rows.keyType, False) and _fits(
-            table.valueType, rows.valueType, schema_evolution
+    if isinstance(table_type, ArrayType) and isinstance(row_type, ArrayType):
+        return _fits(table_type.elementType, row_type.elementType, schema_evolution)
+    if isinstance(table_type, MapType) and isinstance(row_type, MapType):
+        return _fits(table_type.keyType, row_type.keyType, False) and _fits(
+            table_type.valueType, row_type.valueType, schema_evolution
         )
-    return table.simpleString() == rows.simpleString()
+    return table_type.simpleString() == row_type.simpleString()

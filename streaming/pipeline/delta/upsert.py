@@ -58,13 +58,13 @@ class UpsertLayout(NamedTuple):
 
 
 def read_layout(
-    spark: SparkSession, table: Table, existing: StructType | None, rows: DataFrame, sink: DeltaSink
+    spark: SparkSession, table: Table, schema: StructType | None, rows: DataFrame, sink: DeltaSink
 ) -> UpsertLayout:
-    """Return the layout of an existing table, or of the table that will be created."""
-    if existing is None:
+    """Return the layout of the table; if it does not exist (`schema` is None), the future one."""
+    if schema is None:
         return UpsertLayout(sink.partition_by, find_kafka_fields(rows.schema[SEQUENCE].dataType))
-    sequence = next((x.dataType for x in existing.fields if x.name.lower() == SEQUENCE), None)
-    return UpsertLayout(table.partition_columns(spark), find_kafka_fields(sequence))
+    sequence_type = next((x.dataType for x in schema.fields if x.name.lower() == SEQUENCE), None)
+    return UpsertLayout(table.list_partition_columns(spark), find_kafka_fields(sequence_type))
 
 
 def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
@@ -85,15 +85,15 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     kafka_fields = BY_OFFSET if has_kafka else ()
     fields = name_sequence_fields(sink.sequence_by, kafka_fields)
     pairs = zip(sink.sequence_by, fields, strict=True)
-    order = [f.col(quote_name(column)).alias(field) for column, field in pairs]
-    order += [f.col(f"{KAFKA}.{field}") for field in kafka_fields]
-    delete = f.lit(False)
+    sequence = [f.col(quote_name(column)).alias(field) for column, field in pairs]
+    sequence += [f.col(f"{KAFKA}.{field}") for field in kafka_fields]
+    is_delete = f.lit(False)
     if has_kafka:  # unmatched rows of a LEFT JOIN have a null struct
-        delete = f.coalesce(f.col(f"{KAFKA}.tombstone"), delete)
+        is_delete = f.coalesce(f.col(f"{KAFKA}.tombstone"), is_delete)
     try:
         if sink.delete_when is not None:
-            delete = delete | f.coalesce(f.expr(sink.delete_when), f.lit(False))
-        result = frame.withColumns({_DELETE: delete, SEQUENCE: f.struct(*order)})
+            is_delete = is_delete | f.coalesce(f.expr(sink.delete_when), f.lit(False))
+        result = frame.withColumns({_DELETE: is_delete, SEQUENCE: f.struct(*sequence)})
     except Exception as error:
         raise TableError(f"delete_when: {summarize(error)}") from error
     return result.drop(KAFKA)
@@ -126,14 +126,14 @@ def match_table_sequence(rows: DataFrame, sink: DeltaSink, fields: tuple[str, ..
 
 
 def keep_newest(
-    rows: DataFrame, sink: DeltaSink, layout: UpsertLayout, counting: str = "true"
+    rows: DataFrame, sink: DeltaSink, layout: UpsertLayout, count_sql: str = "true"
 ) -> DataFrame:
     """Keep the newest row of each key; a content hash decides between equally new rows.
 
     A key that cannot be merged, or a null in `sequence_by`, fails the query while rows are read,
-    before any are written. `counting` is an always-true SQL condition that counts conflicts.
+    before any are written. `count_sql` is an always-true SQL condition that counts conflicts.
     """
-    rows = rows.where(_require_usable(rows, sink, layout.partition_columns)).where(counting)
+    rows = rows.where(_require_usable(rows, sink, layout.partition_columns)).where(count_sql)
     rows = match_table_sequence(rows, sink, layout.fields)
     window = Window.partitionBy(*map(quote_name, sink.keys))
     window = window.orderBy(f.col(SEQUENCE).desc(), hash_content(rows))
@@ -177,32 +177,29 @@ def _require_usable(rows: DataFrame, sink: DeltaSink, partition_columns: Collect
                 "; filter out such rows, let the transform replace the value, or give the sink a "
                 "new table that is not partitioned by this column",
             )
-    for role, columns, remedy in (
-        ("sequence", sink.sequence_by, "tombstones have no value: remove 'sequence_by', or let the "
-         "transform set the column"),
-        ("key", sink.keys, "filter out such rows, or see 'records.key' for tombstones"),
-    ):  # fmt: skip
-        for column in columns:
-            condition = require(
-                f.col(quote_name(column)).isNotNull(),
-                f"{role} column {column!r} is null",
-                f", but an upsert needs it; {remedy}",
-            )
+    remedy = "tombstones have no value: remove 'sequence_by', or let the transform set the column"
+    required_columns = [("sequence", column, remedy) for column in sink.sequence_by]
+    remedy = "filter out such rows, or see 'records.key' for tombstones"
+    required_columns += [("key", column, remedy) for column in sink.keys]
+    for role, column, remedy in required_columns:
+        has_value = f.col(quote_name(column)).isNotNull()
+        problem = f"{role} column {column!r} is null"
+        condition = require(has_value, problem, f", but an upsert needs it; {remedy}")
     return condition
 
 
 def build_merge(
-    table: DeltaTable, rows: DataFrame, sink: DeltaSink, counting: str = "true"
+    table: DeltaTable, rows: DataFrame, sink: DeltaSink, count_sql: str = "true"
 ) -> DeltaMergeBuilder:
     """Return the merge of rows with distinct keys that are not null; it is not executed yet.
 
-    `counting` is an always-true SQL condition on a row `s` and the table's row `t` of its key.
+    `count_sql` is an always-true SQL condition on a row `s` and the table's row `t` of its key.
     """
     names = [quote_name(name) for name in rows.columns if name != _DELETE]
     values: dict[str, str | Column] = {name: f"s.{name}" for name in names}
     same_keys = " AND ".join(f"t.{quote_name(key)} = s.{quote_name(key)}" for key in sink.keys)
-    newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
-    condition = f"{counting} AND {newer}"  # for the first clause, which all matched rows reach
+    is_newer = f"(t.{SEQUENCE} IS NULL OR s.{SEQUENCE} > t.{SEQUENCE})"
+    condition = f"{count_sql} AND {is_newer}"  # for the first clause, which all matched rows reach
     builder = table.alias("t").merge(rows.alias("s"), same_keys)
     if sink.schema_evolution:
         builder = builder.withSchemaEvolution()
@@ -212,7 +209,7 @@ def build_merge(
     else:
         builder = (
             builder.whenMatchedDelete(f"{condition} AND s.{_DELETE}")
-            .whenMatchedUpdate(newer, values)
+            .whenMatchedUpdate(is_newer, values)
             .whenNotMatchedInsert(f"NOT s.{_DELETE}", values)
         )
     return builder

@@ -48,7 +48,7 @@ class WriteMode(NamedTuple):
     deletes: str | None = None
     sequence_by: tuple[str, ...] | None = None
 
-    def properties(self) -> dict[str, str]:
+    def to_properties(self) -> dict[str, str]:
         """Return the mode as table properties."""
         if self.mode == "append":
             return {_MODE: self.mode}
@@ -92,7 +92,7 @@ def find_kafka_fields(sequence: DataType | None) -> tuple[str, ...]:
     ('timestamp', 'partition', 'offset')
     """
     names = tuple(getattr(sequence, "names", ()))
-    return next((o for o in (BY_OFFSET, BY_TIMESTAMP) if names[-len(o) :] == o), ())
+    return next((x for x in (BY_OFFSET, BY_TIMESTAMP) if names[-len(x) :] == x), ())
 
 
 def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
@@ -129,29 +129,31 @@ def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
 
 
 def check_same_mode(
-    table: str, before: WriteMode, now: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
+    table: str, old: WriteMode, new: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
 ) -> None:
     """Raise TableError if a sink would write a table in a different mode than before."""
-    if is_inferred and (before.mode, now.mode) == ("append", "upsert"):
+    if is_inferred and (old.mode, new.mode) == ("append", "upsert"):
         raise TableError(
             f"the table {table!r} was not created by an upsert (it has no column {SEQUENCE}), "
             f"so rows cannot be merged into it: {_NEW_TABLE}"
         )
-    if is_inferred and now.sequence_by:  # `before` has names of fields
-        names = [tuple(name_sequence_fields(now.sequence_by, o)) for o in (BY_OFFSET, BY_TIMESTAMP)]
-        now = now._replace(sequence_by=names[names[1] == before.sequence_by])
-    for name, old, new in zip(WriteMode._fields, before, now, strict=True):
-        if old is None or new is None or _fold(name, old, fold) == _fold(name, new, fold):
+    if is_inferred and new.sequence_by:  # `old` has the names of `_sequence` fields
+        by_timestamp = tuple(name_sequence_fields(new.sequence_by, BY_TIMESTAMP))
+        by_offset = tuple(name_sequence_fields(new.sequence_by, BY_OFFSET))
+        is_by_timestamp = by_timestamp == old.sequence_by
+        new = new._replace(sequence_by=by_timestamp if is_by_timestamp else by_offset)
+    for name, saved, wanted in zip(WriteMode._fields, old, new, strict=True):
+        if saved is None or wanted is None or _fold(name, saved, fold) == _fold(name, wanted, fold):
             continue
-        saved, wanted = (x if isinstance(x, str) else ", ".join(x) or "none" for x in (old, new))
+        texts = [x if isinstance(x, str) else ", ".join(x) or "none" for x in (saved, wanted)]
         raise TableError(
-            f"the table {table!r} was written with {name} {saved}, but the job has {wanted}: "
-            f"restore the old value, or {_NEW_TABLE}"
+            f"the table {table!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
+            f"set {name} back in the job, or {_NEW_TABLE}"
         )
 
 
 def _fold(name: str, value: Any, fold: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return value
-    names = [fold(column) for column in value]
-    return set(names) if name == "keys" else names
+    columns = [fold(column) for column in value]
+    return set(columns) if name == "keys" else columns

@@ -10,11 +10,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from delta import exceptions
 
 from streaming.delta.transactions import make_writer_name
+from streaming.pipeline import errors
 from streaming.pipeline.delta import upsert, write_mode
 from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
@@ -36,18 +38,18 @@ _LOG = logging.getLogger(__name__)
 _APP_ID = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
-_PARTITIONS = "spark.sql.shuffle.partitions"
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
-_SHUFFLE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
-#: Size below which compaction merges a file, and size of the files that it writes (default 1 GB).
-_COMPACTED_SIZES = (
+_OPTIMIZE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
+#: Maximum size of the files that compaction merges, and of those that it writes (default 1 GB).
+_COMPACTION_SIZES = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
 )
 #: Delta measures shuffled rows, which take about four times as many bytes as in Parquet files.
 _SHUFFLED_BYTES_PER_BYTE = 4
-_MAX_SHUFFLE_PARTITIONS = 200
+_MAX_OPTIMIZE_PARTITIONS = 200
 #: Up to this number of shuffle partitions, adaptive execution is off.
 _MAX_STATIC_PARTITIONS = 8
 _START_TIMEOUT_S = 300.0
@@ -82,7 +84,7 @@ class DeltaWriter:
         self._label = label
         self._checkpoint = checkpoint
         self._audit_trail = AuditTrail(label, checkpoint, redact)
-        #: Function that returns the writer's name in the table's log for a query id.
+        #: Returns the writer's name in the table's log for a query id.
         self._name_writer = name_writer
         self._redact = redact
         #: Whether the table existed at the last check.
@@ -98,43 +100,44 @@ class DeltaWriter:
         self._query_id: str | None = None
         #: Spark's query, whose executions count the records; None if unknown.
         self._stream: Any = None
-        self._started = threading.Event()
+        #: Set once `_query_id` is known.
+        self._has_query_id = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
         """Check that rows fit the table, if it exists, and that its write mode has not changed."""
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
-        existing = self.table.schema(spark)
-        self.table_exists = existing is not None
+        table_schema = self.table.read_schema(spark)
+        self.table_exists = table_schema is not None
         if is_upsert:
-            self._layout = upsert.read_layout(spark, self.table, existing, rows, sink)
+            self._layout = upsert.read_layout(spark, self.table, table_schema, rows, sink)
             rows = upsert.match_table_sequence(rows, sink, self._layout.fields)
-        schema = upsert.select_table_columns(rows, sink).schema
-        names = {field.name.lower() for field in schema.fields}
+        row_schema = upsert.select_table_columns(rows, sink).schema
+        names = {field.name.lower() for field in row_schema.fields}
         for key, columns in (("partition_by", sink.partition_by), ("cluster_by", sink.cluster_by)):
             for column in columns:
                 if column.lower() not in names:
                     raise TableError(f"{key}: {column!r} is not a column of the rows")
         if is_upsert:
             upsert.keep_newest(rows, sink, self._layout)  # Spark rejects a map as a key here
-        if existing is None:
+        if table_schema is None:
             return
-        properties = self.table.properties(spark)
+        properties = self.table.read_properties(spark)
         old_mode = write_mode.read_mode(properties)
         self._is_of_older_version = old_mode is None
         write_mode.check_same_mode(
             self.table.title,
-            old_mode or write_mode.infer_mode(existing, upsert.list_user_columns(rows, sink)),
+            old_mode or write_mode.infer_mode(table_schema, upsert.list_user_columns(rows, sink)),
             write_mode.get_sink_mode(sink),
             get_name_normalizer(spark),
             is_inferred=self._is_of_older_version,
         )
-        check_columns(self.table.title, existing, schema, sink.schema_evolution)
-        check_timestamps(self.table.title, existing, schema, properties)
+        check_columns(self.table.title, table_schema, row_schema, sink.schema_evolution)
+        check_timestamps(self.table.title, table_schema, row_schema, properties)
         self.table.check_layout(spark, sink)
 
     def prepare(self, spark: SparkSession, rows: DataFrame) -> None:
         """Create the table for these rows, or record the mode in an older version's table."""
-        properties = write_mode.get_sink_mode(self.sink).properties()
+        properties = write_mode.get_sink_mode(self.sink).to_properties()
         if self.table_exists:
             self._record_mode(spark, properties)
         else:
@@ -149,24 +152,21 @@ class DeltaWriter:
         """
         if not self._is_of_older_version or self.sink.mode != "upsert":
             return
-        try:
+        message = "%s: the table %r cannot record its keys (%s): a change of keys is not detected"
+        report = partial(_LOG.warning, message, self._label, self.table.title)
+        with errors.report_failure(report, self._redact):
             self.table.set_properties(spark, properties)
-        except Exception as error:  # noqa: BLE001
-            _LOG.warning(
-                "%s: the table %r cannot record its keys (%s): a change of keys is not detected",
-                self._label, self.table.title, self._redact(summarize(error)),
-            )  # fmt: skip
 
     def set_query(
         self, query_id: str, stream: StreamingQuery | None = None, checkpoint: str | None = None
     ) -> None:
-        """Set the query's id, for which the first batch waits, and optionally its checkpoint."""
+        """Set the query's id, for which the first batch waits, and optionally its details."""
         self._query_id = query_id
         self._stream = stream
         if checkpoint is not None:
             self._checkpoint = checkpoint
             self._audit_trail = AuditTrail(self._label, checkpoint, self._redact)
-        self._started.set()
+        self._has_query_id.set()
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         """Write a batch, and retry it after a conflict with another writer of the table.
@@ -185,11 +185,12 @@ class DeltaWriter:
                     if self._is_being_stopped():
                         raise drop_java_trace(error) from None
                     raise
-                _LOG.warning(
-                    "%s: retrying batch %d, because another writer changed the table %r "
-                    "during attempt %d of %d: %s", self._label, number, self.table.title, attempt,
-                    _MAX_ATTEMPTS, self._redact(summarize(error)),
-                )  # fmt: skip
+                message = (
+                    "%s: retrying batch %d, because another writer changed the table %r during "
+                    "attempt %d of %d: %s"
+                )
+                reason, attempts = self._redact(summarize(error)), (attempt, _MAX_ATTEMPTS)
+                _LOG.warning(message, self._label, number, self.table.title, *attempts, reason)
                 self._reset_counts()
             else:
                 self.error = None
@@ -197,10 +198,9 @@ class DeltaWriter:
 
     def _find_table_error(self, spark: SparkSession, number: int) -> TableError | None:
         """Return an error if the table was removed while the query ran; None otherwise."""
-        try:
+        exists = True
+        with contextlib.suppress(Exception):  # the batch's own error is raised
             exists = self.table.exists(spark)
-        except Exception:  # noqa: BLE001  (the batch's own error is raised)
-            return None
         if exists:
             return None
         if number == 0 or self._checkpoint is None:
@@ -208,10 +208,9 @@ class DeltaWriter:
         return lost_table_error(self.table.title, self._checkpoint, number - 1)
 
     def _is_being_stopped(self) -> bool:
-        try:
+        with contextlib.suppress(Exception):  # Spark has ended
             return self._stream is not None and not self._stream.isActive
-        except Exception:  # noqa: BLE001  (Spark has ended)
-            return False
+        return False
 
     def finish(self) -> None:
         """Wait for background writes after the query has ended."""
@@ -225,20 +224,19 @@ class DeltaWriter:
         3. Append or merge the rows; Delta skips a batch that the table has.
         4. Compact the table after every Nth batch.
         """
-        if not self._started.wait(_START_TIMEOUT_S):  # 1
+        if not self._has_query_id.wait(_START_TIMEOUT_S):  # 1
             raise JobError(f"{self._label}: the query got no id within {_START_TIMEOUT_S:g} s")
         spark = batch.sparkSession
         metadata = self._audit_trail.build_metadata(spark, self._query_id or "", number)  # 2
-        with _override_settings(spark, self._batch_settings(spark, number) | metadata.settings):
+        settings = self._build_batch_settings(spark, number) | metadata.settings
+        with _override_settings(spark, settings):
             if self.sink.mode == "upsert":  # 3
                 self._merge(batch, number, metadata.ranges)
             else:
-                self.once.append(
-                    batch, evolve=self.sink.schema_evolution,
-                    execution=self._get_execution(), ranges=metadata.ranges,
-                )  # fmt: skip
-        every = self.sink.compact_every
-        if every is not None and (number + 1) % every == 0:  # 4
+                options = {"execution": self._get_execution(), "ranges": metadata.ranges}
+                self.once.append(batch, evolve=self.sink.schema_evolution, **options)
+        interval = self.sink.compact_every
+        if interval is not None and (number + 1) % interval == 0:  # 4
             self._compact(spark)
 
     def _merge(self, batch: DataFrame, number: int, ranges: str | None) -> None:
@@ -247,10 +245,10 @@ class DeltaWriter:
             fields = () if sink.sequence_by else self._layout.fields
             self._conflicts = OrderConflicts(spark, self._label, self.table.title, fields)
         conflicts = self._conflicts
-        counting = conflicts.build_batch_condition(sink.keys)
-        rows = upsert.keep_newest(batch, sink, self._layout, counting)
-        counting = conflicts.build_merge_condition()
-        merge = upsert.build_merge(self.table.open(spark), rows, sink, counting)
+        batch_condition = conflicts.build_batch_condition(sink.keys)
+        rows = upsert.keep_newest(batch, sink, self._layout, batch_condition)
+        merge_condition = conflicts.build_merge_condition()
+        merge = upsert.build_merge(self.table.open(spark), rows, sink, merge_condition)
         self.once.merge(merge, self._get_execution(), ranges)
         conflicts.log_conflicts(number)
 
@@ -264,45 +262,45 @@ class DeltaWriter:
 
     def _get_execution(self) -> Any:
         """Return Spark's execution of the batch; None if this Spark does not expose it."""
-        try:
+        with contextlib.suppress(Exception):
             query = self._stream
             return query._jsq.streamingQuery().lastExecution() if query else None
-        except Exception:  # noqa: BLE001  (the commit then has no counts)
-            self._stream = None
-            return None
+        self._stream = None  # the commits then have no counts
+        return None
 
     def _compact(self, spark: SparkSession) -> None:
-        try:
-            with _override_settings(spark, self._compaction_settings(spark)):
-                self.table.open(spark).optimize().executeCompaction()
-        except Exception as error:  # noqa: BLE001  (the rows are written already)
-            _LOG.warning("%s: compaction failed: %s", self._label, self._redact(summarize(error)))
+        report = partial(_LOG.warning, "%s: compaction failed: %s", self._label)
+        with (
+            errors.report_failure(report, self._redact),  # the rows are written already
+            _override_settings(spark, self._build_compaction_settings(spark)),
+        ):
+            self.table.open(spark).optimize().executeCompaction()
 
-    def _compaction_settings(self, spark: SparkSession) -> dict[str, str]:
+    def _build_compaction_settings(self, spark: SparkSession) -> dict[str, str]:
         """Return Delta settings for the sink's file size, except those that the user has set."""
-        target = self.sink.target_file_bytes
-        if target is None:
+        size = self.sink.target_file_bytes
+        if size is None:
             return {}
-        return {key: str(target) for key in _COMPACTED_SIZES if spark.conf.get(key, None) is None}
+        return {key: str(size) for key in _COMPACTION_SIZES if spark.conf.get(key, None) is None}
 
-    def _batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
+    def _build_batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         """Return Spark's settings for one write.
 
         Spark disables adaptive execution for streams, but without it a merge of ten rows with 200
         shuffle partitions runs hundreds of tasks. With few partitions, adaptive execution would
         only double the number of jobs.
         """
-        is_adaptive = int(spark.conf.get(_PARTITIONS) or 0) > _MAX_STATIC_PARTITIONS
+        is_adaptive = int(spark.conf.get(_SHUFFLE_PARTITIONS) or 0) > _MAX_STATIC_PARTITIONS
         settings = {
             _APP_ID: self._name_writer(self._query_id or ""),
             _VERSION: str(number),
             _ADAPTIVE: str(is_adaptive).lower(),
         }
-        target = self.sink.target_file_bytes
-        if target is not None:
-            settings |= {_OPTIMIZE: "true", _BIN_SIZE: f"{target * _SHUFFLED_BYTES_PER_BYTE}b"}
-            if spark.conf.get(_SHUFFLE_PARTITIONS, None) is None:
-                settings[_SHUFFLE_PARTITIONS] = str(_MAX_SHUFFLE_PARTITIONS)
+        file_bytes = self.sink.target_file_bytes
+        if file_bytes is not None:
+            settings |= {_OPTIMIZE: "true", _BIN_SIZE: f"{file_bytes * _SHUFFLED_BYTES_PER_BYTE}b"}
+            if spark.conf.get(_OPTIMIZE_PARTITIONS, None) is None:
+                settings[_OPTIMIZE_PARTITIONS] = str(_MAX_OPTIMIZE_PARTITIONS)
         return settings
 
 

@@ -40,11 +40,11 @@ def parse_schema(text: str) -> StructType:
         schema = StructType.fromDDL(" ".join(text.split()))
     except (PySparkException, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"the schema cannot be read: {summarize(error)}") from None
-    if not isinstance(schema, StructType):
-        raise ValueError(  # noqa: TRY004  (the text is wrong, not its type)
-            "the schema is a type without columns: columns such as 'id BIGINT' are expected"
-        )
-    return schema
+    if isinstance(schema, StructType):
+        return schema
+    raise ValueError(
+        "the schema is a type without columns: columns such as 'id BIGINT' are expected"
+    )
 
 
 def get_name_normalizer(spark: SparkSession) -> Callable[[str], str]:
@@ -86,7 +86,7 @@ def check_reserved_names(
 
 
 def survives_partitioning(column: Column, data_type: DataType) -> Column:
-    """Return whether a Delta table can store the value unchanged in a partition column.
+    """Return a condition: a Delta table can store the value unchanged in a partition column.
 
     Delta writes it as text into a folder name, where empty text and Hive's name stand for null. A
     timestamp is written as local time, which is ambiguous for an hour when clocks are set back.

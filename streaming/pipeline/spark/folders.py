@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.loading import LoadedJob
 
-_LOCK = ".assignor.lock"
+_LOCK_FILE = ".assignor.lock"
 #: Suffix of a file's name while the file is being written.
 _NEW_SUFFIX = ".new"
 
@@ -45,6 +45,7 @@ def qualify_path(spark: SparkSession, location: str) -> str:
 
 
 def _open_path(spark: SparkSession, location: str) -> tuple[Any, Any]:
+    """Return Hadoop's `Path` and its `FileSystem`."""
     jvm: Any = spark.sparkContext._jvm
     path = jvm.org.apache.hadoop.fs.Path(location)
     return path, path.getFileSystem(spark._jsparkSession.sessionState().newHadoopConf())
@@ -130,7 +131,7 @@ def lock_folder(checkpoint: str) -> JobLock | None:
         old_lock.release()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = _open_lock_file(folder / _LOCK)
+        descriptor = _open_lock_file(folder / _LOCK_FILE)
     except OSError:  # Spark may have permissions that this process does not have
         return None
     try:
@@ -161,6 +162,6 @@ def _open_lock_file(path: Path) -> int:
 def find_owner(checkpoint: str) -> str:
     """Return the process id in the lock file, or "unknown"."""
     try:
-        return ((local_path(checkpoint) or Path()) / _LOCK).read_text(encoding="ascii").strip()
+        return ((local_path(checkpoint) or Path()) / _LOCK_FILE).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return "unknown"

@@ -67,11 +67,14 @@ def read_text(text: Column, data_type: DataType) -> Column:
 
 
 def read_json(
-    value: Column, schema: StructType, options: Mapping[str, str], read_as: StructType | None = None
+    value: Column, schema: StructType, options: Mapping[str, str], target: StructType | None = None
 ) -> Column:
-    """Parse one JSON object; null if it is invalid, or has a number that Spark would change."""
+    """Parse one JSON object; null if it is invalid, or has a number that Spark would change.
+
+    The result has the type `target`, by default `schema`.
+    """
     checked = _call_jar("JsonRecords", "check", value, schema.json(), dict(options))
-    return f.from_json(checked.cast("string"), read_as or schema, {**options})
+    return f.from_json(checked.cast("string"), target or schema, {**options})
 
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:
@@ -102,17 +105,15 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
     # Only Spark's reader supports the decimal signs of other locales.
     reads_text = "locale" not in csv_options
     are_text = [reads_text and isinstance(x.dataType, DecimalType) for x in schema.fields]
-    text_schema = StructType([
-        StructField(x.name, StringType()) if is_text else x
-        for x, is_text in zip(schema.fields, are_text, strict=True)
-    ])  # fmt: skip
-    extended_schema, options = _add_corrupt_column(records, text_schema)
+    pairs = list(zip(schema.fields, are_text, strict=True))
+    csv_fields = [StructField(x.name, StringType()) if is_text else x for x, is_text in pairs]
+    extended_schema, options = _add_corrupt_column(records, StructType(csv_fields))
     if "escape" not in csv_options and quote:
         options["escape"] = escape
     value_text = f.col("value").cast("string")
     text = f.regexp_replace(value_text, _LINE_END, "")
     values, failed = [], ~f.is_valid_utf8(value_text)  # invalid UTF-8 would be replaced below
-    for field, is_text in zip(schema.fields, are_text, strict=True):
+    for field, is_text in pairs:
         cell = f.col(f"{PARSED}.{quote_name(field.name)}")
         value = read_text(cell, field.dataType) if is_text else cell
         failed = (failed | (cell.isNotNull() & value.isNull())) if is_text else failed
@@ -165,8 +166,7 @@ def _build_avro_parser(records: Records, text: str) -> RecordParser:
         ) from None
     # Only Spark knows the columns of an Avro schema, so take them from an empty frame.
     empty = SparkSession.active().createDataFrame([], "value BINARY").select(parsed.alias("p"))
-    marked_schema = empty.schema["p"].dataType
-    assert isinstance(marked_schema, StructType)  # noqa: S101  (the schema is a record)
+    marked_schema: Any = empty.schema["p"].dataType  # a struct, because the schema is a record
     schema = StructType([field for field in marked_schema.fields if field.name != AVRO_MARKER])
     values = [f.col(f"{PARSED}.{quote_name(name)}") for name in schema.fieldNames()]
     failed = f.col(PARSED).isNull() | f.col(f"{PARSED}.{AVRO_MARKER}").isNull()

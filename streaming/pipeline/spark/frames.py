@@ -79,7 +79,6 @@ def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target:
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
     bad = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
-    assert bad is not None  # noqa: S101  (raw records have no dead letter)
     columns = ("topic", "partition", "offset", "timestamp", "key", "value", REASON)
     return bad.select(*(columns if isinstance(target, DeltaSink) else ("key", "value")))
 
@@ -155,5 +154,5 @@ def check_kafka_struct(frame: DataFrame) -> None:
     has_struct = KAFKA in frame.columns and (
         tuple(getattr(frame.schema[KAFKA].dataType, "names", ())) == KAFKA_FIELDS
     )
-    others = [name for name in frame.columns if not has_struct or name != KAFKA]
-    check_reserved_names(others, [KAFKA], get_name_normalizer(frame.sparkSession))
+    other_names = [name for name in frame.columns if not has_struct or name != KAFKA]
+    check_reserved_names(other_names, [KAFKA], get_name_normalizer(frame.sparkSession))

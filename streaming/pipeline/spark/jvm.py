@@ -15,19 +15,22 @@ _STARTED_JVMS: list[subprocess.Popen[bytes]] = []
 
 
 def start_context(
-    settings: Mapping[str, Any], safe: Mapping[str, Any], process: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any],
+    public_settings: Mapping[str, Any],
+    popen_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Start the JVM and Spark's context, unless they are running.
 
-    The JVM's command line has only the `safe` settings. `process` is passed to `subprocess.Popen`.
+    The JVM's command line, which all users can read, has only the `public_settings`.
     """
     from pyspark import SparkConf, SparkContext
 
     if SparkContext._active_spark_context is not None:
         return
     if SparkContext._gateway is None:
-        conf = SparkConf(loadDefaults=False).setAll([(k, str(v)) for k, v in safe.items()])
-        SparkContext._ensure_initialized(gateway=_launch(conf, process))
+        pairs = [(key, str(value)) for key, value in public_settings.items()]
+        conf = SparkConf(loadDefaults=False).setAll(pairs)
+        SparkContext._ensure_initialized(gateway=_launch_jvm(conf, popen_options))
     on_interrupt = signal.getsignal(signal.SIGINT)
     try:
         SparkContext(conf=SparkConf().setAll([(k, str(v)) for k, v in settings.items()]))
@@ -36,7 +39,7 @@ def start_context(
         signal.signal(signal.SIGINT, on_interrupt)
 
 
-def _launch(conf: Any, process: Mapping[str, Any] | None) -> Any:
+def _launch_jvm(conf: Any, popen_options: Mapping[str, Any] | None) -> Any:
     """Start the JVM through pyspark, and keep the process before pyspark returns it."""
     from pyspark import java_gateway
 
@@ -45,11 +48,11 @@ def _launch(conf: Any, process: Mapping[str, Any] | None) -> Any:
         return _STARTED_JVMS[-1]
 
     module: Any = java_gateway
-    original, module.Popen = module.Popen, start
+    original_popen, module.Popen = module.Popen, start
     try:
-        return module.launch_gateway(conf, dict(process or {}))
+        return module.launch_gateway(conf, dict(popen_options or {}))
     finally:
-        module.Popen = original
+        module.Popen = original_popen
 
 
 def get_started_jvm() -> subprocess.Popen[bytes] | None:

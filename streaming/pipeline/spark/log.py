@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from io import RawIOBase
 
 _STDERR_FD = 2
-_MODE = 0o600
+_PRIVATE_MODE = 0o600
 #: Maximum time to wait for the last output of a JVM that has ended.
 _LAST_OUTPUT_TIMEOUT_S = 3.0
-_FATAL = "Exception in thread "
+_UNCAUGHT = "Exception in thread "
 #: Environment variable with JVM options.
 _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 #: By default, the JVM reports errors on stdout, and Delta names files with the locale's digits.
@@ -92,8 +92,8 @@ class SparkLog:
                     log.write(line.encode())
                 if line.strip() and not line.startswith((*_LAUNCHER_LINES, "\tat ")):
                     self._last_line = line.strip()
-                if line.startswith(_FATAL) and not self._fatal_line:
-                    self._fatal_line = line.removeprefix(_FATAL).partition(" ")[2].strip()
+                if line.startswith(_UNCAUGHT) and not self._fatal_line:
+                    self._fatal_line = line.removeprefix(_UNCAUGHT).partition(" ")[2].strip()
 
 
 def create_log(name: str) -> Path:
@@ -114,4 +114,4 @@ def create_log(name: str) -> Path:
 
 def _create_private_file(path: Path) -> None:
     """Create a file that only its owner can read, or check that an existing one is writable."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _MODE))
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, _PRIVATE_MODE))

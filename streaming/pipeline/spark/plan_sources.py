@@ -67,7 +67,7 @@ class PlanSource(NamedTuple):
 
     def has_options(self, options: Mapping[str, str]) -> bool:
         """Return whether the source has all of these options."""
-        return all(self.options.get(name.lower()) == text for name, text in options.items())
+        return all(self.options.get(name.lower()) == value for name, value in options.items())
 
 
 def list_plan_sources(rows: DataFrame) -> list[PlanSource]:
@@ -75,8 +75,8 @@ def list_plan_sources(rows: DataFrame) -> list[PlanSource]:
     jvm: Any = rows.sparkSession._jvm
     leaves: Any = rows._jdf.queryExecution().analyzed().collectLeaves()
     sources = []
-    for number in range(leaves.size()):
-        leaf = leaves.apply(number)
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
         class_name = leaf.getClass().getSimpleName()
         if class_name not in _RELATIONS:
             continue

@@ -38,8 +38,8 @@ class ParsedRows(NamedTuple):
 
     #: The good rows; with `bad_records: fail`, reading them fails at the first bad record.
     rows: DataFrame
-    #: Kafka's columns of the bad records, and `REASON`; None for the format `raw`.
-    bad: DataFrame | None
+    #: Kafka's columns of the bad records, and `REASON`. The format `raw` has no bad records.
+    bad: DataFrame
 
 
 class Upsert(NamedTuple):
@@ -77,23 +77,28 @@ def parse(
     """
     tombstone = f.col("value").isNull()
     if records.format == "raw":
-        return ParsedRows(frame.select("*", build_kafka_struct(f.col("key"), tombstone)), None)
+        rows = frame.select("*", build_kafka_struct(f.col("key"), tombstone))
+        return ParsedRows(rows, frame.where("false"))
     if records.format == "json":
         tombstone = tombstone | (f.trim(f.col("value").cast("string")) == "null")
     normalize = get_name_normalizer(frame.sparkSession)
     parser = make_parser(records, schema)
-    columns = parser.schema
-    keys = [_read_key_columns(records, columns, x.keys, normalize) for x in upserts or [_NO_UPSERT]]
-    names = [*(x.name for x in columns.fields), *(name for name, _ in keys[0].values())]
+    fields = parser.schema.fields
+    key_columns_by_upsert = [
+        _read_key_columns(records, parser.schema, upsert.keys, normalize)
+        for upsert in upserts or [_NO_UPSERT]
+    ]
+    remaining_keys = dict(key_columns_by_upsert[0])
+    names = [*(x.name for x in fields), *(name for name, _ in remaining_keys.values())]
     check_reserved_names(names, [KAFKA], normalize)
     lacks_key = f.lit(False)
-    for upsert, key_columns in zip(upserts, keys, strict=False):
+    for upsert, key_columns in zip(upserts, key_columns_by_upsert, strict=False):
         if records.key is not None or not upsert.set_by_transform:
             for key in upsert.keys:
                 if normalize(key) in key_columns:
                     lacks_key = lacks_key | key_columns[normalize(key)][1].isNull()
     is_tombstone = f.col(f"{KAFKA}.tombstone")
-    marked = (
+    marked_rows = (
         frame.select("*", build_kafka_struct(f.col("key"), tombstone), parser.parsed.alias(PARSED))
         .withColumn(_BAD, f.when(is_tombstone, lacks_key).otherwise(parser.failed))
         .observe(
@@ -105,20 +110,20 @@ def parse(
         )
     )
     fails = records.bad_records == "fail"
-    good = marked.where(_fail_on_bad_record(name, records) if fails else f"NOT {_BAD}")
+    good_rows = marked_rows.where(_fail_on_bad_record(name, records) if fails else f"NOT {_BAD}")
     if not upserts:
-        good = good.where(f"NOT {KAFKA}.tombstone")
-    remaining_keys = dict(keys[0])
+        good_rows = good_rows.where(f"NOT {KAFKA}.tombstone")
     selected = []
-    for field, value in zip(columns.fields, parser.values, strict=True):
+    for field, value in zip(fields, parser.values, strict=True):
         column = value
         if normalize(field.name) in remaining_keys:
             key_value = remaining_keys.pop(normalize(field.name))[1]
             column = f.coalesce(value, f.when(is_tombstone, key_value))
         selected.append(column.alias(field.name))
     selected += [column.alias(name) for name, column in remaining_keys.values()]
-    bad = marked.where(_BAD).withColumn(REASON, _build_reason(records, parser, is_tombstone))
-    return ParsedRows(good.select(*selected, KAFKA), bad.select(*frame.columns, REASON))
+    reason = _build_reason(records, parser, is_tombstone)
+    bad_rows = marked_rows.where(_BAD).withColumn(REASON, reason)
+    return ParsedRows(good_rows.select(*selected, KAFKA), bad_rows.select(*frame.columns, REASON))
 
 
 def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
@@ -170,11 +175,10 @@ def _fail_on_bad_record(name: str, records: Records) -> Column:
             "the key columns from _kafka.key in a transform"
         ),
     ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
-    message = f.concat(
-        f.lit(f"source '{name}': the record at "),
-        format_position("topic", "partition", "offset"), problem,
-        f.lit("; to continue without such records set bad_records: drop or dead_letter"),
-    )  # fmt: skip
+    source = f.lit(f"source '{name}': the record at ")
+    position = format_position("topic", "partition", "offset")
+    remedy = f.lit("; to continue without such records set bad_records: drop or dead_letter")
+    message = f.concat(source, position, problem, remedy)
     return f.when(f.col(_BAD), f.raise_error(message).cast("boolean")).otherwise(True)
 
 

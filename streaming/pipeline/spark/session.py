@@ -31,11 +31,11 @@ NO_CONNECT = (
 )
 _PACKAGES = "spark.jars.packages"
 _EXTENSIONS = "spark.sql.extensions"
-_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
+_DEFAULT_SETTINGS = {"spark.ui.showConsoleProgress": "false"}
 _CODE_CACHE_SIZE = "spark.sql.codegen.cache.maxEntries"
-#: Generated classes that each Spark JVM caches, per merge. A merge uses about 80; classes that are
-#: not cached are compiled again in each batch. A larger cache would only fill up, because each
-#: checkpoint of a table's log adds a class of about 80 KB, whose code contains its version.
+#: Generated classes that a Spark JVM caches for each merge, and as many for all other work. A merge
+#: uses about 80; classes that are not cached are compiled again in each batch. A larger cache would
+#: only fill up: each checkpoint of a table's log adds a class of about 80 KB with its version.
 _CACHED_CLASSES = 100
 #: Default redaction patterns for Spark's UI and event log; an operator can extend them.
 _REDACTION_PATTERNS = {
@@ -44,9 +44,9 @@ _REDACTION_PATTERNS = {
     # Both show a view's plan, which contains all source options.
     "spark.sql.redaction.string.regex": SECRET_OPTIONS,
 }
-_STANDALONE = "spark://"
+_STANDALONE_PREFIX = "spark://"
 #: Settings for local Spark, because the defaults (200 state stores, 50 log tasks) are too many.
-_LOCAL = {
+_LOCAL_SETTINGS = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.databricks.delta.snapshotPartitions": "1",
     # Hadoop starts ten processes for each small file of Spark's and Delta's logs.
@@ -80,7 +80,7 @@ def is_submitted() -> bool:
 
 def check_master(master: str) -> None:
     """Raise JobError if no standalone master answers; Spark would retry for a minute."""
-    if not master.startswith(_STANDALONE):
+    if not master.startswith(_STANDALONE_PREFIX):
         return
     try:
         find_reachable_address(parse_addresses(master))
@@ -110,7 +110,7 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
     if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java could not read non-ASCII file names
         os.environ["LC_ALL"] = "C.UTF-8"
     operator_conf = _read_operator_conf()
-    settings = {**_SETTINGS, **_get_code_cache_conf(job, operator_conf)}
+    settings = {**_DEFAULT_SETTINGS, **_get_code_cache_conf(job, operator_conf)}
     settings |= {**_get_redaction_conf(operator_conf), **job.spark}
     settings[_EXTENSIONS] = _join_extensions(job, operator_conf)
     packages = [item for item in settings.pop(_PACKAGES, "").split(",") if item]
@@ -118,7 +118,7 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
         master = job.spark.get("spark.master") or operator_conf.get("spark.master", "local")
         if master.startswith("local"):
             # The builder's settings override the operator's.
-            local = {key: value for key, value in _LOCAL.items() if key not in operator_conf}
+            local = {k: v for k, v in _LOCAL_SETTINGS.items() if k not in operator_conf}
             settings = {**local, **settings}
         check_master(master)
         if any(table.table for _, table in job.tables):
@@ -131,8 +131,8 @@ def start_session(job: Job, starting: AbstractContextManager[None] | None = None
     with starting or contextlib.nullcontext():
         options: dict[str, Any] = builder._options
         # All users of the machine can read the JVM's command line.
-        safe = {key: value for key, value in options.items() if not _is_secret(key, value)}
-        start_context(options, safe)
+        public_options = {key: v for key, v in options.items() if not _is_secret(key, v)}
+        start_context(options, public_options)
         return builder.getOrCreate()
 
 
@@ -165,8 +165,8 @@ def _read_operator_conf() -> dict[str, str]:
 
 def _join_extensions(job: Job, operator_conf: Mapping[str, str]) -> str:
     """Join Delta's SQL extension with the job's extensions, or else the operator's."""
-    others = job.spark.get(_EXTENSIONS) or operator_conf.get(_EXTENSIONS, "")
-    extensions = [EXTENSION, *(name.strip() for name in others.split(",") if name.strip())]
+    other_extensions = job.spark.get(_EXTENSIONS) or operator_conf.get(_EXTENSIONS, "")
+    extensions = [EXTENSION, *filter(None, map(str.strip, other_extensions.split(",")))]
     return ",".join(dict.fromkeys(extensions))
 
 

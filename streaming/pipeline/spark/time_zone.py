@@ -7,6 +7,7 @@ and records the zone of the first run in the job's checkpoint.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -37,10 +38,11 @@ def use_default_time_zone(spark: SparkSession, job: Job) -> str | None:
         zone = _read_record(spark, job.checkpoint)  # 1
         if zone is None and _has_run(HadoopFolder(job.checkpoint, spark)):  # 2
             zone = str(spark.conf.get(TIME_ZONE))
-            _LOG.warning(
+            message = (
                 "%s: this job used the machine's time zone before and keeps it (%s), while new "
-                "jobs use UTC; set %s to make it explicit", job.name, zone, TIME_ZONE,
-            )  # fmt: skip
+                "jobs use UTC; set %s to make it explicit"
+            )
+            _LOG.warning(message, job.name, zone, TIME_ZONE)
     zone = zone or "UTC"  # 3
     spark.conf.set(TIME_ZONE, zone)
     return zone
@@ -55,11 +57,11 @@ def record_time_zone(spark: SparkSession, job: Job) -> None:
     if old_zone is None:
         write_file(spark, _get_record_path(job.checkpoint), zone)
     elif _get_zone_rules(spark, old_zone) != _get_zone_rules(spark, zone):
-        _LOG.warning(
+        message = (
             "%s: times without a zone were read as %s in earlier runs and are read as %s now, so "
-            "they differ by the offset between the two: set %s back to %s",
-            job.name, old_zone, zone, TIME_ZONE, old_zone,
-        )  # fmt: skip
+            "they differ by the offset between the two: set %s back to %s"
+        )
+        _LOG.warning(message, job.name, old_zone, zone, TIME_ZONE, old_zone)
 
 
 def _get_record_path(checkpoint: str) -> str:
@@ -77,9 +79,8 @@ def _has_run(folder: HadoopFolder) -> bool:
 
 
 def _get_zone_rules(spark: SparkSession, zone: str) -> Any:
-    """Return the zone's rules, which are equal for two names of one zone."""
+    """Return the zone's rules, which are equal for two names of one zone; None if it is invalid."""
     jvm: Any = spark._jvm
-    try:
+    with contextlib.suppress(Exception):
         return jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils.getZoneId(zone).getRules()
-    except Exception:  # noqa: BLE001  (a damaged record equals no zone)
-        return None
+    return None

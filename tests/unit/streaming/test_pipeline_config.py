@@ -21,7 +21,7 @@ from streaming.delta.session import EXTENSION
 from streaming.pipeline.config.files import check_files, import_function, read_seeds
 from streaming.pipeline.config.job import build_json_schema
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.config.yaml_text import apply_sets, parse_yaml
+from streaming.pipeline.config.yaml_text import apply_overrides, parse_yaml
 from streaming.pipeline.errors import ConfigError
 from streaming.pipeline.spark.session import _join_extensions
 from tests.support.job_reference import insert_tables
@@ -298,7 +298,7 @@ def test_an_unquoted_value_keeps_its_text(text, tmp_path):
     (tmp_path / "job.yaml").write_text(config.replace('"HERE"', f" {text}"))
     [source] = load_job(tmp_path / "job.yaml", environment={}).job.all_sources.values()
     assert source.options["kafka.ssl.key.password"] == text
-    sink = load_job(GOOD, sets=["sink.schema_evolution=on", "sink.compact_every=12"]).job.sink
+    sink = load_job(GOOD, overrides=["sink.schema_evolution=on", "sink.compact_every=12"]).job.sink
     assert (sink.schema_evolution, sink.compact_every) == (True, 12)
 
 
@@ -323,7 +323,7 @@ def test_a_yaml_error_has_its_column_and_the_expected_token(text, message, tmp_p
 @pytest.mark.parametrize("value", ["&a [*a]", "[" * 3_000])
 def test_an_invalid_value_of_set_is_one_line_with_its_position(value):
     with pytest.raises(ConfigError, match=r"^config: --set name: line 1: ") as raised:
-        load_job(GOOD, sets=[f"name={value}"], environment={})
+        load_job(GOOD, overrides=[f"name={value}"], environment={})
     assert len(str(raised.value).splitlines()) == 1
 
 
@@ -333,7 +333,7 @@ def test_set_changes_only_one_use_of_an_alias(tmp_path):
         "checkpoint: c\n"
         "sinks: {a: &sink {path: x}, b: *sink}\n"
     )
-    job = load_job(tmp_path / "job.yaml", sets=["sinks.b.path=y"], environment={}).job
+    job = load_job(tmp_path / "job.yaml", overrides=["sinks.b.path=y"], environment={}).job
     assert (job.sinks["a"].path, job.sinks["b"].path) == ("x", "y")
 
 
@@ -346,7 +346,7 @@ def test_set_changes_dotted_and_nested_keys():
     before = copy.deepcopy(GOOD)
     job = load_job(
         GOOD,
-        sets=[
+        overrides=[
             "source.kafka.bootstrap.servers=other:1",
             "sink.compact_every=5",
             "trigger=5 seconds",
@@ -384,7 +384,7 @@ def test_set_can_change_every_key(assignment, path):
         "metrics": None, "source": {"assignor": "sticky"},
         "spark": {"spark.speculation": True},
     }  # fmt: skip
-    here: Any = apply_sets(there, [assignment])
+    here: Any = apply_overrides(there, [assignment])
     for key in path:
         here = here[key]
     assert here == ("a=v" if path == ["name"] else "v")
@@ -393,7 +393,7 @@ def test_set_can_change_every_key(assignment, path):
 @pytest.mark.parametrize("assignment", ["name", "=x", "sink..path=x", "sink.=x", "name.below=x"])
 def test_an_invalid_path_of_set_is_one_line(assignment):
     with pytest.raises(ConfigError, match=r"^config: --set('|: key| ')") as raised:
-        load_job({**GOOD, "name": "a"}, sets=[assignment], environment={})
+        load_job({**GOOD, "name": "a"}, overrides=[assignment], environment={})
     assert len(str(raised.value).splitlines()) == 1
 
 
@@ -474,7 +474,7 @@ def test_settings_and_options_of_readers_may_be_numbers_or_booleans():
     data = changed("source/records", records)
     data["spark"] = {"spark.ui.enabled": False, "spark.memory.fraction": 0.5}
     jsonschema.validate(data, build_json_schema())
-    job = load_job(data, sets=["spark.sql.shuffle.partitions=8"], environment={}).job
+    job = load_job(data, overrides=["spark.sql.shuffle.partitions=8"], environment={}).job
     assert job.spark == {
         "spark.ui.enabled": "false", "spark.memory.fraction": "0.5",
         "spark.sql.shuffle.partitions": "8",

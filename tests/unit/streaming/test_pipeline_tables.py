@@ -121,7 +121,7 @@ def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, fe
         pytest.param(
             WriteMode("upsert", ("DAY", "ID"), "remove", ("SEQ",)), None, id="same by case"
         ),
-        pytest.param(WriteMode("append"), "upsert, but the job has append: restore", id="mode"),
+        pytest.param(WriteMode("append"), "upsert, but the job has append: set", id="mode"),
         pytest.param(
             WriteMode("upsert", ("id",), "remove", ("seq",)), "keys id, Day, but the job has id",
             id="keys",
@@ -137,7 +137,7 @@ def test_a_column_without_its_table_feature_is_refused_before_the_start(rows, fe
     ],
 )  # fmt: skip
 def test_a_table_written_in_another_mode_is_refused(now, message):
-    before = read_mode(UPSERT.properties())
+    before = read_mode(UPSERT.to_properties())
     assert before == UPSERT
     if message is None:
         check_same_mode("t", before, now, str.lower, is_inferred=False)
@@ -196,7 +196,7 @@ def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
 
     def settings(data: dict[str, Any], *sets: str) -> dict[str, str]:
         monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-        return start_session(load_job(data, sets=sets, environment={}).job)._options
+        return start_session(load_job(data, overrides=sets, environment={}).job)._options
 
     return settings
 
@@ -428,8 +428,8 @@ def test_a_tables_log_has_the_last_batch_a_later_restore_and_other_writers(tmp_p
         [commit_info("DELETE")],
     )
     log_of_query = read_log(folder, QUERY)
-    assert (log_of_query.batch, log_of_query.restored) == (3, (1, 4))
-    assert read_log(folder, OTHER).restored is None, "both went back to its own commit"
+    assert (log_of_query.batch, log_of_query.restore) == (3, (1, 4))
+    assert read_log(folder, OTHER).restore is None, "both went back to its own commit"
     assert read_log(folder, None).other_query_id == QUERY
     third = read_log(folder, QUERY.replace("d", "f"))
     assert (third.batch, third.other_query_id) == (NO_BATCH, QUERY)
@@ -457,19 +457,19 @@ def test_a_replaced_table_has_no_earlier_batches(tmp_path, operation):
     """Delta keeps the number of the last batch, although its rows are removed."""
     before = [commit_info("CREATE TABLE")], [transaction(QUERY, 9)], [commit_info(operation)]
     log = read_log(write_log(tmp_path / "replaced", *before, [commit_info("DELETE")]), QUERY)
-    assert (log.batch, log.replaced, log.restored) == (NO_BATCH, 2, None)
+    assert (log.batch, log.replace_version, log.restore) == (NO_BATCH, 2, None)
     log = read_log(LocalFolder(tmp_path / "replaced"), None)
     assert log.other_query_id is None, "a new checkpoint may write to it"
 
     log = read_log(write_log(tmp_path / "since", *before, [transaction(QUERY, 10)]), QUERY)
-    assert (log.batch, log.replaced) == (10, None)
+    assert (log.batch, log.replace_version) == (10, None)
     within = [commit_info(operation), transaction(QUERY, 10)]
     log = read_log(write_log(tmp_path / "within", *before[:2], within), QUERY)
-    assert (log.batch, log.replaced) == (10, None)
+    assert (log.batch, log.replace_version) == (10, None)
     log = read_log(
         write_log(tmp_path / "undone", *before, [commit_info("RESTORE", version=1)]), QUERY
     )
-    assert (log.batch, log.replaced, log.restored) == (9, None, None)
+    assert (log.batch, log.replace_version, log.restore) == (9, None, None)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +487,7 @@ def test_a_restore_that_was_undone_is_ignored(tmp_path, restores, set_back):
     """Regression: a user who followed the message got the same message about that RESTORE."""
     commits = [[commit_info("RESTORE", version=to)] for to in restores]
     folder = write_log(tmp_path, [], [], [transaction(QUERY, 1)], *commits)
-    assert read_log(folder, QUERY).restored == set_back
+    assert read_log(folder, QUERY).restore == set_back
 
 
 def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypatch, caplog):
@@ -554,7 +554,7 @@ def test_a_checkpoint_that_lost_the_querys_id_is_refused(tmp_path, monkeypatch, 
     checkpoint = write_query(tmp_path / "checkpoint", {"orders": {0: 5}})
     write_log(tmp_path / "table", [transaction(f"assignor-{QUERY}", 0)])
     monkeypatch.setattr(continuity, "HadoopFolder", lambda path, _: LocalFolder(Path(path)))
-    monkeypatch.setattr(Table, "location", lambda *_: str(tmp_path / "table"))
+    monkeypatch.setattr(Table, "find_location", lambda *_: str(tmp_path / "table"))
     sources = [PlanSource({"subscribe": "orders"})]
     writer = DeltaWriter(sink, "job: sink")
     writer.table_exists = True
