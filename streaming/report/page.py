@@ -33,7 +33,7 @@ def note(words: str) -> str:
     return paragraph(words, "note")
 
 
-def section_title(words: str) -> str:
+def section_heading(words: str) -> str:
     """Write a section heading."""
     return f"<h2>{escape_html(words)}</h2>"
 
@@ -101,4 +101,4 @@ def definitions(terms: Mapping[str, str]) -> list[str]:
         f"<div><dt>{escape_html(term)}</dt><dd>{escape_html(meaning)}</dd></div>"
         for term, meaning in terms.items()
     )
-    return [section_title("Definitions"), f'<dl class="terms">{items}</dl>']
+    return [section_heading("Definitions"), f'<dl class="terms">{items}</dl>']

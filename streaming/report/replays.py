@@ -58,7 +58,7 @@ def replay_page(replays: Sequence[Replay]) -> str:
     """Write the replays of all sources as one HTML page that opens offline."""
     parts = []
     for replay in replays:
-        parts += [page.section_title(replay.title)] if len(replays) > 1 else []
+        parts += [page.section_heading(replay.title)] if len(replays) > 1 else []
         parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_write_details(replay)]
     title = f"Replay of {replays[0].title if len(replays) == 1 else 'a checkpoint'}"
     return page.page(title, [*parts, *page.definitions(FIGURES)])
@@ -82,8 +82,8 @@ def _write_details(replay: Replay) -> list[str]:
 def _draw_bars(replay: Replay) -> str:
     """Draw a bar for each mapping's time relative to the ideal, and a line at the ideal."""
     times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
+    title = "reading time of each mapping, relative to the ideal"
+    css = [_CSS.get(name, "m") for name in times_ideal]
     return charts.draw_value_bars(
-        "reading time of each mapping, relative to the ideal", times_ideal, "{:.2f}".format,
-        css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"),
-        label_width=_NAMES_WIDTH,
-    )  # fmt: skip
+        title, times_ideal, "{:.2f}".format, css=css, mark=(1.0, "ideal"), label_width=_NAMES_WIDTH
+    )

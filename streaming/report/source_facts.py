@@ -41,6 +41,7 @@ class SourceBatch:
     hit_rate: float | None = None
     #: Share of each executor's planned offsets that other executors read.
     read_elsewhere: Mapping[str, float] = field(default_factory=dict)
+    #: Name of the limit that held records back, `nothing` if none did.
     held_back_by: str | None = None
     #: Predicted share by which the busiest slot is above the ideal, from the planner's metrics.
     imbalance: float | None = None
@@ -88,10 +89,10 @@ class SourceFacts:
             return None
         lag = [sum(b.waiting.values()) for b in batches]
         read = [sum(b.read.values()) for b in batches]
-        pairs = [(after > before) - (after < before) for before, after in combinations(lag, 2)]
+        signs = [(after > before) - (after < before) for before, after in combinations(lag, 2)]
         third = len(batches) // 3
         increase = median(lag[-third:]) - median(lag[:third])
-        if sum(pairs) < _MIN_TAU * len(pairs) or increase < median(read):
+        if sum(signs) < _MIN_TAU * len(signs) or increase < median(read):
             return None
         return 1 + (lag[-1] - lag[0]) / max(1, sum(read[:-1]))
 
