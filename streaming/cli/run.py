@@ -26,6 +26,7 @@ _NO_ADDRESS = "127.0.0.1:9092"
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
 #: Shorter setting values may occur in a message by chance.
 _MIN_VALUE_CHARACTERS = 4
+_LOG_HELP = "Append Spark's log to this file; default: a new file in your log folder."
 
 
 def run(
@@ -47,12 +48,9 @@ def run(
     ] = False,
     log: Annotated[
         Path | None,
-        typer.Option(
-            dir_okay=False, metavar="FILE",
-            help="Append Spark's log to this file; default: a new file in your log folder.",
-        ),
+        typer.Option(dir_okay=False, metavar="FILE", help=_LOG_HELP),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Run a job: read topics, transform records, write Delta tables.
 
     Ctrl-C or SIGTERM stops the job (exit code 130 or 143), and the next run continues from there.
