@@ -21,7 +21,7 @@ from streaming.replay.log import read_log
 from streaming.replay.plan_log import read_tasks
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
-from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
+from streaming.report.replays import HEAD, build_rows, draw_replay, write_replays
 
 _COST_HELP = "Processing time per record; default: estimated from batch durations."
 
@@ -99,13 +99,9 @@ def estimate(
         if output.suffix not in (".svg", ".html"):
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
         check_writable("--output", output)
-    zone_options: dict[str, object] = {
-        "--price-per-gb": price_per_gb,
-        "--record-bytes": record_bytes,
-        "--bootstrap-server": bootstrap_servers,
-        "--command-config": command_config,
-    }
-    racks = zones.read_racks_option(racks_file, zone_options)
+    cost_options = {"--price-per-gb": price_per_gb, "--record-bytes": record_bytes}
+    broker_options = {"--bootstrap-server": bootstrap_servers, "--command-config": command_config}
+    racks = zones.read_racks_option(racks_file, {**cost_options, **broker_options})
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
@@ -148,12 +144,12 @@ def estimate(
             print_lines([each.title] if len(replays) > 1 else [])
             _print_replay(each)
     if output is not None:
-        page = replay_svg(replays[0]) if output.suffix == ".svg" else replay_page(replays)
+        page = draw_replay(replays[0]) if output.suffix == ".svg" else write_replays(replays)
         write_file("--output", output, page)
 
 
 def _print_replay(replay: Replay) -> None:
-    rows = table_rows(replay)
+    rows = build_rows(replay)
     print_lines([f"{verdict(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
     print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))

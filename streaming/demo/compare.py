@@ -27,7 +27,7 @@ class _Figure(NamedTuple):
     format_value: Callable[[RunFigures], str]
 
 
-def _format_median(get: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
+def _make_median_format(get: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
     def format_median(run: RunFigures) -> str:
         seconds = [value for batch in run.measured if (value := get(batch)) is not None]
         return f"{median(seconds):.2f} s" if seconds else _UNKNOWN
@@ -35,26 +35,26 @@ def _format_median(get: Callable[[BatchFigures], float | None]) -> Callable[[Run
     return format_median
 
 
-def _format_sum(metric: str) -> Callable[[RunFigures], str]:
+def _make_sum_format(metric: str) -> Callable[[RunFigures], str]:
     return lambda run: f"{sum(v):.0f}" if (v := run.metric(metric)) else _UNKNOWN
 
 
-def _format_mean_share(metric: str) -> Callable[[RunFigures], str]:
+def _make_share_format(metric: str) -> Callable[[RunFigures], str]:
     return lambda run: f"{fmean(v):.0%}" if (v := run.metric(metric)) else _UNKNOWN
 
 
 _FIGURES = (
     _Figure("median batch", lambda run: f"{run.batch_seconds:.2f} s"),
     _Figure("median reading", lambda run: f"{run.read_seconds:.2f} s"),
-    _Figure("age of newest row", _format_median(lambda batch: batch.newest_s)),
-    _Figure("age of oldest row", _format_median(lambda batch: batch.oldest_s)),
+    _Figure("age of newest row", _make_median_format(lambda batch: batch.newest_s)),
+    _Figure("age of oldest row", _make_median_format(lambda batch: batch.oldest_s)),
     _Figure("busiest slot, records", lambda run: f"{run.imbalance:.2f}"),
     _Figure("busiest slot, seconds", lambda run: f"{run.imbalance_of_time:.2f}"),
     _Figure("tasks per batch", lambda run: f"{run.tasks:.1f}"),
-    _Figure("partitions split", _format_sum("assignor.splitPartitions")),
-    _Figure("partitions moved", _format_sum("assignor.movedPartitions")),
-    _Figure("offsets moved", _format_mean_share("assignor.movedOffsets")),
-    _Figure("prediction error", _format_mean_share("assignor.predictionError")),
+    _Figure("partitions split", _make_sum_format("assignor.splitPartitions")),
+    _Figure("partitions moved", _make_sum_format("assignor.movedPartitions")),
+    _Figure("offsets moved", _make_share_format("assignor.movedOffsets")),
+    _Figure("prediction error", _make_share_format("assignor.predictionError")),
     _Figure(
         "locality hits", lambda run: _UNKNOWN if run.hit_rate is None else f"{run.hit_rate:.0%}"
     ),

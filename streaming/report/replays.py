@@ -26,7 +26,7 @@ _ROUNDING_S = 1e-9
 _TITLE = "Reading time, relative to the ideal"
 
 
-def table_rows(replay: Replay) -> list[list[str]]:
+def build_rows(replay: Replay) -> list[list[str]]:
     """Return the table rows below `HEAD`, fastest first; mappings with equal figures share a row.
 
     If a mapping failed, its row has the error.
@@ -49,12 +49,12 @@ def table_rows(replay: Replay) -> list[list[str]]:
     return [*([", ".join(names), *cells] for cells, names in rows.items()), *failed_rows]
 
 
-def replay_svg(replay: Replay) -> str:
+def draw_replay(replay: Replay) -> str:
     """Draw the replay as an SVG file."""
     return standalone_picture(f"{answer(replay)}.", [(_TITLE, _draw_bars(replay))], columns=1)
 
 
-def replay_page(replays: Sequence[Replay]) -> str:
+def write_replays(replays: Sequence[Replay]) -> str:
     """Write the replays of all sources as one HTML page that opens offline."""
     parts = []
     for replay in replays:
@@ -65,7 +65,7 @@ def replay_page(replays: Sequence[Replay]) -> str:
 
 
 def _write_details(replay: Replay) -> list[str]:
-    rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
+    rows = [row + [""] * (len(HEAD) - len(row)) for row in build_rows(replay)]
     bill_rows = bill.bill_rows(replay)
     caption = (
         "Total of all batches. The dashed line is the ideal: all slots finish at the same moment."
