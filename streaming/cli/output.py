@@ -109,17 +109,17 @@ def print_checks(checks: Iterable[Check]) -> None:
 
 
 @contextlib.contextmanager
-def show_fetch_progress(what: str) -> Iterator[Callable[[str], None]]:
+def show_fetch_progress(label: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner in a terminal; yield a callback that counts downloads in Ivy's output."""
     count = 0
-    with Console(stderr=True).status(f"{what}: starting") as status:
+    with Console(stderr=True).status(f"{label}: starting") as status:
 
         def on_line(line: str) -> None:
             nonlocal count
             if "[SUCCESSFUL ]" in line:
                 count += 1
-                status.update(f"{what}: {count} jars downloaded (cached for later runs)")
+                status.update(f"{label}: {count} jars downloaded (cached for later runs)")
             elif count == 0:
-                status.update(f"{what}: downloading jars")
+                status.update(f"{label}: downloading jars")
 
         yield on_line

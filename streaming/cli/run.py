@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.loading import LoadedJob
 
-#: Placeholder in the config until the embedded broker has an address.
-_NO_ADDRESS = "127.0.0.1:9092"
+#: Brokers in the config until the embedded broker has an address.
+_PLACEHOLDER_ADDRESS = "127.0.0.1:9092"
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
 #: Shorter setting values may occur in a message by chance.
 _MIN_VALUE_CHARACTERS = 4
@@ -62,7 +62,9 @@ def run(
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
     from streaming.pipeline.config.files import load_checked_job, read_seeds
 
-    loaded = load_checked_job(job, sets=sets or (), broker=_NO_ADDRESS if with_broker else None)
+    loaded = load_checked_job(
+        job, sets=sets or (), broker=_PLACEHOLDER_ADDRESS if with_broker else None
+    )
     seeds = read_seeds(loaded)
     if dry_run:
         typer.echo(loaded.to_yaml(), nl=False)
@@ -89,7 +91,7 @@ def run(
 def _run_job(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
-    """Run the job and return a line that names Spark's log; append that line to errors."""
+    """Run the job; return a line that names Spark's log ("" if submitted), and add it to errors."""
     from streaming.pipeline.brokers import check_network
 
     check_network(loaded)

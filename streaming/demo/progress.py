@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
@@ -27,10 +27,8 @@ class DemoProgress:
         self._start_s = time.monotonic()
         self._step = ""
         self._done_parts, self._total_parts = 0, 0
-        self._ended = threading.Event()
-        self._printer = threading.Thread(
-            target=self._print_periodically, name="demo-progress", daemon=True
-        )
+        self._ended = Event()
+        self._printer = Thread(target=self._keep_printing, name="demo-progress", daemon=True)
 
     def __enter__(self) -> DemoProgress:
         if self._bars is not None:
@@ -66,7 +64,7 @@ class DemoProgress:
         if self._bars is not None:
             self._bars.update(self._bars.task_ids[-1], advance=1)
 
-    def _print_periodically(self) -> None:
+    def _keep_printing(self) -> None:
         while not self._ended.wait(_LINE_INTERVAL_S):
             self._print()
 

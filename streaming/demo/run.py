@@ -28,7 +28,7 @@ from streaming.observe.check import Check
 from streaming.observe.figures import RunFigures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from rich.console import Console
 
@@ -157,11 +157,7 @@ def _run_acts(
 
 
 def _run_act(
-    settings: _ActSettings,
-    batches: int,
-    warm_up: int,
-    modes: Sequence[Mode],
-    progress: DemoProgress,
+    settings: _ActSettings, batches: int, warm_up: int, modes: list[Mode], progress: DemoProgress
 ) -> tuple[Act, list[Check]]:
     """Run all batches in both modes; return their figures and checks."""
     sizes, expected = compute_batch_sizes(settings.rows, batches), flights.ExpectedTable()

@@ -34,7 +34,7 @@ _MIN_BATCHES = 3
 MIN_COST = 0.2
 #: A partition may be hot if the slot that reads it has this many times its fair share of work.
 _MIN_FAIR_SHARES = 1 / (1 - MIN_COST)
-#: Minimum median of the largest piece per batch, in records, if reading times are unknown.
+#: If reading times are unknown: minimum records of a batch's largest piece for balance to matter.
 _MIN_PIECE_RECORDS = 1000
 #: Minimum work of a hot partition relative to the median of the other partitions.
 _MIN_OVER_MEDIAN = 2.0
@@ -90,10 +90,8 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
     The cause is a hot key; it is few partitions if this one does not stand out from the others.
     """
     busiest_work, work_of = 0.0, defaultdict[Partition, float](float)
-    ratios, excess_work = (
-        defaultdict[Partition, list[float]](list),
-        defaultdict[Partition, float](float),
-    )
+    ratios = defaultdict[Partition, list[float]](list)
+    excess_work = defaultdict[Partition, float](float)
     slots = 0
     for batch in facts.batches:
         work = _weigh_offsets(batch.read, facts)

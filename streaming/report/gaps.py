@@ -106,7 +106,7 @@ def _measure_gap(loads: Sequence[Mapping[str, float]], batch_s: float | None) ->
 
 
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
-    """Return the gap of the logged plans, else of the metrics, else of a replay; None without."""
+    """Return the gap of the logged plans, else of the metrics, else of a replay; else None."""
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
     own_result = replay.find(ITSELF) if replay is not None else None
     if own_result is None and imbalances:

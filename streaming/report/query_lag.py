@@ -44,16 +44,17 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], source_text: str) 
     batches = [(batch, _name_partitions(source.waiting)) for batch, source in progress]
     last_progress = progress[-1][1]
     reads = _group_counts(_name_partitions(source.read) for _, source in progress)
-    lag, old_lags = _name_partitions(last_progress.lag), _group_counts(lags for _, lags in batches)
+    lag = _name_partitions(last_progress.lag)
+    start_lags = _group_counts(lags for _, lags in batches)
     # Spark omits the start offsets of a query's first batch, so its reads may be missing.
-    highest = {name: max(old_lags.get(name, ()), default=None) for name in {*old_lags, *lag}}
+    highest = {name: max(start_lags.get(name, ()), default=None) for name in {*start_lags, *lag}}
     ranked = sorted(highest, key=lambda n: (-lag.get(n, 0), -(highest[n] or 0), _split_name(n)))
     rows = []
     for name in ranked[:_MAX_ROWS]:
         counts = (lag.get(name), highest[name], sum(reads[name]) if name in reads else None)
         rows.append([name, *("unknown" if count is None else f"{count:,}" for count in counts)])
     total = sum(lag.values())
-    worst_text = f", {lag[ranked[0]] / total:.0%} of it in {ranked[0]}" if total else ""
+    worst_text = f", {lag[ranked[0]] / total:.0%} of them in {ranked[0]}" if total else ""
     when = "After the last batch," if last_progress.unread else "When the last batch started,"
     held_back = sum(last_progress.held_back.values())
     limits = f"; limits held back {held_back:,} records" if held_back else ""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Number of latest batches that get a timeline of their tasks.
 _TIMELINE_BATCHES = 2
-_CLOCK = "%Y-%m-%d %H:%M:%S"
+_CLOCK_FORMAT = "%Y-%m-%d %H:%M:%S"
 #: End of the year 9999; Python has no later dates.
 _LAST_DATE_S = 253_402_300_800
 
@@ -65,7 +65,7 @@ def make_report(
 
 
 def _write_page(facts: QueryFacts, parts: list[str]) -> str:
-    now, version = datetime.now(timezone.utc).strftime(_CLOCK), read_version()
+    now, version = datetime.now(timezone.utc).strftime(_CLOCK_FORMAT), read_version()
     created = f"Created {now} UTC by assignor-bridge {version}. {_describe_span(facts)}"
     parts.insert(1, page.note(created))
     for title, section in (
@@ -95,7 +95,7 @@ def _compute_clock_times(facts: QueryFacts) -> dict[int, str]:
     times = {b.batch_id: b.timestamp_ms / 1000 for b in batches if b.timestamp_ms}
     times |= {p.batch: p.timestamp_s for p in facts.progress}
     return {
-        number: datetime.fromtimestamp(at_s, timezone.utc).strftime(_CLOCK)
+        number: datetime.fromtimestamp(at_s, timezone.utc).strftime(_CLOCK_FORMAT)
         for number, at_s in times.items()
         if 0 <= at_s < _LAST_DATE_S
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streaming.replay.replayed import Replay
 
 HEAD = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
-_CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
+_CSS_CLASSES = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
 #: Time differences below this are rounding errors.
 _ROUNDING_S = 1e-9
@@ -83,7 +83,7 @@ def _draw_bars(replay: Replay) -> str:
     """Draw a bar for each mapping's time relative to the ideal, and a line at the ideal."""
     times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
     title = "reading time of each mapping, relative to the ideal"
-    css = [_CSS.get(name, "m") for name in times_ideal]
+    css = [_CSS_CLASSES.get(name, "m") for name in times_ideal]
     return charts.draw_value_bars(
         title, times_ideal, "{:.2f}".format, css=css, mark=(1.0, "ideal"), label_width=_NAMES_WIDTH
     )
