@@ -19,7 +19,7 @@ from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_log
 from streaming.replay.replayed import EVERYTHING
 
-#: Maximum number of partitions printed without --partition: those that do not stay come first.
+#: Maximum number of partitions printed: first those that do not stay, then by falling cost.
 _MAX_LISTED = 10
 #: Value of --batch for the last batch with data.
 _LAST_BATCH = -1

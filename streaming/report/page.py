@@ -69,7 +69,7 @@ def side_by_side(figures: Sequence[str]) -> str:
 
 
 def tiles(contents: Sequence[tuple[str, str, str]], *, is_calm: bool) -> str:
-    """Write the summary tiles, each with a title, a short text, and a figure."""
+    """Write tiles with a title, a short text, and a figure each; the first is red if not calm."""
     boxes = "".join(
         f"<div><h2>{escape_html(title)}</h2><strong>{escape_html(words)}</strong>"
         f"<p>{escape_html(figure)}</p></div>"

@@ -181,7 +181,7 @@ def _read_plan(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]
 
 
 def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amounts, _Amounts]:
-    """Return the offsets and seconds that `plan` got reports of; `executor_id` replaces readers."""
+    """Return the offsets and seconds in a plan's read reports, all for `executor_id` if given."""
     reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
     if plan is None:
         return {}, {}
@@ -199,7 +199,7 @@ def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amo
 def _divide_among_slots(
     planned: Mapping[_Key, Mapping[str, int]], seconds: _Amounts, slots: Sequence[str]
 ) -> dict[str, float]:
-    """Divide the seconds among planned slots; those of unplanned reads go to the idlest slot."""
+    """Divide an executor's seconds among its planned slots; other reads go to its idlest slot."""
     worked_s = dict.fromkeys(slots, 0.0)
     for key in seconds.keys() & planned.keys():
         for slot, size in planned[key].items():
