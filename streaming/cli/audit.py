@@ -79,7 +79,7 @@ def audit(
         )
     if names is not None:
         brokers = kafka_options.connect_to_brokers(bootstrap_servers, command_config, timeout)
-        _read_rows(table, names, result, brokers, sample)
+        _check_rows(table, names, result, brokers, sample)
         for text in brokers.notes if brokers else []:
             note(text)
     if as_json:
@@ -92,10 +92,9 @@ def audit(
         raise typer.Exit(1)
 
 
-def _read_rows(
-    table: str, names: tuple[str, str, str], result: Audit, brokers: Brokers | None,
-    sample: int | None,
-) -> None:  # fmt: skip
+def _check_rows(
+    table: str, names: list[str], result: Audit, brokers: Brokers | None, sample: int | None
+) -> None:
     """Check the rows with Spark, whose output goes to a log, and add the findings to `result`."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -110,9 +109,9 @@ def _read_rows(
         with log.redirect_stderr():
             spark = start_local_session("assignor audit")
         try:
-            rows = audit_rows(
-                spark, table, Columns(*names), result.spans, brokers, sample, result.last_version
-            )
+            columns, version = Columns(*names), result.last_version
+            args = (spark, table, columns, result.spans)
+            rows = audit_rows(*args, brokers=brokers, sample=sample, version=version)
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:
@@ -121,7 +120,7 @@ def _read_rows(
     result.add_rows(*rows, are_sampled=sample is not None)
 
 
-def _parse_columns(text: str | None) -> tuple[str, str, str] | None:
+def _parse_columns(text: str | None) -> list[str] | None:
     if text is None:
         return None
     names = [name.strip() for name in text.split(",")]
@@ -129,7 +128,7 @@ def _parse_columns(text: str | None) -> tuple[str, str, str] | None:
         raise OptionError(
             f"--columns is {text!r}: three names are expected, such as topic,partition,offset"
         )
-    return names[0], names[1], names[2]
+    return names
 
 
 def _to_json(table: str, result: Audit) -> dict[str, Any]:
@@ -181,8 +180,8 @@ def _print_audit(table: str, result: Audit) -> None:
         proved = f"PROVED {scope}: {offsets:,} offsets, each committed exactly once"
         print_lines([proved, *_describe_limits(result)])
     else:
-        wrong = sum(finding.verdict == "wrong" for finding in result.findings)
-        counts = f"{wrong} wrong, {len(result.findings) - wrong} unproved"
+        wrong_count = sum(finding.verdict == "wrong" for finding in result.findings)
+        counts = f"{wrong_count} wrong, {len(result.findings) - wrong_count} unproved"
         print_lines([f"NOT PROVED {scope}: {counts}"])
 
 
@@ -196,10 +195,10 @@ def _describe_limits(result: Audit) -> Iterator[str]:
     recounted = sum(query.batches_recounted for query in result.queries)
     batches = pluralize(recounted, "batch", "batches")
     rerun_note = f" (Spark ran tasks of {batches} again)" if recounted else ""
-    compare = "" if result.is_upsert else "; --columns compares rows"
+    columns_hint = "" if result.is_upsert else "; --columns compares rows"
     yield (
         "  limit: only the offsets read and the number of rows committed are proved, not which "
-        f"rows arrived after a shuffle{rerun_note}{compare}"
+        f"rows arrived after a shuffle{rerun_note}{columns_hint}"
     )
 
 

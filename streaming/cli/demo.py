@@ -15,6 +15,8 @@ from streaming.demo.run import DemoOptions, run_demo
 from streaming.demo.verdict import write_headline
 from streaming.kafka.servers import read_servers
 
+_WORK_HELP = "Wait per record in the first act, to simulate a service call; 0 skips the act."
+
 
 def demo(
     *,
@@ -33,10 +35,7 @@ def demo(
     ] = 4,
     work_us: Annotated[
         int,
-        typer.Option(
-            "--work-us", min=0, max=1_000_000, metavar="MICROSECONDS",
-            help="Wait per record in the first act, to simulate a service call; 0 skips the act.",
-        ),
+        typer.Option(min=0, max=1_000_000, metavar="MICROSECONDS", help=_WORK_HELP),
     ] = 2_000,
     bootstrap_servers: Annotated[
         str | None,
@@ -51,7 +50,7 @@ def demo(
         Path | None,
         typer.Option(help="Folder for the tables; all executors must share it.", file_okay=False),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Run one job on real flight data, alternately with and without an assignor.
 
     Starts a broker and Spark on this machine and gives both modes the same batches. Checks that
@@ -71,10 +70,8 @@ def demo(
         title = f"Act {number}: {act.title}"
         print_table(["", *(run.name for run in act.runs)], table, title=title)
     print_checks(outcome.checks)
-    print_lines([
-        write_headline(outcome.acts, outcome.checks),
-        f"report: {output}",
-        "to write a job for your own topic, see: assignor init --help",
-    ])  # fmt: skip
+    headline = write_headline(outcome.acts, outcome.checks)
+    next_step = "to write a job for your own topic, see: assignor init --help"
+    print_lines([headline, f"report: {output}", next_step])
     if not outcome.succeeded:
         raise typer.Exit(1)

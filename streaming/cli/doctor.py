@@ -81,7 +81,9 @@ def _check_checkpoint(
     except DamagedCheckpointError as error:
         return [Check("checkpoint", False, str(error))]
     if folders := sorted(map(str, Path(checkpoint.name).parent.glob(f"{DEAD_LETTER}*"))):
-        note(f"the job's bad records have a separate checkpoint: also check {elide(folders)}")
+        note(
+            f"the bad records of each source have their own checkpoint: also check {elide(folders)}"
+        )
     brokers = kafka_options.connect_to_brokers(servers, command_config, _LIMIT_S)
     checks = examine_checkpoint(checkpoint, brokers, table)
     for text in brokers.notes if brokers else ["topics were not checked: set --bootstrap-server"]:

@@ -1,16 +1,17 @@
 """`assignor estimate`: estimate from a checkpoint what an assignor would have gained."""
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from assignor_bridge.errors import OptionError
-from streaming.cli import assignors as own
 from streaming.cli import zones
 from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write_file
+from streaming.cli.assignors import check_names, make_finder, parse_names
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
@@ -20,7 +21,9 @@ from streaming.replay.log import read_log
 from streaming.replay.plan_log import read_tasks
 from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
-from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
+from streaming.report.replays import HEAD, build_rows, draw_replay, write_replays
+
+_COST_HELP = "Processing time per record; default: estimated from batch durations."
 
 
 def estimate(
@@ -54,10 +57,7 @@ def estimate(
     ] = ",".join(EVERYTHING),
     cost_us: Annotated[
         float | None,
-        typer.Option(
-            "--cost-us", min=0.001, max=1_000_000_000, metavar="MICROSECONDS",
-            help="Processing time per record; default: estimated from batch durations.",
-        ),
+        typer.Option(min=0.001, max=1_000_000_000, metavar="MICROSECONDS", help=_COST_HELP),
     ] = None,
     locality_wait: Annotated[
         float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="spark.locality.wait.")
@@ -75,7 +75,7 @@ def estimate(
             *OUTPUT, dir_okay=False, metavar="FILE", help="Also write a chart (.svg or .html)."
         ),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Estimate what an assignor or a Spark setting would gain for a query.
 
     Plans the query's past batches again, from the offset log in its checkpoint. Any query with
@@ -92,57 +92,51 @@ def estimate(
     Example: `assignor estimate data/checkpoints/orders --executors 8 --slots 4`
     """
     check_not_empty("CHECKPOINT", checkpoint)
-    names = own.parse_names(assignors)
-    find = own.make_finder(names, "--assignors")
-    own.check_names(names, find)
+    names = parse_names(assignors)
+    find = make_finder(names, "--assignors")
+    check_names(names, find)
     if output is not None:
         if output.suffix not in (".svg", ".html"):
             raise OptionError(f"--output {output}: a name that ends in .svg or .html is expected")
         check_writable("--output", output)
-    racks = zones.read_racks_option(
-        racks_file, price_per_gb=price_per_gb, record_bytes=record_bytes,
-        bootstrap_server=bootstrap_servers, command_config=command_config,
-    )  # fmt: skip
+    cost_options = {"--price-per-gb": price_per_gb, "--record-bytes": record_bytes}
+    broker_options = {"--bootstrap-server": bootstrap_servers, "--command-config": command_config}
+    racks = zones.read_racks_option(racks_file, {**cost_options, **broker_options})
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
     check_source(source, log.sources)
     racks = zones.add_broker_racks(racks, log, bootstrap_servers, command_config)
-    indexes = [source] if source is not None else list(log.sources)
-    if output is not None and output.suffix == ".svg" and len(indexes) > 1:
+    sources = [source] if source is not None else list(log.sources)
+    if output is not None and output.suffix == ".svg" and len(sources) > 1:
         raise OptionError(
-            f"--output {output}: the query has {len(indexes)} Kafka sources; choose one with "
+            f"--output {output}: the query has {len(sources)} Kafka sources; choose one with "
             "--source or write an .html file"
         )
     stderr, replays = Console(stderr=True), []
-    batches_of_source = {index: log.sources[index][-(batches or 0) :] for index in indexes}
-    plans = {} if plan_log is None else read_tasks(plan_log, batches_of_source, find)
-    if plans and any(option is not None for option in (executors, slots, hosts)):
-        plans = {}
+    batches_of_source = {name: log.sources[name][-(batches or 0) :] for name in sources}
+    tasks_of_source = {} if plan_log is None else read_tasks(plan_log, batches_of_source, find)
+    if tasks_of_source and any(option is not None for option in (executors, slots, hosts)):
+        tasks_of_source = {}
         note(
             f"{ITSELF!r} is omitted, because its plans were made for the query's own executors: "
             "omit --executors, --slots and --hosts to compare it"
         )
     elif plan_log is not None:
-        for index in (each for each in batches_of_source if each not in plans):
-            note(f"--plan-log {plan_log} has no plan for source {index}")
-    for index, log_batches in batches_of_source.items():
-        logged_tasks = plans.get(index)
-        cluster = choose_cluster(
-            log, index, log_batches,
-            executors=executors, slots=slots, hosts=hosts, cost_us=cost_us,
-            locality_wait_s=locality_wait, racks=racks,
-            logged_executors=logged_tasks.executors if logged_tasks else None,
-        )  # fmt: skip
-        price = PRICE_PER_GB if price_per_gb is None else price_per_gb
-        traffic = estimate_traffic(log, index, log_batches, price, record_bytes) if racks else None
+        for name in (each for each in sources if each not in tasks_of_source):
+            note(f"--plan-log {plan_log} has no plan for source {name}")
+    options: dict[str, Any] = {"executors": executors, "slots": slots, "hosts": hosts}
+    options |= {"cost_us": cost_us, "locality_wait_s": locality_wait, "racks": racks}
+    price = PRICE_PER_GB if price_per_gb is None else price_per_gb
+    for name, log_batches in batches_of_source.items():
+        logged = tasks_of_source.get(name)
+        logged_executors, tasks = (logged.executors, logged.tasks) if logged else (None, None)
+        options["logged_executors"] = logged_executors
+        cluster = choose_cluster(log, name, log_batches, **options)
+        traffic = estimate_traffic(log, name, log_batches, price, record_bytes) if racks else None
+        play = partial(player.replay, find=find, racks=racks, traffic=traffic, logged_tasks=tasks)
         with stderr.status(f"replaying {len(log_batches)} batches with {len(names)} mappings"):
-            replay = player.replay(
-                log.title(index), log_batches, cluster, names,
-                find=find, racks=racks, traffic=traffic,
-                logged_tasks=logged_tasks.tasks if logged_tasks else None,
-            )  # fmt: skip
-            replays.append(replay)
+            replays.append(play(log.title(name), log_batches, cluster, names))
     for each in replays:
         if as_json:
             typer.echo(json.dumps(replay_json(each)))
@@ -150,12 +144,12 @@ def estimate(
             print_lines([each.title] if len(replays) > 1 else [])
             _print_replay(each)
     if output is not None:
-        page = replay_svg(replays[0]) if output.suffix == ".svg" else replay_page(replays)
+        page = draw_replay(replays[0]) if output.suffix == ".svg" else write_replays(replays)
         write_file("--output", output, page)
 
 
 def _print_replay(replay: Replay) -> None:
-    rows = table_rows(replay)
+    rows = build_rows(replay)
     print_lines([f"{verdict(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
     print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))

@@ -10,7 +10,7 @@ import typer
 
 from assignor_bridge.errors import OptionError, elide, pluralize
 from assignor_bridge.model import Partition
-from streaming.cli import assignors as own
+from streaming.cli.assignors import check_names, make_finder, parse_names
 from streaming.cli.kafka_options import check_source
 from streaming.cli.output import note, print_lines
 from streaming.observe.words import format_seconds
@@ -19,26 +19,21 @@ from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_log
 from streaming.replay.replayed import EVERYTHING
 
-#: Maximum number of partitions printed without --partition: moved ones first, by falling cost.
+#: Maximum number of partitions printed: first those that do not stay, then by falling cost.
 _MAX_LISTED = 10
 #: Value of --batch for the last batch with data.
 _LAST_BATCH = -1
 _PARTITION = re.compile(r"(.+)-(\d{1,10})")
+_BATCH_HELP = f"Explain a batch instead of writing a page; {_LAST_BATCH} is the last one with data."
+_PARTITION_HELP = (
+    "Explain only this partition, such as orders-7; the default batch is the last one."
+)
 
 BatchNumber = Annotated[
-    int | None,
-    typer.Option(
-        min=_LAST_BATCH, metavar="NUMBER",
-        help=f"Explain a batch instead of writing a page; {_LAST_BATCH} is the last one with data.",
-    ),
-]  # fmt: skip
+    int | None, typer.Option(min=_LAST_BATCH, metavar="NUMBER", help=_BATCH_HELP)
+]
 NamedPartition = Annotated[
-    str | None,
-    typer.Option(
-        "--partition",
-        metavar="TOPIC-NUMBER",
-        help="Explain only this partition, such as orders-7; the default batch is the last one.",
-    ),
+    str | None, typer.Option("--partition", metavar="TOPIC-NUMBER", help=_PARTITION_HELP)
 ]
 SourceNumber = Annotated[
     str | None, typer.Option(metavar="NUMBER", help="Source to explain, if there are several.")
@@ -55,16 +50,16 @@ def print_batch(
     checkpoint: str,
     batch: int | None,
     partition: str | None,
-    *,
     source: str | None,
     plan_log: Path | None,
+    *,
     assignors: str | None,
     as_json: bool,
 ) -> None:
     """Print each partition's executor before the batch, the slots that read it, and why."""
-    names = EVERYTHING if assignors is None else own.parse_names(assignors)
-    find = own.make_finder(names, "--assignors")
-    own.check_names(names, find)
+    names = EVERYTHING if assignors is None else parse_names(assignors)
+    find = make_finder(names, "--assignors")
+    check_names(names, find)
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
@@ -106,10 +101,9 @@ def _print_plan(title: str, explanation: Explanation, *, with_reasons: bool) -> 
     batch, (summary, *reasons) = explanation.kept_batch, explanation.outcome.reasons
     print_lines([f"batch {batch.number} of {title}", summary, f"Based on {batch.origin}."])
     if batch.readers:
-        count = pluralize(len(batch.readers), "partition")
-        print_lines(
-            [f"{explanation.matches:,} of {count} have the same executor as in the checkpoint."]
-        )
+        partitions = pluralize(len(batch.readers), "partition")
+        matches = f"{explanation.matches:,} of {partitions}"
+        print_lines([f"{matches} have the same executor as in the checkpoint."])
         if explanation.matches < len(batch.readers):
             note(
                 "this plan differs from the original plan, which may have used other options or "

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool) -> None:
     """Print the plans of the named assignors, and whether the group can move to KIP-848 online."""
-    # With numpy, which the other forms of the command do not need for a group.
+    # Imported late: they load numpy, which the other forms of the command do not need for a group.
     from streaming.cli.assignors import make_finder, parse_names
     from streaming.lag import group_plan
 
@@ -31,18 +31,18 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
     today = group_plan.describe_today(group, lags)
     plans: list[GroupPlan] = []
     for assignor in assignors:
-        planned = group_plan.plan(group, lags, assignor)
-        if isinstance(planned, str):
-            note(f"assignor {assignor.name!r} refuses the group: {planned}")
+        plan = group_plan.plan(group, lags, assignor)
+        if isinstance(plan, str):
+            note(f"assignor {assignor.name!r} refuses the group: {plan}")
         else:
-            plans.append(planned)
+            plans.append(plan)
     refusal = group_plan.check_online_upgrade(group)
     if as_json:
         result = {
             "group": group.name,
             "clients": {member.member_id: member.client_id for member in group.members},
             "today": today.to_json(),
-            "plans": [planned.to_json() for planned in plans],
+            "plans": [plan.to_json() for plan in plans],
             "online_upgrade": {"possible": refusal is None, "refusal": refusal},
         }
         typer.echo(json.dumps(result))
@@ -60,16 +60,16 @@ def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) 
     """Print partitions and lag of each member."""
     clients = Counter(member.client_id for member in group.members)
     columns = [today, *plans]
-    heads = [f"{today.assignor}, today", *(planned.assignor for planned in plans)]
+    heads = [f"{today.assignor}, today", *(plan.assignor for plan in plans)]
     rows = []
     for member in sorted(group.members, key=lambda m: (m.client_id, m.member_id)):
         name = member.client_id if clients[member.client_id] == 1 else member.member_id
         cells = []
-        for planned in columns:
-            count = sum(map(len, planned.partitions[member.member_id].values()))
-            cells += [f"{count:,}", f"{planned.lag[member.member_id]:,}"]
+        for plan in columns:
+            count = sum(map(len, plan.partitions[member.member_id].values()))
+            cells += [f"{count:,}", f"{plan.lag[member.member_id]:,}"]
         rows.append([name, *cells])
-    moved = [cell for planned in plans for cell in (f"{planned.moved:,}", "")]
+    moved = [cell for plan in plans for cell in (f"{plan.moved:,}", "")]
     rows.append(["partitions moved", "", "", *moved])
     print_table(["member", *(cell for head in heads for cell in (head, "lag"))], rows)
 

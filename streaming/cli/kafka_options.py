@@ -54,22 +54,22 @@ def connect_to_brokers(
 ) -> Brokers | None:
     """Connect to the brokers given by the options; return None if no option is set.
 
-    Raises OptionError if the file cannot be read, has an unsupported setting, or if brokers are
-    missing. Raises BrokerUnreachableError if no broker answers.
+    Raises OptionError if the file cannot be read, has an unsupported setting, or if no option names
+    brokers. Raises BrokerUnreachableError if no broker answers.
     """
     option = f"--command-config {command_config}"
-    java = _read_settings(command_config, option) if command_config is not None else {}
+    properties = _read_settings(command_config, option) if command_config is not None else {}
     if bootstrap_servers is not None:
         read_servers("--bootstrap-server", bootstrap_servers)
-        java["bootstrap.servers"] = bootstrap_servers
-    elif java.get("bootstrap.servers"):
-        read_servers(f"{option}: bootstrap.servers", java["bootstrap.servers"])
+        properties["bootstrap.servers"] = bootstrap_servers
+    elif properties.get("bootstrap.servers"):
+        read_servers(f"{option}: bootstrap.servers", properties["bootstrap.servers"])
     elif command_config is not None:
         raise OptionError(f"{option} has no bootstrap.servers: give --bootstrap-server")
     else:
         return None
     try:
-        return Brokers(java, limit_s)
+        return Brokers(properties, limit_s)
     except SettingsError as error:
         raise OptionError(f"{option}: {error}") from error
 

@@ -19,7 +19,7 @@ from streaming.lag.rows import Row, fetch_rows, select_rows
 from streaming.lag.table import find_alarms, format_table
 from streaming.lag.table import to_json as rows_as_json
 
-_DEFAULT_SECONDS_LIMIT = 2.0
+_DEFAULT_LIMIT_S = 2.0
 
 
 def lag(
@@ -28,8 +28,9 @@ def lag(
     group: kafka_options.Group = None,
     bootstrap_servers: kafka_options.BootstrapServers = None,
     command_config: kafka_options.CommandConfig = None,
-    topic: Annotated[
-        list[str] | None, typer.Option(metavar="TOPIC", help="Only this topic; may be repeated.")
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated."),
     ] = None,
     only_with_lag: Annotated[
         bool, typer.Option("--only-with-lag", help="Omit partitions that are read to the end.")
@@ -43,9 +44,11 @@ def lag(
     seconds_limit: Annotated[
         float | None,
         typer.Option(
-            min=0, max=600, metavar="SECONDS",
+            min=0,
+            max=600,
+            metavar="SECONDS",
             help="Time limit for reading a record of each lagging partition, for SECONDS-BEHIND; 0 "
-            f"reads none; the default is {_DEFAULT_SECONDS_LIMIT:g}.",
+            f"reads none; the default is {_DEFAULT_LIMIT_S:g}.",
         ),
     ] = None,
     timeout: kafka_options.Timeout = 10.0,
@@ -66,7 +69,7 @@ def lag(
             "assignors.",
         ),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Show how far a query or a consumer group is behind.
 
     The columns are those of kafka-consumer-groups.sh, then the executor that read the partition
@@ -86,16 +89,14 @@ def lag(
 
     Example: `assignor lag data/checkpoints/orders --bootstrap-server kafka:9092`
     """
-    kafka_options.check_query_or_group(checkpoint, group, topic)
-    table_options = {
-        "--only-with-lag": only_with_lag, "--json": as_json, "--sort": sort,
-        "--seconds-limit": seconds_limit,
-    }  # fmt: skip
+    kafka_options.check_query_or_group(checkpoint, group, topics)
+    table_options: dict[str, object] = {"--only-with-lag": only_with_lag, "--json": as_json}
+    table_options |= {"--sort": sort, "--seconds-limit": seconds_limit}
     offset_options = {"--source": source, "--missing": missing}
     reject_options(f"with --as {form}", offset_options if form == "table" else table_options)
     if plan is not None:
         table_options.pop("--json")
-        plan_conflicts = {**table_options, "--topic": topic or None, "--as": form != "table"}
+        plan_conflicts = {**table_options, "--topic": topics or None, "--as": form != "table"}
         reject_options("with --plan", plan_conflicts)
         reject_options("without --group", {"--plan": group is None and plan})
     if source is not None and checkpoint is None:
@@ -106,18 +107,18 @@ def lag(
         return
     if form == "starting-offsets":
         print_starting_offsets(
-            checkpoint, group, brokers, topic=topic, source=source, missing=missing or "earliest"
+            checkpoint, group, brokers, topics=topics, source=source, missing=missing or "earliest"
         )
         return
     with _pause_garbage_collector():
         query = kafka_options.read_query(checkpoint)
         positions = kafka_options.read_positions(query, group, brokers)
-        positions = _select_topics(topic or [], positions)
+        positions = _select_topics(topics or [], positions)
         if brokers is None:
             rows = [Row(position) for position in positions]
         else:
             is_query = checkpoint is not None
-            limit_s = _DEFAULT_SECONDS_LIMIT if seconds_limit is None else seconds_limit
+            limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
             rows = fetch_rows(positions, brokers, seconds_limit_s=limit_s, whole_topics=is_query)
         selected = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
         width = get_terminal_width()

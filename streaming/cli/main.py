@@ -122,7 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; `common_options` describes the output and the exit codes."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed (`>&-`): the next open() would get its descriptor
-            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w"))  # noqa: SIM115
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # escape what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
@@ -162,8 +163,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _describe_misuse(error: TyperException) -> str:
     """Describe what is wrong with an argument; replace pydantic's wording, which typer shows."""
-    if problems := getattr(error.__cause__, "errors", None):
-        error.message = describe_expectation(problems()[0])
+    if list_problems := getattr(error.__cause__, "errors", None):
+        error.message = describe_expectation(list_problems()[0])
     return error.format_message()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import textwrap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import typer
 from rich.console import Console
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from streaming.observe.check import Check
+
+    Cells = Sequence[str]
 
 #: Width limit of a table that is written to a file or a pipe.
 _MAX_LINE_CHARACTERS = 10_000
@@ -58,18 +60,16 @@ def _wrap(line: str, width: int) -> str:
       two-three
       four
     """
-    mark = re.match(r"\s*(?:- )?", line)
-    indent = " " * (mark.end() if mark else 0)
-    return textwrap.fill(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
-        replace_whitespace=False, drop_whitespace=True,
-    )  # fmt: skip
+    marker = re.match(r"\s*(?:- )?", line)
+    wrapper = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    wrapper.subsequent_indent = " " * (marker.end() if marker else 0)
+    wrapper.replace_whitespace = False
+    return wrapper.fill(line)
 
 
 def print_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "",
-    text_columns: Collection[str] = (),
-) -> None:  # fmt: skip
+    head: Cells, rows: Iterable[Cells], *, title: str = "", text_columns: Collection[str] = ()
+) -> None:
     """Print a table; columns are right-aligned, except the first one and the `text_columns`.
 
     Nothing is truncated. In a narrow terminal, column separators are omitted and cells wrap
@@ -77,9 +77,9 @@ def print_table(
     """
     table = Table(title=Text(make_printable(title)) if title else None, title_justify="left")
     for name in head:
-        first = not table.columns
-        left = first or name in text_columns
-        table.add_column(name, justify="left" if left else "right", no_wrap=first, overflow="fold")
+        is_first = not table.columns
+        side: Literal["left", "right"] = "left" if is_first or name in text_columns else "right"
+        table.add_column(name, justify=side, no_wrap=is_first, overflow="fold")
     for row in rows:
         table.add_row(*(Text(make_printable(cell)) for cell in row))
     names = [str(cell) for cell in table.columns[0].cells]
@@ -109,17 +109,17 @@ def print_checks(checks: Iterable[Check]) -> None:
 
 
 @contextlib.contextmanager
-def show_fetch_progress(what: str) -> Iterator[Callable[[str], None]]:
+def show_fetch_progress(label: str) -> Iterator[Callable[[str], None]]:
     """Show a spinner in a terminal; yield a callback that counts downloads in Ivy's output."""
     count = 0
-    with Console(stderr=True).status(f"{what}: starting") as status:
+    with Console(stderr=True).status(f"{label}: starting") as status:
 
         def on_line(line: str) -> None:
             nonlocal count
             if "[SUCCESSFUL ]" in line:
                 count += 1
-                status.update(f"{what}: {count} jars downloaded (cached for later runs)")
+                status.update(f"{label}: {count} jars downloaded (cached for later runs)")
             elif count == 0:
-                status.update(f"{what}: downloading jars")
+                status.update(f"{label}: downloading jars")
 
         yield on_line

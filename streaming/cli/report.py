@@ -22,7 +22,7 @@ from streaming.replay.traffic import PRICE_PER_GB
 from streaming.report.query_facts import classify_inputs
 from streaming.report.query_report import make_report
 
-_PATH = Path("report.html")
+_DEFAULT_PATH = Path("report.html")
 
 
 def report(
@@ -38,7 +38,9 @@ def report(
     *,
     output: Annotated[
         Path | None,
-        typer.Option(*OUTPUT, dir_okay=False, metavar="FILE", help=f"HTML file; default: {_PATH}."),
+        typer.Option(
+            *OUTPUT, dir_okay=False, metavar="FILE", help=f"HTML file; default: {_DEFAULT_PATH}."
+        ),
     ] = None,
     query: Query = None,
     batches: Annotated[
@@ -63,7 +65,7 @@ def report(
     source: explain.SourceNumber = None,
     assignors: explain.Assignors = None,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Report on a query: bottlenecks, lag, slot load, partition moves and costs.
 
     Writes an HTML page that opens offline and prints its summary: problems, what to do, and what
@@ -88,12 +90,11 @@ def report(
         reject_options("with --batch or --partition", {**page_options, "--query": query})
         checkpoint, plan_log = _select_batch_files(inputs)
         explain.print_batch(
-            checkpoint, batch, partition, source=source, plan_log=plan_log, assignors=assignors,
-            as_json=as_json,
-        )  # fmt: skip
+            checkpoint, batch, partition, source, plan_log, assignors=assignors, as_json=as_json
+        )
         return
     reject_options("without --batch or --partition", batch_only_options)
-    path = output or _PATH
+    path = output or _DEFAULT_PATH
     check_writable("--output", path)
     with Console(stderr=True).status("reading the query"):
         price = PRICE_PER_GB if price_per_gb is None else price_per_gb

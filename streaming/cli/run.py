@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
     from streaming.pipeline.config.loading import LoadedJob
 
-#: Placeholder in the config until the embedded broker has an address.
-_NO_ADDRESS = "127.0.0.1:9092"
+#: Brokers in the config until the embedded broker has an address.
+_PLACEHOLDER_ADDRESS = "127.0.0.1:9092"
 _JVM_EXITED = "JAVA_GATEWAY_EXITED"
 #: Shorter setting values may occur in a message by chance.
 _MIN_VALUE_CHARACTERS = 4
+_LOG_HELP = "Append Spark's log to this file; default: a new file in your log folder."
 
 
 def run(
@@ -47,12 +48,9 @@ def run(
     ] = False,
     log: Annotated[
         Path | None,
-        typer.Option(
-            dir_okay=False, metavar="FILE",
-            help="Append Spark's log to this file; default: a new file in your log folder.",
-        ),
+        typer.Option(dir_okay=False, metavar="FILE", help=_LOG_HELP),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Run a job: read topics, transform records, write Delta tables.
 
     Ctrl-C or SIGTERM stops the job (exit code 130 or 143), and the next run continues from there.
@@ -64,7 +62,7 @@ def run(
     from streaming.pipeline.brokers import seed_topics  # the models take a while to import
     from streaming.pipeline.config.files import load_checked_job, read_seeds
 
-    broker = _NO_ADDRESS if with_broker else None
+    broker = _PLACEHOLDER_ADDRESS if with_broker else None
     loaded = load_checked_job(job, overrides=sets or (), broker=broker)
     seeds = read_seeds(loaded)
     if dry_run:
@@ -92,7 +90,7 @@ def run(
 def _run_job(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
-    """Run the job and return a line that names Spark's log; append that line to errors."""
+    """Run the job; return a line that names Spark's log ("" if submitted), and add it to errors."""
     from streaming.pipeline.brokers import check_network
 
     check_network(loaded)

@@ -22,19 +22,19 @@ class ProgressLines:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._printed_at: dict[str, float] = {}
+        self._print_times_s: dict[str, float] = {}
 
     def __call__(self, result: QueryResult, progress: Any) -> None:
         """Print a line about a batch, unless the last line is too recent."""
-        now = self._clock()
-        if now - self._printed_at.get(result.name, float("-inf")) < _MIN_INTERVAL_S:
+        now_s = self._clock()
+        if now_s - self._print_times_s.get(result.name, float("-inf")) < _MIN_INTERVAL_S:
             return
-        self._printed_at[result.name] = now
+        self._print_times_s[result.name] = now_s
         seconds = (progress.durationMs or {}).get("triggerExecution", 0) / 1000
-        rows = pluralize(progress.numInputRows, "record")
-        line = f"{result.name}: batch {progress.batchId}, {rows} in {seconds:.1f} s"
-        so_far = f"; {format_counts(result)} so far" if result.batches > 1 else ""
-        typer.echo(line + so_far, err=True)
+        records = pluralize(progress.numInputRows, "record")
+        line = f"{result.name}: batch {progress.batchId}, {records} in {seconds:.1f} s"
+        totals = f"; {format_counts(result)} so far" if result.batches > 1 else ""
+        typer.echo(line + totals, err=True)
 
 
 def format_counts(result: QueryResult) -> str:

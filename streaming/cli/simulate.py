@@ -9,18 +9,20 @@ import typer
 
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import MAX_SLOTS
-from streaming.cli import assignors as own
 from streaming.cli.arguments import AsJson
+from streaming.cli.assignors import make_finder, parse_names
 from streaming.cli.output import make_printable, print_table
 from streaming.simulator.play import SPARK_MAPPINGS, MappingResult, compare
 from streaming.simulator.scenario import Lags, Scenario
 
 _DEFAULT_COST_US = 500.0
+_COST_HELP = f"Processing time per record; the default is {_DEFAULT_COST_US:g}."
 _HEAD = ("mapping", "median s", "over ideal", "worst", "tasks", "cold partitions")
 _DEFAULTS = "spark,minPartitions,maxRecordsPerPartition,range,sticky,lag-aware,lag-aware-sticky"
 
 
-def simulate(  # noqa: PLR0917
+def simulate(
+    *,
     partitions: Annotated[
         int, typer.Option(min=1, max=1_000_000, help="Partitions of the topic.")
     ] = 64,
@@ -39,10 +41,7 @@ def simulate(  # noqa: PLR0917
     ] = 0.1,
     cost_us: Annotated[
         float | None,
-        typer.Option(
-            "--cost-us", min=0, max=1_000_000_000, metavar="MICROSECONDS",
-            help=f"Processing time per record; the default is {_DEFAULT_COST_US:g}.",
-        ),
+        typer.Option(min=0, max=1_000_000_000, metavar="MICROSECONDS", help=_COST_HELP),
     ] = None,
     cost_ms: Annotated[
         float | None, typer.Option(min=0, max=1_000_000, hidden=True, help="Former name, in ms.")
@@ -52,8 +51,11 @@ def simulate(  # noqa: PLR0917
         typer.Option(min=1, max=1_000_000, help="Ratio of highest to lowest cost per record."),
     ] = 1.0,
     slow: Annotated[str, typer.Option(help="Slowdown by executor number, such as 3=2.5.")] = "",
-    churn: Annotated[
-        int, typer.Option(min=0, help="Remove an executor every N batches; 0: never.")
+    churn_every: Annotated[
+        int,
+        typer.Option(
+            "--churn", min=0, help="Remove an executor every N batches, for half of them; 0: never."
+        ),
     ] = 0,
     zones: Annotated[
         int,
@@ -74,14 +76,14 @@ def simulate(  # noqa: PLR0917
     ] = _DEFAULTS,
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same batches.")] = 1,
     as_json: AsJson = False,
-) -> None:  # fmt: skip
+) -> None:
     """Compare assignors with Spark's own assignments on the same batches, without a cluster.
 
     Example: `assignor lab simulate --partitions 64 --executors 8 --lags zipf`
     """
     if replication > max(zones, 1):
         raise OptionError(f"--replication is {replication}: at most --zones ({zones}) is expected")
-    if churn and executors < 2:
+    if churn_every and executors < 2:
         raise OptionError("--churn needs at least 2 --executors, because it removes one")
     if cost_us is not None and cost_ms is not None:
         raise OptionError("--cost-ms is the former --cost-us, in milliseconds: give only --cost-us")
@@ -89,14 +91,24 @@ def simulate(  # noqa: PLR0917
     if cost_ms is not None:
         cost_s = cost_ms / 1e3
     scenario = Scenario(
-        partitions=partitions, executors=executors,
+        partitions=partitions,
+        executors=executors,
         slots=tuple(_parse_slots("--slots", slots, MAX_SLOTS // executors)),
-        batches=batches, records=records, lags=lags, skew=skew, noise=noise, cost=cost_s,
-        cost_skew=cost_skew, slow=_parse_slow(slow, executors), churn_every=churn, zones=zones,
-        replication=replication, seed=seed,
-    )  # fmt: skip
-    names = own.parse_names(assignors)
-    rows, find = [], own.make_finder(names, "--assignors")
+        batches=batches,
+        records=records,
+        lags=lags,
+        skew=skew,
+        noise=noise,
+        cost=cost_s,
+        cost_skew=cost_skew,
+        slow=_parse_slow(slow, executors),
+        churn_every=churn_every,
+        zones=zones,
+        replication=replication,
+        seed=seed,
+    )
+    names = parse_names(assignors)
+    rows, find = [], make_finder(names, "--assignors")
     for name in names:
         typer.echo(f"simulating {make_printable(name)} …", err=True)
         rows += compare(scenario, [name], find=find, locality_wait_s=locality_wait)
@@ -109,11 +121,12 @@ def simulate(  # noqa: PLR0917
 
 def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[list[str]]]:
     """Return the head and the rows of a table, with a cross-zone column if there are zones."""
-    rows = [
-        [r.name, f"{r.median_seconds:.3f}", f"{r.mean_regret_share:.1%}",
-         f"{r.worst_regret_share:.1%}", f"{r.tasks:,.0f}", f"{r.mean_moved_share:.1%}"]
-        for r in results
-    ]  # fmt: skip
+    rows = []
+    for result in results:
+        shares = (result.mean_regret_share, result.worst_regret_share, result.mean_moved_share)
+        regret, worst, moved = (f"{share:.1%}" for share in shares)
+        seconds, tasks = f"{result.median_seconds:.3f}", f"{result.tasks:,.0f}"
+        rows.append([result.name, seconds, regret, worst, tasks, moved])
     if all(r.cross_zone_share is None for r in results):
         return _HEAD, rows
     zone_cells = [f"{r.cross_zone_share or 0:.1%}" for r in results]

@@ -34,7 +34,7 @@ def print_starting_offsets(
     group: str | None,
     brokers: Brokers | None,
     *,
-    topic: list[str] | None,
+    topics: list[str] | None,
     source: str | None,
     missing: Literal["earliest", "latest"],
 ) -> None:
@@ -44,14 +44,14 @@ def print_starting_offsets(
     """
     query = kafka_options.read_query(checkpoint, source)
     positions = kafka_options.read_positions(query, group, brokers, source)
-    topics = set(topic or ()) or {position.topic for position in positions}
-    positions = [position for position in positions if position.topic in topics]
-    partitions = None if brokers is None else brokers.list_partitions(topics)
+    names = set(topics or ()) or {position.topic for position in positions}
+    positions = [position for position in positions if position.topic in names]
+    partitions = None if brokers is None else brokers.list_partitions(names)
     if brokers is not None and brokers.notes:
         raise AssignorError(f"the partitions are unknown: {brokers.notes[0]}")
     existing = {p.topic for p in positions} if partitions is None else set(partitions)
-    if topic and topics - existing:
-        raise OptionError(f"--topic {min(topics - existing)}: the topic does not exist")
+    if topics and names - existing:
+        raise OptionError(f"--topic {min(names - existing)}: the topic does not exist")
     result = build_starting_offsets(
         positions, partitions, EARLIEST if missing == "earliest" else LATEST
     )
@@ -72,6 +72,6 @@ def print_starting_offsets(
     typer.echo(json.dumps(result.offsets, separators=(",", ":")))
 
 
-def _note_partitions(names: tuple[str, ...], total: int, what: str) -> None:
+def _note_partitions(names: tuple[str, ...], total: int, predicate: str) -> None:
     if names:
-        note(f"{len(names)} of {total} partitions {what}: {elide(names)}")
+        note(f"{len(names)} of {total} partitions {predicate}: {elide(names)}")

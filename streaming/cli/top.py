@@ -22,14 +22,11 @@ _SIGNAL_POLL_S = 0.2
 #: Height of a frame if stdout is not a terminal.
 _DEFAULT_LINES = 40
 _DEFAULT_INTERVAL_S = 2.0
+_INTERVAL_HELP = f"Seconds between two frames of --live; default: {_DEFAULT_INTERVAL_S:g}."
 
 Interval = Annotated[
-    float | None,
-    typer.Option(
-        min=0.2, max=3600, metavar="SECONDS",
-        help=f"Seconds between two frames of --live; default: {_DEFAULT_INTERVAL_S:g}.",
-    ),
-]  # fmt: skip
+    float | None, typer.Option(min=0.2, max=3600, metavar="SECONDS", help=_INTERVAL_HELP)
+]
 Once = Annotated[bool, typer.Option("--once", help="Print one frame of --live and exit.")]
 
 

@@ -1,5 +1,6 @@
 """Options for racks and for the cost of cross-rack reads."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -14,41 +15,34 @@ from streaming.replay.log import CheckpointLog
 from streaming.replay.racks import RackMap, read_racks
 from streaming.replay.traffic import PRICE_PER_GB
 
+_RACKS_HELP = (
+    "Rack file: lines HOST=RACK, as in assignor.rackFile, or JSON with the racks of executors (by "
+    "ID or host) and partitions (the leader's first): "
+    '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}'
+)
+_DEFAULT_PRICE = f"{PRICE_PER_GB:g}, as for assignor.zonePricePerGb"
+_PRICE_HELP = f"Price per GB read across racks; default: {_DEFAULT_PRICE}."
+_BYTES_HELP = "With --racks: bytes per record; default: the planner's learned record sizes."
+
 RacksFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--racks", dir_okay=False, metavar="FILE",
-        help="Rack file: lines HOST=RACK, as in assignor.rackFile, or JSON with the racks of "
-        "executors (by ID or host) and partitions (the leader's first): "
-        '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}',
-    ),
-]  # fmt: skip
+    Path | None, typer.Option("--racks", dir_okay=False, metavar="FILE", help=_RACKS_HELP)
+]
 PricePerGb = Annotated[
-    float | None,
-    typer.Option(
-        min=0, max=1000, metavar="PRICE",
-        help="Price per GB read across racks; default: "
-        f"{PRICE_PER_GB:g}, as for assignor.zonePricePerGb.",
-    ),
-]  # fmt: skip
+    float | None, typer.Option(min=0, max=1000, metavar="PRICE", help=_PRICE_HELP)
+]
 RecordBytes = Annotated[
-    float | None,
-    typer.Option(
-        min=0.001, max=1_000_000_000, metavar="BYTES",
-        help="With --racks: bytes per record; default: the planner's learned record sizes.",
-    ),
-]  # fmt: skip
+    float | None, typer.Option(min=0.001, max=1_000_000_000, metavar="BYTES", help=_BYTES_HELP)
+]
 
 
-def read_racks_option(path: Path | None, **others: object) -> RackMap | None:
-    """Read the rack file, if given; without it, raise OptionError if any of `others` is set."""
+def read_racks_option(path: Path | None, options: Mapping[str, object]) -> RackMap | None:
+    """Read the rack file, if given; without it, raise OptionError if any of `options` is set."""
     if path is not None:
         return read_racks(path)
-    for option, value in others.items():
+    for option, value in options.items():
         if value is not None:
             raise OptionError(
-                f"--{option.replace('_', '-')} needs --racks: a file with the racks of executors "
-                "and partitions"
+                f"{option} needs --racks: a file with the racks of executors and partitions"
             )
     return None
 

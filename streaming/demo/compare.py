@@ -27,7 +27,7 @@ class _Figure(NamedTuple):
     format_value: Callable[[RunFigures], str]
 
 
-def _format_median(get: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
+def _make_median_format(get: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
     def format_median(run: RunFigures) -> str:
         seconds = [value for batch in run.measured if (value := get(batch)) is not None]
         return f"{median(seconds):.2f} s" if seconds else _UNKNOWN
@@ -35,26 +35,26 @@ def _format_median(get: Callable[[BatchFigures], float | None]) -> Callable[[Run
     return format_median
 
 
-def _format_sum(metric: str) -> Callable[[RunFigures], str]:
+def _make_sum_format(metric: str) -> Callable[[RunFigures], str]:
     return lambda run: f"{sum(v):.0f}" if (v := run.metric(metric)) else _UNKNOWN
 
 
-def _format_mean_share(metric: str) -> Callable[[RunFigures], str]:
+def _make_share_format(metric: str) -> Callable[[RunFigures], str]:
     return lambda run: f"{fmean(v):.0%}" if (v := run.metric(metric)) else _UNKNOWN
 
 
 _FIGURES = (
     _Figure("median batch", lambda run: f"{run.batch_seconds:.2f} s"),
     _Figure("median reading", lambda run: f"{run.read_seconds:.2f} s"),
-    _Figure("age of newest row", _format_median(lambda batch: batch.newest_s)),
-    _Figure("age of oldest row", _format_median(lambda batch: batch.oldest_s)),
+    _Figure("age of newest row", _make_median_format(lambda batch: batch.newest_s)),
+    _Figure("age of oldest row", _make_median_format(lambda batch: batch.oldest_s)),
     _Figure("busiest slot, records", lambda run: f"{run.imbalance:.2f}"),
     _Figure("busiest slot, seconds", lambda run: f"{run.imbalance_of_time:.2f}"),
     _Figure("tasks per batch", lambda run: f"{run.tasks:.1f}"),
-    _Figure("partitions split", _format_sum("assignor.splitPartitions")),
-    _Figure("partitions moved", _format_sum("assignor.movedPartitions")),
-    _Figure("offsets moved", _format_mean_share("assignor.movedOffsets")),
-    _Figure("prediction error", _format_mean_share("assignor.predictionError")),
+    _Figure("partitions split", _make_sum_format("assignor.splitPartitions")),
+    _Figure("partitions moved", _make_sum_format("assignor.movedPartitions")),
+    _Figure("offsets moved", _make_share_format("assignor.movedOffsets")),
+    _Figure("prediction error", _make_share_format("assignor.predictionError")),
     _Figure(
         "locality hits", lambda run: _UNKNOWN if run.hit_rate is None else f"{run.hit_rate:.0%}"
     ),
@@ -67,24 +67,23 @@ def compare_runs(runs: Sequence[RunFigures]) -> list[tuple[str, list[str]]]:
 
 
 def render_page(
-    title: str, lead: Sequence[str], acts: Sequence[Act], checks: Sequence[Check],
-    facts: Sequence[tuple[str, str]],
-) -> str:  # fmt: skip
-    """Return the HTML page; `lead` has the paragraphs after the headline."""
-    parts = [page.paragraph(text, "lead") for text in (write_headline(acts, checks), *lead)]
+    lead: str, acts: Sequence[Act], checks: Sequence[Check], facts: Sequence[tuple[str, str]]
+) -> str:
+    """Return the HTML page; `lead` is the paragraph after the headline."""
+    parts = [page.paragraph(text, "lead") for text in (write_headline(acts, checks), lead)]
     for number, act in enumerate(acts, start=1):
         parts += _render_act(number, act)
-    parts += [page.section_title("Checks"), page.checks(checks)]
-    parts += [page.section_title("Environment")]
+    parts += [page.section_heading("Checks"), page.checks(checks)]
+    parts += [page.section_heading("Environment")]
     parts += [page.table(["", ""], facts)]
-    return page.page(title, [*parts, *page.definitions(TERMS)])
+    return page.page("One job, two assignments", [*parts, *page.definitions(TERMS)])
 
 
 def _render_act(number: int, act: Act) -> list[str]:
     rows = [[name, *values] for name, values in compare_runs(act.runs)]
     table = page.table(["", *(run.name for run in act.runs)], rows)
     return [
-        page.section_title(f"Act {number}: {act.title}"),
+        page.section_heading(f"Act {number}: {act.title}"),
         page.side_by_side([table, page.side_by_side(_draw_loads(act))]),
         page.side_by_side(_draw_timelines(act)),
         page.side_by_side([_draw_partitions(act.default_run), _draw_durations(act.runs)]),
@@ -93,27 +92,25 @@ def _render_act(number: int, act: Act) -> list[str]:
 
 def _draw_loads(act: Act) -> list[str]:
     max_records = max(max(run.slot_records().values(), default=0) for run in act.runs) or 1
-    return [
-        page.figure(
-            f"Records per slot, {run.name}", charts.draw_slot_bars(run, css, max_records),
-            f"Over {pluralize(len(run.measured), 'batch', 'batches')}; on average, the "
-            f"busiest slot read {run.imbalance:.2f} times the mean.", css,
-        )
-        for run, css in zip(act.runs, _CSS_CLASSES, strict=True)
-    ]  # fmt: skip
+    figures = []
+    for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
+        bars = charts.draw_slot_bars(run, css, max_records)
+        span = f"Over {pluralize(len(run.measured), 'batch', 'batches')}"
+        caption = f"{span}; on average, the busiest slot read {run.imbalance:.2f} times the mean."
+        figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
+    return figures
 
 
 def _draw_timelines(act: Act) -> list[str]:
     middle_batches = [run.measured[len(run.measured) // 2] for run in act.runs]
     scale_s = max((t.start_s + t.seconds for b in middle_batches for t in b.tasks), default=1.0)
-    return [
-        page.figure(
-            f"When each slot was busy, {run.name}", charts.draw_timeline(batch, css, scale_s),
-            f"Batch {batch.batch}: {pluralize(len(batch.tasks), 'task')}, one box each. An "
-            "empty track is an idle slot.", css,
-        )
-        for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True)
-    ]  # fmt: skip
+    figures = []
+    for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True):
+        timeline, tasks = charts.draw_timeline(batch, css, scale_s), len(batch.tasks)
+        caption = f"Batch {batch.batch}: {pluralize(tasks, 'task')}, one box each. An empty track "
+        caption += "is an idle slot."
+        figures.append(page.figure(f"When each slot was busy, {run.name}", timeline, caption, css))
+    return figures
 
 
 def _draw_partitions(run: RunFigures) -> str:
@@ -130,7 +127,7 @@ def _draw_partitions(run: RunFigures) -> str:
 
 def _draw_durations(runs: Sequence[RunFigures]) -> str:
     sides = zip(("left", "right"), runs, strict=False)
-    keys = ", ".join(f"{side} bars: {run.name}" for side, run in sides)
-    pale = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
+    legend = ", ".join(f"{side} bars: {run.name}" for side, run in sides)
+    warm_up = " Pale bars: warm-up, not in the figures." if any(run.warm_up for run in runs) else ""
     chart = charts.draw_batch_columns(runs, _CSS_CLASSES)
-    return page.figure("Seconds per batch", chart, f"{keys}.{pale}")
+    return page.figure("Seconds per batch", chart, f"{legend}.{warm_up}")

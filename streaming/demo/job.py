@@ -35,8 +35,11 @@ _EXECUTORS_TIMEOUT_S = 90.0
 _STOP_TIMEOUT_S = 20.0
 #: Environment variables to remove, because they would change how the demo's Spark starts.
 _REMOVED_VARIABLES = (
-    "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_PUBLIC_DNS",
-)  # fmt: skip
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_CONF_DIR",
+    "SPARK_PUBLIC_DNS",
+)
 
 
 class DemoError(AssignorError):
@@ -93,8 +96,8 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
         builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = configure_spark(configure_delta(builder))
     with (folder / LOG_NAME).open("ab") as output:
-        process = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
-        start_context(builder._options, builder._options, process)
+        popen_args = {"stdout": output, "stderr": output, "cwd": folder, "start_new_session": True}
+        start_context(builder._options, builder._options, popen_args)
     spark = builder.getOrCreate()
     deadline_s, started = time.monotonic() + _EXECUTORS_TIMEOUT_S, 0
     while started < workers:

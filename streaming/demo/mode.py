@@ -50,6 +50,7 @@ class Mode:
     source_options: Mapping[str, str]
     #: Number of records in the smallest batch; the source waits until this number is available.
     min_records: int
+    #: Simulated work per record.
     work_us: int
     _query: StreamingQuery | None = None
     #: Unix times of each batch's first and last write.

@@ -28,7 +28,7 @@ from streaming.observe.check import Check
 from streaming.observe.figures import RunFigures
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from rich.console import Console
 
@@ -36,8 +36,9 @@ PARTITIONS = 8
 SPARK_DEFAULT = "Spark's default assignment"
 OURS = "lag-aware-sticky"
 #: Kafka's default, 500 ms, would delay Spark's reader in each batch, but not the shared reader.
-_OPTIONS = {"kafka.fetch.max.wait.ms": "10"}
-_MODES: dict[str, dict[str, str]] = {SPARK_DEFAULT: _OPTIONS, OURS: _OPTIONS | {"assignor": OURS}}
+_SOURCE_OPTIONS = {"kafka.fetch.max.wait.ms": "10"}
+_ASSIGNOR_OPTIONS = {**_SOURCE_OPTIONS, "assignor": OURS}
+_MODES: dict[str, dict[str, str]] = {SPARK_DEFAULT: _SOURCE_OPTIONS, OURS: _ASSIGNOR_OPTIONS}
 #: Number of warm-up batches in the first and the second act that runs; the figures exclude them.
 _WARM_UP_BATCHES = (2, 1)
 
@@ -137,14 +138,13 @@ def _run_acts(
                 writer = flights.FlightWriter(address)
                 # Run the act without a simulated call first, to warm up the JVMs for the other act.
                 for number, act_settings in reversed([*enumerate(settings, start=1)]):
-                    modes = [
-                        Mode(
-                            spark, name, writer, topics.pop(), folder / f"{number}-{name}",
-                            {"kafka.bootstrap.servers": address, **options},
-                            act_settings.rows // demo.batches, act_settings.work_us,
-                        )
-                        for name, options in _MODES.items()
-                    ]  # fmt: skip
+                    min_records, work_us = act_settings.rows // demo.batches, act_settings.work_us
+                    modes = []
+                    for name, options in _MODES.items():
+                        table, topic = folder / f"{number}-{name}", topics.pop()
+                        source = {"kafka.bootstrap.servers": address, **options}
+                        mode = Mode(spark, name, writer, topic, table, source, min_records, work_us)
+                        modes.append(mode)
                     warm_up = min(_WARM_UP_BATCHES[bool(acts)], demo.batches - 1)
                     act, act_checks = _run_act(act_settings, demo.batches, warm_up, modes, progress)
                     acts.insert(0, act)
@@ -157,18 +157,18 @@ def _run_acts(
 
 
 def _run_act(
-    act: _ActSettings, batches: int, warm_up: int, modes: Sequence[Mode], progress: DemoProgress
+    settings: _ActSettings, batches: int, warm_up: int, modes: list[Mode], progress: DemoProgress
 ) -> tuple[Act, list[Check]]:
     """Run all batches in both modes; return their figures and checks."""
-    sizes, expected = compute_batch_sizes(act.rows, batches), flights.ExpectedTable()
-    progress.begin(f"batches with {act.title}", len(modes) * batches)
-    take_turns(modes, flights.read_flights(act.rows), sizes, expected, progress.advance)
+    sizes, expected = compute_batch_sizes(settings.rows, batches), flights.ExpectedTable()
+    progress.begin(f"batches with {settings.title}", len(modes) * batches)
+    take_turns(modes, flights.read_flights(settings.rows), sizes, expected, progress.advance)
     runs = [RunFigures(mode.name, mode.stop(), warm_up=warm_up) for mode in modes]
     checks = [check_batches(runs, sizes)]
     for mode, run in zip(modes, runs, strict=True):
         checks += check_table(mode.name, expected, mode.query_table())
-        checks += check_run(run, act.rows, assignor=_MODES[mode.name].get("assignor"))
-    return Act(act.title, *runs), checks
+        checks += check_run(run, settings.rows, assignor=_MODES[mode.name].get("assignor"))
+    return Act(settings.title, *runs), checks
 
 
 @contextlib.contextmanager
@@ -219,4 +219,4 @@ def _render_demo_page(demo: DemoOptions, outcome: Outcome) -> str:
         ("JVM options", job.JVM_OPTIONS),
         ("Whole demo", f"{outcome.seconds:.0f} s"),
     ]
-    return render_page("One job, two assignments", [lead], outcome.acts, outcome.checks, facts)
+    return render_page(lead, outcome.acts, outcome.checks, facts)

@@ -38,8 +38,8 @@ TERMS: Mapping[str, str] = {
     ),
     "offsets moved": "Mean share of a batch's offsets read by a different executor than before.",
     "prediction error": (
-        "Differences between predicted and reported read times, over the total read time (mean "
-        "over the batches)."
+        "Sum of the differences between predicted and reported read times, divided by the total "
+        "read time (mean over the batches)."
     ),
     "locality hits": "Share of reading tasks that ran on their preferred executor.",
     "Machine": "As reported by Python. The broker, driver, executors, and demo share the cores.",

@@ -44,11 +44,11 @@ def write_headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
 
 
 def _describe_act(act: Act) -> str:
-    ours, default = act.assignor_run, act.default_run
-    pairs = list(zip(ours.measured, default.measured, strict=False))
-    faster = sum(own.seconds < other.seconds for own, other in pairs)
+    assignor, default = act.assignor_run, act.default_run
+    pairs = list(zip(assignor.measured, default.measured, strict=False))
+    faster = sum(batch.seconds < default_batch.seconds for batch, default_batch in pairs)
     return (
-        f"With {act.title}, the median batch took {ours.batch_seconds:.2f} s instead of "
+        f"With {act.title}, the median batch took {assignor.batch_seconds:.2f} s instead of "
         f"{default.batch_seconds:.2f} s, faster in {faster} of {pluralize(len(pairs), 'round')} "
-        f"(median reading: {ours.read_seconds:.2f} s instead of {default.read_seconds:.2f} s)."
+        f"(median reading: {assignor.read_seconds:.2f} s instead of {default.read_seconds:.2f} s)."
     )

@@ -69,22 +69,22 @@ def _check_batches(checkpoint: Checkpoint) -> Check:
     return Check(what, True, f"{last}; {pending}")
 
 
-def _describe_missing_offsets(checkpoint: Checkpoint, last: int) -> str | None:
+def _describe_missing_offsets(checkpoint: Checkpoint, last_batch: int) -> str | None:
     """Return a message if the offsets of the batch before the last one are missing, else None.
 
     Spark reads the offsets of both batches when it starts (SPARK-38033). With asynchronous progress
     tracking, it may have logged neither the offsets nor the commit of the earlier batch.
     """
-    previous = last - 1
+    previous = last_batch - 1
     is_logged = any(batch.batch_id == previous for batch in checkpoint.batches)
     if is_logged or previous not in checkpoint.commits:
         return None
     advice = "restore the file from a backup"
-    if last in checkpoint.commits:
+    if last_batch in checkpoint.commits:
         # Spark needs the file only for the start offsets of a batch that it reruns.
         advice += (
-            f", or copy offsets/{last} to offsets/{previous} (batch {last} is completed; `assignor "
-            "audit` then reports ranges-mismatch for it)"
+            f", or copy offsets/{last_batch} to offsets/{previous} (batch {last_batch} is "
+            "completed; `assignor audit` then reports ranges-mismatch for it)"
         )
     else:
         advice += f"; without a backup, {_NEW_CHECKPOINT}"
@@ -159,7 +159,7 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
 
 @dataclass(frozen=True)
 class _TopicLogs:
-    """State of the checkpoint's topics on the brokers."""
+    """State of the checkpoint's topics on the brokers: partition numbers, and log offsets."""
 
     partitions: dict[str, frozenset[int]]
     begins: dict[Partition, int]
@@ -203,7 +203,7 @@ def _check_topics(
 def _find_faults(
     topic: str, start: dict[Partition, int], end: dict[Partition, int], logs: _TopicLogs
 ) -> list[str]:
-    """Describe the faults of one topic of one source."""
+    """Describe the faults of one topic, which the planned batch reads from `start` to `end`."""
     faults = []
     existing = logs.partitions[topic]
     missing = [tp for tp in end if tp.number not in existing]
@@ -214,11 +214,12 @@ def _find_faults(
         )
     ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
     positions = _format_positions(ahead, end, "ends at", logs.ends)
-    new_tps = [tp for tp in end if tp in logs.recreated_s]
-    if new_tps:
-        first = datetime.datetime.fromtimestamp(logs.recreated_s[new_tps[0]], datetime.timezone.utc)
+    recreated = [tp for tp in end if tp in logs.recreated_s]
+    if recreated:
+        first_s = logs.recreated_s[recreated[0]]
+        first = datetime.datetime.fromtimestamp(first_s, datetime.timezone.utc)
         faults.append(
-            f"{_RECREATED}: {_join(new_tps)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
+            f"{_RECREATED}: {_join(recreated)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
             f"written after the last batch had read past these offsets; {_NEW_CHECKPOINT}"
         )
     elif ahead and len(ahead) == sum(at > 0 for tp, at in end.items() if tp.number in existing):

@@ -48,12 +48,12 @@ def _check_python() -> Check:
 
 
 def _check_java() -> Check:
-    what = "Java 17 or 21"
+    name = "Java 17 or 21"
     try:
         java = ivy.find_tool("java")
         output = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     except (ivy.JarError, OSError) as error:
-        return Check(what, False, str(error))
+        return Check(name, False, str(error))
     text = output.stderr.strip()
     version = re.search(r'version "(\d+)', text)
     is_supported = version is not None and version[1] in _JAVA_VERSIONS
@@ -63,59 +63,62 @@ def _check_java() -> Check:
     except ivy.JarError:
         compiler = "; javac is missing (the embedded broker and `make jar` need it)"
     first_line = text.splitlines()[0] if text else "`java -version` printed nothing"
-    return Check(what, is_supported, f"{first_line}, {java}{compiler}")
+    return Check(name, is_supported, f"{first_line}, {java}{compiler}")
 
 
 def _check_cache_folder() -> Check:
     """Check that the cache folder for jars and logs is writable."""
-    what = "the jar cache is writable"
+    name = "the jar cache is writable"
     try:
         with ivy.lock_cache("doctor"):
-            return Check(what, True, str(ivy.cache_folder()))
+            return Check(name, True, str(ivy.cache_folder()))
     except ivy.JarError as error:
-        return Check(what, False, str(error))
+        return Check(name, False, str(error))
 
 
 def _check_spark() -> Check:
-    what = "Spark 4.0.1 or later"
+    name = "Spark 4.0.1 or later"
     try:
         version = spark_version()
     except importlib.metadata.PackageNotFoundError:
-        return Check(what, False, f"not installed: {tested_spark.INSTALL}")
+        return Check(name, False, f"not installed: {tested_spark.INSTALL}")
     except ivy.JarError as error:
-        return Check(what, False, str(error))
+        return Check(name, False, str(error))
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    details = tested_spark.describe_untested(version) or describe_mismatch() or version
-    return Check(what, numbers >= (4, 0, 1), details)
+    mismatch = describe_mismatch()
+    if mismatch is not None:
+        mismatch += f": install pyspark=={version}, or unset SPARK_HOME"
+    details = tested_spark.describe_untested(version) or mismatch or version
+    return Check(name, numbers >= (4, 0, 1), details)
 
 
 def _check_jar() -> Check:
-    what = "the assignor-bridge jar is built"
+    name = "the assignor-bridge jar is built"
     try:
-        return Check(what, True, jars.find_built_jar().name)
+        return Check(name, True, jars.find_built_jar().name)
     except ivy.JarError as error:
-        return Check(what, False, str(error))
+        return Check(name, False, str(error))
 
 
-def _check_package(what: str, get_coordinate: Callable[[], str]) -> Check:
-    """Let Spark resolve a package, as it does at its first start."""
+def _check_package(name: str, get_coordinate: Callable[[], str]) -> Check:
+    """Let Spark resolve a package, as it does when it first starts with that package."""
     try:
         coordinate = get_coordinate()
         was_cached = spark_packages.resolve(
             {"spark.jars.packages": coordinate}, "spark.jars.repositories can name a mirror"
         )
     except importlib.metadata.PackageNotFoundError:
-        return Check(what, False, "unknown, because pyspark is not installed")
+        return Check(name, False, "unknown, because pyspark is not installed")
     except AssignorError as error:
-        return Check(what, False, str(error))
-    return Check(what, True, f"{coordinate}, {'in the cache' if was_cached else 'downloaded now'}")
+        return Check(name, False, str(error))
+    return Check(name, True, f"{coordinate}, {'in the cache' if was_cached else 'downloaded now'}")
 
 
 def _check_delta() -> Check:
-    what = "Delta (for assignor run)"
+    name = "Delta (for assignor run)"
     if importlib.util.find_spec("delta") is None:
-        return Check(what, True, "not installed: `assignor run` needs the extra 'delta'")
-    check = _check_package(what, delta_coordinate)
+        return Check(name, True, "not installed: `assignor run` needs the extra 'delta'")
+    check = _check_package(name, delta_coordinate)
     untested = describe_unknown_spark(spark_version()) if check.holds else None
     return Check(check.name, check.holds, f"{check.details}; {untested}") if untested else check
 

@@ -19,10 +19,10 @@ def examine_spark(url: str) -> Check:
             "sc://host:15002 (Connect) or k8s://host:443"
         )
     server = "the Spark Connect server" if url.startswith("sc:") else "the master"
-    what = f"{server} answers"
+    name = f"{server} answers"
     try:
-        return Check(what, True, f"{find_reachable_address(addresses)} accepts connections")
+        return Check(name, True, f"{find_reachable_address(addresses)} accepts connections")
     except ConnectionError as error:
-        return Check(what, False, f"no answer ({error}): check that it is running")
+        return Check(name, False, f"no answer ({error}): check that it is running")
     except ValueError as error:
         raise OptionError(f"--spark: {error}") from None

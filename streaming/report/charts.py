@@ -42,8 +42,8 @@ def draw_heat_map(
             x = _LABEL_WIDTH + column * step
             shade = 0.1 + 0.9 * (lag / largest) ** 0.5 if lag else 0.04
             hint = f"{name}, batch {number}: {lag:,} records"
-            width = step - 1 if step > 3 else step
-            shapes.append(rect(x, y, width, _ROW_HEIGHT - 1, "heat", opacity=shade, hint=hint))
+            box = (x, y, step - 1 if step > 3 else step, _ROW_HEIGHT - 1)
+            shapes.append(rect(box, "heat", opacity=shade, hint=hint))
             if step >= 26 and lag:
                 baseline_y = _compute_baseline(y, _ROW_HEIGHT)
                 label, centre = format_count(lag), x + step / 2
@@ -62,11 +62,16 @@ def draw_slot_bars(run: RunFigures, css: str, scale: float | None = None) -> str
 
 
 def draw_value_bars(
-    title: str, values: Mapping[str, float], show: Callable[[float], str], *,
-    css: str | Sequence[str] = "heat", scale: float | None = None,
-    mark: tuple[float, str] | None = None, label_width: float = _LABEL_WIDTH,
-) -> str:  # fmt: skip
-    """Draw a horizontal bar for each name, with its value formatted by `show`.
+    title: str,
+    values: Mapping[str, float],
+    format_value: Callable[[float], str],
+    *,
+    css: str | Sequence[str] = "heat",
+    scale: float | None = None,
+    mark: tuple[float, str] | None = None,
+    label_width: float = _LABEL_WIDTH,
+) -> str:
+    """Draw a horizontal bar for each name, with its value formatted by `format_value`.
 
     `css` is the colour class of all bars, or one class per bar. `scale` is the value of a bar with
     full length, by default the largest value. `mark` draws a dashed line at a value, with a label.
@@ -79,11 +84,11 @@ def draw_value_bars(
     top, bar_height = 16.0 if mark else 6.0, _ROW_HEIGHT - 4.0
     bottom = top + len(shown) * _ROW_HEIGHT
     shapes = _draw_row_labels(names, label_width, top, bar_height)
-    shapes += _draw_row_labels([*map(show, shown.values())], WIDTH + 6, top, bar_height)
+    shapes += _draw_row_labels([*map(format_value, shown.values())], WIDTH + 6, top, bar_height)
     for index, (name, value) in enumerate(shown.items()):
-        hint = f"{name}: {show(value)}"
+        hint = f"{name}: {format_value(value)}"
         y, length = top + index * _ROW_HEIGHT, width * value / scale
-        shapes.append(rect(label_width, y, length, bar_height, colours[name], hint=hint))
+        shapes.append(rect((label_width, y, length, bar_height), colours[name], hint=hint))
     if mark is not None:
         x = label_width + width * mark[0] / scale
         shapes.append(line(x, top - 3, x, bottom, "mean"))
@@ -99,13 +104,13 @@ def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
     shapes = _draw_row_labels(slots, _LABEL_WIDTH, top, _ROW_HEIGHT - 3)
     for index, slot in enumerate(slots):
         y = top + index * _ROW_HEIGHT
-        shapes.append(rect(_LABEL_WIDTH, y, width, _ROW_HEIGHT - 3, "track"))
+        shapes.append(rect((_LABEL_WIDTH, y, width, _ROW_HEIGHT - 3), "track"))
         for task in batch.tasks:
             if task.slot == slot:
                 hint = f"slot {slot}: {task.records:,} records in {task.seconds:.2f} s"
                 x = _LABEL_WIDTH + width * task.start_s / scale_s
                 length = max(1.0, width * task.seconds / scale_s - 0.8)
-                shapes.append(rect(x, y, length, _ROW_HEIGHT - 3, css, hint=hint))
+                shapes.append(rect((x, y, length, _ROW_HEIGHT - 3), css, hint=hint))
     for part, anchor in zip(_TICKS, ("start", "middle", "end"), strict=True):
         x, label = _LABEL_WIDTH + width * part, f"{scale_s * part:.1f} s"
         shapes.append(text(x, bottom + 13, label, anchor=anchor, css="m"))
@@ -117,9 +122,9 @@ def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
 def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
     """Draw the duration of each batch, with the runs side by side."""
     left, top, height = 42.0, 8.0, 150.0
-    count = max((len(run.batches) for run in runs), default=0) or 1
+    columns = max((len(run.batches) for run in runs), default=0) or 1
     longest_s = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
-    step = (WIDTH - left) / count
+    step = (WIDTH - left) / columns
     bar_width = step * 0.8 / max(1, len(runs))
     shapes = _draw_value_axis(left, top, height, [f"{longest_s * part:.1f} s" for part in _TICKS])
     for number, run in enumerate(runs):
@@ -127,10 +132,9 @@ def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
             bar_height = height * batch.seconds / longest_s
             x = left + index * step + step * 0.1 + number * bar_width
             hint = f"{run.name}, batch {batch.batch}: {batch.seconds:.2f} s"
-            shapes.append(
-                rect(x, top + height - bar_height, bar_width - 1, bar_height, css[number],
-                     opacity=0.35 if index < run.warm_up else None, hint=hint)
-            )  # fmt: skip
+            y, opacity = top + height - bar_height, 0.35 if index < run.warm_up else None
+            box = (x, y, bar_width - 1, bar_height)
+            shapes.append(rect(box, css[number], opacity=opacity, hint=hint))
     longest = max((run.batches for run in runs), key=len, default=())
     shapes += _draw_batch_axis([batch.batch for batch in longest], left, step, top + height + 14)
     return picture(top + height + 18, "duration of each batch in seconds", shapes)
@@ -166,11 +170,11 @@ def _select_largest(values: Mapping[str, float]) -> list[str]:
     return [name for name in values if name in ranked]
 
 
-def _note_omission(count: int, x: float, y: float) -> list[str]:
+def _note_omission(total: int, x: float, y: float) -> list[str]:
     """Write the number of omitted values; return no shape if all values are drawn."""
-    if count <= _MAX_ROWS:
+    if total <= _MAX_ROWS:
         return []
-    return [text(x, y, f"{count - _MAX_ROWS:,} smaller values are omitted", css="m")]
+    return [text(x, y, f"{total - _MAX_ROWS:,} smaller values are omitted", css="m")]
 
 
 def _draw_row_labels(names: Sequence[str], x: float, top: float, bar_height: float) -> list[str]:
@@ -181,8 +185,8 @@ def _draw_row_labels(names: Sequence[str], x: float, top: float, bar_height: flo
     ]
 
 
-def _compute_baseline(y: float, row: float) -> float:
-    return y + row / 2 + 4
+def _compute_baseline(y: float, row_height: float) -> float:
+    return y + row_height / 2 + 4
 
 
 def shorten_names(partitions: Sequence[str]) -> list[str]:

@@ -24,10 +24,9 @@ if TYPE_CHECKING:
 
     from streaming.report.source_facts import SourceBatch, SourceFacts
 
-Kind = Literal[
-    "hot key", "few partitions", "slow executor", "busy cluster", "too few slots", "overhead",
-    "small batches", "starved topic", "alignment", "uneven slots",
-]  # fmt: skip
+_SlotKind = Literal["hot key", "few partitions", "slow executor", "busy cluster", "uneven slots"]
+_LagKind = Literal["too few slots", "overhead", "small batches", "starved topic", "alignment"]
+Kind = Literal[_SlotKind, _LagKind]
 
 #: Minimum number of batches with a cause; fewer may be noise or the start of the query.
 _MIN_BATCHES = 3
@@ -35,7 +34,7 @@ _MIN_BATCHES = 3
 MIN_COST = 0.2
 #: A partition may be hot if the slot that reads it has this many times its fair share of work.
 _MIN_FAIR_SHARES = 1 / (1 - MIN_COST)
-#: Minimum median of the largest piece per batch, in records, if reading times are unknown.
+#: If reading times are unknown: minimum records of a batch's largest piece for balance to matter.
 _MIN_PIECE_RECORDS = 1000
 #: Minimum work of a hot partition relative to the median of the other partitions.
 _MIN_OVER_MEDIAN = 2.0
@@ -50,8 +49,8 @@ _MIN_HIT_RATE = 0.8
 _MIN_READ_ELSEWHERE = 0.3
 #: If reading takes a smaller share of the time, more slots would not help.
 _MIN_READING_SHARE = 0.5
-#: Values of `held_back_by` for which more slots may help.
-_NO_LIMIT = (None, "nothing", "seconds")
+#: Values of `held_back_by` if more slots may help: no limit, or only one on the batch's seconds.
+_EASED_BY_SLOTS = (None, "nothing", "seconds")
 #: A topic is starved if it gets a smaller fraction of its even share.
 _MIN_EVEN_SHARE = 0.25
 
@@ -66,7 +65,8 @@ class Cause:
     why: str
     #: What the user can do about it.
     remedy: str
-    #: Lost share of the query's (or topic's) possible throughput, from 0 to 1.
+    #: Lost share of the query's (or topic's) possible throughput, from 0 to 1; for a busy cluster,
+    #: the share of reads that ran on another executor than planned.
     cost: float
 
     @property
@@ -89,8 +89,9 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
 
     The cause is a hot key; it is few partitions if this one does not stand out from the others.
     """
-    total_work, work_of = 0.0, defaultdict[Partition, float](float)
-    ratios, excess = defaultdict[Partition, list[float]](list), defaultdict[Partition, float](float)
+    busiest_work, work_of = 0.0, defaultdict[Partition, float](float)
+    ratios = defaultdict[Partition, list[float]](list)
+    excess_work = defaultdict[Partition, float](float)
     slots = 0
     for batch in facts.batches:
         work = _weigh_offsets(batch.read, facts)
@@ -101,45 +102,44 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
             continue
         slots, fair_work = batch.slots, sum(work.values()) / batch.slots
         if not pieces:
-            total_work += fair_work  # unknown pieces are assumed to be balanced
+            busiest_work += fair_work  # unknown pieces are assumed to be balanced
             continue
         largest = max(pieces, key=lambda tp: (pieces[tp], tp))
-        total_work += max(pieces[largest], fair_work)
+        busiest_work += max(pieces[largest], fair_work)
         if pieces[largest] >= _MIN_FAIR_SHARES * fair_work:
-            excess[largest] += pieces[largest] - fair_work
+            excess_work[largest] += pieces[largest] - fair_work
             ratios[largest].append(pieces[largest] / fair_work)
-    hot = max(excess, key=lambda tp: (excess[tp], tp), default=None)
+    hot = max(excess_work, key=lambda tp: (excess_work[tp], tp), default=None)
     if (
         hot is None
         or _is_reading_short(facts)
         or len(ratios[hot]) < _MIN_BATCHES
-        or excess[hot] < MIN_COST * total_work
+        or excess_work[hot] < MIN_COST * busiest_work
     ):
         return []
     partitions = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
-    others = [work_of.get(tp, 0.0) for tp in partitions if tp != hot]
-    alone_text = (
-        f"one slot reads {{}} alone, so reading takes {median(ratios[hot]):.1f} times as long "
-        f"as if all {pluralize(slots, 'slot')} shared it"
+    other_work = [work_of.get(tp, 0.0) for tp in partitions if tp != hot]
+    effect = (
+        f"alone, so reading takes {median(ratios[hot]):.1f} times as long as if all "
+        f"{pluralize(slots, 'slot')} shared it"
     )
-    cost, share = excess[hot] / total_work, work_of[hot] / sum(work_of.values())
+    remedy, cost = _suggest_split(facts), excess_work[hot] / busiest_work
+    share = work_of[hot] / sum(work_of.values())
     if (
-        not others
-        or work_of[hot] < _MIN_OVER_MEDIAN * median(others)
-        or (share < _MIN_SHARE and work_of[hot] < _MIN_OVER_NEXT * max(others))
+        not other_work
+        or work_of[hot] < _MIN_OVER_MEDIAN * median(other_work)
+        or (share < _MIN_SHARE and work_of[hot] < _MIN_OVER_NEXT * max(other_work))
     ):
-        count = 1 + sum(work_of[hot] <= _MIN_OVER_MEDIAN * other for other in others)
-        of_all = "" if count == len(partitions) else f" large partitions of {len(partitions)}"
-        about = f"{count}{of_all} for {pluralize(slots, 'slot')}"
-        return [Cause("few partitions", about, alone_text.format(hot), _suggest_split(facts), cost)]
-    return [
-        Cause(
-            "hot key", str(hot),
-            f"this partition has {share:.0%} of the work, probably because most records have the "
-            f"same key; {alone_text.format('it')}",
-            f"{_suggest_split(facts)}; or let the producer split the key into several", cost,
-        )
-    ]  # fmt: skip
+        large = 1 + sum(work_of[hot] <= _MIN_OVER_MEDIAN * work for work in other_work)
+        total_text = "" if large == len(partitions) else f" large partitions of {len(partitions)}"
+        about = f"{large}{total_text} for {pluralize(slots, 'slot')}"
+        return [Cause("few partitions", about, f"one slot reads {hot} {effect}", remedy, cost)]
+    why = (
+        f"this partition has {share:.0%} of the work, probably because most records have the same "
+        f"key; one slot reads it {effect}"
+    )
+    remedy = f"{remedy}; or let the producer split the key into several"
+    return [Cause("hot key", str(hot), why, remedy, cost)]
 
 
 def _is_reading_short(facts: SourceFacts) -> bool:
@@ -150,7 +150,7 @@ def _is_reading_short(facts: SourceFacts) -> bool:
 
 
 def _weigh_offsets(offsets: Mapping[Partition, int], facts: SourceFacts) -> dict[Partition, float]:
-    """Weight each partition's offsets by its cost per record."""
+    """Multiply each partition's offsets by its relative cost; omit partitions without offsets."""
     return {tp: n * facts.costs.get(tp, 1.0) for tp, n in offsets.items() if n > 0}
 
 
@@ -165,21 +165,21 @@ def _find_slow_executors(facts: SourceFacts) -> list[Cause]:
     if len(slowness) < 2:
         return []
     speed, causes = sum(1 / factor for factor in slowness.values()), []
+    remedy = (
+        "check its host for other load (CPU, disk, other containers), or replace it; until then "
+        "lag-aware-sticky gives it less to read"
+    )
     for name, factor in sorted(slowness.items()):
-        usual = median(other for key, other in slowness.items() if key != name)
-        if factor < _MIN_SLOWNESS * usual:
+        usual_factor = median(other for key, other in slowness.items() if key != name)
+        if factor < _MIN_SLOWNESS * usual_factor:
             continue
-        cost = 1 - speed / (speed - 1 / factor + 1 / usual)
+        cost = 1 - speed / (speed - 1 / factor + 1 / usual_factor)
         host = f" on {facts.hosts[name]}" if facts.hosts.get(name) else ""
-        causes.append(
-            Cause(
-                "slow executor", f"{name}{host}",
-                f"it takes {factor / usual:.1f} times as long as the others for the same records, "
-                f"which costs {cost:.0%} of the total throughput",
-                "check its host for other load (CPU, disk, other containers), or replace it; until "
-                "then lag-aware-sticky gives it less to read", cost,
-            )
-        )  # fmt: skip
+        why = (
+            f"it takes {factor / usual_factor:.1f} times as long as the others for the same "
+            f"records, which costs {cost:.0%} of the total throughput"
+        )
+        causes.append(Cause("slow executor", f"{name}{host}", why, remedy, cost))
     return causes
 
 
@@ -191,21 +191,22 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
     shares = [b.read_elsewhere for b in batches if b.read_elsewhere]
     names = sorted({name for by_name in shares for name in by_name}, key=lambda n: (len(n), n))
     busy = [n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE]
-    return [
-        Cause(
-            "busy cluster", f"executor{'s' * (len(busy) > 1)} {', '.join(busy)}" if busy else "",
-            f"only {hit_rate:.0%} of the reads ran on their planned executors, because other work "
-            "occupied slots when the tasks started",
-            "check which other jobs run in this application (Jobs in Spark's UI); give the query "
-            "its own application, or plan it for fewer slots (assignor.slots)", 1 - hit_rate,
-        )
-    ]  # fmt: skip
+    about = f"executor{'s' * (len(busy) > 1)} {', '.join(busy)}" if busy else ""
+    why = (
+        f"only {hit_rate:.0%} of the reads ran on their planned executors, because other work "
+        "occupied slots when the tasks started"
+    )
+    remedy = (
+        "check which other jobs run in this application (Jobs in Spark's UI); give the query its "
+        "own application, or plan it for fewer slots (assignor.slots)"
+    )
+    return [Cause("busy cluster", about, why, remedy, 1 - hit_rate)]
 
 
 def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
-    """Return the cause of growing lag; none if fixing the other causes would be enough.
+    """Return the cause of growing lag; none if fixing the costliest other cause would be enough.
 
-    `needed_share` is the share of the reading time that would remain if they were fixed.
+    `needed_share` is the share of the reading time that would remain if that cause were fixed.
     """
     ratio, reading_share = facts.arrival_ratio, facts.reading_share
     if ratio is None or (needed_share < 1 and ratio * needed_share <= 1):
@@ -213,72 +214,66 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
     arrivals = f"records arrive {ratio:.1f} times as fast as they are read"
     share = facts.running_share * (1 if reading_share is None else reading_share)
     if share < _MIN_READING_SHARE:
-        bound = "only" if reading_share is not None else "at most"
+        qualifier = "only" if reading_share is not None else "at most"
         is_idle = facts.running_share < 1 - MIN_COST
         idle_text = f", and {1 - facts.running_share:.0%} of the time no batch runs" * is_idle
-        return [
-            Cause(
-                "overhead", "",
-                f"{arrivals}, but reading takes {bound} {share:.0%} of the time{idle_text}; the "
-                "remaining time goes into triggers, planning, the sink, and commits",
-                "read more records per batch (maxOffsetsPerTrigger), use a shorter trigger, or "
-                "make the commit cheaper", 1 - share,
-            )
-        ]  # fmt: skip
-    limited_batches = sum(b.held_back_by not in _NO_LIMIT for b in facts.batches)
-    if reading_share is None and limited_batches > len(facts.batches) / 2:
-        return [
-            Cause(
-                "small batches", "",
-                f"{arrivals}; a limit caps most batches, and no input has per-slot reading times",
-                "read more records per batch (maxOffsetsPerTrigger) if slots are idle, otherwise "
-                "add slots; the plan log (assignor.planLog) and Spark's UI show idle slots",
-                1 - 1 / ratio,
-            )
-        ]  # fmt: skip
-    slots, busy_share = facts.slots, facts.busy_share
-    by_slots = f" by {pluralize(slots, 'slot')}" if slots else ""
-    busy_text = "" if busy_share is None else f", busy for {busy_share:.0%} of the batch time"
-    remedy = f"about {math.ceil(slots * ratio)} slots would keep up" if slots else "add slots"
-    return [
-        Cause(
-            "too few slots", "", f"{arrivals}{by_slots}{busy_text}, so lag grows",
-            f"{remedy}; or reduce the work per record. No assignor would help", 1 - 1 / ratio,
+        why = (
+            f"{arrivals}, but reading takes {qualifier} {share:.0%} of the time{idle_text}; the "
+            "remaining time goes into triggers, planning, the sink, and commits"
         )
-    ]  # fmt: skip
+        remedy = (
+            "read more records per batch (maxOffsetsPerTrigger), use a shorter trigger, or make "
+            "the commit cheaper"
+        )
+        return [Cause("overhead", "", why, remedy, 1 - share)]
+    limited_batches = sum(b.held_back_by not in _EASED_BY_SLOTS for b in facts.batches)
+    if reading_share is None and limited_batches > len(facts.batches) / 2:
+        why = f"{arrivals}; a limit caps most batches, and the reading times of slots are unknown"
+        remedy = (
+            "read more records per batch (maxOffsetsPerTrigger) if slots are idle, otherwise add "
+            "slots; the plan log (assignor.planLog) and Spark's UI show idle slots"
+        )
+        return [Cause("small batches", "", why, remedy, 1 - 1 / ratio)]
+    slots, busy_share = facts.slots, facts.busy_share
+    slots_text = f" by {pluralize(slots, 'slot')}" if slots else ""
+    busy_text = "" if busy_share is None else f", busy for {busy_share:.0%} of the batch time"
+    enough = f"about {math.ceil(slots * ratio)} slots would keep up" if slots else "add slots"
+    why = f"{arrivals}{slots_text}{busy_text}, so lag grows"
+    remedy = f"{enough}; or reduce the work per record. No assignor would help"
+    return [Cause("too few slots", "", why, remedy, 1 - 1 / ratio)]
 
 
 def _find_starvation(facts: SourceFacts) -> list[Cause]:
     limited_batches = [b for b in facts.batches if b.is_limited and any(b.read.values())]
-    total_read, total_even = defaultdict[str, int](int), defaultdict[str, int](int)
+    read_offsets, even_offsets = defaultdict[str, int](int), defaultdict[str, int](int)
     starved_batches = defaultdict[str, int](int)
     for batch in limited_batches:
-        read, even = defaultdict[str, int](int), defaultdict[str, int](int)
+        read, even_share = defaultdict[str, int](int), defaultdict[str, int](int)
         for tp, offsets in _share_evenly(batch, facts.weights).items():
-            even[tp.topic] += offsets
+            even_share[tp.topic] += offsets
             read[tp.topic] += batch.read.get(tp, 0)
-        for topic, offsets in even.items():
-            total_read[topic] += read[topic]
-            total_even[topic] += offsets
+        for topic, offsets in even_share.items():
+            read_offsets[topic] += read[topic]
+            even_offsets[topic] += offsets
             starved_batches[topic] += read[topic] < _MIN_EVEN_SHARE * offsets
-    causes, total = [], sum(total_read.values())
-    by_time = sum(b.held_back_by == "time" for b in limited_batches) > len(limited_batches) / 2
-    for topic in sorted(total_even):
-        share = total_read[topic] / (total_even[topic] or 1)
+    causes, total = [], sum(read_offsets.values())
+    is_aligned = sum(b.held_back_by == "time" for b in limited_batches) > len(limited_batches) / 2
+    for topic in sorted(even_offsets):
+        share = read_offsets[topic] / (even_offsets[topic] or 1)
         if not total or starved_batches[topic] < _MIN_BATCHES or share >= _MIN_EVEN_SHARE:
             continue
-        largest = max(total_read, key=lambda name: (total_read[name], name))
+        largest = max(read_offsets, key=lambda name: (read_offsets[name], name))
         why = (
             f"it got {share:.0%} of its even share in "
             f"{pluralize(len(limited_batches), 'limited batch', 'limited batches')}; {largest} got "
-            f"{total_read[largest] / total:.0%} of the records"
+            f"{read_offsets[largest] / total:.0%} of the records"
         )
-        kind: Kind = "alignment" if by_time else "starved topic"
+        kind: Kind = "alignment" if is_aligned else "starved topic"
         remedy = "set assignor.fairness=even, or set a floor for the topic"
-        if by_time:
+        if is_aligned:
             why += ", which are older (assignor.alignEventTime)"
             remedy = (
-                "do nothing while a backlog is read in order; otherwise read it in a separate query"
+                "do nothing while a backlog is read in order; otherwise give it a separate query"
             )
         causes.append(Cause(kind, topic, why, remedy, 1 - share))
     return causes

@@ -54,8 +54,9 @@ class Gap:
 def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | None) -> list[Gap]:
     """Return the known gaps, the costliest first; `ui` is used if the source has no times."""
     ui_batches = ui.batches if ui is not None else ()
-    seconds = [b.seconds for b in source.batches if b.seconds] or [b.seconds for b in ui_batches]
-    batch_s = median(seconds) if seconds else None
+    batch_times = [b.seconds for b in source.batches if b.seconds]
+    batch_times = batch_times or [b.seconds for b in ui_batches]
+    batch_s = median(batch_times) if batch_times else None
     loads = [b.slot_seconds for b in source.batches if b.slot_seconds]
     loads = loads or [batch.slot_seconds() for batch in ui_batches if batch.tasks]
     gaps = [_measure_gap(loads, batch_s), _predict_gap(source, replay, batch_s)]
@@ -65,7 +66,7 @@ def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | No
 def add_uneven_slots(
     causes: Sequence[Cause], gaps: Sequence[Gap], source: SourceFacts
 ) -> list[Cause]:
-    """Return the causes, costliest first, with the largest gap added unless a cause explains it."""
+    """Return the causes, the costliest first; a large gap that none explains adds one."""
     if not gaps or gaps[0].cost < MIN_COST or any(c.kind in _EXPLAINING_CAUSES for c in causes):
         return list(causes)
     why = f"the busiest slot takes {', or '.join(map(str, gaps))}"
@@ -81,7 +82,7 @@ def add_uneven_slots(
 def describe_gain(
     source: SourceFacts, replay: Replay | None, gaps: Sequence[Gap]
 ) -> tuple[str, str, str]:
-    """Return the gain over Spark's default as title, amount, and unit."""
+    """Return the gain over Spark's default as title, amount, and explanation."""
     spark = replay.find(SPARK) if replay is not None else None
     predicted = next((gap for gap in gaps if gap.origin == "predicted"), None)
     if source.assignor == SPARK:
@@ -105,29 +106,29 @@ def _measure_gap(loads: Sequence[Mapping[str, float]], batch_s: float | None) ->
 
 
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
-    """Return the gap from replayed logged plans, else metrics, else the replayed assignor."""
+    """Return the gap of the logged plans, else of the metrics, else of a replay; else None."""
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
-    own = replay.find(ITSELF) if replay is not None else None
-    if own is None and imbalances:
+    own_result = replay.find(ITSELF) if replay is not None else None
+    if own_result is None and imbalances:
         spark, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
         seconds = None if spark is None else (times - 1) * _get_ideal_s(spark, times, batch_s)
         return Gap(times, "predicted", seconds, batch_s)
-    if own is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
-        own = replay.find(source.assignor)
-    if own is None or replay is None or not own.batches:
+    if own_result is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
+        own_result = replay.find(source.assignor)
+    if own_result is None or replay is None or not own_result.batches:
         return None
     assumption = ""
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumption = f" on {replay.cluster.slots} slots (assumed)"
-    times = own.times_ideal
-    seconds = (times - 1) * _get_ideal_s(own, times, batch_s)
+    times = own_result.times_ideal
+    seconds = (times - 1) * _get_ideal_s(own_result, times, batch_s)
     return Gap(times, "predicted", seconds, batch_s, assumption)
 
 
-def _get_ideal_s(result: MappingResult, times: float, batch_s: float | None) -> float:
-    """Return the ideal seconds of a batch whose busiest slot takes `times` times as long.
+def _get_ideal_s(result: MappingResult, times_ideal: float, batch_s: float | None) -> float:
+    """Return the ideal seconds of a batch whose busiest slot takes `times_ideal` times as long.
 
     The replay's costs may be too high, so the reading time is limited to the batch duration.
     """
-    ideal = fmean(batch.bound_seconds for batch in result.batches) if result.batches else 0.0
-    return min(ideal, batch_s / times) if batch_s else ideal
+    ideal_s = fmean(batch.bound_seconds for batch in result.batches) if result.batches else 0.0
+    return min(ideal_s, batch_s / times_ideal) if batch_s else ideal_s

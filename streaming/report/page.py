@@ -33,7 +33,7 @@ def note(words: str) -> str:
     return paragraph(words, "note")
 
 
-def section_title(words: str) -> str:
+def section_heading(words: str) -> str:
     """Write a section heading."""
     return f"<h2>{escape_html(words)}</h2>"
 
@@ -69,7 +69,7 @@ def side_by_side(figures: Sequence[str]) -> str:
 
 
 def tiles(contents: Sequence[tuple[str, str, str]], *, is_calm: bool) -> str:
-    """Write the summary tiles, each with a title, a short text, and a figure."""
+    """Write tiles with a title, a short text, and a figure each; the first is red if not calm."""
     boxes = "".join(
         f"<div><h2>{escape_html(title)}</h2><strong>{escape_html(words)}</strong>"
         f"<p>{escape_html(figure)}</p></div>"
@@ -101,4 +101,4 @@ def definitions(terms: Mapping[str, str]) -> list[str]:
         f"<div><dt>{escape_html(term)}</dt><dd>{escape_html(meaning)}</dd></div>"
         for term, meaning in terms.items()
     )
-    return [section_title("Definitions"), f'<dl class="terms">{items}</dl>']
+    return [section_heading("Definitions"), f'<dl class="terms">{items}</dl>']

@@ -22,7 +22,7 @@ _DAY_S = 86_400
 
 
 def write_section(facts: QueryFacts) -> list[str]:
-    """Write the section."""
+    """Write charts of the time per record, and a table of costs and cross-zone traffic."""
     figures, rows = [], []
     states = facts.log.checkpoint.states if facts.log else {}
     for source, state in states.items():
@@ -48,8 +48,8 @@ def write_section(facts: QueryFacts) -> list[str]:
     if not rows and not figures:
         return [
             page.note(
-                "Costs are unknown. Spark's UI has them by executor; a checkpoint has them by "
-                "partition if the query used an assignor."
+                "Costs are unknown. To see them, give the report Spark's UI (costs by executor) or "
+                "the checkpoint of a query with an assignor (costs by partition)."
             )
         ]
     table = page.table(["", "cost"], rows, ends_in_words=True) if rows else ""
@@ -76,15 +76,15 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
     """Yield a table row for each source that reports cross-zone traffic."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     for index in indexes:
-        of_source = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
-        shares = [n for _, s in of_source if (n := s.number("crossZoneShare")) is not None]
-        counts: dict[str, list[tuple[float, float]]] = defaultdict(list)
-        for batch, source in of_source:
-            if (crossed := source.number("crossZoneBytes")) is not None:
-                counts[batch.run_id].append((batch.timestamp_s, crossed))
+        batches = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
+        shares = [n for _, s in batches if (n := s.number("crossZoneShare")) is not None]
+        runs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        for batch, source in batches:
+            if (total_bytes := source.number("crossZoneBytes")) is not None:
+                runs[batch.run_id].append((batch.timestamp_s, total_bytes))
         # The metric restarts at 0 with each run of the query.
-        crossed_bytes = sum(of_run[-1][1] - of_run[0][1] for of_run in counts.values())
-        seconds = sum(of_run[-1][0] - of_run[0][0] for of_run in counts.values())
+        crossed_bytes = sum(counts[-1][1] - counts[0][1] for counts in runs.values())
+        seconds = sum(counts[-1][0] - counts[0][0] for counts in runs.values())
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             bytes_a_day = crossed_bytes / seconds * _DAY_S

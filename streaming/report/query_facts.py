@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _UI_BATCHES = 20
 #: Maximum number of ranges that are replayed; earlier batches are skipped.
 _MAX_REPLAYED_RANGES = 15_000
+#: Kinds of input; a report takes at most one of each.
 KINDS = ("checkpoint", "metrics log", "plan log", "Spark's UI")
 _ADDRESS = re.compile(r"https?://|[\w.-]+:\d+(/|$)")
 
@@ -75,7 +76,7 @@ def gather_facts(
     query
         Name or ID of the query; required if an input has several queries.
     batches
-        Number of last batches to read; None for all.
+        Number of last batches to read; None for 20 from Spark's UI and all from other inputs.
 
     Raises OptionError if an input is of another kind, two are of one kind, or the query is
     ambiguous, and WebError if an address does not respond.
@@ -126,10 +127,11 @@ def _replay_sources(
     """Replay the last batches of each source; also return the logged plans by source."""
     if log is None:
         return [], {}
-    last = {source: _limit_ranges(batches) for source, batches in log.sources.items()}
-    logged = read_tasks(Path(plan_log), last) if plan_log is not None else {}
+    last_batches = {source: _limit_ranges(batches) for source, batches in log.sources.items()}
+    logged = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
     replays = [
-        _replay(log, source, batches, ui, logged.get(source)) for source, batches in last.items()
+        _replay(log, source, batches, ui, logged.get(source))
+        for source, batches in last_batches.items()
     ]
     return replays, {source: tasks.plans for source, tasks in logged.items()}
 
@@ -145,7 +147,7 @@ def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -
 
 
 def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
-    """Return the inputs by kind, with the names in `KINDS`.
+    """Return the inputs by kind, which is one of `KINDS`.
 
     Raises OptionError if there are two of a kind.
     """
@@ -164,20 +166,21 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
 
 
 def _keep_last(log: CheckpointLog, batches: int | None) -> CheckpointLog:
+    """Return the log with each source's last batches; None keeps all."""
     last = {source: logged[-(batches or 0) :] for source, logged in log.sources.items()}
     return replace(log, sources=last)
 
 
 def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
     """Return the last batches with up to `_MAX_REPLAYED_RANGES` ranges, but at least one batch."""
-    last: list[ReplayBatch] = []
+    last_batches: list[ReplayBatch] = []
     ranges = 0
     for batch in reversed(batches):
         ranges += len(batch.ranges)
-        if ranges > _MAX_REPLAYED_RANGES and last:
+        if ranges > _MAX_REPLAYED_RANGES and last_batches:
             break
-        last.insert(0, batch)
-    return last
+        last_batches.insert(0, batch)
+    return last_batches
 
 
 def _replay(
@@ -185,12 +188,11 @@ def _replay(
     source: str,
     batches: Sequence[ReplayBatch],
     ui: RunFigures | None,
-    tasks_of_query: LoggedTasks | None,
+    logged: LoggedTasks | None,
 ) -> Replay:
     """Replay one source with the UI's costs; without a plan log, also with the UI's executors."""
-    cluster = choose_cluster(
-        log, source, batches, logged_executors=tasks_of_query.executors if tasks_of_query else None
-    )
+    executors, logged_tasks = (logged.executors, logged.tasks) if logged else (None, None)
+    cluster = choose_cluster(log, source, batches, logged_executors=executors)
     origins = {
         name: "assumed: also give the address of Spark's UI" if text.startswith("assumed") else text
         for name, text in cluster.origins.items()
@@ -204,16 +206,14 @@ def _replay(
         cluster = replace(cluster, cost_s=cost_s, unusual_costs=unusual_costs)
         origins["cost"] = "from Spark's UI"
         # Logged plans are replayed on the executors of their batch; the UI has the current ones.
-        if tasks_of_query is None:
+        if logged is None:
             cluster = replace(cluster, executors=ui.executors or cluster.executors)
             origins["executors"] = "from Spark's UI"
-    return replay(
-        log.title(source), batches, replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY),
-        logged_tasks=tasks_of_query.tasks if tasks_of_query else None,
-    )  # fmt: skip
+    cluster, mappings = replace(cluster, origins=origins), (SPARK, LAG_AWARE_STICKY)
+    return replay(log.title(source), batches, cluster, mappings, logged_tasks=logged_tasks)
 
 
-def _read_progress(path: str, query: str | None, last: int | None) -> list[BatchProgress]:
-    batches = read_batches(Path(path), last)
+def _read_progress(path: str, query: str | None, max_batches: int | None) -> list[BatchProgress]:
+    batches = read_batches(Path(path), max_batches)
     query_id = choose_query_id({p.query_id: p.label for p in batches}, query, f"log {path}")
     return [progress for progress in batches if progress.query_id == query_id]

@@ -33,8 +33,8 @@ def write_section(facts: QueryFacts) -> list[str]:
         return [page.note("Moves are unknown: no batch in the log was planned by an assignor.")]
     moves = pluralize(sum(row.moves for row in rows), "move of a partition", "moves of a partition")
     batches = pluralize(planned_count, "batch", "batches")
-    follows = "Batches with a move or a change:" if rows else "Nothing else changed."
-    parts = [page.paragraph(f"{moves} to another executor in {batches}. {follows}")]
+    table_title = "Batches with a move or a change:" if rows else "Nothing else changed."
+    parts = [page.paragraph(f"{moves} to another executor in {batches}. {table_title}")]
     if rows:
         cells = [[row.batch, f"{row.moves}", row.imbalance, row.why] for row in rows]
         parts.append(page.table(_HEAD, cells[-_MAX_ROWS:], ends_in_words=True))
@@ -60,31 +60,31 @@ def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]
                 continue
             planned_count += 1
             moves = int(source.number("movedPartitions") or 0)
-            why = list(_describe_changes(source, previous.get(source.index)))
+            changes = list(_describe_changes(source, previous.get(source.index)))
             previous[source.index] = source
-            if not moves and not why:
+            if not moves and not changes:
                 continue
             name = f" (source {source.index})" if len(progress.sources) > 1 else ""
             imbalance = source.number("imbalance")
             imbalance_text = "" if imbalance is None else f"{imbalance:.1%}"
-            reason = "; ".join(why) or _LOAD_REASON
+            reason = "; ".join(changes) or _LOAD_REASON
             rows.append(_BatchMoves(f"{progress.batch}{name}", moves, imbalance_text, reason))
     return planned_count, rows
 
 
-def _describe_changes(source: SourceProgress, before: SourceProgress | None) -> Iterator[str]:
+def _describe_changes(source: SourceProgress, previous: SourceProgress | None) -> Iterator[str]:
     """Yield the batch's differences from the previous batch, and its new warnings."""
-    metrics, old_metrics = source.metrics, before.metrics if before is not None else {}
-    if before is not None:
-        old, new = old_metrics["assignor.strategy"], metrics["assignor.strategy"]
-        if old != new:
-            yield f"assignor {old} → {new}"
+    metrics, old_metrics = source.metrics, previous.metrics if previous is not None else {}
+    if previous is not None:
+        old_name, new_name = old_metrics["assignor.strategy"], metrics["assignor.strategy"]
+        if old_name != new_name:
+            yield f"assignor {old_name} → {new_name}"
         # The set of partitions with data changes in most batches; that alone explains no move.
-        is_renewed = before.number("generation") != source.number("generation")
+        is_new_generation = previous.number("generation") != source.number("generation")
         for key in _EXPLAINING_METRICS:
-            was, now = before.number(key), source.number(key)
-            if None not in (was, now) and was != now and (key != "partitions" or is_renewed):
-                yield f"{key} {was:.0f} → {now:.0f}"
+            old, new = previous.number(key), source.number(key)
+            if None not in (old, new) and old != new and (key != "partitions" or is_new_generation):
+                yield f"{key} {old:.0f} → {new:.0f}"
     for key in ("assignor.fallbackReason", "assignor.stateWarning", "assignor.advice"):
         if metrics.get(key) and old_metrics.get(key) != metrics[key]:
             yield redact(metrics[key])  # a log written by Spark itself is not redacted

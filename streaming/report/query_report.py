@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from streaming.report.query_facts import QueryFacts
 
 #: Number of latest batches that get a timeline of their tasks.
-_TIMELINES = 2
-_CLOCK = "%Y-%m-%d %H:%M:%S"
+_TIMELINE_BATCHES = 2
+_CLOCK_FORMAT = "%Y-%m-%d %H:%M:%S"
 #: End of the year 9999; Python has no later dates.
 _LAST_DATE_S = 253_402_300_800
 
@@ -65,7 +65,7 @@ def make_report(
 
 
 def _write_page(facts: QueryFacts, parts: list[str]) -> str:
-    now, version = datetime.now(timezone.utc).strftime(_CLOCK), read_version()
+    now, version = datetime.now(timezone.utc).strftime(_CLOCK_FORMAT), read_version()
     created = f"Created {now} UTC by assignor-bridge {version}. {_describe_span(facts)}"
     parts.insert(1, page.note(created))
     for title, section in (
@@ -74,14 +74,14 @@ def _write_page(facts: QueryFacts, parts: list[str]) -> str:
         ("Moves", query_moves.write_section(facts)),
         ("Cost per record", query_costs.write_section(facts)),
     ):
-        parts += [page.section_title(title), *section]
-    parts.append(page.section_title("Inputs"))
+        parts += [page.section_heading(title), *section]
+    parts.append(page.section_heading("Inputs"))
     parts.append(page.table(["", ""], facts.origins, ends_in_words=True))
     return page.page(facts.title, [*parts, *page.definitions(FIGURES)])
 
 
 def _describe_span(facts: QueryFacts) -> str:
-    """Name the first and last batch with their clock times, for use with other dashboards."""
+    """Name the first and last batch with their clock times; return "" if no time is known."""
     times = _compute_clock_times(facts)
     if not times:
         return ""
@@ -90,12 +90,12 @@ def _describe_span(facts: QueryFacts) -> str:
 
 
 def _compute_clock_times(facts: QueryFacts) -> dict[int, str]:
-    """Return the UTC clock time at which each batch started."""
+    """Return the UTC clock time at which each batch started, by batch; omit unknown times."""
     batches = facts.log.checkpoint.batches if facts.log else ()
     times = {b.batch_id: b.timestamp_ms / 1000 for b in batches if b.timestamp_ms}
     times |= {p.batch: p.timestamp_s for p in facts.progress}
     return {
-        number: datetime.fromtimestamp(at_s, timezone.utc).strftime(_CLOCK)
+        number: datetime.fromtimestamp(at_s, timezone.utc).strftime(_CLOCK_FORMAT)
         for number, at_s in times.items()
         if 0 <= at_s < _LAST_DATE_S
     }
@@ -110,15 +110,15 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     if not batches:
         return [page.note("No task of a finished batch read any records.")]
     mean_imbalance = fmean(max_over_mean(batch.slot_seconds()) for batch in batches)
-    last = batches[-_TIMELINES:]
-    scale_s = max(t.start_s + t.seconds for batch in last for t in batch.tasks)
+    last_batches = batches[-_TIMELINE_BATCHES:]
+    scale_s = max(t.start_s + t.seconds for batch in last_batches for t in batch.tasks)
     timelines = [
         page.figure(
             f"When each slot worked, batch {batch.batch}",
             charts.draw_timeline(batch, "b", scale_s),
             f"{len(batch.tasks)} reading tasks, one box each. An empty row is an idle slot.",
         )
-        for batch in reversed(last)
+        for batch in reversed(last_batches)
     ]
     span = f"the last {pluralize(len(run.batches), 'batch', 'batches')}"
     bars = page.figure("Records read by each slot", charts.draw_slot_bars(run, "b"), f"In {span}.")

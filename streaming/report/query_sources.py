@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from streaming.replay.plan_log import LoggedPlan
     from streaming.report.query_facts import QueryFacts
 
-#: A partition and the executor that read it.
+#: A partition and an executor that reads it.
 _Key = tuple[Partition, str]
-_Reads = dict[_Key, float]
+#: Offsets or seconds, by partition and executor.
+_Amounts = dict[_Key, float]
 #: Metric with the name of the batch's assignor.
 _STRATEGY = "assignor.strategy"
 #: If a plan's imbalance is at least this, its partitions are assumed not to be split.
-_MIN_UNEVEN = 0.25
+_UNSPLIT_IMBALANCE = 0.25
 
 
 def collect_sources(facts: QueryFacts) -> dict[str, SourceFacts]:
@@ -71,18 +72,19 @@ def _collect_source(
     ranges = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
-    fields = {p.number: _read_plan(p, after) for p, after in zip(plans, next_plans, strict=False)}
+    plan_pairs = zip(plans, next_plans, strict=False)
+    fields = {plan.number: _read_plan(plan, next_plan) for plan, next_plan in plan_pairs}
     state = plans[-1].outcome.state if plans else None
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
     assignors = {p.number: p.outcome.assignor for p in plans}
     strategies = {number: s.metrics.get(_STRATEGY, SPARK) for number, (_, s) in progress.items()}
     # Without planner state and assignor metrics, assume that Spark's default was used.
-    all_spark = state is None and set(strategies.values()) <= {SPARK}
+    is_spark = state is None and set(strategies.values()) <= {SPARK}
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and is_only else {}
     batches, last_assignor = [], None
     for number in sorted(ranges.keys() | progress.keys()):
-        assignor = assignors.get(number, strategies.get(number, SPARK if all_spark else None))
+        assignor = assignors.get(number, strategies.get(number, SPARK if is_spark else None))
         seconds = facts.log.seconds.get(number) if facts.log is not None else None
         batch = SourceBatch(number, ranges.get(number, {}), seconds=seconds)
         if number in ui:
@@ -91,7 +93,7 @@ def _collect_source(
             batch = _add_progress(batch, *progress[number])
         if not batch.read:
             continue  # the batch's start offsets are unknown
-        if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _MIN_UNEVEN):
+        if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNSPLIT_IMBALANCE):
             is_split = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_split else batch.read)
         batches.append(replace(batch, **fields.get(number, {})))
@@ -139,8 +141,8 @@ def _add_progress(
         batch,
         read=read,
         waiting=waiting if source.latest else {},
-        run=progress.run_id,
-        began_s=progress.timestamp_s,
+        run_id=progress.run_id,
+        start_s=progress.timestamp_s,
         seconds=progress.seconds,
         slots=int(slots) if slots else batch.slots,
         hit_rate=batch.hit_rate if hit_rate is None else hit_rate,
@@ -149,8 +151,8 @@ def _add_progress(
     )
 
 
-def _read_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
-    """Return a batch's fields from its plan, and from its read reports in the next plan."""
+def _read_plan(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
+    """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one."""
     batch, pieces = plan.batch, plan.outcome.tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
     slots = [
@@ -163,54 +165,54 @@ def _read_plan(plan: LoggedPlan, after: LoggedPlan | None) -> dict[str, Any]:
     columns = pieces.row.tolist(), pieces.slot.tolist(), (pieces.end - pieces.start).tolist()
     for row, slot, size in zip(*columns, strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
-        of_executor = planned[tp, executors[int(batch.slot_executor[slot])]]
-        of_executor[slots[slot]] = of_executor.get(slots[slot], 0) + size
-        largest[tp] = max(largest.get(tp, 0), of_executor[slots[slot]])
+        slot_sizes = planned[tp, executors[int(batch.slot_executor[slot])]]
+        slot_sizes[slots[slot]] = slot_sizes.get(slots[slot], 0) + size
+        largest[tp] = max(largest.get(tp, 0), slot_sizes[slots[slot]])
     fields: dict[str, Any] = {"slots": batch.slots, "pieces": largest}
-    reads, seconds = _sum_reports(after, executors[0] if batch.anonymous else None)
+    reads, seconds = _sum_reports(next_plan, executors[0] if batch.anonymous else None)
     if not reads or sum(reads.values()) > 1.01 * batch.total:  # the reports cover several batches
         return fields
-    sizes = {key: sum(of_slots.values()) for key, of_slots in planned.items()}
+    sizes = {key: sum(slot_sizes.values()) for key, slot_sizes in planned.items()}
     fields["slot_seconds"] = _divide_among_slots(planned, seconds, slots)
     fields["read_elsewhere"] = _compute_share_elsewhere(sizes, reads)
-    if after is not None and "plannedHitRate" in after.outcome.metrics:
-        fields["hit_rate"] = float(after.outcome.metrics["plannedHitRate"])
+    if next_plan is not None and "plannedHitRate" in next_plan.outcome.metrics:
+        fields["hit_rate"] = float(next_plan.outcome.metrics["plannedHitRate"])
     return fields
 
 
-def _sum_reports(after: LoggedPlan | None, only: str | None) -> tuple[_Reads, _Reads]:
-    """Return the reported offsets and seconds; attribute all to the executor `only` if given."""
+def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amounts, _Amounts]:
+    """Return the offsets and seconds in a plan's read reports, all for `executor_id` if given."""
     reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
-    if after is None:
+    if plan is None:
         return {}, {}
-    rows = after.batch.observed
+    rows = plan.batch.observed
     columns = rows.topic, rows.partition, rows.executor, rows.records, rows.offsets, rows.seconds
     for topic, partition, executor, records, offsets, took_s in zip(
         *(column.tolist() for column in columns), strict=True
     ):
-        key = Partition(rows.topics[topic], partition), only or rows.executors[executor]
+        key = Partition(rows.topics[topic], partition), executor_id or rows.executors[executor]
         reads[key] += next((n for n in (offsets, records) if math.isfinite(n)), 0.0)
         seconds[key] += took_s if math.isfinite(took_s) else 0.0
     return reads, seconds
 
 
 def _divide_among_slots(
-    planned: Mapping[_Key, Mapping[str, int]], seconds: _Reads, slots: Sequence[str]
+    planned: Mapping[_Key, Mapping[str, int]], seconds: _Amounts, slots: Sequence[str]
 ) -> dict[str, float]:
-    """Divide executors' seconds among the planned slots; other reads go to the idlest slot."""
+    """Divide an executor's seconds among its planned slots; other reads go to its idlest slot."""
     worked_s = dict.fromkeys(slots, 0.0)
     for key in seconds.keys() & planned.keys():
         for slot, size in planned[key].items():
             worked_s[slot] += seconds[key] * size / sum(planned[key].values())
     for key in sorted(seconds.keys() - planned.keys()):
         executor = key[1]
-        of_executor = [slot for slot in slots if slot.rpartition("/")[0] == executor]
-        slot = min(of_executor or [f"{executor}/0"], key=lambda name: worked_s.get(name, 0.0))
+        executor_slots = [slot for slot in slots if slot.rpartition("/")[0] == executor]
+        slot = min(executor_slots or [f"{executor}/0"], key=lambda name: worked_s.get(name, 0.0))
         worked_s[slot] = worked_s.get(slot, 0.0) + seconds[key]
     return worked_s
 
 
-def _compute_share_elsewhere(planned: Mapping[_Key, int], reads: _Reads) -> dict[str, float]:
+def _compute_share_elsewhere(planned: Mapping[_Key, int], reads: _Amounts) -> dict[str, float]:
     """Return the share of each executor's planned offsets that it did not read."""
     total, missing = defaultdict[str, float](float), defaultdict[str, float](float)
     for key, offsets in planned.items():

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 #: Matches several words in parentheses, which the first screen omits from a remedy.
 _EXAMPLES = re.compile(r" \([^)]* [^)]*\)")
-#: Causes that are quantified by the gap between slots.
+#: Causes whose figure is the gap between the busiest slot and the ideal.
 _SLOT_CAUSES = {"hot key", "few partitions", "slow executor", "uneven slots"}
-#: Causes that are quantified by the growth of lag.
+#: Causes whose figure is the growth of lag.
 _LAG_CAUSES = {"too few slots", "overhead", "small batches"}
 
 
@@ -36,14 +36,14 @@ class _SourceSummary:
     source: SourceFacts
     causes: Sequence[Cause]
     gaps: Sequence[Gap]
-    #: Gain over Spark's default: title, amount, and unit.
+    #: Gain over Spark's default: title, amount, and explanation.
     gain: tuple[str, str, str]
 
     @property
     def tiles(self) -> list[tuple[str, str, str]]:
         """The problem, the action, and the gain, each with a title, a text, and a figure."""
         gap = self.gaps[0] if self.gaps else None
-        figure = str(gap) if gap is not None else "no input has per-slot reading times"
+        figure = str(gap) if gap is not None else "the reading times of slots are unknown"
         if not self.causes:
             problem = f"{self.prefix}Nothing stands out"
             return [("Problem", problem, figure), ("Action", "None", ""), self.gain]
@@ -76,13 +76,13 @@ class Summary:
     def lines(self) -> list[str]:
         """Return the first screen as lines of text."""
         (_, problem, figure), *others = self._worst.tiles
-        pairs = [(problem, figure)] + [(f"{title}: {words}", each) for title, words, each in others]
-        return [f"{words}{f' ({figure})' * bool(figure)}" for words, figure in pairs]
+        lines = [(problem, figure), *((f"{title}: {text}", note) for title, text, note in others)]
+        return [f"{text}{f' ({note})' * bool(note)}" for text, note in lines]
 
     def write_section(self) -> list[str]:
         """Write the first screen, then the causes of all sources."""
         worst = self._worst
-        parts = [page.tiles(worst.tiles, is_calm=not worst.causes), page.section_title("Causes")]
+        parts = [page.tiles(worst.tiles, is_calm=not worst.causes), page.section_heading("Causes")]
         causes = [
             page.cause(
                 f"{each.prefix}{c.title}", f"{_capitalize(c.why)}.", f"Suggestion: {c.remedy}."

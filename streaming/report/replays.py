@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from streaming.replay.replayed import Replay
 
 HEAD = ("mapping", "saves a batch", "regret", "worst batch", "tasks", "moved")
-_CSS = {SPARK: "a", LAG_AWARE_STICKY: "b"}
+_CSS_CLASSES = {SPARK: "a", LAG_AWARE_STICKY: "b"}
 _NAMES_WIDTH = 188.0
 #: Time differences below this are rounding errors.
 _ROUNDING_S = 1e-9
 _TITLE = "Reading time, relative to the ideal"
 
 
-def table_rows(replay: Replay) -> list[list[str]]:
+def build_rows(replay: Replay) -> list[list[str]]:
     """Return the table rows below `HEAD`, fastest first; mappings with equal figures share a row.
 
     If a mapping failed, its row has the error.
@@ -49,23 +49,23 @@ def table_rows(replay: Replay) -> list[list[str]]:
     return [*([", ".join(names), *cells] for cells, names in rows.items()), *failed_rows]
 
 
-def replay_svg(replay: Replay) -> str:
+def draw_replay(replay: Replay) -> str:
     """Draw the replay as an SVG file."""
     return standalone_picture(f"{answer(replay)}.", [(_TITLE, _draw_bars(replay))], columns=1)
 
 
-def replay_page(replays: Sequence[Replay]) -> str:
+def write_replays(replays: Sequence[Replay]) -> str:
     """Write the replays of all sources as one HTML page that opens offline."""
     parts = []
     for replay in replays:
-        parts += [page.section_title(replay.title)] if len(replays) > 1 else []
+        parts += [page.section_heading(replay.title)] if len(replays) > 1 else []
         parts += [page.paragraph(f"{verdict(replay)}.", "lead"), *_write_details(replay)]
     title = f"Replay of {replays[0].title if len(replays) == 1 else 'a checkpoint'}"
     return page.page(title, [*parts, *page.definitions(FIGURES)])
 
 
 def _write_details(replay: Replay) -> list[str]:
-    rows = [row + [""] * (len(HEAD) - len(row)) for row in table_rows(replay)]
+    rows = [row + [""] * (len(HEAD) - len(row)) for row in build_rows(replay)]
     bill_rows = bill.bill_rows(replay)
     caption = (
         "Total of all batches. The dashed line is the ideal: all slots finish at the same moment."
@@ -82,8 +82,8 @@ def _write_details(replay: Replay) -> list[str]:
 def _draw_bars(replay: Replay) -> str:
     """Draw a bar for each mapping's time relative to the ideal, and a line at the ideal."""
     times_ideal = {m.name: m.times_ideal for m in replay.mappings if m.error is None}
+    title = "reading time of each mapping, relative to the ideal"
+    css = [_CSS_CLASSES.get(name, "m") for name in times_ideal]
     return charts.draw_value_bars(
-        "reading time of each mapping, relative to the ideal", times_ideal, "{:.2f}".format,
-        css=[_CSS.get(name, "m") for name in times_ideal], mark=(1.0, "ideal"),
-        label_width=_NAMES_WIDTH,
-    )  # fmt: skip
+        title, times_ideal, "{:.2f}".format, css=css, mark=(1.0, "ideal"), label_width=_NAMES_WIDTH
+    )

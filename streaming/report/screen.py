@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from streaming.observe.figures import RunFigures
 
 #: Number of latest batches over which slot load is summed.
-_BATCHES = 10
+_LAST_BATCHES = 10
 #: Minimum number of rows in the lag table and the slot table.
 _MIN_ROWS = 4
 #: Number of other lines on the screen, excluding the rows of the batch table.
 _OTHER_LINES = 11
 _BAR_WIDTH = 12
-_HOT = "dark_orange"
+_HOT_STYLE = "dark_orange"
 _NOT_FOUND = 404
 _FULL, _EMPTY = "█", "░"
 
@@ -80,7 +80,7 @@ class Watch:
             query = self._query or (metrics.query_id if metrics else None)
             batches = choose_query(self._ui.batches(), query, self._ui.address)
             label = batches[-1].label
-            run = self._ui.run(batches[-_BATCHES:])
+            run = self._ui.run(batches[-_LAST_BATCHES:])
         return LiveFigures(metrics.label if metrics else label, run, metrics)
 
 
@@ -101,12 +101,12 @@ def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> Renderable
     """Draw a frame of about `height` lines."""
     batches = _make_batch_table(snapshot)
     rows = max(_MIN_ROWS, height - _OTHER_LINES - batches.row_count)
-    pair = Table.grid(expand=True, padding=(0, 2, 0, 0))
-    pair.add_column(ratio=1)
-    pair.add_column(ratio=1)
-    pair.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
-    head, note_line = _make_head_line(snapshot), _join_texts((note, _HOT))
-    return Group(head, note_line, pair, "", batches, *_make_planner_lines(snapshot.metrics))
+    two_tables = Table.grid(expand=True, padding=(0, 2, 0, 0))
+    two_tables.add_column(ratio=1)
+    two_tables.add_column(ratio=1)
+    two_tables.add_row(_make_lag_table(snapshot, rows), _make_slot_table(snapshot.run, rows))
+    head, note_line = _make_head_line(snapshot), _join_texts((note, _HOT_STYLE))
+    return Group(head, note_line, two_tables, "", batches, *_make_planner_lines(snapshot.metrics))
 
 
 def _join_texts(*parts: str | tuple[str, str]) -> Text:
@@ -152,7 +152,7 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
         lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
             _join_texts(str(tp)),
-            Text(f"{lag:,}", _HOT if lag and lag > 2 * total / len(metrics.lag) else ""),
+            Text(f"{lag:,}", _HOT_STYLE if lag and lag > 2 * total / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
     if not metrics.lag:
@@ -174,7 +174,7 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
     for slot in shown:
         filled = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
-        bar = Text(_FULL * filled, _HOT if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1")
+        bar = Text(_FULL * filled, _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1")
         bar.append(_EMPTY * (_BAR_WIDTH - filled), "dim")
         table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""
@@ -214,18 +214,18 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
         return []
     lines: list[RenderableType] = [""]
     for source, values in sorted(metrics.sources.items()):
-        of_source = f" of source {source}" if len(metrics.sources) > 1 else ""
+        source_text = f" of source {source}" if len(metrics.sources) > 1 else ""
         for name, figures in _FIGURES.items():
             parts = [words.format(values[key]) for key, words in figures if key in values]
             if name == "assignor":
                 parts.insert(0, metrics.strategies.get(source, ""))
             if parts:
-                line = _join_texts((f"{name}{of_source}: ", "dim"), " · ".join(parts))
+                line = _join_texts((f"{name}{source_text}: ", "dim"), " · ".join(parts))
                 line.no_wrap = False  # so that a narrow screen shows all figures
                 lines.append(line)
         if source in metrics.held_by:
             limits = _describe_admission(values, metrics.held_by[source])
-            lines.append(_join_texts((f"admission{of_source}: ", "dim"), limits))
+            lines.append(_join_texts((f"admission{source_text}: ", "dim"), limits))
     return lines
 
 
@@ -233,10 +233,10 @@ def _describe_admission(values: Mapping[str, float], held_by: str) -> str:
     """Describe the size of the last batch, and the limit that held records back."""
     if "assignor_admitted_records" not in values:
         return "failed, so Spark's own limits apply"
-    admitted, held = (
+    admitted, held_back = (
         values.get(f"assignor_{name}_records", 0.0) for name in ("admitted", "held_back")
     )
-    held_text = f"{held:,.0f} held back by {held_by}" if held else "nothing held back"
+    held_text = f"{held_back:,.0f} held back by {held_by}" if held_back else "nothing held back"
     return f"{admitted:,.0f} records in the last batch, {held_text}"
 
 

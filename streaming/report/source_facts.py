@@ -27,9 +27,9 @@ class SourceBatch:
     #: Number of unread offsets when the batch started, by partition.
     waiting: Mapping[Partition, int] = field(default_factory=dict)
     #: ID of the query run that the batch belongs to.
-    run: str | None = None
+    run_id: str | None = None
     #: Start of the trigger, in seconds since 1970.
-    began_s: float | None = None
+    start_s: float | None = None
     #: Seconds from trigger to commit.
     seconds: float | None = None
     slots: int | None = None
@@ -41,6 +41,7 @@ class SourceBatch:
     hit_rate: float | None = None
     #: Share of each executor's planned offsets that other executors read.
     read_elsewhere: Mapping[str, float] = field(default_factory=dict)
+    #: Limit that held records back, as in `assignor.heldBackBy`; `nothing` if none did.
     held_back_by: str | None = None
     #: Predicted share by which the busiest slot is above the ideal, from the planner's metrics.
     imbalance: float | None = None
@@ -77,8 +78,8 @@ class SourceFacts:
     @property
     def last_run(self) -> list[SourceBatch]:
         """The batches since the last start of the query; all batches if no input has run IDs."""
-        run = next((b.run for b in reversed(self.batches) if b.run), None)
-        return [b for b in self.batches if b.run == run]
+        run_id = next((b.run_id for b in reversed(self.batches) if b.run_id), None)
+        return [b for b in self.batches if b.run_id == run_id]
 
     @property
     def arrival_ratio(self) -> float | None:
@@ -88,10 +89,10 @@ class SourceFacts:
             return None
         lag = [sum(b.waiting.values()) for b in batches]
         read = [sum(b.read.values()) for b in batches]
-        pairs = [(after > before) - (after < before) for before, after in combinations(lag, 2)]
+        signs = [(after > before) - (after < before) for before, after in combinations(lag, 2)]
         third = len(batches) // 3
         increase = median(lag[-third:]) - median(lag[:third])
-        if sum(pairs) < _MIN_TAU * len(pairs) or increase < median(read):
+        if sum(signs) < _MIN_TAU * len(signs) or increase < median(read):
             return None
         return 1 + (lag[-1] - lag[0]) / max(1, sum(read[:-1]))
 
@@ -112,7 +113,7 @@ class SourceFacts:
     @property
     def running_share(self) -> float:
         """Share of time in which a batch was running; 1 if unknown."""
-        times = [(b.began_s, b.seconds) for b in self.last_run if b.began_s and b.seconds]
+        times = [(b.start_s, b.seconds) for b in self.last_run if b.start_s and b.seconds]
         if len(times) < 2:
             return 1.0
         (first_s, _), (last_s, took_s) = times[0], times[-1]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WIDTH = 360
+Box = tuple[float, float, float, float]  # x, y, width, height
 #: CSS of a picture, for a page or for a standalone SVG file (in a README, on a slide).
 STYLE = Path(__file__).with_name("picture.css").read_text("utf-8")
 
@@ -38,15 +39,15 @@ def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = 
     )
 
 
-def rect(x: float, y: float, width: float, height: float, css: str, *,
-         opacity: float | None = None, hint: str = "") -> str:  # fmt: skip
+def rect(box: Box, css: str, *, opacity: float | None = None, hint: str = "") -> str:
     """Draw a rectangle; `hint` is its tooltip."""
+    x, y, width, height = box
     shade = "" if opacity is None else f' fill-opacity="{opacity:.2f}"'
-    box = (
+    tag = (
         f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}"'
         f"{shade}{_class_attribute(css)}"
     )
-    return f"{box}><title>{escape_html(hint)}</title></rect>" if hint else f"{box}/>"
+    return f"{tag}><title>{escape_html(hint)}</title></rect>" if hint else f"{tag}/>"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:

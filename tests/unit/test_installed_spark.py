@@ -104,7 +104,8 @@ def test_the_command_prints_flags_for_spark_home_with_a_note(
     assert main.run(["jars", "--json"]) == 0
     assert "4.1.1" in orjson.loads(capsys.readouterr().out)["packages"][0]
     check = machine._check_spark()
-    assert (check.holds, check.details) == (True, describe_mismatch())
+    advice = "install pyspark==4.1.1, or unset SPARK_HOME"
+    assert (check.holds, check.details) == (True, f"{describe_mismatch()}: {advice}")
 
 
 def test_spark_home_works_without_pips_pyspark(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_the_sinks_checkpoint_is_preferred_over_that_of_bad_records(
             answers[-1] = re.sub(r"\d\d:\d\d:\d\d UTC by", "", page)
     assert answers[0] == answers[1]
     if command[0] == "doctor":
-        words = "have a separate checkpoint: also check job/dead_letter_a, job/dead_letter_b"
+        words = "have their own checkpoint: also check job/dead_letter_a, job/dead_letter_b"
         assert words in answers[0].err
 
 

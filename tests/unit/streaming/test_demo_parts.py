@@ -186,7 +186,7 @@ def test_ending_a_spark_that_never_started_does_nothing():
 
 
 def test_progress_without_a_terminal_is_printed_regularly(monkeypatch):
-    monkeypatch.setattr(progress, "_SILENCE_S", 0.01)
+    monkeypatch.setattr(progress, "_LINE_INTERVAL_S", 0.01)
     console = Console(file=io.StringIO(), force_terminal=False)
     with progress.DemoProgress(console) as shown:
         shown.begin("batches", 2)

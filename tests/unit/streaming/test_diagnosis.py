@@ -24,7 +24,7 @@ def batch(number: int, read: Mapping[str, int], **known: Any) -> SourceBatch:
     """Return a batch on three slots that was planned evenly, read as planned, and took 2 s."""
     by_partition, third = offsets(read), sum(read.values()) / 3
     facts = SourceBatch(
-        number, by_partition, waiting=by_partition, began_s=2.0 * number, seconds=2.0, slots=3,
+        number, by_partition, waiting=by_partition, start_s=2.0 * number, seconds=2.0, slots=3,
         pieces={tp: min(n, round(third)) for tp, n in by_partition.items()},
         slot_seconds={f"{e}/0": 1.9 for e in range(3)}, hit_rate=1.0,
         read_elsewhere=dict.fromkeys("012", 0.0),
@@ -100,7 +100,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(two_topics(40)), [], id="half of what it has is enough"),
         pytest.param(source(two_topics(5), weights={"small": 0.01}), [],
                      id="a topic with a small weight"),
-        pytest.param(source(run(waiting={}, began_s=None, seconds=None, slots=None, pieces={},
+        pytest.param(source(run(waiting={}, start_s=None, seconds=None, slots=None, pieces={},
                                 slot_seconds={}, hit_rate=None, read_elsewhere={}), slowness={}),
                      [],
                      id="nothing but offsets is known"),
@@ -123,7 +123,7 @@ LATE = {n: {"t-0": 100 if n < 6 else 700, "t-1": 100, "t-2": 100} for n in range
         pytest.param(source(growing(100, slot_seconds={}, slots=None)), ["Too few slots"],
                      id="without knowing how busy they are"),
         pytest.param(source(growing(100, **IDLE)), ["Overhead"], id="overhead"),
-        pytest.param(source([replace(b, began_s=20.0 * b.batch) for b in growing(100)]),
+        pytest.param(source([replace(b, start_s=20.0 * b.batch) for b in growing(100)]),
                      ["Overhead"], id="a trigger interval that is too long"),
         pytest.param(source(two_topics(2)), ["Starved topic: small"], id="starved topic"),
         pytest.param(source(two_topics(0, held_back_by="time")), ["Alignment: small"],
@@ -188,7 +188,7 @@ def titles(facts: SourceFacts) -> list[str]:
 
 def test_idle_query_has_overhead_even_if_reading_times_are_unknown() -> None:
     batches = [
-        replace(b, began_s=20.0 * b.batch, held_back_by="records")
+        replace(b, start_s=20.0 * b.batch, held_back_by="records")
         for b in growing(100, slot_seconds={})
     ]  # fmt: skip
     why, _ = explain_only_cause(source(batches))
@@ -248,8 +248,8 @@ def test_several_equally_hot_partitions_are_reported_as_too_few(
 
 def test_time_between_two_runs_is_not_idle_time() -> None:
     batches = [
-        replace(b, run="old" if b.batch < 8 else "new",
-                began_s=2.0 * b.batch + 3600 * (b.batch >= 8))
+        replace(b, run_id="old" if b.batch < 8 else "new",
+                start_s=2.0 * b.batch + 3600 * (b.batch >= 8))
         for b in (*growing(100), *(replace(b, batch=b.batch + 8) for b in growing(100)))
     ]  # fmt: skip
     facts = source(batches)

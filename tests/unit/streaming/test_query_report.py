@@ -182,7 +182,7 @@ def test_metrics_log_has_the_lag_and_the_moves(tmp_path):
     log.write_text("\n".join(['{"event": "ended"}', *lines, idle, lines[2][:40]]))
     words = write_report(tmp_path, log)
     assert "When the last batch started, 50 records were unread in 2 of 2 partitions" in words
-    assert "80% of it in t-0; limits held back 20 records." in words
+    assert "80% of them in t-0; limits held back 20 records." in words
     assert "t-0 40 90 70 t-1 10 10 19" in words  # last lag, highest lag, records read
     measured = json.loads(lines[2])
     measured["sources"][0]["logEndOffset"] = {"t": {"0": 70 + 31, "1": 19 + 2}}

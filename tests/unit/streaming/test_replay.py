@@ -14,7 +14,7 @@ from streaming.replay.cluster import Cluster
 from streaming.replay.log import ReplayBatch
 from streaming.replay.player import replay
 from streaming.replay.replayed import EVERYTHING
-from streaming.report.replays import HEAD, replay_page, replay_svg, table_rows
+from streaming.report.replays import HEAD, build_rows, draw_replay, write_replays
 from streaming.simulator.mappings import PlacedTask
 
 TWO = Cluster((Executor("1", "h1"), Executor("2", "h2")), cost_s=0.001)
@@ -100,7 +100,7 @@ def test_one_partition_that_cannot_be_split_leaves_no_gain():
 def test_an_empty_log_has_no_answer():
     done = replay("c", log({0: 0}), TWO)
     assert answer(done) == "No batch in the log has data, so there is nothing to compare"
-    ElementTree.fromstring(replay_svg(done))  # noqa: S314  (our own)
+    ElementTree.fromstring(draw_replay(done))  # noqa: S314  (our own)
 
 
 def test_all_assignors_and_mappings_are_replayed_on_two_topics():
@@ -122,7 +122,7 @@ def test_all_assignors_and_mappings_are_replayed_on_two_topics():
 def test_an_assignor_that_refuses_is_reported_and_the_others_are_replayed():
     done = replay("c", log({0: 10}), TWO, ["spark", "nobody"])
     assert done.find("nobody") is None
-    refused = table_rows(done)[1]
+    refused = build_rows(done)[1]
     assert refused[1].startswith("failed: unknown assignor 'nobody'")
     assert "include 'spark' and 'lag-aware-sticky'" in answer(done)
 
@@ -145,8 +145,8 @@ def test_assumptions_name_the_origin_of_the_executors():
 @pytest.mark.parametrize("partitions", [1, 12, 300])
 def test_pictures_are_well_formed_and_the_page_opens_offline(partitions):
     done = replay("a <b>", log({p: 10 * (p + 1) for p in range(partitions)}), TWO)
-    ElementTree.fromstring(replay_svg(done))  # noqa: S314  (our own)
-    text = replay_page([done, done])
+    ElementTree.fromstring(draw_replay(done))  # noqa: S314  (our own)
+    text = write_replays([done, done])
     assert "<script" not in text
     assert "http" not in text.replace("http://www.w3.org", "")
     assert "a &lt;b&gt;" in text
