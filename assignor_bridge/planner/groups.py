@@ -133,18 +133,18 @@ def _rank_standbys(
     batch: MicroBatch, group: Group, assignment: Assignment, slot_of_id: Ints
 ) -> dict[int, tuple[str, ...]]:
     """Return each slot's standby executors, those with most copies of its partitions first."""
-    copies, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
+    copy_counts, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
     index = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):
         executor = index[member.rpartition("/")[0]]
         for slot, count in Counter(slot_of_id[partitions.ids_in(group.catalog)].tolist()).items():
             if batch.slot_executor[slot] != executor:
-                copies.setdefault(slot, Counter())[executor] += count
+                copy_counts.setdefault(slot, Counter())[executor] += count
     return {
         slot: tuple(
             batch.executors[e].id
-            for e, _ in sorted(count.items(), key=lambda item: (-item[1], item[0]))[:max_standbys]
+            for e, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:max_standbys]
         )
-        for slot, count in sorted(copies.items())
+        for slot, counts in sorted(copy_counts.items())
     }

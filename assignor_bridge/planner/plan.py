@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import StickyState
 
-#: Assignors that the planner implements itself; all others assign partitions to a consumer group.
+#: Assignors that the planner implements itself; all others assign the partitions of a group.
 _BUILT_IN = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
 
@@ -54,6 +54,8 @@ def plan_batch(
     batch: MicroBatch, state_text: str | None, find: Callable[[str], Assignor] = lookup
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
+
+    `state_text` is the state after the last batch; None, or text that cannot be read, is no state.
 
     Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
@@ -106,10 +108,13 @@ def plan_step(
     next_state = remember(batch, table, learned_state, placement, tasks, calm=demand.calm)
     if group is not None and placement.assignment is not None:
         notify_assignor(choice.assignor, group, placement.assignment, next_state.generation)
+    generation, explained = next_state.generation, (batch, table, weights, placement, tasks)
     metrics, reasons = explain(
-        batch, table, weights, placement, tasks, demand=demand, generation=next_state.generation,
-        prediction_error=prediction_error, state_warning=state_warning,
-    )  # fmt: skip
+        *explained, demand=demand, generation=generation, prediction_error=prediction_error
+    )
+    if state_warning is not None:
+        metrics["stateWarning"] = state_warning
+        reasons.append(f"planned without earlier state: {state_warning}")
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
     return PlannedBatch(

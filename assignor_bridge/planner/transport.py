@@ -3,7 +3,8 @@
 The ranges of a group are near to the same zones, and were last read in the same zone. Work moves
 between zones along the cheapest path. A zone may give away work that is also near to another zone,
 to make room for work that is near to it alone. On a graph with one node per zone, required moves
-follow successive shortest paths, and optional moves follow negative cycles.
+follow successive shortest paths, and optional moves follow negative cycles. Ties between required
+moves go to the first zone and the first group.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ZoneCapacity:
     """Work that each zone takes (one element per zone)."""
 
     quota: Floats  # fair share
-    fill_level: Floats  # fill level, up to which a zone takes optional moves
+    fill_level: Floats  # optional moves fill a zone only up to this level
     limit: Floats  # work above this must leave the zone
 
 
@@ -95,8 +96,8 @@ def _compute_cost_changes(cost: Floats) -> Floats:
 
 def _find_cheapest_moves(flow: Floats, changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
     """Return the minimum cost of a move from a zone (row) to another, and the group to move."""
-    possible = np.where((flow > epsilon)[:, :, None], changes, np.inf)
-    return possible.min(axis=0), possible.argmin(axis=0)
+    move_cost = np.where((flow > epsilon)[:, :, None], changes, np.inf)
+    return move_cost.min(axis=0), move_cost.argmin(axis=0)
 
 
 def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsilon: float) -> None:
@@ -105,7 +106,7 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
     levels = quota.tolist(), limit.tolist()
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0).tolist()
-        excess = [work - allowed for work, allowed in zip(load, levels[1], strict=True)]
+        excess = [work - max_work for work, max_work in zip(load, levels[1], strict=True)]
         giver = excess.index(max(excess))
         if excess[giver] <= epsilon:
             return
@@ -176,7 +177,7 @@ def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], li
     if start in zones:
         distance[start] = math.inf
     for _ in zones:
-        last_distance, shorter = list(distance), False
+        last_distance, has_changed = list(distance), False
         for zone in zones:
             if zone == start:
                 continue
@@ -184,7 +185,7 @@ def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], li
             shortest = min(costs_through)
             if shortest < last_distance[zone] - _ROUNDING:
                 distance[zone], previous[zone] = shortest, costs_through.index(shortest)
-                shorter = True
-        if not shorter:
+                has_changed = True
+        if not has_changed:
             break
     return distance, previous
