@@ -23,12 +23,13 @@ def fill(
 ) -> tuple[Ints, str | None]:
     """Return how many offsets each partition gets, and the name of the budget that limits them.
 
-    Each partition gets at least `min_offsets`, even beyond a budget, and at most `max_offsets`.
+    Each partition gets at least `min_offsets`, even beyond a budget, and at most `max_offsets`. The
+    name is None if the budgets cover all `max_offsets`. Weights are above 0.
     Offsets lost to rounding go to partitions that have none, then by fraction, then by `order`.
 
     >>> from assignor_bridge.admission.lag import Budget
-    >>> none, lag, ones = np.zeros(3, int), np.array([2, 90, 90]), np.ones(3)
-    >>> fill(none, lag, ones, [Budget("records", ones, 21)], np.arange(3))[0].tolist()
+    >>> zeros, lag, ones = np.zeros(3, int), np.array([2, 90, 90]), np.ones(3)
+    >>> fill(zeros, lag, ones, [Budget("records", ones, 21)], np.arange(3))[0].tolist()
     [2, 10, 9]
     """
     levels = [_find_level(min_offsets, max_offsets, weight, budget) for budget in budgets]

@@ -91,34 +91,29 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
 
 
 def assign_unowned_by_rack(
-    racks: GroupRacks,
-    owner: NDArray[np.int32],
-    claimed: NDArray[np.int32],
-    ids: Ids,
-    members: Ids,
+    racks: GroupRacks, owner: NDArray[np.int32], claimed: NDArray[np.int32], ids: Ids, members: Ids
 ) -> None:
     """Assign unowned partitions to members below their quota, near members first, in place.
 
-    Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor,
-    members reach the minimum quota before any gets an extra partition. (1) Each partition goes to
-    the next near member; partitions with the fewest near members come first. (2) If no near member
-    has room, a partition stays with the far member that claims it and has room (not in Kafka). (3)
-    The remaining partitions go to the next members with room.
+    Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor:
+    (1) Each partition goes to the next near member below the minimum quota, else to a near member
+    that may get an extra one; partitions with the fewest near members come first. (2) If no near
+    member has room, a partition stays with the far member that claims it and has room (not in
+    Kafka). (3) The remaining partitions go to the next members with room, extra ones last.
     """
     unowned = ids[owner[ids] < 0]
     quotas = _MemberQuotas(owner, ids, members, racks.rack_of_member.tolist())
     near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # False: without a rack
-    # 1.
+    # 1. Assign to near members.
     ids_without_near_member = []
-    for partition in unowned[
-        np.argsort(racks.near_members[racks.rack_set[unowned]], kind="stable")
-    ].tolist():
+    fewest_near_first = np.argsort(racks.near_members[racks.rack_set[unowned]], kind="stable")
+    for partition in unowned[fewest_near_first].tolist():
         member = quotas.take_near(near[racks.rack_set[partition]])
         if member < 0:
             ids_without_near_member.append(partition)
         else:
             owner[partition] = member
-    # 2.
+    # 2. Keep with far members.
     unplaced_ids = []
     for partition in ids_without_near_member:
         member = int(claimed[partition])
@@ -126,13 +121,13 @@ def assign_unowned_by_rack(
             owner[partition] = member
         else:
             unplaced_ids.append(partition)
-    # 3.
+    # 3. Assign the remaining partitions.
     quotas.next_index = 0
     for partition in unplaced_ids:
         owner[partition] = quotas.take_next()
 
 
-def divide_by_racks(
+def split_topics_by_rack_set(
     catalog: Catalog,
     classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
     racks: GroupRacks | None,
@@ -169,7 +164,7 @@ def divide_by_racks(
 
 
 class _MemberQuotas:
-    """Fills members to the minimum quota in rotation, then adds an extra partition to some."""
+    """The members' partition counts, and which members still have room for a partition."""
 
     def __init__(
         self, owner: NDArray[np.int32], ids: Ids, members: Ids, rack: Sequence[int]
@@ -177,26 +172,26 @@ class _MemberQuotas:
         self.rack = rack
         self.min_quota, extra = divmod(len(ids), len(members))
         current_owner = owner[ids]
-        size = np.bincount(current_owner[current_owner >= 0], minlength=int(members.max()) + 1)
-        self.size: dict[int, int] = dict(zip(members.tolist(), size[members].tolist(), strict=True))
+        counts = np.bincount(current_owner[current_owner >= 0], minlength=int(members.max()) + 1)
+        self.counts = dict(zip(members.tolist(), counts[members].tolist(), strict=True))
         #: Kafka's term: members that may still exceed the minimum quota by one.
         self.remaining_members_to_get_an_extra_partition = extra - sum(
-            size > self.min_quota for size in self.size.values()
+            count > self.min_quota for count in self.counts.values()
         )
-        self.below = [m for m, size in self.size.items() if size < self.min_quota]
-        self.at_min_quota = [m for m, size in self.size.items() if size == self.min_quota]
-        #: Number of members of `below` and of `at_min_quota` in each rack.
-        self.racks_below = Counter(rack[m] for m in self.below)
+        self.below_min_quota = [m for m, count in self.counts.items() if count < self.min_quota]
+        self.at_min_quota = [m for m, count in self.counts.items() if count == self.min_quota]
+        #: Number of members of `below_min_quota` and of `at_min_quota` in each rack.
+        self.racks_below_min_quota = Counter(rack[m] for m in self.below_min_quota)
         self.racks_at_min_quota = Counter(rack[m] for m in self.at_min_quota)
         self.next_index = 0
 
     def take_near(self, near: Sequence[bool]) -> int:
         """Add a partition to the next member in a near rack; return -1 if none has room."""
-        below, rack = self.below, self.rack
-        if any(count and near[r] for r, count in self.racks_below.items()):
+        below_min_quota, rack = self.below_min_quota, self.rack
+        if any(count and near[r] for r, count in self.racks_below_min_quota.items()):
             index = self.next_index
-            while not near[rack[below[index]]]:
-                index = (index + 1) % len(below)
+            while not near[rack[below_min_quota[index]]]:
+                index = (index + 1) % len(below_min_quota)
             return self._take_below(index)
         if self.remaining_members_to_get_an_extra_partition and any(
             count and near[r] for r, count in self.racks_at_min_quota.items()
@@ -206,11 +201,10 @@ class _MemberQuotas:
 
     def take(self, member: int) -> bool:
         """Add a partition to this member; return whether it had room."""
-        if self.size[member] < self.min_quota:
-            self._take_below(self.below.index(member))
-        elif (
-            self.remaining_members_to_get_an_extra_partition and self.size[member] == self.min_quota
-        ):
+        is_at_min_quota = self.counts[member] == self.min_quota
+        if self.counts[member] < self.min_quota:
+            self._take_below(self.below_min_quota.index(member))
+        elif is_at_min_quota and self.remaining_members_to_get_an_extra_partition:
             self._take_extra(member)
         else:
             return False
@@ -218,27 +212,25 @@ class _MemberQuotas:
 
     def take_next(self) -> int:
         """Add a partition to the next member and return it."""
-        return (
-            self._take_below(self.next_index)
-            if self.below
-            else self._take_extra(self.at_min_quota[0])
-        )
+        if self.below_min_quota:
+            return self._take_below(self.next_index)
+        return self._take_extra(self.at_min_quota[0])
 
     def _take_below(self, index: int) -> int:
-        member = self.below[index]
-        self.size[member] += 1
-        if self.size[member] == self.min_quota:
-            del self.below[index]
+        member = self.below_min_quota[index]
+        self.counts[member] += 1
+        if self.counts[member] == self.min_quota:
+            del self.below_min_quota[index]
             self.at_min_quota.append(member)
-            self.racks_below[self.rack[member]] -= 1
+            self.racks_below_min_quota[self.rack[member]] -= 1
             self.racks_at_min_quota[self.rack[member]] += 1
         else:
             index += 1
-        self.next_index = index % len(self.below) if self.below else 0
+        self.next_index = index % len(self.below_min_quota) if self.below_min_quota else 0
         return member
 
     def _take_extra(self, member: int) -> int:
-        self.size[member] += 1
+        self.counts[member] += 1
         self.at_min_quota.remove(member)
         self.racks_at_min_quota[self.rack[member]] -= 1
         self.remaining_members_to_get_an_extra_partition -= 1
