@@ -57,9 +57,8 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     """
     check = _AnswerCheck(name, group)
     try:
-        checked = (
-            check.rebuild(answer) if isinstance(answer, Assignment) else check.read_mappings(answer)
-        )
+        read = check.rebuild if isinstance(answer, Assignment) else check.read_mappings
+        checked = read(answer)
     except AssignorError:
         raise
     except Exception as error:  # reading a user's object may run any code

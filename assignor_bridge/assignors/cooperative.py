@@ -138,8 +138,5 @@ def _withhold(group: Group, claims: Claims, owner: NDArray[np.int32]) -> Assignm
     is_withheld &= (claims.owner != owner) & (owner >= 0)
     if not is_withheld.any():
         return Assignment(group, owner)
-    return Assignment(
-        group,
-        np.where(is_withheld, -1, owner),
-        withheld=np.where(is_withheld, owner, -1).astype(np.int32),
-    )
+    next_owner = np.where(is_withheld, owner, -1).astype(np.int32)
+    return Assignment(group, np.where(is_withheld, -1, owner), withheld=next_owner)

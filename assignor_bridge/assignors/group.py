@@ -165,16 +165,14 @@ class Group:
         on_assignment: Callable[[Member, Partitions, int], Member] = Member.rejoin,
     ) -> Group:
         """Return the group after a rebalance; `on_assignment` makes members, as in `Assignor`."""
-        return replace(
-            self,
-            members=tuple(
-                replace(
-                    on_assignment(member, assignment[member.id], generation),
-                    standby=assignment.standbys.get(member.id, {}),
-                )
-                for member in self.members
-            ),
+        members = tuple(
+            replace(
+                on_assignment(member, assignment[member.id], generation),
+                standby=assignment.standbys.get(member.id, {}),
+            )
+            for member in self.members
         )
+        return replace(self, members=members)
 
 
 class Assignment(Mapping[str, Partitions]):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import GroupRacks
+    from assignor_bridge.assignors.racks import GroupRacks, Subscription
 
 _NO_MEMBERS: frozenset[int] = frozenset()
 
@@ -38,7 +38,7 @@ _NO_MEMBERS: frozenset[int] = frozenset()
 def balance_mixed_subscriptions(
     catalog: Catalog,
     owner: NDArray[np.int32],
-    classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    classes: Sequence[Subscription],
     racks: GroupRacks | None = None,
 ) -> None:
     """Assign the unowned partitions of connected subscriptions and balance all, in place.
@@ -80,10 +80,7 @@ def balance_mixed_subscriptions(
         [topics for topics, _ in classes],
         {m: c for c, (_, members) in enumerate(classes) for m in members},
         {t: _count_by_member(owner_by_partition) for t, owner_by_partition in owners.items()},
-        {
-            t: _count_by_member(owner_by_partition[owner_by_partition >= 0])
-            for t, owner_by_partition in claims.items()
-        },
+        {t: _count_by_member(claimed_owner) for t, claimed_owner in claims.items()},
         load.tolist(),
         far_members,
     )
@@ -96,8 +93,8 @@ def balance_mixed_subscriptions(
         owner[ids[topic]] = owner_by_partition
 
 
-def _count_by_member(holders: NDArray[np.int32]) -> dict[int, int]:
-    members, counts = np.unique(holders, return_counts=True)
+def _count_by_member(owner: NDArray[np.int32]) -> dict[int, int]:
+    members, counts = np.unique(owner[owner >= 0], return_counts=True)
     return dict(zip(members.tolist(), counts.tolist(), strict=True))
 
 

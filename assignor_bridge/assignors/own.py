@@ -161,11 +161,8 @@ class CustomAssignor:
 
     def _read_protocols(self) -> tuple[RebalanceProtocol, ...]:
         protocols = self._read_attribute("protocols", ("EAGER",))
-        if (
-            not isinstance(protocols, (tuple, list))
-            or not protocols
-            or any(each not in _PROTOCOLS for each in protocols)
-        ):
+        is_sequence = isinstance(protocols, (tuple, list))
+        if not is_sequence or not protocols or any(p not in _PROTOCOLS for p in protocols):
             raise OptionError(
                 f"assignor {self._reference!r} has invalid protocols "
                 f"(a {type(protocols).__name__}): expected a tuple of {' and '.join(_PROTOCOLS)}"

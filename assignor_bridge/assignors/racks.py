@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.partitions import Catalog, Ids
 
+    #: Indices of the topics of a distinct subscription, and of the members that have it.
+    Subscription = tuple[tuple[int, ...], tuple[int, ...]]
+
 
 @dataclass(frozen=True, eq=False)
 class GroupRacks:
@@ -128,12 +131,8 @@ def assign_unowned_by_rack(
 
 
 def split_topics_by_rack_set(
-    catalog: Catalog,
-    classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-    racks: GroupRacks | None,
-) -> tuple[
-    dict[int, Ids], Sequence[tuple[tuple[int, ...], tuple[int, ...]]], dict[int, frozenset[int]]
-]:
+    catalog: Catalog, classes: Sequence[Subscription], racks: GroupRacks | None
+) -> tuple[dict[int, Ids], Sequence[Subscription], dict[int, frozenset[int]]]:
     """Split topics by rack set; return the parts' partitions, subscriptions, and far members."""
     topics = sorted({topic for topics_of_class, _ in classes for topic in topics_of_class})
     if racks is None:
@@ -156,11 +155,8 @@ def split_topics_by_rack_set(
             for part in class_parts:
                 if not racks.near[part % set_count, rack]:
                     far_members.setdefault(part, set()).add(member)
-    return (
-        part_ids,
-        [(class_parts, tuple(members)) for (class_parts, _), members in members_of_parts.items()],
-        {part: frozenset(members) for part, members in far_members.items()},
-    )
+    part_classes = [(parts, tuple(members)) for (parts, _), members in members_of_parts.items()]
+    return part_ids, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
 
 
 class _MemberQuotas:

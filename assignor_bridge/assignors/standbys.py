@@ -89,6 +89,7 @@ class _StandbyPlacement:
         self.add(task, int(members[first]))
 
     def add_copy(self, task: int) -> None:
+        """Add a copy to the farthest member with room; if none has room, make room."""
         holders = self.holders[task]
         candidates = self.counts < self.max_copies
         candidates[holders] = False

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import GroupRacks
+    from assignor_bridge.assignors.racks import GroupRacks, Subscription
 
 #: How members get unowned partitions: one per round ("deal"), or their share at once ("blocks").
 Fill = Literal["deal", "blocks"]
@@ -91,8 +91,8 @@ def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None
             balance_mixed_subscriptions(catalog, owner, classes, racks)
 
 
-def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
-    """Return groups of subscriptions (topic indices, member indices) connected by shared topics."""
+def _connect_subscriptions(group: Group) -> list[list[Subscription]]:
+    """Return the distinct subscriptions in lists, each connected by shared topics."""
     index, counts = group.catalog.index, group.catalog.counts.tolist()
     members_of: dict[tuple[int, ...], list[int]] = {}
     for subscription, members in group.subscriptions:
@@ -110,7 +110,7 @@ def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tup
     for topics in members_of:
         for topic in topics[1:]:
             root[find_root(topic)] = find_root(topics[0])
-    components: dict[int, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
+    components: dict[int, list[Subscription]] = {}
     for topics, indices in members_of.items():
         components.setdefault(find_root(topics[0]), []).append((topics, tuple(sorted(indices))))
     return list(components.values())

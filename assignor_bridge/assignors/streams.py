@@ -144,6 +144,7 @@ def _balance_tasks(group: Group, owner: NDArray[np.int32], warm_members: list[li
 
 
 def _assign_to_warm(owner: NDArray[np.int32], warm_members: list[list[int]], members: int) -> None:
+    """Assign tasks without an owner to warm members with room, fewest tasks first, in place."""
     min_quota, extra_members = divmod(len(owner), members)
     counts = np.bincount(owner[owner >= 0], minlength=members).tolist()
     extra_members -= sum(count > min_quota for count in counts)

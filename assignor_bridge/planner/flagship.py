@@ -209,7 +209,7 @@ def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
 
 
 def _select_highest_priority(batch: MicroBatch) -> tuple[Flags, str]:
-    """Flag the slots of the executors with the highest priority, and describe the choice."""
+    """Flag the slots of executors with the highest priority (none ranks lowest); describe them."""
     ranks = [(p is not None, p or 0) for p in (find_priority(batch, e) for e in batch.executors)]
     best = max(ranks)
     is_best = np.array([rank == best for rank in ranks], np.bool_)

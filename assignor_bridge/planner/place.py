@@ -74,15 +74,10 @@ def place(
     5. Sort by range: the share that stays comes first and the largest share last, because its
        reader owns the range in the next batch.
 
-    Parameters
-    ----------
-    work, owner
-        Work of each range (above 0); slot that read it last (-1: none).
-    pools
-        Pools of ranges and of slots (default: one pool). Ranges are placed on the slots of their
-        pool, whose quotas add up to the pool's work.
-    min_piece
-        Minimum work of a piece and of its range's remainder. A large value outranks the promises.
+    `work` is the work of each range (above 0), and `owner` the slot that read it last (-1: none).
+    `pools` has the pool of each range and of each slot (default: one pool). A range is placed on
+    slots of its pool, and the quotas of a pool's slots add up to its work. `min_piece` is the least
+    work of a piece and of its range's remainder; a large value outranks the promises.
     """
     quota, executor = capacity.quota, capacity.executor
     # 1. Release the excess of overloaded slots.

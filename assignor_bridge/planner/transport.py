@@ -159,6 +159,7 @@ def _move_to_near_zones(flow: Floats, cost: Floats, fill_level: Floats, epsilon:
 
 
 def _move_along_path(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
+    """Move up to `amount` along a path of zones, in place; `group` has the group of each step."""
     moves = [(int(group[a, b]), a, b) for a, b in itertools.pairwise(path)]
     amount = min(amount, *(float(flow[g, a]) for g, a, _ in moves))
     for g, a, b in moves:

@@ -39,8 +39,7 @@ MAX_ZONES = 8
 #: Levels of a zone above its fair share, as shares of `max_imbalance`: its quota, its fill level up
 #: to which it takes near work, and its limit up to which it keeps its work.
 _ZONE_LEVELS = (0.0, 0.7, 0.85)
-#: Minimum work that moves between zones, as a share of the smallest quota of a slot, so that fewer
-#: ranges are cut.
+#: Minimum work that moves to another zone, as a share of the smallest quota; it avoids some cuts.
 _MIN_PIECE = 0.002
 #: Share of a range below which an amount is a rounding error.
 _ROUNDING = 1e-9
