@@ -50,10 +50,10 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     5. Update how many batches each partition has waited.
     """
     # 1. Rank partitions.
-    waiting = np.zeros(len(lag.start), np.int64)
+    waited_batches = np.zeros(len(lag.start), np.int64)
     if memory.waiting:
-        waiting[:] = [memory.waiting.get(name, 0) for name in lag.names]
-    order = np.argsort(-waiting, kind="stable")
+        waited_batches[:] = [memory.waiting.get(name, 0) for name in lag.names]
+    order = np.argsort(-waited_batches, kind="stable")
     # 2. Make budgets.
     max_offsets = np.minimum(lag.size, _MAX_RECORDS)
     budgets = _build_budgets(lag, limits, memory.times)
@@ -61,9 +61,9 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
         budgets = _equalize_batches(max_offsets, budgets)
     # 3. Set minimums.
     min_offsets = _share_floors(lag, limits, max_offsets, order)
-    longest_waiting = order[waiting[order] > 0]
-    longest_waiting = longest_waiting[: _count_reserve(longest_waiting, min_offsets, budgets)]
-    min_offsets[longest_waiting] = np.maximum(min_offsets[longest_waiting], 1)
+    waiting_rows = order[waited_batches[order] > 0]
+    waiting_rows = waiting_rows[: _count_reserve(waiting_rows, min_offsets, budgets)]
+    min_offsets[waiting_rows] = np.maximum(min_offsets[waiting_rows], 1)
     weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
         margin_share = compare_with_margin(lag, memory.times)
@@ -76,10 +76,10 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     offsets = _trim_to_limit(offsets, min_offsets, limits.records)
     if not offsets.any():  # the budgets are too small for one record
         offsets[order[0]] = 1
-    # 5. Update the waiting batches.
+    # 5. Count this batch for the partitions without offsets.
     rows_without_offsets = np.flatnonzero(offsets == 0).tolist()
     names = lag.names if rows_without_offsets else []
-    new_waiting = {names[i]: int(waiting[i]) + 1 for i in rows_without_offsets}
+    new_waiting = {names[i]: int(waited_batches[i]) + 1 for i in rows_without_offsets}
     return Admission(lag.start + offsets, limited_by, replace(memory, waiting=new_waiting))
 
 
@@ -122,12 +122,12 @@ def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budg
     ]
 
 
-def _count_reserve(longest_waiting: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
+def _count_reserve(waiting_rows: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
     """Return how many waiting partitions get one record each from the reserve (at least 1)."""
-    count = len(longest_waiting)
+    count = len(waiting_rows)
     for budget in budgets:
         half_budget = (budget.amount - float(budget.cost @ floors)) / 2
-        used_amounts = np.cumsum(budget.cost[longest_waiting])
+        used_amounts = np.cumsum(budget.cost[waiting_rows])
         count = min(count, int(np.searchsorted(used_amounts, half_budget, "right")))
     return max(1, count)
 

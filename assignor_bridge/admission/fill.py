@@ -57,10 +57,10 @@ def _find_level(min_offsets: Ints, max_offsets: Ints, weight: Floats, budget: Bu
     order = np.argsort(breakpoints, kind="stable")
     breakpoints = breakpoints[order]
     slope = np.cumsum(np.concatenate((cost * weight, -cost * weight))[order])
-    used = float(cost @ min_offsets) + np.append(0.0, np.cumsum(slope[:-1] * np.diff(breakpoints)))
-    i = int(np.searchsorted(np.maximum.accumulate(used), amount, "right")) - 1
+    usage = float(cost @ min_offsets) + np.append(0.0, np.cumsum(slope[:-1] * np.diff(breakpoints)))
+    i = int(np.searchsorted(np.maximum.accumulate(usage), amount, "right")) - 1
     if i < 0:
         return 0.0
     if i + 1 >= len(breakpoints) or slope[i] <= 0:
         return float(breakpoints[i])
-    return float(min(breakpoints[i] + (amount - used[i]) / slope[i], breakpoints[i + 1]))
+    return float(min(breakpoints[i] + (amount - usage[i]) / slope[i], breakpoints[i + 1]))

@@ -101,12 +101,12 @@ def _count_by_member(owner: NDArray[np.int32]) -> dict[int, int]:
 def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
     """Return members for `count` partitions, each the least loaded at that point, ties in order."""
     loads = load[members]
-    ascending = np.sort(loads)
+    sorted_loads = np.sort(loads)
     # Partitions needed to raise the first k members to the same load.
-    cost = np.arange(1, len(ascending) + 1) * ascending - np.cumsum(ascending)
-    raised_members = int(np.searchsorted(cost, count, side="right"))
+    cost = np.arange(1, len(sorted_loads) + 1) * sorted_loads - np.cumsum(sorted_loads)
+    raised_count = int(np.searchsorted(cost, count, side="right"))
     level, remaining_members_to_get_an_extra_partition = divmod(
-        count + int(ascending[:raised_members].sum()), raised_members
+        count + int(sorted_loads[:raised_count].sum()), raised_count
     )
     quotas = np.maximum(level - loads, 0)
     quotas[np.flatnonzero(loads <= level)[:remaining_members_to_get_an_extra_partition]] += 1

@@ -105,8 +105,8 @@ def _find_task_owners(group: Group, tasks: int) -> NDArray[np.int32]:
         for task, member in enumerate(owner[group.catalog.span(topic)].tolist()):
             if member >= 0:
                 votes[task][member] += 1
-    most_votes = [min(v, key=lambda m: (-v[m], m)) if v else -1 for v in votes]
-    return np.asarray(most_votes, dtype=np.int32)
+    owners = [min(v, key=lambda m: (-v[m], m)) if v else -1 for v in votes]
+    return np.asarray(owners, dtype=np.int32)
 
 
 def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:

@@ -131,13 +131,15 @@ def place_whole(
     keeps_owner[_choose_releases(rows, weights, owner, sum_load(owner), max_load)] = False
     slot_of_row = np.where(keeps_owner, owner, -1)
     # 3. Assign weights without a slot.
-    unplaced = rows[~keeps_owner[rows]]
+    unplaced_rows = rows[~keeps_owner[rows]]
     room = max_load - sum_load(slot_of_row)
-    slot_of_row[unplaced] = _assign_on_same_executor(
-        weights[unplaced], owner[unplaced], room, executor
+    slot_of_row[unplaced_rows] = _assign_on_same_executor(
+        weights[unplaced_rows], owner[unplaced_rows], room, executor
     )
-    unplaced = unplaced[slot_of_row[unplaced] < 0]
-    slot_of_row[unplaced] = assign_longest_first(weights[unplaced], sum_load(slot_of_row), capacity)
+    unplaced_rows = unplaced_rows[slot_of_row[unplaced_rows] < 0]
+    slot_of_row[unplaced_rows] = assign_longest_first(
+        weights[unplaced_rows], sum_load(slot_of_row), capacity
+    )
     # 4. Move and swap.
     slot_of_row = _repair(slot_of_row, weights, sum_load(slot_of_row), max_load)
     tolerated_load = max(max_time, greedy_time * (1 + _SLACK)) * capacity * (1 + _ROUNDING_ERROR)
@@ -181,9 +183,9 @@ def _choose_releases(rows: Ints, weights: Floats, owner: Ints, load: Floats, lim
         owned = order[start:end]
         owned = owned[(weights[owned] <= max_room) | (weights[owned] > limit[slot])]
         excess = float(load[slot] - limit[slot])
-        sufficient = np.flatnonzero(weights[owned] >= excess)
-        if len(sufficient):
-            releases.append(owned[sufficient[-1:]])
+        sufficient_indices = np.flatnonzero(weights[owned] >= excess)
+        if len(sufficient_indices):
+            releases.append(owned[sufficient_indices[-1:]])
         else:
             releases.append(owned[: int(np.searchsorted(np.cumsum(weights[owned]), excess)) + 1])
     return np.concatenate(releases)

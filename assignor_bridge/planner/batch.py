@@ -188,10 +188,10 @@ def build_batch(
     twice or have no or too many slots.
     """
     topics, topic = names
-    longest = max(topics, key=len, default="")
-    if len(longest) > MAX_TOPIC_LENGTH:
+    longest_name = max(topics, key=len, default="")
+    if len(longest_name) > MAX_TOPIC_LENGTH:
         raise OptionError(
-            f"topic {longest[:20]!r}… has a name of {len(longest)} characters: "
+            f"topic {longest_name[:20]!r}… has a name of {len(longest_name)} characters: "
             f"Kafka allows at most {MAX_TOPIC_LENGTH}"
         )
     is_impossible = (start < 0) | (end < start) | (partition < 0) | (partition > MAX_PARTITION)

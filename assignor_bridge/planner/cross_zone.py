@@ -54,15 +54,15 @@ def _explain_cross_zone(
     set_work = np.asarray(np.bincount(code, weights.work, len(replicas.racks)), np.float64)
     total = max(float(set_work.sum()), 1e-300)
     unknown_work = sum(set_work[i] for i, racks in enumerate(replicas.racks) if not racks)
-    rack_count, notes = len(set(zones.names) - {None}), ""
+    rack_count, note = len(set(zones.names) - {None}), ""
     if not rack_count:
         yield "no executor has a rack: all are treated as near to every partition"
         return
     if unknown_work > 0:
-        notes = f"; {unknown_work / total:.0%} of the work has replicas in unknown racks"
+        note = f"; {unknown_work / total:.0%} of the work has replicas in unknown racks"
     if None in zones.names:
-        notes += "; executors without a rack are treated as near to all"
-    yield f"{share:.1%} of the data read crosses zones ({rack_count} racks with executors){notes}"
+        note += "; executors without a rack are treated as near to all"
+    yield f"{share:.1%} of the data read crosses zones ({rack_count} racks with executors){note}"
     unused_racks = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
     if unused_racks:
         yield f"executors run in {_list_racks(unused_racks)}, where no partition has a replica"

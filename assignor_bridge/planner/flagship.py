@@ -179,8 +179,8 @@ def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
     if weights.basis != "seconds" or needs_plan:
         return False
-    slowest = float(weights.slowness[batch.slot_executor[slots]].max())
-    return batch.backlog * float(weights.work.sum()) * slowest <= SHORT_BATCH_S
+    max_slowness = float(weights.slowness[batch.slot_executor[slots]].max())
+    return batch.backlog * float(weights.work.sum()) * max_slowness <= SHORT_BATCH_S
 
 
 def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
@@ -196,8 +196,8 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
     if is_short(batch, weights, slots):
         return SHORT_BATCH_S
     balanced_time = float(weights.work.sum()) / float((1 / slowness).sum())
-    smallest_pieces = weights.fixed + (weights.work - weights.fixed) / batch.size
-    return max(balanced_time, float(smallest_pieces.max()) * float(slowness.min()))
+    min_piece_work = weights.fixed + (weights.work - weights.fixed) / batch.size
+    return max(balanced_time, float(min_piece_work.max()) * float(slowness.min()))
 
 
 def find_priority(batch: MicroBatch, executor: Executor) -> int | None:

@@ -109,8 +109,8 @@ def place_group(
     if assignment.withheld is not None:
         # Between micro-batches no partition is being read, so withheld partitions can move now.
         member = np.where(member < 0, assignment.withheld, member)
-    slot_of = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
-    slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
+    slot_of_name = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
+    slot = np.array([slot_of_name[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
     pieces = Pieces.whole(batch, slot_of_line[table.line])
     bound = find_lower_bound(batch, weights, np.arange(batch.slots))

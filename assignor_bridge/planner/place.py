@@ -96,13 +96,13 @@ def place(
     load -= np.bincount(np.maximum(giver, 0), released_work, len(quota))
     unassigned_work = np.where(owned, released_work, work)
     kept_work = np.where(owned, work - released_work, 0.0)
-    assigned_shares: list[Shares] = []
+    steps: list[Shares] = []  # the shares that each step assigned
 
     def compute_room() -> Floats:
         return np.where(overloaded, 0.0, limit - load)
 
     def assign(shares: Shares) -> None:
-        assigned_shares.append(shares)
+        steps.append(shares)
         load[:] += np.bincount(shares.slot, shares.amount, len(quota))
         unassigned_work[shares.row] = 0.0
 
@@ -118,11 +118,11 @@ def place(
     assign(_fit_whole(unassigned_work, group, compute_room(), slot_group))
     assign(_wrap_around(unassigned_work, group, quota - load, slot_group, min_pieces))
     # 5. Sort by range.
-    assigned = Shares(*(np.concatenate(column) for column in zip(*assigned_shares, strict=True)))
-    assigned = assigned.take(np.argsort(assigned.amount, kind="stable"))
+    assigned_shares = Shares(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+    assigned_shares = assigned_shares.take(np.argsort(assigned_shares.amount, kind="stable"))
     kept_rows = np.flatnonzero(kept_work)
-    kept = Shares(kept_rows, owner[kept_rows], kept_work[kept_rows])
-    shares = Shares(*(np.append(*both) for both in zip(kept, assigned, strict=True)))
+    kept_shares = Shares(kept_rows, owner[kept_rows], kept_work[kept_rows])
+    shares = Shares(*(np.append(*both) for both in zip(kept_shares, assigned_shares, strict=True)))
     return shares.take(stable_order(shares.row))
 
 
@@ -155,18 +155,18 @@ def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Flo
     is_released_whole = max_release < remaining[group]
     released_work[row[is_released_whole]] = size[is_released_whole]
     remaining -= np.bincount(group[is_released_whole], size[is_released_whole], giver_count)
-    largest = first + np.bincount(group[is_released_whole], minlength=giver_count)
+    largest_range = first + np.bincount(group[is_released_whole], minlength=giver_count)
     # 2. Cut one range per giver and round.
     for _ in range(max_cuts):
-        is_sufficient = (size >= (remaining + min_pieces)[group]) & (index >= largest[group])
+        is_sufficient = (size >= (remaining + min_pieces)[group]) & (index >= largest_range[group])
         sufficient_ranges = np.bincount(group[is_sufficient], minlength=giver_count)
         givers = np.flatnonzero(remaining > min_pieces)
-        cut_range = (largest + np.maximum(sufficient_ranges, 1) - 1)[givers]
+        cut_range = (largest_range + np.maximum(sufficient_ranges, 1) - 1)[givers]
         cut_size, cut_row = size[cut_range], row[cut_range]
         max_part = np.where(cut_size < 2 * min_pieces[givers], cut_size, max_tail[cut_range])
         released_work[cut_row] = np.minimum(remaining[givers], max_part)
         remaining[givers] -= released_work[cut_row]
-        largest[givers] += 1
+        largest_range[givers] += 1
     return released_work
 
 

@@ -63,10 +63,10 @@ def _compute_hold(table: PartitionTable, batch: MicroBatch) -> int:
     """
     state, is_new = table.state, ~table.was_known[table.line]
     batch_number = state.batches + 1
-    absence = batch_number - int(state.seen[table.line[~is_new]].min(initial=batch_number))
+    absent_batches = batch_number - int(state.seen[table.line[~is_new]].min(initial=batch_number))
     new_key, old_key = table.key[table.line[is_new & (batch.start > 0)]], table.key[table.was_known]
     if len(new_key) and len(old_key):
         next_key = old_key[np.minimum(np.searchsorted(old_key, new_key), len(old_key) - 1)]
         if ((next_key > new_key) & (next_key >> 32 == new_key >> 32)).any():
-            absence = max(absence, min(state.hold + 1, state.batches))
-    return min(max(2 * absence, state.hold - 1, MIN_HOLD), MAX_HOLD_BATCHES)
+            absent_batches = max(absent_batches, min(state.hold + 1, state.batches))
+    return min(max(2 * absent_batches, state.hold - 1, MIN_HOLD), MAX_HOLD_BATCHES)

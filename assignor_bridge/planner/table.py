@@ -128,7 +128,7 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
     executor starts with the pace of an executor that it replaces.
     """
     index = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
-    known_readers = {(r.executor, r.host) for r in state.readers}
+    old_readers = {(r.executor, r.host) for r in state.readers}
     slot_counts = np.array([r.slots for r in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slot_counts)), slot_counts)
     number = np.arange(len(reader)) - (np.cumsum(slot_counts) - slot_counts)[reader]
@@ -143,7 +143,7 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
             orphans[host].append(member)
     free_slots: dict[str, list[int]] = defaultdict(list)
     for e, first in zip(batch.executors, batch.first_slot.tolist(), strict=True):
-        if e.host in orphans and (e.id, e.host) not in known_readers:
+        if e.host in orphans and (e.id, e.host) not in old_readers:
             free_slots[e.host].extend(range(first, first + e.slots))
     for host, slots_of_host in free_slots.items():
         index_on_host = np.arange(len(orphans[host])) * len(slots_of_host) // len(orphans[host])

@@ -70,8 +70,8 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     crosses = np.asarray(~groups.near & reachable, np.float64)
     has_home: Flags = np.asarray(groups.home >= 0, np.bool_)
     row = np.arange(group_count)
-    elsewhere = groups.home[:, None] != np.arange(zone_count)
-    cost = crosses + _MOVE_COST * np.logical_and(has_home.reshape(-1, 1), elsewhere)
+    is_elsewhere = groups.home[:, None] != np.arange(zone_count)
+    cost = crosses + _MOVE_COST * np.logical_and(has_home.reshape(-1, 1), is_elsewhere)
     cost_if_home_is_free = cost.copy()
     cost_if_home_is_free[row[has_home], groups.home[has_home]] = 0.0
     flow = np.zeros((group_count, zone_count + 1))  # the last column holds work without a zone
@@ -90,8 +90,8 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
 
 def _compute_cost_changes(cost: Floats) -> Floats:
     """Return each group's change of cost if it moves from a zone (or none) to another zone."""
-    current = np.column_stack((cost, np.zeros(len(cost))))
-    return np.asarray(cost[:, None, :] - current[:, :, None], np.float64)
+    current_cost = np.column_stack((cost, np.zeros(len(cost))))
+    return np.asarray(cost[:, None, :] - current_cost[:, :, None], np.float64)
 
 
 def _find_cheapest_moves(flow: Floats, changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
@@ -111,7 +111,7 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
         if excess[giver] <= epsilon:
             return
         move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
-        distance, previous = _find_shortest_paths(move_cost, giver)
+        distance, predecessor = _find_shortest_paths(move_cost, giver)
         choices = [
             (distance[zone] + extra_cost, zone, i)  # on ties, up to the quota
             for i, extra_cost in enumerate((0.0, _BEYOND_QUOTA_COST))
@@ -124,7 +124,7 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
         amount = min(excess[giver], levels[i][target] - load[target])
         path = [target]
         while path[-1] != giver:
-            path.append(previous[path[-1]])
+            path.append(predecessor[path[-1]])
         _move_along_path(flow, path[::-1], group, amount)
 
 
@@ -174,7 +174,7 @@ def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], li
     """
     costs: list[list[float]] = move_cost.tolist()
     zones = range(move_cost.shape[1])
-    distance, previous = list(costs[start]), [start for _ in zones]
+    distance, predecessor = list(costs[start]), [start for _ in zones]
     if start in zones:
         distance[start] = math.inf
     for _ in zones:
@@ -182,11 +182,11 @@ def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], li
         for zone in zones:
             if zone == start:
                 continue
-            costs_through = [last_distance[last] + costs[last][zone] for last in zones]
+            costs_through = [last_distance[middle] + costs[middle][zone] for middle in zones]
             shortest = min(costs_through)
             if shortest < last_distance[zone] - _ROUNDING:
-                distance[zone], previous[zone] = shortest, costs_through.index(shortest)
+                distance[zone], predecessor[zone] = shortest, costs_through.index(shortest)
                 has_changed = True
         if not has_changed:
             break
-    return distance, previous
+    return distance, predecessor

@@ -146,9 +146,9 @@ def join_parts(parts: Parts, shares: Shares, work: Floats, owner: Ints) -> Share
         added_shares = (unplaced_parts, slot, parts.work[unplaced_parts])
         shares = Shares(*(np.append(*both) for both in zip(shares, added_shares, strict=True)))
     row = parts.row[shares.row]
-    is_real = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
-    is_real |= (np.bincount(row, is_real) == 0)[row]
-    shares = Shares(row, shares.slot, shares.amount).take(is_real)
+    is_significant = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
+    is_significant |= (np.bincount(row, is_significant) == 0)[row]
+    shares = Shares(row, shares.slot, shares.amount).take(is_significant)
     return _sort_shares(shares, owner, ~parts.near[shares.row, parts.slot_zone[shares.slot]])
 
 
