@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
 
 _CUSTOM_FORMS = ("an entry point of group 'assignor_bridge.assignors'", "'package.module:Class'")
-_COOPERATIVE: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
+#: Protocols of the cooperative assignors, the preferred one first.
+_PROTOCOLS: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
 
 ASSIGNORS: dict[str, Assignor] = {
     strategy.name: strategy
@@ -37,15 +38,12 @@ ASSIGNORS: dict[str, Assignor] = {
         Strategy("roundrobin", assign_roundrobin),
         Strategy("sticky", assign_sticky, user_data=write_claim),
         Strategy(
-            "cooperative-sticky",
-            assign_cooperative_sticky,
-            _COOPERATIVE,
-            user_data=write_generation,
+            "cooperative-sticky", assign_cooperative_sticky, _PROTOCOLS, user_data=write_generation
         ),
         Strategy(
             "constrained-cooperative-sticky",
             assign_constrained_cooperative_sticky,
-            _COOPERATIVE,
+            _PROTOCOLS,
             refusal=describe_different_subscriptions,
             user_data=write_generation,
         ),
