@@ -169,7 +169,8 @@ class _MemberQuotas:
         self.min_quota, extra = divmod(len(ids), len(members))
         current_owner = owner[ids]
         counts = np.bincount(current_owner[current_owner >= 0], minlength=int(members.max()) + 1)
-        self.counts = dict(zip(members.tolist(), counts[members].tolist(), strict=True))
+        columns = members.tolist(), counts[members].tolist()
+        self.counts: dict[int, int] = dict(zip(*columns, strict=True))
         #: Kafka's term: members that may still exceed the minimum quota by one.
         self.remaining_members_to_get_an_extra_partition = extra - sum(
             count > self.min_quota for count in self.counts.values()
