@@ -244,6 +244,7 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     ):
         return []
     members = sorted(flow.class_of)
+    # The nodes are members, topics, classes, and levels of load, in this order.
     node = {m: i for i, m in enumerate(members)}
     topic_node = {t: len(node) + i for i, t in enumerate(flow.count)}
     first_class_node = len(node) + len(topic_node)

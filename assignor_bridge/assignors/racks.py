@@ -31,7 +31,7 @@ class GroupRacks:
     #: Whether a rack set (row) has a rack (column); the last column is for members without a rack.
     near: NDArray[np.bool_]
     #: Number of members in the racks of each set.
-    near_members: Ids
+    near_counts: Ids
 
     def is_far(self, partition: Ids, member: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Return for each partition whether its member's rack has no replica of it."""
@@ -86,9 +86,8 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     if has_most.all():
         return None
     sets, rack_set = np.unique(has_most, axis=0, return_inverse=True)
-    members_per_rack = np.bincount(
-        racks.rack_of_member[racks.rack_of_member >= 0], minlength=sets.shape[1]
-    )
+    member_racks = racks.rack_of_member[racks.rack_of_member >= 0]
+    members_per_rack = np.bincount(member_racks, minlength=sets.shape[1])
     near = np.column_stack((sets, np.ones(len(sets), np.bool_)))
     return GroupRacks(racks.rack_of_member, rack_set.reshape(-1), near, sets @ members_per_rack)
 
@@ -109,7 +108,7 @@ def assign_unowned_by_rack(
     near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # False: without a rack
     # 1. Assign to near members.
     ids_without_near_member = []
-    fewest_near_first = np.argsort(racks.near_members[racks.rack_set[unowned]], kind="stable")
+    fewest_near_first = np.argsort(racks.near_counts[racks.rack_set[unowned]], kind="stable")
     for partition in unowned[fewest_near_first].tolist():
         member = quotas.take_near(near[racks.rack_set[partition]])
         if member < 0:
