@@ -67,6 +67,7 @@ def explain(
     demand: Demand,
     generation: int,
     prediction_error: float | None,
+    state_warning: str | None,
 ) -> tuple[dict[str, str | int | float], list[str]]:
     """Return metrics (camelCase, without prefix) and reasons; the first reason is a summary."""
     pieces, bound = tasks.pieces, placement.bound
@@ -137,6 +138,9 @@ def explain(
                 "other stages off them"
             )
             reasons.append(advice)
+    if state_warning is not None:
+        metrics["stateWarning"] = state_warning
+        reasons.append(f"planned without earlier state: {state_warning}")
     return metrics, reasons
 
 
