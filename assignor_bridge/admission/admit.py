@@ -26,7 +26,7 @@ from assignor_bridge.admission.lag import Admission, Budget, Memory
 from assignor_bridge.admission.times import (
     FIRST_RECORDS,
     MAX_BATCHES,
-    MIN_SHARE,
+    MIN_READING_SHARE,
     fit_read_s,
     limit_growth,
 )
@@ -50,10 +50,10 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     5. Update how many batches each partition has waited.
     """
     # 1. Rank partitions.
-    waiting = np.zeros(len(lag.start), np.int64)
+    waited_batches = np.zeros(len(lag.start), np.int64)
     if memory.waiting:
-        waiting[:] = [memory.waiting.get(name, 0) for name in lag.names]
-    order = np.argsort(-waiting, kind="stable")
+        waited_batches[:] = [memory.waiting.get(name, 0) for name in lag.names]
+    order = np.argsort(-waited_batches, kind="stable")
     # 2. Make budgets.
     max_offsets = np.minimum(lag.size, _MAX_RECORDS)
     budgets = _build_budgets(lag, limits, memory.times)
@@ -61,23 +61,25 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
         budgets = _equalize_batches(max_offsets, budgets)
     # 3. Set minimums.
     min_offsets = _share_floors(lag, limits, max_offsets, order)
-    longest_waiting = order[waiting[order] > 0]
-    longest_waiting = longest_waiting[: _count_reserve(longest_waiting, min_offsets, budgets)]
-    min_offsets[longest_waiting] = np.maximum(min_offsets[longest_waiting], 1)
+    waiting_rows = order[waited_batches[order] > 0]
+    waiting_rows = waiting_rows[: _count_reserve(waiting_rows, min_offsets, budgets)]
+    min_offsets[waiting_rows] = np.maximum(min_offsets[waiting_rows], 1)
     weight = _compute_weights(lag, limits)
     if limits.fairness == "deadline":
         margin_share = compare_with_margin(lag, memory.times)
-        raised = raise_urgent(min_offsets, max_offsets, weight, budgets, order, margin_share)
-        min_offsets = _trim_to_limit(raised, min_offsets, limits.records)
+        raised_offsets = raise_urgent(
+            min_offsets, max_offsets, weight, budgets, order, margin_share=margin_share
+        )
+        min_offsets = _trim_to_limit(raised_offsets, min_offsets, limits.records)
     # 4. Share the remaining budgets.
     offsets, limited_by = fill(min_offsets, max_offsets, weight, budgets, order)
     offsets = _trim_to_limit(offsets, min_offsets, limits.records)
     if not offsets.any():  # the budgets are too small for one record
         offsets[order[0]] = 1
-    # 5. Update the waiting batches.
+    # 5. Count this batch for the partitions without offsets.
     rows_without_offsets = np.flatnonzero(offsets == 0).tolist()
     names = lag.names if rows_without_offsets else []
-    new_waiting = {names[i]: int(waiting[i]) + 1 for i in rows_without_offsets}
+    new_waiting = {names[i]: int(waited_batches[i]) + 1 for i in rows_without_offsets}
     return Admission(lag.start + offsets, limited_by, replace(memory, waiting=new_waiting))
 
 
@@ -101,7 +103,7 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
         read_s = max(read_s - float(lag.seconds_per_range.sum()) / lag.slots, read_s / 2)
         # Costs learned in quiet batches must not limit a backlog's first batch to a few records.
         first_batch_s = FIRST_RECORDS * float(lag.seconds_per_offset.mean())
-        read_s = max(read_s, min(MIN_SHARE * limits.seconds, first_batch_s))
+        read_s = max(read_s, min(MIN_READING_SHARE * limits.seconds, first_batch_s))
         budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, read_s))
         budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
     return budgets
@@ -120,18 +122,18 @@ def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budg
     ]
 
 
-def _count_reserve(longest_waiting: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
+def _count_reserve(waiting_rows: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
     """Return how many waiting partitions get one record each from the reserve (at least 1)."""
-    count = len(longest_waiting)
+    count = len(waiting_rows)
     for budget in budgets:
         half_budget = (budget.amount - float(budget.cost @ floors)) / 2
-        used_amounts = np.cumsum(budget.cost[longest_waiting])
+        used_amounts = np.cumsum(budget.cost[waiting_rows])
         count = min(count, int(np.searchsorted(used_amounts, half_budget, "right")))
     return max(1, count)
 
 
 def _share_floors(lag: Lag, limits: Limits, max_offsets: Ints, order: Ints) -> Ints:
-    """Divide each topic's floor equally among its partitions."""
+    """Divide each topic's floor equally among its partitions; leave a record for the reserve."""
     floors = np.zeros(len(max_offsets), np.int64)
     for code, topic in enumerate(lag.topics):
         if floor := limits.floors.get(topic.lower()):
@@ -150,12 +152,10 @@ def _compute_weights(lag: Lag, limits: Limits) -> Floats:
 
 
 def _trim_to_limit(offsets: Ints, min_offsets: Ints, max_records: int | None) -> Ints:
-    """Reduce `offsets` to `max_records` in total, largest additions to the minimums first."""
-    offsets_over_limit = 0 if max_records is None else int(offsets.sum()) - max_records
-    for i in (
-        np.argsort(min_offsets - offsets, kind="stable").tolist() if offsets_over_limit > 0 else ()
-    ):
-        removed_offsets = min(offsets_over_limit, int(offsets[i] - min_offsets[i]))
+    """Reduce `offsets`, in place, to `max_records`; largest additions to the minimums first."""
+    excess = 0 if max_records is None else int(offsets.sum()) - max_records
+    for i in np.argsort(min_offsets - offsets, kind="stable").tolist() if excess > 0 else ():
+        removed_offsets = min(excess, int(offsets[i] - min_offsets[i]))
         offsets[i] -= removed_offsets
-        offsets_over_limit -= removed_offsets
+        excess -= removed_offsets
     return offsets

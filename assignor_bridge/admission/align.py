@@ -68,8 +68,11 @@ def align(
         return horizon_ms
     if horizon_ms > times.asked_ms and times.look_ups < _MAX_LOOK_UPS:
         return horizon_ms
-    is_usable = _find_usable_times(times, alignment)
-    return _limit_ends(lag, times, times.first_offset, times.asked_ms, is_usable, steps)
+    first_offset, is_usable = times.first_offset, _find_usable_times(times, alignment)
+    end = np.where(first_offset < 0, lag.latest, np.minimum(first_offset, lag.latest))
+    stamp_ms = np.where(is_usable, times.stamp_ms, np.iinfo(np.int64).max)
+    is_at_horizon = is_usable & (stamp_ms >= times.asked_ms)
+    return _advance_in_steps(lag, end, is_at_horizon, stamp_ms, steps)
 
 
 def find_spread_s(times: RecordTimes, alignment: Alignment) -> float:
@@ -91,21 +94,22 @@ def _find_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
     return (times.stamp_ms >= 0) & (times.stamp_ms <= times.now_ms + alignment.max_future_ms)
 
 
-def _limit_ends(  # noqa: PLR0917
-    lag: Lag, times: RecordTimes, first_offset: Ints, horizon_ms: int, is_usable: Flags,
-    steps: Mapping[tuple[str, int], int],
-) -> AlignedEnds:  # fmt: skip
-    end = np.where(first_offset < 0, lag.latest, np.minimum(first_offset, lag.latest))
+def _advance_in_steps(
+    lag: Lag, end: Ints, is_at_horizon: Flags, stamp_ms: Ints, steps: Mapping[tuple[str, int], int]
+) -> AlignedEnds:
+    """Advance partitions without progress up to `end` in steps, unless they are at the horizon.
+
+    If no partition would advance, the one with the lowest `stamp_ms` reads one record.
+    """
     stays = end <= lag.start
     end[stays] = lag.start[stays]
     names, next_steps = lag.names if stays.any() else [], {}
-    for i in np.flatnonzero(stays & ~(is_usable & (times.stamp_ms >= horizon_ms))).tolist():
+    for i in np.flatnonzero(stays & ~is_at_horizon).tolist():
         step = steps.get(names[i], 1)
         end[i] += min(step, int(lag.size[i]))
         next_steps[names[i]] = min(2 * step, _MAX_STEP_RECORDS)
     if not (end > lag.start).any():  # the horizon of the last look-up was still too early
-        slowest = int(np.where(is_usable, times.stamp_ms, np.iinfo(np.int64).max).argmin())
-        end[slowest] += 1
+        end[stamp_ms.argmin()] += 1
     return AlignedEnds(end, next_steps)
 
 

@@ -51,12 +51,13 @@ def compare_with_margin(lag: Lag, times: Sequence[BatchTime]) -> Floats:
     return np.asarray(lag.seconds_left / np.maximum(margin_s, _MIN_MARGIN_S))
 
 
-def raise_urgent(  # noqa: PLR0917
+def raise_urgent(
     min_offsets: Ints,
     max_offsets: Ints,
     weight: Floats,
     budgets: Sequence[Budget],
     order: Ints,
+    *,
     margin_share: Floats,
 ) -> Ints:
     """Raise the minimums of urgent partitions within the budgets, most urgent first.
@@ -68,12 +69,12 @@ def raise_urgent(  # noqa: PLR0917
     halvings = np.floor(np.log2(np.maximum(margin_share[urgent_rows], 0.5**_MAX_HALVINGS)))
     for halving in np.unique(halvings).tolist():
         rows = urgent_rows[halvings == halving]
-        remaining = []
+        remaining_budgets, minimums = [], min_offsets[rows]
         for name, cost, amount in budgets:
-            used_amount = float(cost @ min_offsets - cost[rows] @ min_offsets[rows])
-            remaining.append(Budget(name, cost[rows], amount - used_amount))
+            used_amount = float(cost @ min_offsets - cost[rows] @ minimums)
+            remaining_budgets.append(Budget(name, cost[rows], amount - used_amount))
         min_offsets[rows], limited_by = fill(
-            min_offsets[rows], max_offsets[rows], weight[rows], remaining, np.arange(len(rows))
+            minimums, max_offsets[rows], weight[rows], remaining_budgets, np.arange(len(rows))
         )
         if limited_by is not None:
             break

@@ -23,12 +23,13 @@ def fill(
 ) -> tuple[Ints, str | None]:
     """Return how many offsets each partition gets, and the name of the budget that limits them.
 
-    Each partition gets at least `min_offsets`, even beyond a budget, and at most `max_offsets`.
+    Each partition gets at least `min_offsets`, even beyond a budget, and at most `max_offsets`. The
+    name is None if the budgets cover all `max_offsets`. Weights are above 0.
     Offsets lost to rounding go to partitions that have none, then by fraction, then by `order`.
 
     >>> from assignor_bridge.admission.lag import Budget
-    >>> none, lag, ones = np.zeros(3, int), np.array([2, 90, 90]), np.ones(3)
-    >>> fill(none, lag, ones, [Budget("records", ones, 21)], np.arange(3))[0].tolist()
+    >>> zeros, lag, ones = np.zeros(3, int), np.array([2, 90, 90]), np.ones(3)
+    >>> fill(zeros, lag, ones, [Budget("records", ones, 21)], np.arange(3))[0].tolist()
     [2, 10, 9]
     """
     levels = [_find_level(min_offsets, max_offsets, weight, budget) for budget in budgets]
@@ -56,10 +57,10 @@ def _find_level(min_offsets: Ints, max_offsets: Ints, weight: Floats, budget: Bu
     order = np.argsort(breakpoints, kind="stable")
     breakpoints = breakpoints[order]
     slope = np.cumsum(np.concatenate((cost * weight, -cost * weight))[order])
-    used = float(cost @ min_offsets) + np.append(0.0, np.cumsum(slope[:-1] * np.diff(breakpoints)))
-    i = int(np.searchsorted(np.maximum.accumulate(used), amount, "right")) - 1
+    usage = float(cost @ min_offsets) + np.append(0.0, np.cumsum(slope[:-1] * np.diff(breakpoints)))
+    i = int(np.searchsorted(np.maximum.accumulate(usage), amount, "right")) - 1
     if i < 0:
         return 0.0
     if i + 1 >= len(breakpoints) or slope[i] <= 0:
         return float(breakpoints[i])
-    return float(min(breakpoints[i] + (amount - used[i]) / slope[i], breakpoints[i + 1]))
+    return float(min(breakpoints[i] + (amount - usage[i]) / slope[i], breakpoints[i + 1]))

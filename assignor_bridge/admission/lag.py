@@ -74,7 +74,7 @@ class RecordTimes(NamedTuple):
     stamp_ms: Ints
     #: Number of requests to Kafka for this batch.
     look_ups: int = 0
-    #: Time of the last request.
+    #: Horizon for which offsets were last requested (see `align`); None if none were.
     asked_ms: int | None = None
     #: Offset of the first record at or after `asked_ms`, perhaps already read; -1 if there is none.
     first_offset: Ints | None = None

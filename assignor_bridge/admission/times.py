@@ -26,9 +26,9 @@ _MIN_SLOPE = 0.1  # lower bound of the slope
 _PRIOR_SIGMA = 30.0  # standard deviation of the slope's prior around 1
 _MIN_NOISE = 0.05  # lower bound of the noise, as a share of the median batch duration
 _SIGMA_PER_MAD = 1.48  # standard deviation of normal noise over its median absolute deviation
-MIN_SHARE = 0.25  # share of the target kept for reading, even if the fixed part takes all of it
+MIN_READING_SHARE = 0.25  # share of the target kept for reading, even if the fixed part is longer
 _SLOW_GROWTH = 1.5  # maximum growth of the median reading time towards that share
-_FIRST_SHARE = 0.5  # share of the target for reading in the first batch
+_FIRST_READING_SHARE = 0.5  # share of the target for reading in the first batch
 
 
 def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
@@ -44,14 +44,14 @@ def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
 def fit_read_s(times: Sequence[BatchTime], target_s: float) -> float:
     """Return how many seconds each slot may read so that a batch takes `target_s` seconds."""
     if not times:
-        return _FIRST_SHARE * target_s
+        return _FIRST_READING_SHARE * target_s
     reading_s = np.array([time.reading_s for time in times])
     batch_s = np.array([time.seconds for time in times])
     weights = np.power(_DECAY_PER_BATCH, np.arange(len(reading_s))[::-1], dtype=np.float64)
     slope = _estimate_slope(reading_s, batch_s)
-    fixed_s = max(_find_median(batch_s - slope * reading_s, weights), 0.0)
-    max_grown_s = _SLOW_GROWTH * _find_median(reading_s, weights)
-    return max((target_s - fixed_s) / slope, min(MIN_SHARE * target_s / slope, max_grown_s))
+    fixed_s = max(_find_weighted_median(batch_s - slope * reading_s, weights), 0.0)
+    max_grown_s = _SLOW_GROWTH * _find_weighted_median(reading_s, weights)
+    return max((target_s - fixed_s) / slope, min(MIN_READING_SHARE * target_s / slope, max_grown_s))
 
 
 def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
@@ -62,16 +62,16 @@ def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
     if not differs.any():
         return 1.0
     slopes = (batch_s[j] - batch_s[i]) / np.where(differs, reading_s[j] - reading_s[i], 1.0)
-    slope = _find_median(slopes[differs], distance[differs])
+    slope = _find_weighted_median(slopes[differs], distance[differs])
     fixed_s = batch_s - slope * reading_s
     deviation = float(np.median(np.abs(fixed_s - np.median(fixed_s))))
     noise = max(_SIGMA_PER_MAD * deviation, _MIN_NOISE * float(np.median(batch_s)))
-    evidence = float(((reading_s - reading_s.mean()) ** 2).sum())
-    prior = (noise / _PRIOR_SIGMA) ** 2
-    return max((evidence * slope + prior) / (evidence + prior), _MIN_SLOPE)
+    variation = float(((reading_s - reading_s.mean()) ** 2).sum())  # of reading times, in s²
+    prior = (noise / _PRIOR_SIGMA) ** 2  # the variation at which the slope is halfway to 1
+    return max((variation * slope + prior) / (variation + prior), _MIN_SLOPE)
 
 
-def _find_median(values: Floats, weights: Floats) -> float:
+def _find_weighted_median(values: Floats, weights: Floats) -> float:
     order = np.argsort(values, kind="stable")
     middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
     return float(values[order][middle])

@@ -57,9 +57,8 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     """
     check = _AnswerCheck(name, group)
     try:
-        checked = (
-            check.rebuild(answer) if isinstance(answer, Assignment) else check.read_mappings(answer)
-        )
+        read = check.rebuild if isinstance(answer, Assignment) else check.read_mappings
+        checked = read(answer)
     except AssignorError:
         raise
     except Exception as error:  # reading a user's object may run any code
@@ -82,10 +81,7 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
 def check_handover(name: str, group: Group, assignment: Assignment) -> None:
     """Check that no partition is given to a member while another one still owns it (KIP-429).
 
-    Raises
-    ------
-    PlanError
-        If one is; the message names the partition and both members.
+    Raises PlanError if one is; the message names the partition and both members.
     """
     claims, owner = resolve_claims(group), assignment.owner
     for partition, claimant in zip(claims.ids.tolist(), claims.member.tolist(), strict=True):
@@ -115,11 +111,11 @@ class _AnswerCheck:
             f"assignor {self.name!r} {problem}{': ' + listed if listed else ''}. {_RULE}"
         )
 
-    def fail_if(self, partition_ids: NDArray[np.integer], verb: str, problem: str) -> None:
+    def fail_if(self, partition_ids: NDArray[np.integer], action: str, problem: str) -> None:
         """Fail if `partition_ids` is not empty; list their number and first five names."""
         if len(partition_ids):
             names = (self.catalog.name(int(i)) for i in partition_ids[:5])
-            self.fail(f"{verb} {len(partition_ids)} {problem}", names)
+            self.fail(f"{action} {len(partition_ids)} {problem}", names)
 
     def rebuild(self, answer: Assignment) -> Assignment:
         """Check each part of `answer`, and return a new Assignment built from them."""
@@ -187,8 +183,8 @@ class _AnswerCheck:
         is_number = isinstance(partition, (int, np.integer)) and not isinstance(partition, bool)
         if not is_number or not 0 <= partition < count:
             kind = "" if is_number else f" (a {type(partition).__name__})"
-            shown = f"{topic}-{str(partition)[:40]}{kind} ({count} partitions exist)"
-            self.fail(f"gave {name!r} a partition that does not exist", (shown,))
+            description = f"{topic}-{str(partition)[:40]}{kind} ({count} partitions exist)"
+            self.fail(f"gave {name!r} a partition that does not exist", (description,))
         partition_id = self.catalog.span(topic).start + int(partition)
         if owner[partition_id] >= 0:
             members = f"{self.group.ids[int(owner[partition_id])]!r} and {name!r}"

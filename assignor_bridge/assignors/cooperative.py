@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _MAX_TRIES = 8
 
 
-def cooperative_sticky(group: Group) -> Assignment:
+def assign_cooperative_sticky(group: Group) -> Assignment:
     """Assign as `sticky` does, but withhold partitions that another present member still owns.
 
     Promises, in order: (1) no partition goes to a member while another member claims it, unless the
@@ -47,11 +47,11 @@ def cooperative_sticky(group: Group) -> Assignment:
     >>> from assignor_bridge.assignors import Group, Member
     >>> owner = Member("C0", {"t0"}, {"t0": [0, 1, 2, 3]}, generation=4)
     >>> group = Group((owner, Member("C1", {"t0"})), {"t0": 4})
-    >>> first = cooperative_sticky(group)
+    >>> first = assign_cooperative_sticky(group)
     >>> print(first)
     C0: [t0p0, t0p1]
     C1: []
-    >>> print(cooperative_sticky(group.after(first, generation=5)))
+    >>> print(assign_cooperative_sticky(group.after(first, generation=5)))
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
@@ -93,7 +93,7 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
 
     def divide(owner: NDArray[np.int32]) -> None:
         if len(ids):
-            divide_evenly(group.catalog, owner, ids, members, "blocks", racks)
+            divide_evenly(group.catalog, owner, ids, members, fill="blocks", racks=racks)
 
     return _assign_in_two_rounds(group, resolve_claims(group, newest_only=True), divide)
 
@@ -102,12 +102,12 @@ def describe_different_subscriptions(group: Group) -> str | None:
     """Return a sentence that names two members with different subscriptions; None if all agree."""
     if len(group.subscriptions) <= 1:
         return None
-    (one_topics, one_members), (other_topics, second) = group.subscriptions[:2]
+    (one_topics, (one, *_)), (other_topics, (other, *_)) = group.subscriptions[:2]
     topic = min(one_topics ^ other_topics)
-    has, other_members = (one_members, second) if topic in one_topics else (second, one_members)
+    subscriber, non_subscriber = (one, other) if topic in one_topics else (other, one)
     return (
-        f"its members must all subscribe to the same topics, but {group.ids[has[0]]!r} subscribes "
-        f"to {topic!r} and {group.ids[other_members[0]]!r} does not"
+        f"its members must all subscribe to the same topics, but {group.ids[subscriber]!r} "
+        f"subscribes to {topic!r} and {group.ids[non_subscriber]!r} does not"
     )
 
 
@@ -133,13 +133,10 @@ def _assign_in_two_rounds(group: Group, claims: Claims, balance_owners: Balance)
 
 def _withhold(group: Group, claims: Claims, owner: NDArray[np.int32]) -> Assignment:
     """Withhold the partitions that another member has to revoke first."""
-    withheld = np.zeros(len(owner), np.bool_)
-    withheld[claims.ids[owner[claims.ids] != claims.member]] = True
-    withheld &= (claims.owner != owner) & (owner >= 0)
-    if not withheld.any():
+    is_withheld = np.zeros(len(owner), np.bool_)
+    is_withheld[claims.ids[owner[claims.ids] != claims.member]] = True
+    is_withheld &= (claims.owner != owner) & (owner >= 0)
+    if not is_withheld.any():
         return Assignment(group, owner)
-    return Assignment(
-        group,
-        np.where(withheld, -1, owner),
-        withheld=np.where(withheld, owner, -1).astype(np.int32),
-    )
+    next_owner = np.where(is_withheld, owner, -1).astype(np.int32)
+    return Assignment(group, np.where(is_withheld, -1, owner), withheld=next_owner)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group, Member
 
 
-def failover(group: Group) -> Assignment:
+def assign_failover(group: Group) -> Assignment:
     """Give all partitions of a topic to its highest-priority subscriber.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) the
@@ -26,7 +26,7 @@ def failover(group: Group) -> Assignment:
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0"}), Member("C1", {"t0"}, priority=2))
-    >>> print(failover(Group(members, {"t0": 3})))
+    >>> print(assign_failover(Group(members, {"t0": 3})))
     C0: []
     C1: [t0p0, t0p1, t0p2]
     """

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -96,8 +96,7 @@ class Group:
     @property
     def catalog(self) -> Catalog:
         """`topics`, with a number for each partition."""
-        assert isinstance(self.topics, Catalog)  # noqa: S101  (made so in __post_init__)
-        return self.topics
+        return cast("Catalog", self.topics)  # `__post_init__` converts it
 
     @cached_property
     def ids(self) -> tuple[str, ...]:
@@ -110,13 +109,8 @@ class Group:
 
         Static members come first, by instance id, and keep their position across restarts.
         """
-        members = self.members
-        return tuple(
-            sorted(
-                range(len(members)),
-                key=lambda i: (members[i].instance is None, members[i].instance or "", i),
-            )
-        )
+        keys = [(m.instance is None, m.instance or "", i) for i, m in enumerate(self.members)]
+        return tuple(index for _, _, index in sorted(keys))
 
     @cached_property
     def subscriptions(self) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
@@ -171,16 +165,14 @@ class Group:
         on_assignment: Callable[[Member, Partitions, int], Member] = Member.rejoin,
     ) -> Group:
         """Return the group after a rebalance; `on_assignment` makes members, as in `Assignor`."""
-        return replace(
-            self,
-            members=tuple(
-                replace(
-                    on_assignment(member, assignment[member.id], generation),
-                    standby=assignment.standbys.get(member.id, {}),
-                )
-                for member in self.members
-            ),
+        members = tuple(
+            replace(
+                on_assignment(member, assignment[member.id], generation),
+                standby=assignment.standbys.get(member.id, {}),
+            )
+            for member in self.members
         )
+        return replace(self, members=members)
 
 
 class Assignment(Mapping[str, Partitions]):

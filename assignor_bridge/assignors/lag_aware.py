@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _TOLERATED_SHARE = 0.05
 
 
-def lag_aware(group: Group) -> Assignment:
+def assign_lag_aware(group: Group) -> Assignment:
     """Assign each topic's partitions in rounds, the largest lag to the least loaded member.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
@@ -38,7 +38,7 @@ def lag_aware(group: Group) -> Assignment:
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0"}), Member("C1", {"t0"}))
     >>> lags = {"t0": {0: 100_000, 1: 60_000, 2: 50_000}}
-    >>> print(lag_aware(Group(members, {"t0": 3}, lags)))
+    >>> print(assign_lag_aware(Group(members, {"t0": 3}, lags)))
     C0: [t0p0]
     C1: [t0p1, t0p2]
     """
@@ -54,12 +54,12 @@ def lag_aware(group: Group) -> Assignment:
                 ids = np.arange(span.start, span.stop)
                 assign_unowned_by_rack(racks, owner, owner.copy(), ids, np.asarray(subscribers))
             continue
-        heaviest_first = sorted(range(count), key=lambda p: -topic_lags[p])
+        partitions_by_lag = sorted(range(count), key=lambda p: -topic_lags[p])
         total_lag: dict[int, float] = dict.fromkeys(subscribers, 0)
         tolerated_lag = _TOLERATED_SHARE * sum(topic_lags) / len(total_lag)
         for first in range(0, count, len(total_lag)):  # counts are equal when a round begins
-            members_by_lag = sorted(total_lag.items(), key=_get_sort_key)
-            partitions = heaviest_first[first : first + len(total_lag)]
+            members_by_lag = sorted(total_lag.items(), key=_rank_by_lag)
+            partitions = partitions_by_lag[first : first + len(total_lag)]
             members = [member for member, _ in members_by_lag]
             if racks is not None:
                 rack_sets = racks.rack_set[span][partitions].tolist()
@@ -73,26 +73,26 @@ def lag_aware(group: Group) -> Assignment:
 def _prefer_near_members(
     racks: GroupRacks,
     rack_sets: Sequence[int],
-    ranked: Sequence[tuple[int, float]],
+    members_by_lag: Sequence[tuple[int, float]],
     tolerated_lag: float,
 ) -> list[int]:
-    """Return a different member of `ranked` for each partition, given the partitions' rack sets.
+    """Return a different member of `members_by_lag` for the partition of each rack set.
 
     It is the first free member in a rack with a replica, if its lag exceeds that of the first free
     member by at most `tolerated_lag`; otherwise it is the first free member.
     """
-    queues: dict[int, deque[int]] = {}  # indices in `ranked`, by rack
+    queues: dict[int, deque[int]] = {}  # indices in `members_by_lag`, by rack
     rack_of_member = racks.rack_of_member.tolist()
-    for index, (member, _) in enumerate(ranked):
+    for index, (member, _) in enumerate(members_by_lag):
         queues.setdefault(rack_of_member[member], deque()).append(index)
     chosen_members = []
     for rack_set in rack_sets:
         least_lag_index = min(queue[0] for queue in queues.values())
         near_indices = [q[0] for rack, q in queues.items() if racks.near[rack_set, rack]]
         index = min(near_indices, default=least_lag_index)
-        if ranked[index][1] > ranked[least_lag_index][1] + tolerated_lag:
+        if members_by_lag[index][1] > members_by_lag[least_lag_index][1] + tolerated_lag:
             index = least_lag_index
-        member = ranked[index][0]
+        member = members_by_lag[index][0]
         queue = queues[rack_of_member[member]]
         queue.popleft()
         if not queue:
@@ -101,7 +101,7 @@ def _prefer_near_members(
     return chosen_members
 
 
-def _get_sort_key(item: tuple[int, float]) -> tuple[float, int]:
+def _rank_by_lag(item: tuple[int, float]) -> tuple[float, int]:
     return item[1], item[0]
 
 

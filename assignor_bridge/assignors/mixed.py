@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.racks import divide_by_racks
+from assignor_bridge.assignors.racks import split_topics_by_rack_set
 from assignor_bridge.negative_cycle import find_negative_cycle
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import GroupRacks
+    from assignor_bridge.assignors.racks import GroupRacks, Subscription
 
 _NO_MEMBERS: frozenset[int] = frozenset()
 
@@ -38,7 +38,7 @@ _NO_MEMBERS: frozenset[int] = frozenset()
 def balance_mixed_subscriptions(
     catalog: Catalog,
     owner: NDArray[np.int32],
-    classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
+    classes: Sequence[Subscription],
     racks: GroupRacks | None = None,
 ) -> None:
     """Assign the unowned partitions of connected subscriptions and balance all, in place.
@@ -54,7 +54,7 @@ def balance_mixed_subscriptions(
     >>> owner.tolist()
     [0, 1, 1, 0]
     """
-    ids, classes, far_members = divide_by_racks(catalog, classes, racks)
+    ids, classes, far_members = split_topics_by_rack_set(catalog, classes, racks)
     subscribers: dict[int, list[int]] = {}
     for topics, members in classes:
         for topic in topics:
@@ -66,7 +66,7 @@ def balance_mixed_subscriptions(
         if topic in far_members:
             owner_by_partition[np.isin(owner_by_partition, list(far_members[topic]))] = -1
         load += np.bincount(owner_by_partition[owner_by_partition >= 0], minlength=len(load))
-    # 1.
+    # 1. Assign the unowned partitions.
     for topic in sorted(subscribers, key=lambda t: (len(subscribers[t]), t)):
         unowned = np.flatnonzero(owners[topic] < 0)
         if len(unowned):
@@ -80,36 +80,33 @@ def balance_mixed_subscriptions(
         [topics for topics, _ in classes],
         {m: c for c, (_, members) in enumerate(classes) for m in members},
         {t: _count_by_member(owner_by_partition) for t, owner_by_partition in owners.items()},
-        {
-            t: _count_by_member(owner_by_partition[owner_by_partition >= 0])
-            for t, owner_by_partition in claims.items()
-        },
+        {t: _count_by_member(claimed_owner) for t, claimed_owner in claims.items()},
         load.tolist(),
         far_members,
     )
-    # 2. and 3.
+    # 2. and 3. Move partitions.
     balanced, improved = _move_along_chains(flow), _move_along_cycles(flow)
-    # 4.
+    # 4. Choose the partitions.
     for topic, owner_by_partition in owners.items():
         if balanced or improved or far_members:
             _choose_partitions(owner_by_partition, claims[topic], flow.count[topic])
         owner[ids[topic]] = owner_by_partition
 
 
-def _count_by_member(holders: NDArray[np.int32]) -> dict[int, int]:
-    members, counts = np.unique(holders, return_counts=True)
+def _count_by_member(owner: NDArray[np.int32]) -> dict[int, int]:
+    members, counts = np.unique(owner[owner >= 0], return_counts=True)
     return dict(zip(members.tolist(), counts.tolist(), strict=True))
 
 
 def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
     """Return members for `count` partitions, each the least loaded at that point, ties in order."""
     loads = load[members]
-    ascending = np.sort(loads)
+    sorted_loads = np.sort(loads)
     # Partitions needed to raise the first k members to the same load.
-    cost = np.arange(1, len(ascending) + 1) * ascending - np.cumsum(ascending)
-    raised_members = int(np.searchsorted(cost, count, side="right"))
+    cost = np.arange(1, len(sorted_loads) + 1) * sorted_loads - np.cumsum(sorted_loads)
+    raised_count = int(np.searchsorted(cost, count, side="right"))
     level, remaining_members_to_get_an_extra_partition = divmod(
-        count + int(ascending[:raised_members].sum()), raised_members
+        count + int(sorted_loads[:raised_count].sum()), raised_count
     )
     quotas = np.maximum(level - loads, 0)
     quotas[np.flatnonzero(loads <= level)[:remaining_members_to_get_an_extra_partition]] += 1
@@ -147,11 +144,11 @@ class _Flow:
     #: By topic and member: number of partitions assigned now; no zeros.
     count: dict[int, dict[int, int]]
     #: By topic and member: number of partitions claimed.
-    owned: dict[int, dict[int, int]]
+    claimed: dict[int, dict[int, int]]
     #: By member: number of partitions over all topics.
     load: list[int]
     #: By topic: the members without a replica in their rack; no empty sets.
-    far: dict[int, frozenset[int]]
+    far_members: dict[int, frozenset[int]]
 
     def move(self, topic: int, giver: int, taker: int) -> None:
         """Move one partition of `topic`; the caller updates the loads."""
@@ -238,15 +235,16 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     """
     lost_claims = [
         (topic, member)
-        for topic, owned in flow.owned.items()
-        for member, claimed in owned.items()
-        if flow.count[topic].get(member, 0) < claimed
+        for topic, claimed in flow.claimed.items()
+        for member, count in claimed.items()
+        if flow.count[topic].get(member, 0) < count
     ]
     if not lost_claims and not any(
-        flow.far.get(t, _NO_MEMBERS) & count.keys() for t, count in flow.count.items()
+        flow.far_members.get(t, _NO_MEMBERS) & count.keys() for t, count in flow.count.items()
     ):
         return []
     members = sorted(flow.class_of)
+    # The nodes are members, topics, classes, and levels of load, in this order.
     node = {m: i for i, m in enumerate(members)}
     topic_node = {t: len(node) + i for i, t in enumerate(flow.count)}
     first_class_node = len(node) + len(topic_node)
@@ -254,19 +252,19 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     crossing_cost = 2 * first_level_node + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
     for topic, holders in flow.count.items():
-        claimed, far_members = flow.owned[topic], flow.far.get(topic, _NO_MEMBERS)
+        claimed, far_members = flow.claimed[topic], flow.far_members.get(topic, _NO_MEMBERS)
         for m, count in holders.items():  # giving away an unclaimed partition saves a move
             saving = int(count > claimed.get(m, 0)) + crossing_cost * (m in far_members)
             edges.append((node[m], topic_node[topic], -saving))
     for topic, m in lost_claims:  # taking a claimed partition back
-        edges.append(
-            (topic_node[topic], node[m], crossing_cost * (m in flow.far.get(topic, _NO_MEMBERS)))
-        )
+        is_far = m in flow.far_members.get(topic, _NO_MEMBERS)
+        edges.append((topic_node[topic], node[m], crossing_cost * is_far))
     # All members of a class are in one rack.
-    one_of = {class_index: m for m, class_index in flow.class_of.items()}
+    member_of_class = {class_index: m for m, class_index in flow.class_of.items()}
     for class_index, topics_of_class in enumerate(flow.topics):
         for t in topics_of_class:
-            cost = 1 + crossing_cost * (one_of[class_index] in flow.far.get(t, _NO_MEMBERS))
+            is_far = member_of_class[class_index] in flow.far_members.get(t, _NO_MEMBERS)
+            cost = 1 + crossing_cost * is_far
             edges.append((topic_node[t], first_class_node + class_index, cost))
     min_load = min(flow.load[m] for m in members)
     for m in members:

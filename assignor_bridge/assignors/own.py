@@ -77,12 +77,12 @@ class CustomAssignor:
     def on_assignment(
         self, member: Member, owned: Mapping[str, Sequence[int]], generation: int
     ) -> Member:
-        """Return the member as it joins next time (`Assignor.on_assignment` or `Member.owning`)."""
+        """Return the member as it joins next time (`Assignor.on_assignment` or `Member.rejoin`)."""
         expected = f"the member {member.id!r} or None"
-        after = self._call("on_assignment", Member, expected, member, owned, generation)
-        if after is not None and after.id != member.id:
-            raise self._make_type_error("on_assignment", after, expected)
-        return cast("Member", after) if after is not None else member.rejoin(owned, generation)
+        result = self._call("on_assignment", Member, expected, member, owned, generation)
+        if result is not None and result.id != member.id:
+            raise self._make_type_error("on_assignment", result, expected)
+        return cast("Member", result) if result is not None else member.rejoin(owned, generation)
 
     @property
     def has_on_assignment(self) -> bool:
@@ -161,11 +161,8 @@ class CustomAssignor:
 
     def _read_protocols(self) -> tuple[RebalanceProtocol, ...]:
         protocols = self._read_attribute("protocols", ("EAGER",))
-        if (
-            not isinstance(protocols, (tuple, list))
-            or not protocols
-            or any(each not in _PROTOCOLS for each in protocols)
-        ):
+        is_sequence = isinstance(protocols, (tuple, list))
+        if not is_sequence or not protocols or any(p not in _PROTOCOLS for p in protocols):
             raise OptionError(
                 f"assignor {self._reference!r} has invalid protocols "
                 f"(a {type(protocols).__name__}): expected a tuple of {' and '.join(_PROTOCOLS)}"
@@ -179,9 +176,7 @@ def configure_without_options(assignor: Assignor) -> Assignor:
 
 
 def configure_assignors(
-    names: Iterable[str],
-    options: Sequence[tuple[str, str]],
-    find: Callable[[str], Assignor],
+    names: Iterable[str], options: Sequence[tuple[str, str]], find: Callable[[str], Assignor]
 ) -> dict[str, Assignor]:
     """Return the named assignors, keyed by name as written; configure the custom ones.
 
@@ -192,14 +187,14 @@ def configure_assignors(
     Raises OptionError if an assignor is unknown or fails, or an option belongs to no assignor.
     """
     assignors = {name: find(name) for name in names}
-    custom = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
-    own_options: dict[str, dict[str, str]] = {name: {} for name in custom}
+    adapters = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
+    own_options: dict[str, dict[str, str]] = {name: {} for name in adapters}
     for option, value in options:
         assignor_name = max(
-            (n for n in custom if option.lower().startswith(f"{n}.")), key=len, default=None
+            (n for n in adapters if option.lower().startswith(f"{n}.")), key=len, default=None
         )
         if assignor_name is None:
-            custom_names = ", ".join(repr(a.name) for a in custom.values()) or "none"
+            custom_names = ", ".join(repr(a.name) for a in adapters.values()) or "none"
             raise OptionError(
                 f"unknown option '{PREFIX}{option}': it does not begin with the name of a "
                 f"custom assignor in use ({custom_names})"

@@ -42,7 +42,7 @@ class Catalog(Mapping[str, int]):
         if len(self.counts) and self.counts.min() < 0:
             topic = self.names[int(self.counts.argmin())]
             raise ValueError(f"topic {topic!r} has {topics[topic]} partitions: expected 0 or more")
-        #: Number of the first partition of each topic, and the total at the end.
+        #: The number that each topic's first partition has; the last element is `total`.
         self.starts: Ids = np.concatenate(([0], np.cumsum(self.counts)))
         self.total = int(self.starts[-1])
         for array in (self.counts, self.starts):  # custom assignors must not change them

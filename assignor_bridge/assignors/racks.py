@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.partitions import Catalog, Ids
 
+    #: Indices of the topics of a distinct subscription, and of the members that have it.
+    Subscription = tuple[tuple[int, ...], tuple[int, ...]]
+
 
 @dataclass(frozen=True, eq=False)
 class GroupRacks:
@@ -28,7 +31,7 @@ class GroupRacks:
     #: Whether a rack set (row) has a rack (column); the last column is for members without a rack.
     near: NDArray[np.bool_]
     #: Number of members in the racks of each set.
-    near_members: Ids
+    near_counts: Ids
 
     def is_far(self, partition: Ids, member: NDArray[np.integer]) -> NDArray[np.bool_]:
         """Return for each partition whether its member's rack has no replica of it."""
@@ -83,42 +86,36 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     if has_most.all():
         return None
     sets, rack_set = np.unique(has_most, axis=0, return_inverse=True)
-    members_per_rack = np.bincount(
-        racks.rack_of_member[racks.rack_of_member >= 0], minlength=sets.shape[1]
-    )
+    member_racks = racks.rack_of_member[racks.rack_of_member >= 0]
+    members_per_rack = np.bincount(member_racks, minlength=sets.shape[1])
     near = np.column_stack((sets, np.ones(len(sets), np.bool_)))
     return GroupRacks(racks.rack_of_member, rack_set.reshape(-1), near, sets @ members_per_rack)
 
 
 def assign_unowned_by_rack(
-    racks: GroupRacks,
-    owner: NDArray[np.int32],
-    claimed: NDArray[np.int32],
-    ids: Ids,
-    members: Ids,
+    racks: GroupRacks, owner: NDArray[np.int32], claimed: NDArray[np.int32], ids: Ids, members: Ids
 ) -> None:
     """Assign unowned partitions to members below their quota, near members first, in place.
 
-    Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor,
-    members reach the minimum quota before any gets an extra partition. (1) Each partition goes to
-    the next near member; partitions with the fewest near members come first. (2) If no near member
-    has room, a partition stays with the far member that claims it and has room (not in Kafka). (3)
-    The remaining partitions go to the next members with room.
+    Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor:
+    (1) Each partition goes to the next near member below the minimum quota, else to a near member
+    that may get an extra one; partitions with the fewest near members come first. (2) If no near
+    member has room, a partition stays with the far member that claims it and has room (not in
+    Kafka). (3) The remaining partitions go to the next members with room, extra ones last.
     """
     unowned = ids[owner[ids] < 0]
     quotas = _MemberQuotas(owner, ids, members, racks.rack_of_member.tolist())
     near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # False: without a rack
-    # 1.
+    # 1. Assign to near members.
     ids_without_near_member = []
-    for partition in unowned[
-        np.argsort(racks.near_members[racks.rack_set[unowned]], kind="stable")
-    ].tolist():
+    fewest_near_first = np.argsort(racks.near_counts[racks.rack_set[unowned]], kind="stable")
+    for partition in unowned[fewest_near_first].tolist():
         member = quotas.take_near(near[racks.rack_set[partition]])
         if member < 0:
             ids_without_near_member.append(partition)
         else:
             owner[partition] = member
-    # 2.
+    # 2. Keep with far members.
     unplaced_ids = []
     for partition in ids_without_near_member:
         member = int(claimed[partition])
@@ -126,19 +123,15 @@ def assign_unowned_by_rack(
             owner[partition] = member
         else:
             unplaced_ids.append(partition)
-    # 3.
+    # 3. Assign the remaining partitions.
     quotas.next_index = 0
     for partition in unplaced_ids:
         owner[partition] = quotas.take_next()
 
 
-def divide_by_racks(
-    catalog: Catalog,
-    classes: Sequence[tuple[tuple[int, ...], tuple[int, ...]]],
-    racks: GroupRacks | None,
-) -> tuple[
-    dict[int, Ids], Sequence[tuple[tuple[int, ...], tuple[int, ...]]], dict[int, frozenset[int]]
-]:
+def split_topics_by_rack_set(
+    catalog: Catalog, classes: Sequence[Subscription], racks: GroupRacks | None
+) -> tuple[dict[int, Ids], Sequence[Subscription], dict[int, frozenset[int]]]:
     """Split topics by rack set; return the parts' partitions, subscriptions, and far members."""
     topics = sorted({topic for topics_of_class, _ in classes for topic in topics_of_class})
     if racks is None:
@@ -161,15 +154,12 @@ def divide_by_racks(
             for part in class_parts:
                 if not racks.near[part % set_count, rack]:
                     far_members.setdefault(part, set()).add(member)
-    return (
-        part_ids,
-        [(class_parts, tuple(members)) for (class_parts, _), members in members_of_parts.items()],
-        {part: frozenset(members) for part, members in far_members.items()},
-    )
+    part_classes = [(parts, tuple(members)) for (parts, _), members in members_of_parts.items()]
+    return part_ids, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
 
 
 class _MemberQuotas:
-    """Fills members to the minimum quota in rotation, then adds an extra partition to some."""
+    """The members' partition counts, and which members still have room for a partition."""
 
     def __init__(
         self, owner: NDArray[np.int32], ids: Ids, members: Ids, rack: Sequence[int]
@@ -177,26 +167,27 @@ class _MemberQuotas:
         self.rack = rack
         self.min_quota, extra = divmod(len(ids), len(members))
         current_owner = owner[ids]
-        size = np.bincount(current_owner[current_owner >= 0], minlength=int(members.max()) + 1)
-        self.size: dict[int, int] = dict(zip(members.tolist(), size[members].tolist(), strict=True))
+        counts = np.bincount(current_owner[current_owner >= 0], minlength=int(members.max()) + 1)
+        columns = members.tolist(), counts[members].tolist()
+        self.counts: dict[int, int] = dict(zip(*columns, strict=True))
         #: Kafka's term: members that may still exceed the minimum quota by one.
         self.remaining_members_to_get_an_extra_partition = extra - sum(
-            size > self.min_quota for size in self.size.values()
+            count > self.min_quota for count in self.counts.values()
         )
-        self.below = [m for m, size in self.size.items() if size < self.min_quota]
-        self.at_min_quota = [m for m, size in self.size.items() if size == self.min_quota]
-        #: Number of members of `below` and of `at_min_quota` in each rack.
-        self.racks_below = Counter(rack[m] for m in self.below)
+        self.below_min_quota = [m for m, count in self.counts.items() if count < self.min_quota]
+        self.at_min_quota = [m for m, count in self.counts.items() if count == self.min_quota]
+        #: Number of members of `below_min_quota` and of `at_min_quota` in each rack.
+        self.racks_below_min_quota = Counter(rack[m] for m in self.below_min_quota)
         self.racks_at_min_quota = Counter(rack[m] for m in self.at_min_quota)
         self.next_index = 0
 
     def take_near(self, near: Sequence[bool]) -> int:
         """Add a partition to the next member in a near rack; return -1 if none has room."""
-        below, rack = self.below, self.rack
-        if any(count and near[r] for r, count in self.racks_below.items()):
+        below_min_quota, rack = self.below_min_quota, self.rack
+        if any(count and near[r] for r, count in self.racks_below_min_quota.items()):
             index = self.next_index
-            while not near[rack[below[index]]]:
-                index = (index + 1) % len(below)
+            while not near[rack[below_min_quota[index]]]:
+                index = (index + 1) % len(below_min_quota)
             return self._take_below(index)
         if self.remaining_members_to_get_an_extra_partition and any(
             count and near[r] for r, count in self.racks_at_min_quota.items()
@@ -206,11 +197,10 @@ class _MemberQuotas:
 
     def take(self, member: int) -> bool:
         """Add a partition to this member; return whether it had room."""
-        if self.size[member] < self.min_quota:
-            self._take_below(self.below.index(member))
-        elif (
-            self.remaining_members_to_get_an_extra_partition and self.size[member] == self.min_quota
-        ):
+        is_at_min_quota = self.counts[member] == self.min_quota
+        if self.counts[member] < self.min_quota:
+            self._take_below(self.below_min_quota.index(member))
+        elif is_at_min_quota and self.remaining_members_to_get_an_extra_partition:
             self._take_extra(member)
         else:
             return False
@@ -218,27 +208,25 @@ class _MemberQuotas:
 
     def take_next(self) -> int:
         """Add a partition to the next member and return it."""
-        return (
-            self._take_below(self.next_index)
-            if self.below
-            else self._take_extra(self.at_min_quota[0])
-        )
+        if self.below_min_quota:
+            return self._take_below(self.next_index)
+        return self._take_extra(self.at_min_quota[0])
 
     def _take_below(self, index: int) -> int:
-        member = self.below[index]
-        self.size[member] += 1
-        if self.size[member] == self.min_quota:
-            del self.below[index]
+        member = self.below_min_quota[index]
+        self.counts[member] += 1
+        if self.counts[member] == self.min_quota:
+            del self.below_min_quota[index]
             self.at_min_quota.append(member)
-            self.racks_below[self.rack[member]] -= 1
+            self.racks_below_min_quota[self.rack[member]] -= 1
             self.racks_at_min_quota[self.rack[member]] += 1
         else:
             index += 1
-        self.next_index = index % len(self.below) if self.below else 0
+        self.next_index = index % len(self.below_min_quota) if self.below_min_quota else 0
         return member
 
     def _take_extra(self, member: int) -> int:
-        self.size[member] += 1
+        self.counts[member] += 1
         self.at_min_quota.remove(member)
         self.racks_at_min_quota[self.rack[member]] -= 1
         self.remaining_members_to_get_an_extra_partition -= 1

@@ -9,14 +9,14 @@ import numpy as np
 from assignor_bridge.assignors.group import Assignment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.group import Group
 
 
-def range_(group: Group) -> Assignment:
+def assign_range(group: Group) -> Assignment:
     """Assign each member a contiguous block of each topic; the first ones get an extra partition.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
@@ -30,19 +30,21 @@ def range_(group: Group) -> Assignment:
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
-    >>> print(range_(Group(members, {"t0": 3, "t1": 3})))
+    >>> print(assign_range(Group(members, {"t0": 3, "t1": 3})))
     C0: [t0p0, t0p1, t1p0, t1p1]
     C1: [t0p2, t1p2]
     """
     owner = np.full(group.catalog.total, -1, np.int32)
     rank = np.argsort(np.asarray(group.kafka_order, dtype=np.int64))
-    ranked: dict[tuple[int, ...], tuple[int, ...]] = {}
+    sorted_members: dict[tuple[int, ...], tuple[int, ...]] = {}
     states: list[_TopicAssignment] = []
     for topic, subscribers in group.subscribers.items():
-        if subscribers not in ranked:
-            ranked[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
+        if subscribers not in sorted_members:
+            sorted_members[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
         states.append(
-            _TopicAssignment(group, topic, ranked[subscribers], owner[group.catalog.span(topic)])
+            _TopicAssignment(
+                group, topic, sorted_members[subscribers], owner[group.catalog.span(topic)]
+            )
         )
     if any(state.racks_matter for state in states):
         _assign_near_members(states)
@@ -67,19 +69,18 @@ class _TopicAssignment:
         self.owner = owner
         self.min_quota, self.extra_members = divmod(len(owner), len(members))
         self.counts = dict.fromkeys(members, 0)
-        self.rack = {m: group.members[m].rack for m in members if group.members[m].rack}
-        replicas = group.partition_racks.get(name, {}) if self.rack else {}
-        self.racks: Sequence[frozenset[str]] = (
-            [frozenset(replicas.get(p, ())) for p in range(len(owner))] if self.rack else ()
-        )
-        all_racks = frozenset().union(*self.racks)
-        self.racks_matter = not all_racks.isdisjoint(self.rack.values()) and any(
-            racks != all_racks for racks in self.racks
+        self.rack_of_member = {m: group.members[m].rack for m in members if group.members[m].rack}
+        replicas = group.partition_racks.get(name, {})
+        partition_count = len(owner) if self.rack_of_member else 0
+        self.partition_racks = [frozenset(replicas.get(p, ())) for p in range(partition_count)]
+        all_racks = frozenset().union(*self.partition_racks)
+        self.racks_matter = not all_racks.isdisjoint(self.rack_of_member.values()) and any(
+            racks != all_racks for racks in self.partition_racks
         )
 
     def is_near(self, member: int, partition: int) -> bool:
-        rack = self.rack.get(member)
-        return rack is None or rack in self.racks[partition]
+        rack = self.rack_of_member.get(member)
+        return rack is None or rack in self.partition_racks[partition]
 
     def count_room(self, member: int) -> int:
         return max(0, self.min_quota + (self.extra_members > 0) - self.counts[member])
@@ -91,6 +92,7 @@ class _TopicAssignment:
             self.extra_members -= 1
 
     def fill(self, may_assign: Callable[[int, int], bool]) -> None:
+        """Give each member, in order, the unowned partitions that it may have, up to its room."""
         for member in self.members:
             unowned = [p for p in np.flatnonzero(self.owner < 0).tolist() if may_assign(member, p)]
             for partition in unowned[: self.count_room(member)]:
@@ -101,18 +103,18 @@ def _assign_near_members(topics: list[_TopicAssignment]) -> None:
     """Assign partitions to members in a rack with a replica, co-partitioned topics together."""
     co_partitioned: dict[tuple[tuple[int, ...], int], list[_TopicAssignment]] = {}
     for topic in topics:
-        co_partitioned.setdefault((topic.members, len(topic.racks)), []).append(topic)
-    for (members, count), group in co_partitioned.items():
-        if len(group) == 1:
-            if group[0].racks_matter:
-                group[0].fill(group[0].is_near)
+        co_partitioned.setdefault((topic.members, len(topic.partition_racks)), []).append(topic)
+    for (members, count), states in co_partitioned.items():
+        if len(states) == 1:
+            if states[0].racks_matter:
+                states[0].fill(states[0].is_near)
             continue
         members_with_room = list(members)
         for partition in range(count):
             for member in members_with_room:
-                if all(t.is_near(member, partition) and t.count_room(member) for t in group):
-                    for topic in group:
+                if all(t.is_near(member, partition) and t.count_room(member) for t in states):
+                    for topic in states:
                         topic.assign(member, partition)
-                    if not any(t.count_room(member) for t in group):
+                    if not any(t.count_room(member) for t in states):
                         members_with_room.remove(member)
                     break

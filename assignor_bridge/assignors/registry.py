@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from assignor_bridge.assignors.claims import write_claim, write_generation
 from assignor_bridge.assignors.cooperative import (
     assign_constrained_cooperative_sticky,
-    cooperative_sticky,
+    assign_cooperative_sticky,
     describe_different_subscriptions,
 )
-from assignor_bridge.assignors.failover import failover, write_priority
-from assignor_bridge.assignors.lag_aware import lag_aware
+from assignor_bridge.assignors.failover import assign_failover, write_priority
+from assignor_bridge.assignors.lag_aware import assign_lag_aware
 from assignor_bridge.assignors.protocol import Assignor, RebalanceProtocol, Strategy
-from assignor_bridge.assignors.range import range_
-from assignor_bridge.assignors.roundrobin import roundrobin
-from assignor_bridge.assignors.sticky import sticky, uniform
-from assignor_bridge.assignors.streams import describe_short_topics, streams
-from assignor_bridge.assignors.whole import lag_aware_sticky
+from assignor_bridge.assignors.range import assign_range
+from assignor_bridge.assignors.roundrobin import assign_roundrobin
+from assignor_bridge.assignors.sticky import assign_sticky, assign_uniform
+from assignor_bridge.assignors.streams import assign_streams, describe_short_topics
+from assignor_bridge.assignors.whole import assign_lag_aware_sticky
 from assignor_bridge.errors import OptionError, describe_unknown_name
 from assignor_bridge.options import NONE
 
@@ -27,35 +27,33 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
 
-_CUSTOM = ("an entry point of group 'assignor_bridge.assignors'", "'package.module:Class'")
-_COOPERATIVE: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
+_CUSTOM_FORMS = ("an entry point of group 'assignor_bridge.assignors'", "'package.module:Class'")
+#: Protocols of the cooperative assignors, the preferred one first.
+_PROTOCOLS: tuple[RebalanceProtocol, ...] = ("COOPERATIVE", "EAGER")
 
 ASSIGNORS: dict[str, Assignor] = {
     strategy.name: strategy
     for strategy in (
-        Strategy("range", range_),
-        Strategy("roundrobin", roundrobin),
-        Strategy("sticky", sticky, user_data=write_claim),
+        Strategy("range", assign_range),
+        Strategy("roundrobin", assign_roundrobin),
+        Strategy("sticky", assign_sticky, user_data=write_claim),
         Strategy(
-            "cooperative-sticky",
-            cooperative_sticky,
-            _COOPERATIVE,
-            user_data=write_generation,
+            "cooperative-sticky", assign_cooperative_sticky, _PROTOCOLS, user_data=write_generation
         ),
         Strategy(
             "constrained-cooperative-sticky",
             assign_constrained_cooperative_sticky,
-            _COOPERATIVE,
+            _PROTOCOLS,
             refusal=describe_different_subscriptions,
             user_data=write_generation,
         ),
-        Strategy("uniform", uniform, user_data=write_claim),
-        Strategy("lag-aware", lag_aware),
-        Strategy("lag-aware-sticky", lag_aware_sticky, user_data=write_claim),
-        Strategy("failover", failover, user_data=write_priority),
+        Strategy("uniform", assign_uniform, user_data=write_claim),
+        Strategy("lag-aware", assign_lag_aware),
+        Strategy("lag-aware-sticky", assign_lag_aware_sticky, user_data=write_claim),
+        Strategy("failover", assign_failover, user_data=write_priority),
         Strategy(
             "streams",
-            streams,
+            assign_streams,
             refusal=describe_different_subscriptions,
             reservation=describe_short_topics,
             user_data=write_claim,
@@ -68,13 +66,13 @@ def lookup(name: str) -> Assignor:
     """Return the built-in assignor of this name; raise OptionError for any other name."""
     if name in ASSIGNORS:
         return ASSIGNORS[name]
-    names = ", ".join(sorted(ASSIGNORS))
+    names = sorted(ASSIGNORS)
     if name.lower() == NONE:
         raise OptionError(
             f"{name!r} is not an assignor: alone, it selects Spark's default "
-            f"assignment for a stream. Here, choose one of {names}"
+            f"assignment for a stream. Here, choose one of {', '.join(names)}"
         )
-    raise OptionError(describe_unknown_name("assignor", name, [*sorted(ASSIGNORS), *_CUSTOM]))
+    raise OptionError(describe_unknown_name("assignor", name, [*names, *_CUSTOM_FORMS]))
 
 
 @dataclass(frozen=True)
@@ -111,19 +109,17 @@ def choose(
     'sticky'
     """
     refusals: list[tuple[Assignor, str]] = []
-    with_reservation: Assignor | None = None
+    fallback: Assignor | None = None
     for assignor in [find(name) for name in split_names(preference)]:
         reason = assignor.refusal(group)
         if reason is None:
             reason = assignor.reservation(group)
             if reason is None:
                 return Choice(assignor, tuple(line for _, line in refusals))
-            with_reservation = with_reservation or assignor
+            fallback = fallback or assignor
         refusals.append((assignor, f"{assignor.name!r} was passed over: {reason}"))
-    if with_reservation:
-        return Choice(
-            with_reservation, tuple(line for a, line in refusals if a is not with_reservation)
-        )
+    if fallback:
+        return Choice(fallback, tuple(line for a, line in refusals if a is not fallback))
     raise OptionError(
         f"no assignor in the list accepts the group: {'; '.join(line for _, line in refusals)}. "
         "Add an assignor that accepts any group, such as 'sticky', to the list"

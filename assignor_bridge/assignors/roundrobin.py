@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.partitions import Ids
 
 
-def roundrobin(group: Group) -> Assignment:
+def assign_roundrobin(group: Group) -> Assignment:
     """Deal partitions, sorted by topic and number, to the subscribers in rotation.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) if all members
@@ -26,7 +26,7 @@ def roundrobin(group: Group) -> Assignment:
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
-    >>> print(roundrobin(Group(members, {"t0": 3, "t1": 3})))
+    >>> print(assign_roundrobin(Group(members, {"t0": 3, "t1": 3})))
     C0: [t0p0, t0p2, t1p1]
     C1: [t0p1, t1p0, t1p2]
     """

@@ -18,43 +18,44 @@ _SAME_RACK, _SAME_HOST = 1, 2
 
 
 def place_standbys(
-    group: Group, actives: Sequence[int], warm_members: Sequence[Sequence[int]], copies: int
+    group: Group, active_members: Sequence[int], warm_members: Sequence[Sequence[int]], copies: int
 ) -> list[set[int]]:
     """Return each member's standby tasks.
 
-    `actives` has each task's active member; `warm_members` has the members with a copy of it. Each
-    task gets `copies` copies, fewer than there are members. Steps: (1) keep copies on members with
-    room; (2) add missing copies to the farthest members; (3) move copies to farther members.
+    `active_members` has each task's active member; `warm_members` has the members with a copy of
+    it. Each task gets `copies` copies, fewer than there are members. Steps: (1) keep copies on
+    members with room; (2) add missing copies to the farthest members; (3) move copies to farther
+    members.
     """
-    # 1.
-    standbys = _StandbyPlacement(group, actives, copies)
+    # 1. Keep copies.
+    standbys = _StandbyPlacement(group, active_members, copies)
     for task, members in enumerate(warm_members):
         for member in members:
             if len(standbys.holders[task]) <= copies and standbys.has_room(task, member):
                 standbys.add(task, member)
-    # 2.
-    for task in range(len(actives)):
+    # 2. Add missing copies.
+    for task in range(len(active_members)):
         while len(standbys.holders[task]) <= copies:
             standbys.add_copy(task)
-    # 3.
-    while sum(standbys.move_farther(task) for task in range(len(actives))):
+    # 3. Move copies.
+    while sum(standbys.move_farther(task) for task in range(len(active_members))):
         pass
     return standbys.tasks
 
 
 class _StandbyPlacement:
-    """The copies placed so far."""
+    """The standby copies that each member has so far."""
 
-    def __init__(self, group: Group, actives: Sequence[int], copies: int) -> None:
+    def __init__(self, group: Group, active_members: Sequence[int], copies: int) -> None:
         self.hosts = _encode_names([m.host for m in group.members])
         self.racks = _encode_names([m.rack for m in group.members])
         #: Members with each task, the active member first.
-        self.holders: list[list[int]] = [[member] for member in actives]
+        self.holders: list[list[int]] = [[member] for member in active_members]
         #: Tasks of which each member has a standby copy.
         self.tasks: list[set[int]] = [set() for _ in group.members]
         self.counts = np.zeros(len(group.members), np.int64)
-        #: Maximum number of copies per member, unless that is impossible.
-        self.max_copies = -(-copies * len(actives) // len(group.members))
+        #: Copies per member that are exceeded only if there is no other place for a copy.
+        self.max_copies = -(-copies * len(active_members) // len(group.members))
 
     def has_room(self, task: int, member: int) -> bool:
         return self.counts[member] < self.max_copies and member not in self.holders[task]
@@ -88,6 +89,7 @@ class _StandbyPlacement:
         self.add(task, int(members[first]))
 
     def add_copy(self, task: int) -> None:
+        """Add a copy to the farthest member with room; if none has room, make room."""
         holders = self.holders[task]
         candidates = self.counts < self.max_copies
         candidates[holders] = False
@@ -101,15 +103,15 @@ class _StandbyPlacement:
     def _make_room(self, task: int) -> bool:
         """Shift copies along a chain to a member with room, then add a copy to the freed member."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
-        step_to = dict.fromkeys(givers, (-1, -1))  # giver and task of the copy
+        step_to = dict.fromkeys(givers, (-1, -1))  # giver and copied task
         unvisited = set(self.holders[task])
         queue = deque(givers)
         while queue:
             giver = queue.popleft()
-            for copy in sorted(self.tasks[giver]):
-                for taker in sorted(unvisited - set(self.holders[copy])):
+            for copied_task in sorted(self.tasks[giver]):
+                for taker in sorted(unvisited - set(self.holders[copied_task])):
                     unvisited.remove(taker)
-                    step_to[taker] = (giver, copy)
+                    step_to[taker] = (giver, copied_task)
                     if self.counts[taker] < self.max_copies:
                         self._shift_copies(step_to, taker, task)
                         return True
@@ -119,9 +121,9 @@ class _StandbyPlacement:
     def _shift_copies(self, step_to: dict[int, tuple[int, int]], receiver: int, task: int) -> None:
         taker = receiver
         while step_to[taker][0] >= 0:
-            giver, copy = step_to[taker]
-            self.remove(copy, giver)
-            self.add(copy, taker)
+            giver, copied_task = step_to[taker]
+            self.remove(copied_task, giver)
+            self.add(copied_task, taker)
             taker = giver
         self.add(task, taker)
 

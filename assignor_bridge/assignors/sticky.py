@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import GroupRacks
+    from assignor_bridge.assignors.racks import GroupRacks, Subscription
 
 #: How members get unowned partitions: one per round ("deal"), or their share at once ("blocks").
 Fill = Literal["deal", "blocks"]
 
 
-def sticky(group: Group) -> Assignment:
+def assign_sticky(group: Group) -> Assignment:
     """Balance partition counts, then keep as many partitions as possible with their owners.
 
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) counts are as
@@ -46,7 +46,7 @@ def sticky(group: Group) -> Assignment:
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> owner = Member("C0", {"t0"}, {"t0": [0, 1, 3]}, generation=4)
-    >>> print(sticky(Group((owner, Member("C1", {"t0"})), {"t0": 4})))
+    >>> print(assign_sticky(Group((owner, Member("C1", {"t0"})), {"t0": 4})))
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
@@ -55,7 +55,7 @@ def sticky(group: Group) -> Assignment:
     return Assignment(group, owner)
 
 
-def uniform(group: Group) -> Assignment:
+def assign_uniform(group: Group) -> Assignment:
     """Balance partition counts, then keep as many partitions as possible with their owners.
 
     The promises are those of `sticky`, in the same order. Unless racks matter, members of the same
@@ -67,7 +67,7 @@ def uniform(group: Group) -> Assignment:
     racks in 3.7 only (KAFKA-14515, removed by KAFKA-16694), after balance and before owners.
 
     >>> from assignor_bridge.assignors import Group, Member
-    >>> print(uniform(Group((Member("C0", {"t0"}), Member("C1", {"t0"})), {"t0": 4})))
+    >>> print(assign_uniform(Group((Member("C0", {"t0"}), Member("C1", {"t0"})), {"t0": 4})))
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
@@ -77,7 +77,7 @@ def uniform(group: Group) -> Assignment:
 
 
 def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
-    """Assign unowned partitions and balance `owner`, in place; `sticky` lists the promises.
+    """Assign unowned partitions and balance `owner`, in place; `assign_sticky` lists the promises.
 
     Subscriptions connected by shared topics are balanced together: `divide_evenly` balances a
     single subscription, `balance_mixed_subscriptions` several.
@@ -85,14 +85,14 @@ def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None
     catalog, racks = group.catalog, find_racks(group)
     for classes in _connect_subscriptions(group):
         if len(classes) == 1 and (racks is None or len(group.subscriptions) == 1):
-            topics, members = classes[0]
-            divide_evenly(catalog, owner, catalog.all_of(topics), np.asarray(members), fill, racks)
+            ids, members = catalog.all_of(classes[0][0]), np.asarray(classes[0][1])
+            divide_evenly(catalog, owner, ids, members, fill=fill, racks=racks)
         else:
             balance_mixed_subscriptions(catalog, owner, classes, racks)
 
 
-def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tuple[int, ...]]]]:
-    """Return groups of subscriptions (topic indices, member indices) connected by shared topics."""
+def _connect_subscriptions(group: Group) -> list[list[Subscription]]:
+    """Return the distinct subscriptions in lists, each connected by shared topics."""
     index, counts = group.catalog.index, group.catalog.counts.tolist()
     members_of: dict[tuple[int, ...], list[int]] = {}
     for subscription, members in group.subscriptions:
@@ -101,7 +101,7 @@ def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tup
             members_of.setdefault(topics, []).extend(members)
     root = list(range(len(counts)))
 
-    def find(topic: int) -> int:
+    def find_root(topic: int) -> int:
         while root[topic] != topic:
             root[topic] = root[root[topic]]
             topic = root[topic]
@@ -109,18 +109,19 @@ def _connect_subscriptions(group: Group) -> list[list[tuple[tuple[int, ...], tup
 
     for topics in members_of:
         for topic in topics[1:]:
-            root[find(topic)] = find(topics[0])
-    components: dict[int, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
+            root[find_root(topic)] = find_root(topics[0])
+    components: dict[int, list[Subscription]] = {}
     for topics, indices in members_of.items():
-        components.setdefault(find(topics[0]), []).append((topics, tuple(sorted(indices))))
+        components.setdefault(find_root(topics[0]), []).append((topics, tuple(sorted(indices))))
     return list(components.values())
 
 
-def divide_evenly(  # noqa: PLR0917
+def divide_evenly(
     catalog: Catalog,
     owner: NDArray[np.int32],
     ids: Ids,
     members: Ids,
+    *,
     fill: Fill = "deal",
     racks: GroupRacks | None = None,
 ) -> None:
@@ -149,18 +150,19 @@ def divide_evenly(  # noqa: PLR0917
         divide_by_rack(catalog, owner, ids, members, racks)
 
 
-def divide_by_rack(  # noqa: PLR0917
+def divide_by_rack(
     catalog: Catalog,
     owner: NDArray[np.int32],
     ids: Ids,
     members: Ids,
     racks: GroupRacks,
+    *,
     prefer: Callable[[NDArray[np.int32]], None] | None = None,
 ) -> None:
     """Divide as `divide_evenly` does, with few partitions read across racks.
 
-    `prefer` may assign unowned partitions first. Rounds repeat until one changes nothing; without
-    owned partitions there is one round, as in Kafka.
+    In the first round, `prefer` may assign unowned partitions before the racks are used. Rounds
+    repeat until one changes nothing; without owned partitions there is one round, as in Kafka.
     """
     may_improve = True
     while may_improve:
@@ -214,7 +216,7 @@ def assign_unowned(owner: NDArray[np.int32], ids: Ids, members: Ids, fill: Fill 
         np.count_nonzero(counts > min_quota)
     )
     if fill == "deal":
-        at_min = np.flatnonzero(counts == min_quota)  # first, then members as they fill up
+        at_min = np.flatnonzero(counts == min_quota)  # get extra partitions first
         below_min = np.flatnonzero(room)
         order = np.concatenate((at_min, below_min[np.argsort(room[below_min], kind="stable")]))
         receivers = np.concatenate(

@@ -27,7 +27,7 @@ def describe_short_topics(group: Group) -> str | None:
     return "; ".join(_list_short_topics(group)) or None
 
 
-def streams(group: Group) -> Assignment:
+def assign_streams(group: Group) -> Assignment:
     """Assign partition p of every topic to the same member, with standby copies on others.
 
     Assumption: all members subscribe to the same topics. Promises, in order: (1) partition p of
@@ -48,7 +48,7 @@ def streams(group: Group) -> Assignment:
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> members = (Member("C0", {"t0", "t1"}), Member("C1", {"t0", "t1"}))
-    >>> answer = streams(Group(members, {"t0": 3, "t1": 3}, standby_replicas=1))
+    >>> answer = assign_streams(Group(members, {"t0": 3, "t1": 3}, standby_replicas=1))
     >>> print(answer)
     C0: [t0p0, t0p2, t1p0, t1p2]
     C1: [t0p1, t1p1]
@@ -65,11 +65,11 @@ def streams(group: Group) -> Assignment:
     tasks = max((catalog[topic] for topic in group.subscribers), default=0)
     if not tasks:
         return Assignment(group, owner)
-    active = _find_task_owners(group, tasks)
+    task_owner = _find_task_owners(group, tasks)
     warm_members = _find_warm_members(group, tasks)
-    _assign_active(group, active, warm_members)
+    _balance_tasks(group, task_owner, warm_members)
     for topic in group.subscribers:
-        owner[catalog.span(topic)] = active[: catalog[topic]]
+        owner[catalog.span(topic)] = task_owner[: catalog[topic]]
     notes = _list_short_topics(group)
     copies = min(group.standby_replicas, len(group.members) - 1)
     if copies < group.standby_replicas:
@@ -80,7 +80,7 @@ def streams(group: Group) -> Assignment:
     standbys: dict[str, Partitions] = {}
     if copies:
         for name, standby_tasks in zip(
-            group.ids, place_standbys(group, active.tolist(), warm_members, copies), strict=True
+            group.ids, place_standbys(group, task_owner.tolist(), warm_members, copies), strict=True
         ):
             by_topic = {t: [n for n in standby_tasks if n < catalog[t]] for t in group.subscribers}
             standbys[name] = Partitions(catalog, catalog.ids(by_topic))
@@ -105,8 +105,8 @@ def _find_task_owners(group: Group, tasks: int) -> NDArray[np.int32]:
         for task, member in enumerate(owner[group.catalog.span(topic)].tolist()):
             if member >= 0:
                 votes[task][member] += 1
-    most_votes = [min(v, key=lambda m: (-v[m], m)) if v else -1 for v in votes]
-    return np.asarray(most_votes, dtype=np.int32)
+    owners = [min(v, key=lambda m: (-v[m], m)) if v else -1 for v in votes]
+    return np.asarray(owners, dtype=np.int32)
 
 
 def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
@@ -120,35 +120,38 @@ def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
     return warm_members
 
 
-def _assign_active(group: Group, active: NDArray[np.int32], warm_members: list[list[int]]) -> None:
-    """Assign tasks without an owner and balance all tasks, in place."""
-    numbers, members = np.arange(len(active)), np.arange(len(group.members))
-    catalog, racks = Catalog({"tasks": len(active)}), find_task_racks(group, len(active))
+def _balance_tasks(group: Group, owner: NDArray[np.int32], warm_members: list[list[int]]) -> None:
+    """Assign tasks without an owner (-1) and balance all tasks, in place."""
+    numbers, members = np.arange(len(owner)), np.arange(len(group.members))
+    catalog, racks = Catalog({"tasks": len(owner)}), find_task_racks(group, len(owner))
     if racks is None:
-        release_surplus(catalog, active, numbers, members)
-        _assign_to_warm(active, warm_members, len(members))
-        assign_unowned(active, numbers, members)
+        release_surplus(catalog, owner, numbers, members)
+        _assign_to_warm(owner, warm_members, len(members))
+        assign_unowned(owner, numbers, members)
         return
-    near = [  # for tasks without an owner
+    near_warm_members = [  # of each task without an owner
         [m for m in warm if racks.near[rack_set, racks.rack_of_member[m]]] if member < 0 else []
         for warm, rack_set, member in zip(
-            warm_members, racks.rack_set.tolist(), active.tolist(), strict=True
+            warm_members, racks.rack_set.tolist(), owner.tolist(), strict=True
         )
     ]
-    divide_by_rack(
-        catalog, active, numbers, members, racks, lambda o: _assign_to_warm(o, near, len(members))
-    )
-    divide_by_rack(catalog, active, numbers, members, racks)  # repeats until nothing moves
+
+    def prefer_warm_members(owner: NDArray[np.int32]) -> None:
+        _assign_to_warm(owner, near_warm_members, len(members))
+
+    divide_by_rack(catalog, owner, numbers, members, racks, prefer=prefer_warm_members)
+    divide_by_rack(catalog, owner, numbers, members, racks)  # repeats until nothing moves
 
 
-def _assign_to_warm(active: NDArray[np.int32], warm_members: list[list[int]], members: int) -> None:
-    min_quota, extra_members = divmod(len(active), members)
-    counts = np.bincount(active[active >= 0], minlength=members).tolist()
+def _assign_to_warm(owner: NDArray[np.int32], warm_members: list[list[int]], members: int) -> None:
+    """Assign tasks without an owner to warm members with room, fewest tasks first, in place."""
+    min_quota, extra_members = divmod(len(owner), members)
+    counts = np.bincount(owner[owner >= 0], minlength=members).tolist()
     extra_members -= sum(count > min_quota for count in counts)
-    for task in np.flatnonzero(active < 0).tolist():
+    for task in np.flatnonzero(owner < 0).tolist():
         with_room = [m for m in warm_members[task] if counts[m] < min_quota + (extra_members > 0)]
         if with_room:
             member = min(with_room, key=lambda m: (counts[m], m))
             extra_members -= counts[member] == min_quota
             counts[member] += 1
-            active[task] = member
+            owner[task] = member

@@ -90,7 +90,7 @@ class InconsistentStrategyError(AssignorError, ValueError):
 def elect(supported: Mapping[str, Sequence[str]]) -> str:
     """Return the strategy that all members list and most members prefer.
 
-    Each member votes for the first name of its list that is in all lists. Of tied strategies, the
+    Each member votes for the first name of its list that is in all lists. If strategies tie, the
     one with the first voter by id wins. To upgrade a group, list both the new and the old strategy
     until every member lists the new one.
 

@@ -48,13 +48,13 @@ _MAX_SWAP_SLOTS = 50
 _ROUNDING_ERROR = 1e-9
 
 
-def lag_aware_sticky(group: Group) -> Assignment:
+def assign_lag_aware_sticky(group: Group) -> Assignment:
     """Balance lags by the members' capacities, with few moves; the module lists the promises.
 
     >>> from assignor_bridge.assignors import Group, Member
     >>> owner = Member("C0", {"t0"}, {"t0": [1, 2]}, generation=4)
     >>> lags = {"t0": {0: 100_000, 1: 60_000, 2: 50_000}}
-    >>> print(lag_aware_sticky(Group((owner, Member("C1", {"t0"})), {"t0": 3}, lags)))
+    >>> print(assign_lag_aware_sticky(Group((owner, Member("C1", {"t0"})), {"t0": 3}, lags)))
     C0: [t0p1, t0p2]
     C1: [t0p0]
     """
@@ -118,7 +118,7 @@ def place_whole(
         is_placed = slots >= 0
         return base + np.bincount(slots[is_placed], weights[is_placed], len(capacity))
 
-    # 1.
+    # 1. Compute the limit.
     rows = np.argsort(-weights, kind="stable")
     greedy_slots = np.empty_like(owner)
     greedy_slots[rows] = assign_longest_first(weights[rows], base, capacity)
@@ -126,19 +126,21 @@ def place_whole(
     ideal_time = float((base.sum() + weights.sum()) / capacity.sum())
     max_time = max(greedy_time, ideal_time * (1 + max_imbalance)) * (1 + _ROUNDING_ERROR)
     max_load = max_time * capacity
-    # 2.
+    # 2. Release weights.
     keeps_owner = owner >= 0
-    keeps_owner[_choose_released(rows, weights, owner, sum_load(owner), max_load)] = False
+    keeps_owner[_choose_releases(rows, weights, owner, sum_load(owner), max_load)] = False
     slot_of_row = np.where(keeps_owner, owner, -1)
-    # 3.
-    unplaced = rows[~keeps_owner[rows]]
+    # 3. Assign weights without a slot.
+    unplaced_rows = rows[~keeps_owner[rows]]
     room = max_load - sum_load(slot_of_row)
-    slot_of_row[unplaced] = _assign_on_same_executor(
-        weights[unplaced], owner[unplaced], room, executor
+    slot_of_row[unplaced_rows] = _assign_on_same_executor(
+        weights[unplaced_rows], owner[unplaced_rows], room, executor
     )
-    unplaced = unplaced[slot_of_row[unplaced] < 0]
-    slot_of_row[unplaced] = assign_longest_first(weights[unplaced], sum_load(slot_of_row), capacity)
-    # 4.
+    unplaced_rows = unplaced_rows[slot_of_row[unplaced_rows] < 0]
+    slot_of_row[unplaced_rows] = assign_longest_first(
+        weights[unplaced_rows], sum_load(slot_of_row), capacity
+    )
+    # 4. Move and swap.
     slot_of_row = _repair(slot_of_row, weights, sum_load(slot_of_row), max_load)
     tolerated_load = max(max_time, greedy_time * (1 + _SLACK)) * capacity * (1 + _ROUNDING_ERROR)
     if (sum_load(slot_of_row) > tolerated_load).any():
@@ -150,7 +152,7 @@ def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
     """Assign each size, in order, to the slot that then ends first; ties by slot number."""
     slots = []
     if (capacity == capacity[0]).all():
-        heap = [(ends, slot) for slot, ends in enumerate(load.tolist())]
+        heap = [(end, slot) for slot, end in enumerate(load.tolist())]
         heapq.heapify(heap)
         for size in sizes.tolist():
             earliest_end, slot = heap[0]
@@ -165,7 +167,7 @@ def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
     return np.array(slots, np.int64)
 
 
-def _choose_released(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Floats) -> Ints:
+def _choose_releases(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Floats) -> Ints:
     """Return the rows to release from slots above the limit; `rows` has all, heaviest first.
 
     Each of them fits into another slot, or is alone larger than its slot's limit.
@@ -176,17 +178,17 @@ def _choose_released(rows: Ints, weights: Floats, owner: Ints, load: Floats, lim
     order = rows[np.argsort(owner[rows], kind="stable")]
     spans = np.searchsorted(owner[order], np.append(full_slots, full_slots + 1)).reshape(2, -1).T
     max_room = float((limit - load).max())
-    released: list[Ints] = []
+    releases: list[Ints] = []
     for slot, (start, end) in zip(full_slots.tolist(), spans.tolist(), strict=True):
         owned = order[start:end]
         owned = owned[(weights[owned] <= max_room) | (weights[owned] > limit[slot])]
         excess = float(load[slot] - limit[slot])
-        sufficient = np.flatnonzero(weights[owned] >= excess)
-        if len(sufficient):
-            released.append(owned[sufficient[-1:]])
+        sufficient_indices = np.flatnonzero(weights[owned] >= excess)
+        if len(sufficient_indices):
+            releases.append(owned[sufficient_indices[-1:]])
         else:
-            released.append(owned[: int(np.searchsorted(np.cumsum(weights[owned]), excess)) + 1])
-    return np.concatenate(released)
+            releases.append(owned[: int(np.searchsorted(np.cumsum(weights[owned]), excess)) + 1])
+    return np.concatenate(releases)
 
 
 def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:

@@ -60,7 +60,7 @@ class ReadReports:
 
     @classmethod
     def of(cls, topics: Names, partition: Ints, executors: Names, *measures: Floats) -> ReadReports:
-        """Sort report columns into the canonical order; the measures are `records` to `offsets`."""
+        """Sort report columns into the canonical order; `measures` has the last four."""
         (topic_names, topic), (executor_names, executor) = topics, executors
         records, size, seconds, offsets = measures
         order = argsort_rows((offsets, size, seconds, records), executor, partition, topic)
@@ -101,7 +101,7 @@ class MicroBatch:
     backlog: float = 1.0
     #: Racks of the ranges; None if none are known.
     replicas: Replicas | None = None
-    #: Number of the stream among its driver's streams, in the order of their starts.
+    #: Sequence number of the stream in its driver, in the order in which streams start.
     stream: int = 0
     #: Number of executors that give no slot to this stream (`assignor.slots`).
     unused_executors: int = 0
@@ -164,12 +164,13 @@ class MicroBatch:
         return f"{self.topics[int(self.topic[row])]}-{int(self.partition[row])}"
 
 
-def build_batch(  # noqa: PLR0917
+def build_batch(
     names: Names,
     partition: Ints,
     start: Ints,
     end: Ints,
     executors: Sequence[Executor],
+    *,
     options: PlannerOptions,
     observed: ReadReports,
     parallelism: int,
@@ -178,16 +179,19 @@ def build_batch(  # noqa: PLR0917
     stream: int = 0,
     partitions: Mapping[str, int] | None = None,
 ) -> MicroBatch:
-    """Check, sort, and join the columns of a snapshot.
+    """Check, sort, and join the columns of a snapshot (one element per range).
+
+    `parallelism` is the number of slots if no executor takes tasks, as in local mode.
 
     Raises `OptionError` for ranges that end before they start or overlap, names and numbers that
-    Kafka does not allow, and executors that are listed twice or have no or too many slots.
+    Kafka does not allow, ranges of a partition with different racks, and executors that are listed
+    twice or have no or too many slots.
     """
     topics, topic = names
-    longest = max(topics, key=len, default="")
-    if len(longest) > MAX_TOPIC_LENGTH:
+    longest_name = max(topics, key=len, default="")
+    if len(longest_name) > MAX_TOPIC_LENGTH:
         raise OptionError(
-            f"topic {longest[:20]!r}… has a name of {len(longest)} characters: "
+            f"topic {longest_name[:20]!r}… has a name of {len(longest_name)} characters: "
             f"Kafka allows at most {MAX_TOPIC_LENGTH}"
         )
     is_impossible = (start < 0) | (end < start) | (partition < 0) | (partition > MAX_PARTITION)
@@ -212,7 +216,8 @@ def build_batch(  # noqa: PLR0917
             f"[{start[i + 1]},{end[i + 1]}); request each offset once"
         )
     new_range = ~(same_partition & (start[1:] == end[:-1]))
-    first, last = np.append(True, new_range)[: len(start)], np.append(new_range, True)[: len(start)]
+    is_first = np.append(True, new_range)[: len(start)]
+    is_last = np.append(new_range, True)[: len(start)]
     if replicas is not None:
         replicas = replicas.take(order)
         for i in np.flatnonzero(same_partition & (np.diff(replicas.code) != 0))[:1].tolist():
@@ -220,39 +225,37 @@ def build_batch(  # noqa: PLR0917
                 f"ranges of {topics[topic[i]]}-{partition[i]} have different racks: "
                 "give all ranges of a partition the same racks"
             )
-        replicas = replicas.take(first) if replicas.is_known else None
+        replicas = replicas.take(is_first) if replicas.is_known else None
     return MicroBatch(
-        topics, topic[first], partition[first], start[first], end[last],
+        topics, topic[is_first], partition[is_first], start[is_first], end[is_last],
         _select_executors(executors, parallelism), options, observed, allocation,
         replicas=replicas, stream=stream, partitions=partitions,
     )  # fmt: skip
 
 
 def _select_executors(executors: Sequence[Executor], parallelism: int) -> tuple[Executor, ...]:
-    usable = [e for e in executors if e.takes_tasks]
+    """Return the executors that take tasks, sorted by id; else one with `parallelism` slots."""
+    usable = tuple(sorted((e for e in executors if e.takes_tasks), key=lambda e: e.id))
     if not usable:
         if not 1 <= parallelism <= MAX_SLOTS:
             raise OptionError(f"parallelism is {parallelism}: expected 1 to {MAX_SLOTS:,} slots")
         return (Executor(ANONYMOUS, ANONYMOUS, parallelism),)
-    members = tuple(sorted(usable, key=lambda e: e.id))
-    for member, following in itertools.pairwise(members):
-        if member.id == following.id:
-            raise OptionError(f"executor {member.id!r} is listed twice: ids must differ")
-    for member in members:
-        if member.slots < 1:
-            raise OptionError(
-                f"executor {member.id!r} has {member.slots} slots: expected at least 1"
-            )
-        if member.id == ANONYMOUS:
+    for executor, next_executor in itertools.pairwise(usable):
+        if executor.id == next_executor.id:
+            raise OptionError(f"executor {executor.id!r} is listed twice: ids must differ")
+    for e in usable:
+        if e.slots < 1:
+            raise OptionError(f"executor {e.id!r} has {e.slots} slots: expected at least 1")
+        if e.id == ANONYMOUS:
             raise OptionError("an executor has an empty id: expected a name")
-    slots = sum(member.slots for member in members)
+    slots = sum(e.slots for e in usable)
     if slots > MAX_SLOTS:
-        largest = max(members, key=lambda e: e.slots)
+        largest = max(usable, key=lambda e: e.slots)
         raise OptionError(
             f"the executors have {slots} slots in total (executor {largest.id!r} has "
             f"{largest.slots}): the planner supports at most {MAX_SLOTS:,}"
         )
-    return members
+    return usable
 
 
 def argsort_rows(ties: tuple[Ints | Floats, ...], *keys: Ints) -> Ints:

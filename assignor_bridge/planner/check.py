@@ -21,7 +21,7 @@ _RULE = "A plan must read each offset exactly once."
 def check_plan(name: str, batch: MicroBatch, pieces: Pieces, task: Ints, tasks: int) -> None:
     """Raise `PlanError` unless the pieces tile the ranges, and no piece or task is empty.
 
-    `name` is the assignor's name, for messages; `task` holds the task of each piece.
+    `name` is the assignor's, for messages; `task` is the task of each piece, `tasks` their number.
     """
     pieces = pieces.take(argsort_rows((pieces.start,), pieces.row))
     row, start, end = pieces.row, pieces.start, pieces.end

@@ -23,8 +23,8 @@ _NEGLIGIBLE_SHARE = 0.005
 _MAX_LISTED = 3
 
 
-class CrossZone(NamedTuple):
-    """Data read in zones without a replica of it."""
+class ZoneCrossing(NamedTuple):
+    """The data that a plan reads in a zone without a replica of it."""
 
     offsets: int
     #: Share of the batch's bytes, or of its work until bytes are reported.
@@ -33,7 +33,7 @@ class CrossZone(NamedTuple):
     reasons: tuple[str, ...]
 
 
-def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> CrossZone | None:
+def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> ZoneCrossing | None:
     """Return how much the pieces read across zones; None if no racks are known."""
     if batch.zones is None or batch.replicas is None:
         return None
@@ -44,72 +44,75 @@ def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> C
     piece_sizes = (range_size / batch.size)[pieces.row] * offsets
     share = float(piece_sizes[crosses].sum() / max(piece_sizes.sum(), 1e-300))
     reasons = tuple(_explain_cross_zone(batch, batch.zones, batch.replicas, weights, share))
-    return CrossZone(int(offsets[crosses].sum()), share, reasons)
+    return ZoneCrossing(int(offsets[crosses].sum()), share, reasons)
 
 
 def _explain_cross_zone(
     batch: MicroBatch, zones: Zones, replicas: Replicas, weights: Weights, share: float
 ) -> Iterator[str]:
     code = replicas.code
-    work_of_set = np.asarray(np.bincount(code, weights.work, len(replicas.racks)), np.float64)
-    total = max(float(work_of_set.sum()), 1e-300)
-    unknown = sum(work_of_set[i] for i, racks in enumerate(replicas.racks) if not racks) / total
-    rack_count, notes = len(set(zones.names) - {None}), ""
+    set_work = np.asarray(np.bincount(code, weights.work, len(replicas.racks)), np.float64)
+    total = max(float(set_work.sum()), 1e-300)
+    unknown_work = sum(set_work[i] for i, racks in enumerate(replicas.racks) if not racks)
+    rack_count, note = len(set(zones.names) - {None}), ""
     if not rack_count:
         yield "no executor has a rack: all are treated as near to every partition"
         return
-    if unknown > 0:
-        notes = f"; {unknown:.0%} of the work has replicas in unknown racks"
+    if unknown_work > 0:
+        note = f"; {unknown_work / total:.0%} of the work has replicas in unknown racks"
     if None in zones.names:
-        notes += "; executors without a rack are treated as near to all"
-    yield f"{share:.1%} of the data read crosses zones ({rack_count} racks with executors){notes}"
+        note += "; executors without a rack are treated as near to all"
+    yield f"{share:.1%} of the data read crosses zones ({rack_count} racks with executors){note}"
     unused_racks = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
     if unused_racks:
         yield f"executors run in {_list_racks(unused_racks)}, where no partition has a replica"
-    slots = batch.executor_slots / weights.slowness
-    speed = np.bincount(zones.zone_of_executor, slots, len(zones.names)) / slots.sum()
+    speed = batch.executor_slots / weights.slowness
+    speed_share = np.bincount(zones.zone_of_executor, speed, len(zones.names)) / speed.sum()
     if len(zones.names) > MAX_ZONES:
         yield f"zones are not used: placement supports at most {MAX_ZONES} racks with executors"
     elif share > _NEGLIGIBLE_SHARE:
-        yield from _suggest_changes(batch, zones, replicas, work_of_set / total, speed)
+        yield from _suggest_changes(batch, zones, replicas, set_work / total, speed_share)
 
 
 def _suggest_changes(
-    batch: MicroBatch, zones: Zones, replicas: Replicas, work: Floats, speed: Floats
+    batch: MicroBatch, zones: Zones, replicas: Replicas, work_share: Floats, speed_share: Floats
 ) -> Iterator[str]:
-    """Suggest where to add executors or replicas; report the minimum work that crosses zones."""
+    """Suggest where to add executors or replicas; report the minimum work that crosses zones.
+
+    `work_share` is each rack set's share of all work; `speed_share` is each zone's share of speed.
+    """
     is_unreachable = ~zones.near.any(axis=1)
-    if (far_work := float(work[is_unreachable].sum())) > _NEGLIGIBLE_SHARE:
+    if (far_share := float(work_share[is_unreachable].sum())) > _NEGLIGIBLE_SHARE:
         racks = frozenset().union(*(replicas.racks[i] for i in np.flatnonzero(is_unreachable)))
         yield (
-            f"{far_work:.1%} of the work has replicas only in {_list_racks(sorted(racks))}, where "
+            f"{far_share:.1%} of the work has replicas only in {_list_racks(sorted(racks))}, where "
             "no executors run: add executors there, or replicas in racks with executors"
         )
-    max_work = speed * (1 + batch.settings.max_imbalance)
-    full, crossing = _find_full_zones(work, zones.near, max_work)
-    if crossing <= _NEGLIGIBLE_SHARE:
+    max_share = speed_share * (1 + batch.settings.max_imbalance)
+    is_full, crossing_share = _find_full_zones(work_share, zones.near, max_share)
+    if crossing_share <= _NEGLIGIBLE_SHARE:
         return
-    names = [name for name, is_full in zip(zones.names, full, strict=True) if is_full and name]
-    only_full = ~zones.near[:, ~full].any(axis=1) & ~is_unreachable
+    names = [name for name, full in zip(zones.names, is_full, strict=True) if full and name]
+    excess_share = work_share[~zones.near[:, ~is_full].any(axis=1) & ~is_unreachable].sum()
     yield (
-        f"at least {crossing + far_work:.1%} must cross zones: {work[only_full].sum():.0%} of the "
-        f"work has replicas only in {_list_racks(names)}, with {speed[full].sum():.0%} of the "
-        "slots: add executors there, or replicas of these partitions elsewhere"
+        f"at least {crossing_share + far_share:.1%} must cross zones: {excess_share:.0%} of the "
+        f"work has replicas only in {_list_racks(names)}, with {speed_share[is_full].sum():.0%} of "
+        "the slots: add executors there, or replicas of these partitions elsewhere"
     )
 
 
 def _find_full_zones(work: Floats, near: Flags, max_work: Floats) -> tuple[Flags, float]:
-    """Return the zones that cannot read all work near only to them, and the work that must cross.
+    """Flag the zones that cannot read all work near only to them; return the work that must cross.
 
-    This is a minimum cut over all subsets of zones: a subset reads at most its limit, and the
-    other zones read all work that is near to one of them.
+    This is a minimum cut: for every subset of zones, the zones can read near at most the limits of
+    the subset plus all work that is near to another zone. The smallest of these bounds is reached.
     """
     zones = near.shape[1]
     subsets = np.asarray(np.arange(1 << zones)[:, None] >> np.arange(zones) & 1, np.bool_)
     is_near_elsewhere = (near & ~subsets[:, None, :]).any(axis=2)
-    near_work = subsets @ max_work + is_near_elsewhere @ work
-    best_subset = int(near_work.argmin())
-    return subsets[best_subset], float(work[near.any(axis=1)].sum() - near_work[best_subset])
+    max_near_work = subsets @ max_work + is_near_elsewhere @ work
+    best_subset = int(max_near_work.argmin())
+    return subsets[best_subset], float(work[near.any(axis=1)].sum() - max_near_work[best_subset])
 
 
 def _list_racks(racks: list[str]) -> str:

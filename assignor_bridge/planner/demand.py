@@ -28,7 +28,7 @@ BUSY_S = 1.0
 MIN_TASK_S = 0.25
 #: Tasks per possible slot, so that some still wait when Spark requests the last executor.
 TASKS_PER_SLOT = 4
-#: Of consecutive batches that request executors, the first may run additional tasks anywhere.
+#: Number of consecutive requesting batches in which additional tasks may run on any executor.
 OPEN_BATCHES = 3
 CALM_S = 0.25  # a calm batch has less work per slot, in seconds
 CALM_SHARE = 0.25  # a calm batch has less work per slot, as a share of the time between batches
@@ -63,22 +63,23 @@ def estimate_demand(batch: MicroBatch, table: PartitionTable, weights: Weights) 
     allocation = batch.allocation
     if allocation is None or not batch.ranges:
         return Demand(all_slots, None, calm_before)
-    present = _count_present_executors(batch)
+    executors = _count_present_executors(batch)
     speed = batch.executor_slots / weights.slowness
-    if present < allocation.max_executors:
+    if executors < allocation.max_executors:
         tasks = _count_tasks_to_request(batch, allocation, weights, float(speed.sum()))
         if tasks is not None:
             limit = "none" if allocation.unlimited else f"{allocation.max_executors}"
-            note = f"plans {tasks} tasks to request executors ({present} present, limit: {limit})"
+            note = f"plans {tasks} tasks to request executors ({executors} present, limit: {limit})"
             return Demand(all_slots, tasks, min(0, calm_before) - 1, (note,))
-    if weights.basis != "seconds" or not present:
+    if weights.basis != "seconds" or not executors:
         return Demand(all_slots, None, 0)
     is_kept, calm = _choose_kept_executors(batch, allocation, table, weights)
     notes = []
     if not is_kept.all():
-        idle = ", ".join(batch.executors[i].id for i in np.flatnonzero(~is_kept)[:3].tolist())
-        kept, more = int(is_kept.sum()), ", …" if (~is_kept).sum() > 3 else ""
-        notes = [f"the work needs {kept} of {present} executors, so Spark may remove {idle}{more}"]
+        idle_ids = ", ".join(batch.executors[i].id for i in np.flatnonzero(~is_kept)[:3].tolist())
+        idle_ids += ", …" if (~is_kept).sum() > 3 else ""
+        needed = f"{int(is_kept.sum())} of {executors} executors"
+        notes = [f"the work needs {needed}, so Spark may remove {idle_ids}"]
     return Demand(is_kept[batch.slot_executor], None, calm, (), tuple(notes))
 
 
@@ -91,18 +92,18 @@ def _count_tasks_to_request(
     batch: MicroBatch, allocation: Allocation, weights: Weights, speed: float
 ) -> int | None:
     """Return how many tasks to plan to request executors; None if the slots are enough."""
-    present, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
+    executors, slots = _count_present_executors(batch), 0 if batch.anonymous else batch.slots
     wanted_slots = batch.settings.slots
     if isinstance(wanted_slots, int) and slots >= wanted_slots:  # more executors would be idle
         return None
     useful_tasks, seconds = batch.ranges, batch.backlog * float(weights.work.sum())
     if weights.basis == "seconds":
-        if present and seconds <= BUSY_S * speed:
+        if executors and seconds <= BUSY_S * speed:
             return None
         useful_tasks = max(1, math.floor(seconds / MIN_TASK_S))
     min_records = batch.settings.min_records_per_task or 1
     useful_tasks = min(useful_tasks, int(max(1, batch.total // min_records)))
-    absent_executors = allocation.max_executors - present
+    absent_executors = allocation.max_executors - executors
     max_tasks = TASKS_PER_SLOT * (slots + absent_executors * allocation.slots_per_executor)
     tasks = min(useful_tasks, batch.ranges if allocation.unlimited else max_tasks)
     return tasks if tasks > slots else None
@@ -115,22 +116,24 @@ def _choose_kept_executors(
     executors, seconds = len(batch.executors), batch.backlog * float(weights.work.sum())
     speed = batch.executor_slots / weights.slowness
     owners = table.owner[table.owner >= 0]
-    owned_lines = np.bincount(batch.slot_executor[owners], minlength=executors)
+    line_counts = np.bincount(batch.slot_executor[owners], minlength=executors)
     # A cut range's owner is its tail's reader; only the reports name readers of other pieces.
-    in_use = (owned_lines > 0) | np.isin([e.id for e in batch.executors], batch.observed.executors)
+    in_use = (line_counts > 0) | np.isin([e.id for e in batch.executors], batch.observed.executors)
     if not in_use.any() or seconds > BUSY_S * float(speed[in_use].sum()):
         return np.ones(executors, np.bool_), 0
-    owned = table.range_owner >= 0
-    home = batch.slot_executor[table.range_owner[owned]]
-    work = np.bincount(home, weights.work[owned], executors)
-    ranked = np.lexsort((np.arange(executors), -owned_lines, -work, ~in_use))
-    count = max(min(max(1, allocation.min_executors), executors), int(in_use.sum()))
-    interval, calm = allocation.seconds_since_last_plan, 0
-    # The batch is calm if the executors in use have more than `needed` slots of usual speed.
-    needed = math.inf if not interval else max(seconds / CALM_S, seconds / interval / CALM_SHARE)
-    if needed < float(speed[in_use].sum()):
+    is_owned = table.range_owner >= 0
+    range_executor = batch.slot_executor[table.range_owner[is_owned]]
+    work = np.bincount(range_executor, weights.work[is_owned], executors)
+    ranking = np.lexsort((np.arange(executors), -line_counts, -work, ~in_use))
+    kept_count = max(min(max(1, allocation.min_executors), executors), int(in_use.sum()))
+    interval_s, calm = allocation.seconds_since_last_plan, 0
+    # The batch is calm if the executors in use have more than `needed_slots` slots of usual speed.
+    needed_slots = math.inf  # without an interval, no batch is calm
+    if interval_s:
+        needed_slots = max(seconds / CALM_S, seconds / interval_s / CALM_SHARE)
+    if needed_slots < float(speed[in_use].sum()):
         calm = min(max(0, table.state.calm) + 1, CALM_BATCHES)
     if calm == CALM_BATCHES:
-        sufficient_count = 1 + int(np.searchsorted(np.cumsum(speed[ranked]), needed / 2))
-        count, calm = min(count, max(sufficient_count, allocation.min_executors)), 0
-    return np.isin(np.arange(executors), ranked[:count]), calm
+        sufficient_count = 1 + int(np.searchsorted(np.cumsum(speed[ranking]), needed_slots / 2))
+        kept_count, calm = min(kept_count, max(sufficient_count, allocation.min_executors)), 0
+    return np.isin(np.arange(executors), ranking[:kept_count]), calm

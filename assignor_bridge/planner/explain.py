@@ -43,18 +43,18 @@ class _Moves(NamedTuple):
 
 def _compare_with_last_readers(batch: MicroBatch, table: PartitionTable, pieces: Pieces) -> _Moves:
     """Compare each range's executors with its partition's last reader."""
-    owner, owned = table.range_owner, table.range_owner >= 0
-    orphaned = ~owned & table.had_reader[table.line]
-    home = np.where(owned, batch.slot_executor[owner], -1)
-    stays = home[pieces.row] == batch.slot_executor[pieces.slot]
-    staying_offsets = np.where(stays, pieces.end - pieces.start, 0).astype(np.float64)
-    stayed_offsets = np.bincount(pieces.row, staying_offsets, batch.ranges)
-    starts = np.zeros(batch.ranges, np.bool_)
-    starts[pieces.row[stays & (pieces.start == batch.start[pieces.row])]] = True
-    keeps_most = 2 * stayed_offsets >= batch.size
-    moved_offsets = float((batch.size - stayed_offsets)[owned | orphaned].sum())
-    moved_share = moved_offsets / max(batch.total, 1.0)
-    return _Moves(orphaned, owned & ~starts, starts & ~keeps_most, starts & keeps_most, moved_share)
+    owner, is_owned = table.range_owner, table.range_owner >= 0
+    orphaned = ~is_owned & table.had_reader[table.line]
+    home = np.where(is_owned, batch.slot_executor[owner], -1)
+    is_at_home = home[pieces.row] == batch.slot_executor[pieces.slot]
+    offsets_at_home = np.where(is_at_home, pieces.end - pieces.start, 0).astype(np.float64)
+    kept_offsets = np.bincount(pieces.row, offsets_at_home, batch.ranges)
+    keeps_start = np.zeros(batch.ranges, np.bool_)
+    keeps_start[pieces.row[is_at_home & (pieces.start == batch.start[pieces.row])]] = True
+    keeps_most = 2 * kept_offsets >= batch.size
+    moved_offsets = float((batch.size - kept_offsets)[is_owned | orphaned].sum())
+    share, moved = moved_offsets / max(batch.total, 1.0), is_owned & ~keeps_start
+    return _Moves(orphaned, moved, keeps_start & ~keeps_most, keeps_start & keeps_most, share)
 
 
 def explain(
@@ -94,7 +94,7 @@ def explain(
         "weights": weights.basis,
         "generation": generation,
     }
-    most_unusual = np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_MAX_LISTED]
+    unusual_executors = np.argsort(-np.abs(np.log(weights.slowness)), kind="stable")[:_MAX_LISTED]
     cut_note = ""
     if imbalance > batch.settings.max_imbalance and not batch.settings.split:
         cut_note = "; partitions cannot be cut: assignor.split=false"
@@ -111,7 +111,7 @@ def explain(
         *(
             f"executor {batch.executors[i].id} takes {weights.slowness[i]:.2g} times as long as a "
             "usual executor"
-            for i in most_unusual.tolist()
+            for i in unusual_executors.tolist()
             if weights.slowness[i] != 1
         ),
         *_describe_moves(batch, table, weights, moves, bound=bound, max_time=max_time),

@@ -108,10 +108,10 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
     """Place all ranges on these slots only.
 
     1. Compute each slot's quota: its fair share of all work, by speed.
-    2. Take the first candidate within the limit. Candidates without zones are generated only if
-       zones cost balance. Cuts in zones may cost `_MAX_ZONE_IMBALANCE`, or one offset.
+    2. Take the first candidate within the limit. Candidates that ignore zones are generated only if
+       those with zones exceed it, for cut ranges by more than `_MAX_ZONE_IMBALANCE` or one offset.
     3. If none is within the limit, whole ranges prefer balance to zones, as promised. Cut ranges
-       prefer zones, because the limit cannot be reached by leaving them either.
+       prefer zones, because they would not reach the limit without zones either.
     """
     if not batch.ranges:
         return Pieces.whole(batch, owner)
@@ -146,7 +146,7 @@ def _place_on_slots(slots: Ints, batch: MicroBatch, weights: Weights, owner: Int
 def _generate_candidates(
     batch: MicroBatch, weights: Weights, owner: Ints, capacity: Capacity, zones: ZoneMap | None
 ) -> Iterator[_Candidate]:
-    """Divide ranges among zones, place them on slots, and cut them between offsets.
+    """Yield candidates: ranges divided among zones, placed on slots, and cut between offsets.
 
     Each additional piece of a range repeats the fixed work. In most batches that is within the
     allowance. In small batches ranges are placed again with the repeated work added to the cut
@@ -179,8 +179,8 @@ def is_short(batch: MicroBatch, weights: Weights, slots: Ints) -> bool:
     needs_plan = batch.replicas is not None or batch.settings.min_partitions is not None
     if weights.basis != "seconds" or needs_plan:
         return False
-    slowest = float(weights.slowness[batch.slot_executor[slots]].max())
-    return batch.backlog * float(weights.work.sum()) * slowest <= SHORT_BATCH_S
+    max_slowness = float(weights.slowness[batch.slot_executor[slots]].max())
+    return batch.backlog * float(weights.work.sum()) * max_slowness <= SHORT_BATCH_S
 
 
 def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
@@ -196,12 +196,12 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
     if is_short(batch, weights, slots):
         return SHORT_BATCH_S
     balanced_time = float(weights.work.sum()) / float((1 / slowness).sum())
-    smallest_pieces = weights.fixed + (weights.work - weights.fixed) / batch.size
-    return max(balanced_time, float(smallest_pieces.max()) * float(slowness.min()))
+    min_piece_work = weights.fixed + (weights.work - weights.fixed) / batch.size
+    return max(balanced_time, float(min_piece_work.max()) * float(slowness.min()))
 
 
 def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
-    """Return the first matching pattern's priority, or else the executor's own priority."""
+    """Return the first matching pattern's priority, else the executor's own; None without one."""
     for pattern, number in batch.settings.priorities:
         if fnmatchcase(executor.host, pattern) or fnmatchcase(executor.id, pattern):
             return number
@@ -209,12 +209,12 @@ def find_priority(batch: MicroBatch, executor: Executor) -> int | None:
 
 
 def _select_highest_priority(batch: MicroBatch) -> tuple[Flags, str]:
-    """Flag the slots of the executors with the highest priority; no priority ranks lowest."""
+    """Flag the slots of executors with the highest priority (none ranks lowest); describe them."""
     ranks = [(p is not None, p or 0) for p in (find_priority(batch, e) for e in batch.executors)]
     best = max(ranks)
     is_best = np.array([rank == best for rank in ranks], np.bool_)
     level = f"priority {best[1]}" if best[0] else "no priority"
-    note = f"failover: only the {int(is_best.sum())} of {len(ranks)} executors with {level} read"
+    note = f"failover: only executors with {level} read ({int(is_best.sum())} of {len(ranks)})"
     return is_best[batch.slot_executor], note
 
 

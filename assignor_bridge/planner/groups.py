@@ -109,8 +109,8 @@ def place_group(
     if assignment.withheld is not None:
         # Between micro-batches no partition is being read, so withheld partitions can move now.
         member = np.where(member < 0, assignment.withheld, member)
-    slot_of = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
-    slot = np.array([slot_of[name] for name in group.ids], np.int64)[member]
+    slot_of_name = {name: slot for slot, (name, _) in enumerate(_name_members(batch))}
+    slot = np.array([slot_of_name[name] for name in group.ids], np.int64)[member]
     slot_of_line = slot[group.catalog.starts[table.state.topic] + table.state.partition]
     pieces = Pieces.whole(batch, slot_of_line[table.line])
     bound = find_lower_bound(batch, weights, np.arange(batch.slots))
@@ -133,18 +133,18 @@ def _rank_standbys(
     batch: MicroBatch, group: Group, assignment: Assignment, slot_of_id: Ints
 ) -> dict[int, tuple[str, ...]]:
     """Return each slot's standby executors, those with most copies of its partitions first."""
-    copies, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
+    copy_counts, max_standbys = dict[int, Counter[int]](), batch.settings.standby_replicas
     index = {e.id: i for i, e in enumerate(batch.executors)}
     standbys = {} if batch.anonymous else assignment.standbys
     for member, partitions in sorted(standbys.items()):
         executor = index[member.rpartition("/")[0]]
         for slot, count in Counter(slot_of_id[partitions.ids_in(group.catalog)].tolist()).items():
             if batch.slot_executor[slot] != executor:
-                copies.setdefault(slot, Counter())[executor] += count
+                copy_counts.setdefault(slot, Counter())[executor] += count
     return {
         slot: tuple(
             batch.executors[e].id
-            for e, _ in sorted(count.items(), key=lambda item: (-item[1], item[0]))[:max_standbys]
+            for e, _ in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:max_standbys]
         )
-        for slot, count in sorted(copies.items())
+        for slot, counts in sorted(copy_counts.items())
     }

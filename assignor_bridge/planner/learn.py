@@ -166,7 +166,7 @@ def _update_models(
     noise = common.noise / math.sqrt(float(np.mean(trust)) + 1e-9)
     excess = log_cost - costs.compute_factors(state)[line]
     paces = costs.read_paces(before, executors)
-    paces = update_paces(paces, log_slowness, reports, excess, noise, common.own)
+    paces = update_paces(paces, log_slowness, reports, excess, noise=noise, own_costs=common.own)
     pace_change = costs.compute_log_slowness(paces) - log_slowness
     weight = np.bincount(line, trust).astype(np.float64)
     reported = np.flatnonzero(weight)

@@ -24,11 +24,12 @@ _MIN_REPORTS = 3
 _MEDIAN_EFFICIENCY = 0.64
 
 
-def update_paces(  # noqa: PLR0917
+def update_paces(
     before: Floats,
     log_slowness: Floats,
     reports: UsableReports,
     excess: Floats,
+    *,
     noise: float,
     own_costs: bool,
 ) -> Floats:

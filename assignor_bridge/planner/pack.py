@@ -2,7 +2,7 @@
 
 Promises, in order:
 
-1. At most 64 tasks per slot, or 10,000 in total if that is more, to limit the driver's work.
+1. At most 10,000 tasks, or 64 per slot on average if that is more, to limit the driver's work.
 2. No task above `maxRecordsPerTask`, except with a partition that may not be split.
 3. At least `minPartitions` tasks.
 4. No task below `minRecordsPerTask` while another can give records or be joined to it.
@@ -72,7 +72,7 @@ def pack(
     if len(pieces) and (min_records or (task_counts > 1).any()):
         tasks = _divide_among_tasks(_group_by_slot(pieces), task_counts, options)
         if min_records:
-            _join_small(tasks, min_records, batch.slot_executor)
+            _join_small_tasks(tasks, min_records, batch.slot_executor)
         rows = [(*piece, *task) for task, group in tasks.items() for piece in group]
         *columns, number = _sort_rows(rows)
         pieces = Pieces(*columns)
@@ -143,7 +143,7 @@ def _group_by_slot(pieces: Pieces) -> dict[int, list[Piece]]:
 
 
 def _sort_rows(rows: Sequence[tuple[int, ...]]) -> Ints:
-    """Turn rows that begin with a piece into columns, sorted by range and offset."""
+    """Sort rows that begin with a piece by range and offset, and return them as columns."""
     columns = np.array(rows, np.int64).T
     return np.asarray(columns[:, np.lexsort(columns[1::-1])])
 
@@ -238,7 +238,9 @@ def _move_end_of_piece(giver: list[Piece], taker: list[Piece], max_records: int)
     return moved_records
 
 
-def _join_small(tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints) -> None:
+def _join_small_tasks(
+    tasks: dict[Task, list[Piece]], min_records: int, slot_executor: Ints
+) -> None:
     """Join each task below the minimum to the smallest other task, preferring its executor."""
     sizes = {task: _count_offsets(group) for task, group in tasks.items()}
     small_tasks = [(size, task) for task, size in sizes.items() if size < min_records]

@@ -63,20 +63,23 @@ class Pieces:
 def cut_ranges(batch: MicroBatch, shares: Shares, fixed: Floats) -> Pieces:
     """Turn shares of work into pieces: cut each range between offsets, in proportion to its shares.
 
-    Each share includes its range's fixed work once; the remainders determine the offsets.
-    The shares of a range are adjacent, in the order of their offsets. Empty pieces are dropped.
+    Each share includes its range's fixed work once. The remainders determine the offsets, unless
+    shares without a remainder do much of the range's work. The shares of a range are adjacent, in
+    the order of their offsets. Empty pieces are dropped.
     """
     row = shares.row
     start, end = batch.start[row], batch.end[row]
     cut_shares = np.flatnonzero(np.bincount(row, minlength=batch.ranges)[row] > 1)
     if len(cut_shares):
         variable_work = np.maximum(shares.amount - fixed[row], 0.0)
-        lost = np.bincount(row, np.where(variable_work > 0, 0.0, shares.amount), batch.ranges)
-        # Shares without a remainder lose their offsets; that is accepted if they are small.
-        subtract = lost <= np.minimum(fixed, 0.5 * np.bincount(row, variable_work, batch.ranges))
-        amount = np.where(subtract[row], variable_work, shares.amount)[cut_shares]
-        first_offset, until = _divide_offsets(batch.size[row[cut_shares]], row[cut_shares], amount)
-        end[cut_shares] = start[cut_shares] + until
+        # A share without a remainder gets no offsets; that is accepted if such shares are small.
+        no_remainder_work = np.where(variable_work > 0, 0.0, shares.amount)
+        max_work = np.minimum(fixed, 0.5 * np.bincount(row, variable_work, batch.ranges))
+        subtracts_fixed = np.bincount(row, no_remainder_work, batch.ranges) <= max_work
+        amount = np.where(subtracts_fixed[row], variable_work, shares.amount)[cut_shares]
+        cut_row = row[cut_shares]
+        first_offset, end_offset = _divide_offsets(batch.size[cut_row], cut_row, amount)
+        end[cut_shares] = start[cut_shares] + end_offset
         start[cut_shares] += first_offset
     return Pieces(row, start, end, shares.slot).take(np.flatnonzero(end > start))
 

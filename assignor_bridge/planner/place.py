@@ -37,7 +37,7 @@ from checkpoints.sorting import stable_order
 if TYPE_CHECKING:
     from assignor_bridge.planner.batch import Floats, Ints
 
-#: Share of the allowance that placement uses; the remainder covers rounding to whole offsets.
+#: Share of `max_imbalance` that placement uses; the remainder covers rounding to whole offsets.
 USED_ALLOWANCE = 0.9
 #: Minimum piece, as a share of a slot's time. A smaller piece is not worth a cold consumer.
 _MIN_PIECE = 0.02
@@ -74,15 +74,10 @@ def place(
     5. Sort by range: the share that stays comes first and the largest share last, because its
        reader owns the range in the next batch.
 
-    Parameters
-    ----------
-    work, owner
-        Work of each range (above 0); slot that read it last (-1: none).
-    pools
-        Pools of ranges and of slots (default: one pool). Ranges are placed on the slots of their
-        pool, whose quotas add up to the pool's work.
-    min_piece
-        Minimum work of a piece and of its range's remainder. A large value outranks the promises.
+    `work` is the work of each range (above 0), and `owner` the slot that read it last (-1: none).
+    `pools` has the pool of each range and of each slot (default: one pool). A range is placed on
+    slots of its pool, and the quotas of a pool's slots add up to its work. `min_piece` is the least
+    work of a piece and of its range's remainder; a large value outranks the promises.
     """
     quota, executor = capacity.quota, capacity.executor
     # 1. Release the excess of overloaded slots.
@@ -90,8 +85,8 @@ def place(
     all_cold = not owned.any()  # no range to keep, so aim at the exact quota
     allowance = 0.0 if all_cold else USED_ALLOWANCE * capacity.max_imbalance
     # `_wrap_around` may exceed a slot's room by two of `min_pieces`, which is within the limit.
-    share = _MIN_PIECE_IF_COLD if all_cold else np.minimum(_MIN_PIECE, np.divide(allowance, 2))
-    min_pieces = np.maximum(quota * share, min_piece)
+    min_share = _MIN_PIECE_IF_COLD if all_cold else np.minimum(_MIN_PIECE, allowance / 2)
+    min_pieces = np.maximum(quota * min_share, min_piece)
     quota = quota * (1 + _ROUNDING)
     limit = quota * (1 + allowance)
     load = np.asarray(np.bincount(owner[owned], work[owned], len(quota)), np.float64)
@@ -101,13 +96,13 @@ def place(
     load -= np.bincount(np.maximum(giver, 0), released_work, len(quota))
     unassigned_work = np.where(owned, released_work, work)
     kept_work = np.where(owned, work - released_work, 0.0)
-    assigned_shares: list[Shares] = []
+    steps: list[Shares] = []  # the shares that each step assigned
 
     def compute_room() -> Floats:
         return np.where(overloaded, 0.0, limit - load)
 
     def assign(shares: Shares) -> None:
-        assigned_shares.append(shares)
+        steps.append(shares)
         load[:] += np.bincount(shares.slot, shares.amount, len(quota))
         unassigned_work[shares.row] = 0.0
 
@@ -123,11 +118,11 @@ def place(
     assign(_fit_whole(unassigned_work, group, compute_room(), slot_group))
     assign(_wrap_around(unassigned_work, group, quota - load, slot_group, min_pieces))
     # 5. Sort by range.
-    assigned = Shares(*(np.concatenate(column) for column in zip(*assigned_shares, strict=True)))
-    assigned = assigned.take(np.argsort(assigned.amount, kind="stable"))
+    assigned_shares = Shares(*(np.concatenate(column) for column in zip(*steps, strict=True)))
+    assigned_shares = assigned_shares.take(np.argsort(assigned_shares.amount, kind="stable"))
     kept_rows = np.flatnonzero(kept_work)
-    kept = Shares(kept_rows, owner[kept_rows], kept_work[kept_rows])
-    shares = Shares(*(np.append(*both) for both in zip(kept, assigned, strict=True)))
+    kept_shares = Shares(kept_rows, owner[kept_rows], kept_work[kept_rows])
+    shares = Shares(*(np.append(*both) for both in zip(kept_shares, assigned_shares, strict=True)))
     return shares.take(stable_order(shares.row))
 
 
@@ -138,7 +133,8 @@ def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Flo
     2. Cut the smallest range that is large enough alone, because this moves the least work in the
        next batch. If no range is large enough, cut the largest one and repeat.
 
-    `giver` is the slot of each range, -1 if that slot is not overloaded.
+    `giver` is the slot of each range, -1 if that slot is not overloaded. `excess` and `min_piece`
+    have one element per slot.
     """
     released_work, row = np.zeros(len(work)), np.flatnonzero(giver >= 0)
     row = row[np.lexsort((-work[row], giver[row]))]
@@ -153,24 +149,25 @@ def release(work: Floats, giver: Ints, excess: Floats, min_piece: Floats) -> Flo
     max_tail = np.maximum(size - min_pieces[group], 0.0)  # leaves a head worth reading
     givers_of_several = int(np.count_nonzero(max_tail[first] < remaining))  # one cut is too little
     max_cuts = min(_MAX_CUTS, 1 + len(min_piece) // max(givers_of_several, 1))
-    # 1. Release a range whole if the larger ranges and the largest allowed tails are too little.
-    tail_before, end = np.append(0.0, np.cumsum(max_tail)), np.append(first[1:], len(row))[group]
-    tails_until = tail_before[np.minimum(index + max_cuts, end)]
-    max_release = size_before[index] - size_before[first][group] + tails_until - tail_before[index]
-    is_whole = max_release < remaining[group]
-    released_work[row[is_whole]] = size[is_whole]
-    remaining -= np.bincount(group[is_whole], size[is_whole], giver_count)
-    largest = first + np.bincount(group[is_whole], minlength=giver_count)
+    # 1. Release a range whole if all larger ranges and the largest allowed tails are not enough.
+    tails_before, end = np.append(0.0, np.cumsum(max_tail)), np.append(first[1:], len(row))[group]
+    tails_until = tails_before[np.minimum(index + max_cuts, end)]
+    max_release = size_before[index] - size_before[first][group] + tails_until - tails_before[index]
+    is_released_whole = max_release < remaining[group]
+    released_work[row[is_released_whole]] = size[is_released_whole]
+    remaining -= np.bincount(group[is_released_whole], size[is_released_whole], giver_count)
+    largest_range = first + np.bincount(group[is_released_whole], minlength=giver_count)
     # 2. Cut one range per giver and round.
     for _ in range(max_cuts):
-        suffices = group[(size >= (remaining + min_pieces)[group]) & (index >= largest[group])]
-        cut = largest + np.maximum(np.bincount(suffices, minlength=giver_count), 1) - 1
-        unfinished_givers = np.flatnonzero(remaining > min_pieces)
-        cut = cut[unfinished_givers]
-        max_part = np.where(size[cut] < 2 * min_pieces[unfinished_givers], size[cut], max_tail[cut])
-        released_work[row[cut]] = np.minimum(remaining[unfinished_givers], max_part)
-        remaining[unfinished_givers] -= released_work[row[cut]]
-        largest[unfinished_givers] += 1
+        is_sufficient = (size >= (remaining + min_pieces)[group]) & (index >= largest_range[group])
+        sufficient_ranges = np.bincount(group[is_sufficient], minlength=giver_count)
+        givers = np.flatnonzero(remaining > min_pieces)
+        cut_range = (largest_range + np.maximum(sufficient_ranges, 1) - 1)[givers]
+        cut_size, cut_row = size[cut_range], row[cut_range]
+        max_part = np.where(cut_size < 2 * min_pieces[givers], cut_size, max_tail[cut_range])
+        released_work[cut_row] = np.minimum(remaining[givers], max_part)
+        remaining[givers] -= released_work[cut_row]
+        largest_range[givers] += 1
     return released_work
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import StickyState
 
-#: Assignors that the planner implements itself; all others assign partitions to a consumer group.
+#: Assignors that the planner implements itself; all others assign the partitions of a group.
 _BUILT_IN = frozenset({LAG_AWARE_STICKY, FAILOVER})
 
 
@@ -55,6 +55,7 @@ def plan_batch(
 ) -> PlannedBatch:
     """Plan one micro-batch: which executor slot reads which offsets.
 
+    `state_text` is the state after the last batch; None, or text that cannot be read, is no state.
     Raises `OptionError` for invalid options or data, and `PlanError` for an invalid assignment.
 
     >>> from streaming.human_json.snapshots import read_snapshot, write_plan
@@ -75,9 +76,9 @@ def plan_step(
     batch: MicroBatch,
     state: StickyState,
     find: Callable[[str], Assignor] = lookup,
-    state_warning: str | None = None,
+    warning: str | None = None,
 ) -> PlannedBatch:
-    """Plan with a decoded state (see `plan_batch`).
+    """Plan with a decoded state (see `plan_batch`), and report a `warning` about it.
 
     1. Select the slots that the query may use, and match the state to them.
     2. Learn from the reports, and predict the work of each range.
@@ -90,7 +91,7 @@ def plan_step(
     names = batch.settings.assignors
     table = load_table(state, batch, None if _BUILT_IN.issuperset(names) else MAX_HOLD_BATCHES)
     # 2. Learn and predict.
-    learned_state, prediction_error = learn(table, batch)
+    learned_state, error = learn(table, batch)
     weights = predict(learned_state, table.line, batch)
     # 3. Choose executors and place.
     demand = estimate_demand(batch, table, weights)
@@ -104,12 +105,12 @@ def plan_step(
     check_plan(placement.assignor, batch, tasks.pieces, tasks.task, len(tasks))
     # 5. Build the next state and explain.
     next_state = remember(batch, table, learned_state, placement, tasks, calm=demand.calm)
+    generation, plan = next_state.generation, (batch, table, weights, placement, tasks)
     if group is not None and placement.assignment is not None:
-        notify_assignor(choice.assignor, group, placement.assignment, next_state.generation)
+        notify_assignor(choice.assignor, group, placement.assignment, generation)
     metrics, reasons = explain(
-        batch, table, weights, placement, tasks, demand=demand, generation=next_state.generation,
-        prediction_error=prediction_error, state_warning=state_warning,
-    )  # fmt: skip
+        *plan, demand=demand, generation=generation, prediction_error=error, state_warning=warning
+    )
     by_slot = placement.standbys
     standbys = {i: by_slot[slot] for i, slot in enumerate(tasks.slot.tolist()) if slot in by_slot}
     return PlannedBatch(

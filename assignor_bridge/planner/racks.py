@@ -65,7 +65,7 @@ def build_zones(executors: Sequence[Executor], replicas: Replicas) -> Zones:
     if any(not e.rack for e in executors):
         names += (None,)
     index = {name: i for i, name in enumerate(names)}
-    near = [[not s or name is None or name in s for name in names] for s in replicas.racks]
+    near = [[not r or name is None or name in r for name in names] for r in replicas.racks]
     zone_of_executor = np.array([index[e.rack or None] for e in executors], np.int64)
     shape = len(replicas.racks), len(names)
     return Zones(names, zone_of_executor, np.array(near, np.bool_).reshape(shape))

@@ -56,16 +56,17 @@ def remember(
 def _compute_hold(table: PartitionTable, batch: MicroBatch) -> int:
     """Return the number of batches without data after which a partition is forgotten.
 
-    It is twice the longest recent absence, so that quiet partitions keep their reader and deleted
-    partitions are dropped. A forgotten partition that returns is recognized by a start above 0 and
-    a lower number than a remembered partition, because Kafka numbers partitions without gaps.
+    It is twice the longest absence that ended in this batch, so that quiet partitions keep their
+    reader and deleted partitions are dropped; it decreases by at most 1 per batch. A forgotten
+    partition that returns is recognized by a start above 0 and a lower number than a remembered
+    partition of its topic, because Kafka numbers partitions without gaps.
     """
     state, is_new = table.state, ~table.was_known[table.line]
     batch_number = state.batches + 1
-    absence = batch_number - int(state.seen[table.line[~is_new]].min(initial=batch_number))
-    key, remembered = table.key[table.line[is_new & (batch.start > 0)]], table.key[table.was_known]
-    if len(key) and len(remembered):
-        next_key = remembered[np.minimum(np.searchsorted(remembered, key), len(remembered) - 1)]
-        if ((next_key > key) & (next_key >> 32 == key >> 32)).any():
-            absence = max(absence, min(state.hold + 1, state.batches))
-    return min(max(2 * absence, state.hold - 1, MIN_HOLD), MAX_HOLD_BATCHES)
+    absent_batches = batch_number - int(state.seen[table.line[~is_new]].min(initial=batch_number))
+    new_key, old_key = table.key[table.line[is_new & (batch.start > 0)]], table.key[table.was_known]
+    if len(new_key) and len(old_key):
+        next_key = old_key[np.minimum(np.searchsorted(old_key, new_key), len(old_key) - 1)]
+        if ((next_key > new_key) & (next_key >> 32 == new_key >> 32)).any():
+            absent_batches = max(absent_batches, min(state.hold + 1, state.batches))
+    return min(max(2 * absent_batches, state.hold - 1, MIN_HOLD), MAX_HOLD_BATCHES)

@@ -39,8 +39,9 @@ def share_slots(batch: MicroBatch, state: StickyState) -> MicroBatch:
         return batch
     counts, fraction = slots * requested_slots // total, slots * requested_slots % total
     remaining_slots = requested_slots - int(counts.sum())
-    turn = (np.arange(len(slots)) - batch.stream * remaining_slots % len(slots)) % len(slots)
-    counts[np.lexsort((turn, -_count_partitions(batch, state), -fraction))[:remaining_slots]] += 1
+    rotation = (np.arange(len(slots)) - batch.stream * remaining_slots % len(slots)) % len(slots)
+    ranking = np.lexsort((rotation, -_count_partitions(batch, state), -fraction))
+    counts[ranking[:remaining_slots]] += 1
     pairs = zip(batch.executors, counts.tolist(), strict=True)
     in_use = tuple(replace(executor, slots=count) for executor, count in pairs if count)
     return replace(batch, executors=in_use, unused_executors=len(slots) - len(in_use))
@@ -51,11 +52,11 @@ def _count_partitions(batch: MicroBatch, state: StickyState) -> Ints:
     slots = np.array([reader.slots for reader in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slots)), slots)
     counts = np.bincount(reader[state.member[state.member >= 0]], minlength=len(slots)).tolist()
-    read_by = {(r.executor, r.host): count for r, count in zip(state.readers, counts, strict=True)}
+    count_of = {(r.executor, r.host): count for r, count in zip(state.readers, counts, strict=True)}
     present_executors = {(e.id, e.host) for e in batch.executors}
     count_by_host: defaultdict[str, int] = defaultdict(int)
-    for (executor, host), count in read_by.items():
+    for (executor, host), count in count_of.items():
         if (executor, host) not in present_executors:
             count_by_host[host] += count
-    counts_in_order = [read_by.get((e.id, e.host), count_by_host[e.host]) for e in batch.executors]
-    return np.array(counts_in_order, np.int64)
+    new_counts = [count_of.get((e.id, e.host), count_by_host[e.host]) for e in batch.executors]
+    return np.array(new_counts, np.int64)

@@ -83,21 +83,21 @@ def load_table(
     key = old_key if np.array_equal(old_key, batch_key) else np.union1d(old_key, batch_key)
     old_index = np.searchsorted(key, old_key)
 
-    def extend(values: NDArray[Any], default: float = np.nan) -> NDArray[Any]:
-        extended = np.full(len(key), default, values.dtype)
-        extended[old_index] = values[kept_lines]
-        return extended
+    def align_to_keys(values: NDArray[Any], default: float = np.nan) -> NDArray[Any]:
+        aligned = np.full(len(key), default, values.dtype)
+        aligned[old_index] = values[kept_lines]
+        return aligned
 
     report_key = make_keys(reports.topics, reports.topic, reports.partition)
     report_key[(reports.partition < 0) | (reports.partition >= 1 << 32)] = -1
     report_line = np.searchsorted(key, report_key)
     report_line[np.append(key, np.iinfo(np.int64).min)[report_line] != report_key] = -1
     new_slot, paces = _map_members(state, batch)
-    member = extend(state.member, -1)
+    member = align_to_keys(state.member, -1)
     owner, hit_rate = _apply_reports(np.append(new_slot, -1)[member], report_line, batch)
     was_known = np.zeros(len(key), np.bool_)
     was_known[old_index] = True
-    extended = replace(
+    aligned = replace(
         state,
         readers=tuple(StoredExecutor(e.id, e.host, e.slots) for e in batch.executors),
         paces=paces,
@@ -105,19 +105,19 @@ def load_table(
         topic=key >> 32,
         partition=key & 0xFFFFFFFF,
         member=owner,
-        position=extend(state.position, -1),
-        seen=extend(state.seen, 0),
-        cost=extend(state.cost),
-        last_cost=extend(state.last_cost),
-        evidence=extend(state.evidence),
-        bytes=extend(state.bytes),
-        density=extend(state.density),
+        position=align_to_keys(state.position, -1),
+        seen=align_to_keys(state.seen, 0),
+        cost=align_to_keys(state.cost),
+        last_cost=align_to_keys(state.last_cost),
+        evidence=align_to_keys(state.evidence),
+        bytes=align_to_keys(state.bytes),
+        density=align_to_keys(state.density),
     )
-    old_members = state.readers, state.topics, len(state.topic)
-    changed = (extended.readers, topics, len(key)) != old_members or not bool(was_known.all())
+    before = state.readers, state.topics, len(state.topic)
+    changed = (aligned.readers, topics, len(key)) != before or not bool(was_known.all())
     line = np.searchsorted(key, batch_key)
     return PartitionTable(
-        extended, key, line, report_line, was_known, member >= 0, changed, hit_rate
+        aligned, key, line, report_line, was_known, member >= 0, changed, hit_rate
     )
 
 
@@ -128,29 +128,30 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
     executor starts with the pace of an executor that it replaces.
     """
     index = {(e.id, e.host): i for i, e in enumerate(batch.executors)}
-    known_readers = {(r.executor, r.host) for r in state.readers}
+    old_readers = {(r.executor, r.host) for r in state.readers}
     slot_counts = np.array([r.slots for r in state.readers], np.int64)
     reader = np.repeat(np.arange(len(slot_counts)), slot_counts)
     number = np.arange(len(reader)) - (np.cumsum(slot_counts) - slot_counts)[reader]
     current_indices = [index.get((r.executor, r.host), -1) for r in state.readers]
-    current = np.array(current_indices, np.int64)[reader]
-    same_executor = batch.first_slot[current] + number % batch.executor_slots[current]
-    new_slot = np.where(current >= 0, same_executor, -1)
+    executor_now = np.array(current_indices, np.int64)[reader]
+    same_executor = batch.first_slot[executor_now] + number % batch.executor_slots[executor_now]
+    new_slot = np.where(executor_now >= 0, same_executor, -1)
     orphans: dict[str, list[int]] = defaultdict(list)
-    for member in np.flatnonzero(current < 0).tolist():
+    for member in np.flatnonzero(executor_now < 0).tolist():
         executor, host, _ = state.readers[reader[member]]
         if executor != ANONYMOUS:
             orphans[host].append(member)
     free_slots: dict[str, list[int]] = defaultdict(list)
     for e, first in zip(batch.executors, batch.first_slot.tolist(), strict=True):
-        if e.host in orphans and (e.id, e.host) not in known_readers:
+        if e.host in orphans and (e.id, e.host) not in old_readers:
             free_slots[e.host].extend(range(first, first + e.slots))
     for host, slots_of_host in free_slots.items():
-        position = np.arange(len(orphans[host])) * len(slots_of_host) // len(orphans[host])
-        new_slot[orphans[host]] = np.array(slots_of_host)[position]
-    mapped = np.flatnonzero(new_slot >= 0)[::-1]
+        index_on_host = np.arange(len(orphans[host])) * len(slots_of_host) // len(orphans[host])
+        new_slot[orphans[host]] = np.array(slots_of_host)[index_on_host]
+    mapped_members = np.flatnonzero(new_slot >= 0)[::-1]
     predecessor = np.full(len(batch.executors), -1)
-    predecessor[batch.slot_executor[new_slot[mapped]]] = reader[mapped]  # the first member wins
+    # The first member wins.
+    predecessor[batch.slot_executor[new_slot[mapped_members]]] = reader[mapped_members]
     paces = {
         executor.id: state.paces[state.readers[r].executor]
         for executor, r in zip(batch.executors, predecessor.tolist(), strict=True)
@@ -160,7 +161,7 @@ def _map_members(state: StickyState, batch: MicroBatch) -> tuple[Ints, dict[str,
 
 
 def _apply_reports(owner: Ints, report_line: Ints, batch: MicroBatch) -> tuple[Ints, float | None]:
-    """Return the owners corrected by the reports, and the share of reads that ran where planned.
+    """Return the owners corrected by the reports, and the hit rate (see `PartitionTable`).
 
     If a partition has several reports (it was split), it is unknown which piece each report is
     about. Such reports are used only if the partition had no owner.

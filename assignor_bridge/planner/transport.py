@@ -3,7 +3,8 @@
 The ranges of a group are near to the same zones, and were last read in the same zone. Work moves
 between zones along the cheapest path. A zone may give away work that is also near to another zone,
 to make room for work that is near to it alone. On a graph with one node per zone, required moves
-follow successive shortest paths, and optional moves follow negative cycles.
+follow successive shortest paths, and optional moves follow negative cycles. Ties between required
+moves go to the first zone and the first group.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ZoneCapacity:
     """Work that each zone takes (one element per zone)."""
 
     quota: Floats  # fair share
-    fill_level: Floats  # fill level, up to which a zone takes optional moves
+    fill_level: Floats  # optional moves fill a zone only up to this level
     limit: Floats  # work above this must leave the zone
 
 
@@ -69,8 +70,8 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
     crosses = np.asarray(~groups.near & reachable, np.float64)
     has_home: Flags = np.asarray(groups.home >= 0, np.bool_)
     row = np.arange(group_count)
-    elsewhere = groups.home[:, None] != np.arange(zone_count)
-    cost = crosses + _MOVE_COST * np.logical_and(has_home.reshape(-1, 1), elsewhere)
+    is_elsewhere = groups.home[:, None] != np.arange(zone_count)
+    cost = crosses + _MOVE_COST * np.logical_and(has_home.reshape(-1, 1), is_elsewhere)
     cost_if_home_is_free = cost.copy()
     cost_if_home_is_free[row[has_home], groups.home[has_home]] = 0.0
     flow = np.zeros((group_count, zone_count + 1))  # the last column holds work without a zone
@@ -89,14 +90,14 @@ def assign_groups_to_zones(groups: Groups, capacity: ZoneCapacity) -> Floats:
 
 def _compute_cost_changes(cost: Floats) -> Floats:
     """Return each group's change of cost if it moves from a zone (or none) to another zone."""
-    current = np.column_stack((cost, np.zeros(len(cost))))
-    return np.asarray(cost[:, None, :] - current[:, :, None], np.float64)
+    current_cost = np.column_stack((cost, np.zeros(len(cost))))
+    return np.asarray(cost[:, None, :] - current_cost[:, :, None], np.float64)
 
 
 def _find_cheapest_moves(flow: Floats, changes: Floats, epsilon: float) -> tuple[Floats, Ints]:
     """Return the minimum cost of a move from a zone (row) to another, and the group to move."""
-    possible = np.where((flow > epsilon)[:, :, None], changes, np.inf)
-    return possible.min(axis=0), possible.argmin(axis=0)
+    move_cost = np.where((flow > epsilon)[:, :, None], changes, np.inf)
+    return move_cost.min(axis=0), move_cost.argmin(axis=0)
 
 
 def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsilon: float) -> None:
@@ -105,12 +106,12 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
     levels = quota.tolist(), limit.tolist()
     for _ in range(4 * flow.size + 50):
         load = flow.sum(axis=0).tolist()
-        excess = [work - allowed for work, allowed in zip(load, levels[1], strict=True)]
+        excess = [work - max_work for work, max_work in zip(load, levels[1], strict=True)]
         giver = excess.index(max(excess))
         if excess[giver] <= epsilon:
             return
         move_cost, group = _find_cheapest_moves(flow, changes, epsilon)
-        distance, previous = _find_shortest_paths(move_cost, giver)
+        distance, predecessor = _find_shortest_paths(move_cost, giver)
         choices = [
             (distance[zone] + extra_cost, zone, i)  # on ties, up to the quota
             for i, extra_cost in enumerate((0.0, _BEYOND_QUOTA_COST))
@@ -123,7 +124,7 @@ def _move_excess(flow: Floats, cost: Floats, quota: Floats, limit: Floats, epsil
         amount = min(excess[giver], levels[i][target] - load[target])
         path = [target]
         while path[-1] != giver:
-            path.append(previous[path[-1]])
+            path.append(predecessor[path[-1]])
         _move_along_path(flow, path[::-1], group, amount)
 
 
@@ -158,6 +159,7 @@ def _move_to_near_zones(flow: Floats, cost: Floats, fill_level: Floats, epsilon:
 
 
 def _move_along_path(flow: Floats, path: list[int], group: Ints, amount: float) -> None:
+    """Move up to `amount` along a path of zones, in place; `group` has the group of each step."""
     moves = [(int(group[a, b]), a, b) for a, b in itertools.pairwise(path)]
     amount = min(amount, *(float(flow[g, a]) for g, a, _ in moves))
     for g, a, b in moves:
@@ -172,19 +174,19 @@ def _find_shortest_paths(move_cost: Floats, start: int) -> tuple[list[float], li
     """
     costs: list[list[float]] = move_cost.tolist()
     zones = range(move_cost.shape[1])
-    distance, previous = list(costs[start]), [start for _ in zones]
+    distance, predecessor = list(costs[start]), [start for _ in zones]
     if start in zones:
         distance[start] = math.inf
     for _ in zones:
-        last_distance, shorter = list(distance), False
+        last_distance, has_changed = list(distance), False
         for zone in zones:
             if zone == start:
                 continue
-            costs_through = [last_distance[last] + costs[last][zone] for last in zones]
+            costs_through = [last_distance[middle] + costs[middle][zone] for middle in zones]
             shortest = min(costs_through)
             if shortest < last_distance[zone] - _ROUNDING:
-                distance[zone], previous[zone] = shortest, costs_through.index(shortest)
-                shorter = True
-        if not shorter:
+                distance[zone], predecessor[zone] = shortest, costs_through.index(shortest)
+                has_changed = True
+        if not has_changed:
             break
-    return distance, previous
+    return distance, predecessor

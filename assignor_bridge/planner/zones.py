@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 #: Maximum zones that placement supports, because there can be a group for each subset of zones.
 MAX_ZONES = 8
-#: Shares of the allowance: a zone's fair share, its fill level up to which it takes near work, and
-#: its limit up to which it keeps its work.
-_LEVELS = (0.0, 0.7, 0.85)
-#: Minimum work that moves between zones, as a share of a slot's time, so that fewer ranges are cut.
+#: Levels of a zone above its fair share, as shares of `max_imbalance`: its quota, its fill level up
+#: to which it takes near work, and its limit up to which it keeps its work.
+_ZONE_LEVELS = (0.0, 0.7, 0.85)
+#: Minimum work that moves to another zone, as a share of the smallest quota; it avoids some cuts.
 _MIN_PIECE = 0.002
 #: Share of a range below which an amount is a rounding error.
 _ROUNDING = 1e-9
@@ -63,7 +63,7 @@ class ZoneMap(NamedTuple):
 
 
 def map_zones(batch: MicroBatch, weights: Weights, slots: Ints) -> ZoneMap | None:
-    """Return which zones ranges are near to; None if zones make no difference or have no price."""
+    """Return which zones ranges are near to; None if zones make no difference or are not used."""
     zones, price = batch.zones, batch.settings.zone_price_per_gb
     if zones is None or batch.replicas is None or not price:
         return None
@@ -124,12 +124,12 @@ def divide_by_zone(
         return Parts(np.arange(len(work)), owner * 0, work, owner, capacity, executor * 0, None)
     row, zone, amount = _divide_among_zones(work, owner, capacity, zones, min_piece)
     zone_quota = np.bincount(zones.slot_zone, quota)
-    fill = np.bincount(zone, amount, len(zone_quota)) / zone_quota
-    fill = np.maximum(fill, 1e-300)[zones.slot_zone]
-    allowance = (1 + USED_ALLOWANCE * max_imbalance) / fill - 1
+    zone_fill = np.bincount(zone, amount, len(zone_quota)) / zone_quota
+    slot_fill = np.maximum(zone_fill, 1e-300)[zones.slot_zone]
+    allowance = (1 + USED_ALLOWANCE * max_imbalance) / slot_fill - 1
     slot_imbalance = np.maximum(0.0, allowance) / USED_ALLOWANCE
     part_owner = np.where(np.append(zones.slot_zone, -1)[owner[row]] == zone, owner[row], -1)
-    part_capacity = Capacity(quota * fill, executor, slot_imbalance)
+    part_capacity = Capacity(quota * slot_fill, executor, slot_imbalance)
     return Parts(row, zone, amount, part_owner, part_capacity, zones.slot_zone, zones.near)
 
 
@@ -137,18 +137,18 @@ def join_parts(parts: Parts, shares: Shares, work: Floats, owner: Ints) -> Share
     """Turn shares of parts into shares of ranges, those of near readers first."""
     if parts.near is None:
         return shares
-    # Rounding can lose a range next to a 10^16 times larger one: use any slot of its zone.
-    lost_parts = np.flatnonzero(np.bincount(shares.row, minlength=len(parts.row)) == 0)
-    if len(lost_parts):
+    # Rounding can lose a range next to a 10^16 times larger one: use the first slot of its zone.
+    unplaced_parts = np.flatnonzero(np.bincount(shares.row, minlength=len(parts.row)) == 0)
+    if len(unplaced_parts):
         slots_by_zone = np.argsort(parts.slot_zone, kind="stable")
         sorted_zones = parts.slot_zone[slots_by_zone]
-        slot = slots_by_zone[np.searchsorted(sorted_zones, parts.zone[lost_parts])]
-        added_shares = (lost_parts, slot, parts.work[lost_parts])
+        slot = slots_by_zone[np.searchsorted(sorted_zones, parts.zone[unplaced_parts])]
+        added_shares = (unplaced_parts, slot, parts.work[unplaced_parts])
         shares = Shares(*(np.append(*both) for both in zip(shares, added_shares, strict=True)))
     row = parts.row[shares.row]
-    is_real = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
-    is_real |= (np.bincount(row, is_real) == 0)[row]
-    shares = Shares(row, shares.slot, shares.amount).take(is_real)
+    is_significant = shares.amount > _ROUNDING * work[row]  # not a rounding error between two zones
+    is_significant |= (np.bincount(row, is_significant) == 0)[row]
+    shares = Shares(row, shares.slot, shares.amount).take(is_significant)
     return _sort_shares(shares, owner, ~parts.near[shares.row, parts.slot_zone[shares.slot]])
 
 
@@ -163,9 +163,9 @@ def place_parts_whole(parts: Parts, work: Floats, owner: Ints, capacity: Capacit
         local_slot[slots] = np.arange(len(slots))
         zone_work, zone_owner = work[rows], local_slot[owner[rows]]
         quota, executor = capacity.quota[slots], capacity.executor[slots]
-        limit = float(capacity.max_imbalance)
-        placed = place_whole(zone_work, zone_owner, quota, executor, max_imbalance=limit)
-        slot[rows] = slots[placed]
+        imbalance = float(capacity.max_imbalance)
+        zone_slot = place_whole(zone_work, zone_owner, quota, executor, max_imbalance=imbalance)
+        slot[rows] = slots[zone_slot]
     return slot
 
 
@@ -184,19 +184,20 @@ def _divide_among_zones(
     zone_count = zones.near.shape[1]
     home = np.append(zones.slot_zone, -1)[owner]
     keys = (zones.near_zones * (zone_count + 1) + home + 1) * 2 + zones.pays
-    largest = np.zeros(int(keys.max()) + 1)
-    np.maximum.at(largest, keys, work)
-    used = np.flatnonzero(largest)
-    group_of_key = np.empty(len(largest), np.int64)
-    group_of_key[used[np.argsort(-largest[used], kind="stable")]] = np.arange(len(used))
+    largest_work = np.zeros(int(keys.max()) + 1)
+    np.maximum.at(largest_work, keys, work)
+    used_keys = np.flatnonzero(largest_work)
+    group_of_key = np.empty(len(largest_work), np.int64)
+    used_keys = used_keys[np.argsort(-largest_work[used_keys], kind="stable")]
+    group_of_key[used_keys] = np.arange(len(used_keys))
     group = group_of_key[keys]
-    sample_row = np.empty(len(used), np.int64)
+    sample_row = np.empty(len(used_keys), np.int64)
     sample_row[group] = np.arange(len(work))  # any range of each group
     group_work = np.asarray(np.bincount(group, work), np.float64)
     groups = Groups(group_work, home[sample_row], zones.near[sample_row], zones.pays[sample_row])
     # 2. Decide how much each zone reads.
     zone_quota = np.asarray(np.bincount(zones.slot_zone, capacity.quota, zone_count), np.float64)
-    levels = (zone_quota * (1 + part * capacity.max_imbalance) for part in _LEVELS)
+    levels = (zone_quota * (1 + share * capacity.max_imbalance) for share in _ZONE_LEVELS)
     flow = assign_groups_to_zones(groups, ZoneCapacity(*levels))
     group_numbers = np.arange(len(sample_row))
     staying_work = np.where(groups.home >= 0, flow[group_numbers, groups.home], 0.0)
@@ -205,8 +206,8 @@ def _divide_among_zones(
     min_piece = max(_MIN_PIECE * float(capacity.quota.min()), min_piece)
     flow[group_numbers, groups.home] *= groups.home < 0
     is_target = flow > 0
-    lost_groups = np.flatnonzero(~is_target.any(axis=1))  # too small compared with the others
-    flow[lost_groups, groups.near[lost_groups].argmax(axis=1)] = 1.0
+    no_target = np.flatnonzero(~is_target.any(axis=1))  # all work stays, or was rounded to 0
+    flow[no_target, groups.near[no_target].argmax(axis=1)] = 1.0
     has_one_target = (flow > 0).sum(axis=1) == 1
     gives_work = (groups.home >= 0) & (leaving_work > min_piece)
     giver = np.where((gives_work & has_one_target)[group], group, -1)
@@ -235,20 +236,21 @@ def _divide_among_zones(
     return row, zone, amount
 
 
-def _release_to_zones(work: Floats, share: Floats, min_piece: float) -> Floats:
+def _release_to_zones(work: Floats, zone_work: Floats, min_piece: float) -> Floats:
     """Return how much released work of each range (row) each zone (column) gets.
 
-    A zone takes work from ranges that are still whole, if they have enough. Otherwise the reader of
-    a range's first part would also fetch some of its second part.
+    `zone_work` is the work that each zone takes, 0 for none. It comes from ranges that are still
+    whole, if these have enough: the reader of a part of a range also fetches some of the next part.
     """
-    by_zone, work_left = np.zeros((len(work), len(share))), work.copy()
-    for zone in np.argsort(-share, kind="stable")[: np.count_nonzero(share)].tolist():
-        is_eligible = work_left == work
-        if work_left[is_eligible].sum() <= share[zone] + min_piece:
-            is_eligible = work_left > 0
-        giver = np.where(is_eligible & (work_left > 0), 0, -1)
-        by_zone[:, zone] = release(work_left, giver, share[[zone]], np.full(len(share), min_piece))
-        work_left -= by_zone[:, zone]
+    by_zone, remaining_work = np.zeros((len(work), len(zone_work))), work.copy()
+    min_pieces = np.full(len(zone_work), min_piece)
+    for zone in np.argsort(-zone_work, kind="stable")[: np.count_nonzero(zone_work)].tolist():
+        is_eligible = remaining_work == work
+        if remaining_work[is_eligible].sum() <= zone_work[zone] + min_piece:
+            is_eligible = remaining_work > 0
+        giver = np.where(is_eligible & (remaining_work > 0), 0, -1)
+        by_zone[:, zone] = release(remaining_work, giver, zone_work[[zone]], min_pieces)
+        remaining_work -= by_zone[:, zone]
     return by_zone
 
 

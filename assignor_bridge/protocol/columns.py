@@ -32,13 +32,13 @@ def unpack_batch(request: BatchRequest, options: PlannerOptions) -> MicroBatch:
     return build_batch(
         *unpack_ranges(request.ranges),
         messages.to_model_executors(request.executors),
-        options,
-        unpack_reports(request.observed),
-        request.parallelism,
-        messages.to_model_allocation(plan_request.allocation) if plan_request else None,
-        unpack_racks(request.racks, request.ranges),
-        request.stream,
-        plan_request.partitions if plan_request else None,
+        options=options,
+        observed=unpack_reports(request.observed),
+        parallelism=request.parallelism,
+        allocation=messages.to_model_allocation(plan_request.allocation) if plan_request else None,
+        replicas=unpack_racks(request.racks, request.ranges),
+        stream=request.stream,
+        partitions=plan_request.partitions if plan_request else None,
     )
 
 

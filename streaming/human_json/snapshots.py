@@ -140,18 +140,18 @@ def read_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
         np.array([row.start for row in ranges], np.int64),
         np.array([row.end for row in ranges], np.int64),
         [model.Executor(**dict(executor)) for executor in snapshot.executors],
-        parse_options(options),
-        ReadReports.of(
+        options=parse_options(options),
+        observed=ReadReports.of(
             encode_names([row.topic for row in reports]),
             np.array([row.partition for row in reports], np.int64),
             encode_names([row.executor for row in reports]),
             *(np.array([getattr(row, name) for row in reports], np.float64) for name in _MEASURES),
         ),
-        snapshot.parallelism,
-        None if allocation is None else model.Allocation(**dict(allocation)),
-        Replicas.of([row.racks for row in ranges], np.arange(len(ranges))),
-        snapshot.stream,
-        snapshot.partitions,
+        parallelism=snapshot.parallelism,
+        allocation=None if allocation is None else model.Allocation(**dict(allocation)),
+        replicas=Replicas.of([row.racks for row in ranges], np.arange(len(ranges))),
+        stream=snapshot.stream,
+        partitions=snapshot.partitions,
     )
     return batch, snapshot.state
 

@@ -162,9 +162,9 @@ def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch)
         np.array([r.start for r in chosen.ranges], np.int64),
         np.array([r.end for r in chosen.ranges], np.int64),
         executors if is_named else [],
-        parse_options({"assignor": LAG_AWARE_STICKY}),
-        ReadReports.empty(),
-        max(sum(e.slots for e in executors), 1),
+        options=parse_options({"assignor": LAG_AWARE_STICKY}),
+        observed=ReadReports.empty(),
+        parallelism=max(sum(e.slots for e in executors), 1),
         partitions=chosen.partitions,
     )
     old_state = _copy_costs(previous_state or StickyState.empty(), state)

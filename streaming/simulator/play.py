@@ -143,9 +143,9 @@ class SimulatedQuery:
             batch.start,
             batch.start + batch.records,
             batch.executors,
-            parse_options({"assignor": self.name, **self.options}),
-            self.observed,
-            1,
+            options=parse_options({"assignor": self.name, **self.options}),
+            observed=self.observed,
+            parallelism=1,
             replicas=batch.replicas,
             partitions=batch.partition_counts,
         )

@@ -46,8 +46,8 @@ class Loop:
         topic = (("t",), np.zeros(len(numbers), np.int64))
         options = {"assignor": "lag-aware-sticky"}
         batch = build_batch(
-            topic, numbers, start, start + count, self.executors, parse_options(options),
-            self.observed, 1,
+            topic, numbers, start, start + count, self.executors, options=parse_options(options),
+            observed=self.observed, parallelism=1,
         )  # fmt: skip
         outcome = plan_step(batch, decode(encode(self.state)))
         self.state, pieces = outcome.state, outcome.tasks.pieces

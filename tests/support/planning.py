@@ -88,18 +88,20 @@ def to_batch(snapshot: Snapshot) -> MicroBatch:
         np.array([r.start for r in ranges], np.int64),
         np.array([r.end for r in ranges], np.int64),
         snapshot.executors,
-        parse_options(snapshot.options),
-        ReadReports.of(
+        options=parse_options(snapshot.options),
+        observed=ReadReports.of(
             encode_names([o.topic for o in reports]),
             np.array([o.partition for o in reports], np.int64),
             encode_names([o.executor for o in reports]),
             *measures,
         ),
-        snapshot.parallelism,
-        snapshot.allocation,
-        None if snapshot.racks is None else Replicas.of(snapshot.racks, np.arange(len(ranges))),
-        snapshot.stream,
-        snapshot.partitions,
+        parallelism=snapshot.parallelism,
+        allocation=snapshot.allocation,
+        replicas=(
+            None if snapshot.racks is None else Replicas.of(snapshot.racks, np.arange(len(ranges)))
+        ),
+        stream=snapshot.stream,
+        partitions=snapshot.partitions,
     )
 
 

@@ -72,7 +72,8 @@ def test_a_first_batch_of_few_records_does_not_make_records_free(seed):
     start = np.array([loop.ends[number] for number in range(8)])
     backlog = build_batch(
         (("t",), np.zeros(8, np.int64)), np.arange(8), start, start + 20_000, loop.executors,
-        parse_options({"assignor": "lag-aware-sticky"}), loop.observed, 1,
+        options=parse_options({"assignor": "lag-aware-sticky"}), observed=loop.observed,
+        parallelism=1,
     )  # fmt: skip
     expected = forecast(backlog, loop.state)
     assert 0.5e-4 <= float(expected.seconds_per_offset.mean()) <= 2.5e-4
