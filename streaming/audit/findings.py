@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Verdict = Literal["wrong", "unproved"]
 
 
-class FindingKind(NamedTuple):
+class Kind(NamedTuple):
     """One kind of finding."""
 
     verdict: Verdict
@@ -36,121 +36,117 @@ _LOG = "restore the log's file from a backup"
 
 #: All kinds, by name. docs/audit.md has the same table.
 KINDS = {
-    "gap": FindingKind("wrong", "no commit has the offsets between two batches", _APPEND),
-    "overlap": FindingKind("wrong", "two batches have the same offsets", _DELETE),
-    "range-reversed": FindingKind(
+    "gap": Kind("wrong", "no commit has the offsets between two batches", _APPEND),
+    "overlap": Kind("wrong", "two batches have the same offsets", _DELETE),
+    "range-reversed": Kind(
         "wrong",
         "a batch's range ends before it begins: the topic was deleted and re-created",
         "give the query a new checkpoint; see `assignor doctor --checkpoint`",
     ),
-    "batch-missing": FindingKind("wrong", "no commit has the batch or its offsets", _APPEND),
-    "batch-unknown": FindingKind(
+    "batch-missing": Kind("wrong", "no commit has the batch or its offsets", _APPEND),
+    "batch-unknown": Kind(
         "unproved",
         "no commit has the batch, and it is unknown whether the batch read anything",
         "audit with the query's checkpoint while it has the batch; otherwise use --columns",
     ),
-    "batch-twice": FindingKind("wrong", "two commits have the same batch", _DELETE),
-    "batch-order": FindingKind(
+    "batch-twice": Kind("wrong", "two commits have the same batch", _DELETE),
+    "batch-order": Kind(
         "wrong",
         "a batch was committed after a later one",
         "check whether two drivers ran the query at once, or an older checkpoint was restored",
     ),
-    "batch-mismatch": FindingKind(
+    "batch-mismatch": Kind(
         "wrong", "a commit's ranges and transaction name different queries or batches", _WRITER
     ),
-    "ranges-mismatch": FindingKind(
+    "ranges-mismatch": Kind(
         "wrong",
         "a commit and the checkpoint's offset log have different offsets for the same batch",
         "pass the checkpoint of the table's query; if you did, it or the table was modified",
     ),
-    "query-overlap": FindingKind(
+    "query-overlap": Kind(
         "wrong", "two queries wrote the same offsets", f"if this was not intended, {_DELETE}"
     ),
-    "checkpoint-behind": FindingKind(
+    "checkpoint-behind": Kind(
         "wrong",
         "the table has later batches than the checkpoint: an older checkpoint was restored",
         "restore the newer checkpoint, or give the query a new one and set startingOffsets to the "
         "end of the table's ranges; otherwise Delta skips batches up to the table's last one",
     ),
-    "table-behind": FindingKind(
+    "table-behind": Kind(
         "wrong",
         "the table does not have batches that the checkpoint has completed",
         f"restore the table; or {_APPEND}",
     ),
-    "other-query": FindingKind(
+    "other-query": Kind(
         "wrong",
         "only other queries have written to the table, not the checkpoint's query",
         "pass the checkpoint of the query that writes the table",
     ),
-    "restored": FindingKind(
+    "restored": Kind(
         "wrong",
         "a RESTORE removed batches, which the query does not read again",
         f"RESTORE the table to the version before that RESTORE; or {_APPEND}",
     ),
-    "restored-unknown": FindingKind(
-        "unproved", "a RESTORE went back to an unknown version", _WRITER
-    ),
-    "foreign-rows": FindingKind("wrong", "another writer appended rows without ranges", _WRITER),
-    "rows-changed": FindingKind("wrong", "another writer deleted or changed rows", _WRITER),
-    "rows-outside": FindingKind(
+    "restored-unknown": Kind("unproved", "a RESTORE went back to an unknown version", _WRITER),
+    "foreign-rows": Kind("wrong", "another writer appended rows without ranges", _WRITER),
+    "rows-changed": Kind("wrong", "another writer deleted or changed rows", _WRITER),
+    "rows-outside": Kind(
         "wrong", "a file has offsets that no batch had read when it was written", _WRITER
     ),
-    "file-lost": FindingKind("wrong", "a data file of the table does not exist", _RESTORE),
-    "file-changed": FindingKind("wrong", "a data file's size differs from the log", _RESTORE),
-    "file-doubled": FindingKind(
+    "file-lost": Kind("wrong", "a data file of the table does not exist", _RESTORE),
+    "file-changed": Kind("wrong", "a data file's size differs from the log", _RESTORE),
+    "file-doubled": Kind(
         "wrong",
         "a data file is in the log twice, or two files have the same content",
         "remove one of the two files from the table",
     ),
-    "count-mismatch": FindingKind(
+    "count-mismatch": Kind(
         "wrong", "a commit's metrics do not match the files or rows that it adds", _LOG
     ),
-    "state-mismatch": FindingKind(
+    "state-mismatch": Kind(
         "wrong", "the files in the log do not match the count or size in the .crc file", _LOG
     ),
-    "compaction-rows": FindingKind(
+    "compaction-rows": Kind(
         "wrong", "a compaction changed the number of rows", "RESTORE the previous version"
     ),
-    "records-mismatch": FindingKind(
+    "records-mismatch": Kind(
         "wrong",
         "the records that Spark read for a batch do not match its offsets",
         "write the batch's records into a new table, and report this as a bug",
     ),
-    "records-unproved": FindingKind(
+    "records-unproved": Kind(
         "unproved",
         "a batch's records do not match its offsets: Spark either read wrong records, or counted "
         "one record twice for each offset without a record",
         "compare the rows (--columns), or write the batch's records into a new table",
     ),
-    "commit-damaged": FindingKind("wrong", "a commit cannot be read", _LOG),
-    "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG),
-    "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE),
-    "rows-missing": FindingKind("wrong", "the table has no row for a record of the topic", _APPEND),
-    "rows-invented": FindingKind(
-        "wrong", "a row's offset is in no batch or has no record", _WRITER
-    ),
-    "rows-differ": FindingKind("wrong", "a row's key or value differs from its record", _WRITER),
-    "rows-unproved": FindingKind(
+    "commit-damaged": Kind("wrong", "a commit cannot be read", _LOG),
+    "commit-missing": Kind("wrong", "a version is missing from the log", _LOG),
+    "rows-doubled": Kind("wrong", "several rows have the same offset", _DELETE),
+    "rows-missing": Kind("wrong", "the table has no row for a record of the topic", _APPEND),
+    "rows-invented": Kind("wrong", "a row's offset is in no batch or has no record", _WRITER),
+    "rows-differ": Kind("wrong", "a row's key or value differs from its record", _WRITER),
+    "rows-unproved": Kind(
         "unproved",
         "some offsets have no row: transaction markers, compaction, a filter, or a loss",
         "set --bootstrap-server to compare the rows with the topic",
     ),
-    "records-gone": FindingKind(
+    "records-gone": Kind(
         "unproved",
         "the topic no longer has the records of these offsets, due to retention or compaction",
         "audit sooner, or raise the topic's retention",
     ),
-    "no-ranges": FindingKind(
+    "no-ranges": Kind(
         "unproved",
         "a batch's commit does not record its offsets, and the offset log no longer has the batch",
         "audit from a later version with --since, if newer commits record their offsets",
     ),
-    "log-begins-late": FindingKind(
+    "log-begins-late": Kind(
         "unproved",
         "the log was cleaned up: earlier commits cannot be proved",
         "audit from the first remaining version (--since); raise delta.logRetentionDuration",
     ),
-    "no-batch": FindingKind(
+    "no-batch": Kind(
         "unproved",
         "the log has no batch of a streaming query",
         "pass the table that the query writes, or audit the rows (--columns)",

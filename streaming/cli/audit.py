@@ -110,8 +110,9 @@ def _read_rows(
         with log.redirect_stderr():
             spark = start_local_session("assignor audit")
         try:
+            columns, version = Columns(*names), result.last_version
             rows = audit_rows(
-                spark, table, Columns(*names), result.spans, brokers, sample, result.last_version
+                spark, table, columns, result.spans, brokers, sample=sample, version=version
             )
         finally:
             spark.stop()

@@ -29,7 +29,7 @@ class _Figure(NamedTuple):
 
 def _format_median(get: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
     def format_median(run: RunFigures) -> str:
-        seconds = [value for batch in run.measured if (value := get(batch)) is not None]
+        seconds = [value for batch in run.measured_batches if (value := get(batch)) is not None]
         return f"{median(seconds):.2f} s" if seconds else _UNKNOWN
 
     return format_median
@@ -46,11 +46,11 @@ def _format_mean_share(metric: str) -> Callable[[RunFigures], str]:
 _FIGURES = (
     _Figure("median batch", lambda run: f"{run.batch_seconds:.2f} s"),
     _Figure("median reading", lambda run: f"{run.read_seconds:.2f} s"),
-    _Figure("age of newest row", _format_median(lambda batch: batch.newest_s)),
-    _Figure("age of oldest row", _format_median(lambda batch: batch.oldest_s)),
+    _Figure("age of newest row", _format_median(lambda batch: batch.newest_age_s)),
+    _Figure("age of oldest row", _format_median(lambda batch: batch.oldest_age_s)),
     _Figure("busiest slot, records", lambda run: f"{run.imbalance:.2f}"),
     _Figure("busiest slot, seconds", lambda run: f"{run.imbalance_of_time:.2f}"),
-    _Figure("tasks per batch", lambda run: f"{run.tasks:.1f}"),
+    _Figure("tasks per batch", lambda run: f"{run.mean_tasks:.1f}"),
     _Figure("partitions split", _format_sum("assignor.splitPartitions")),
     _Figure("partitions moved", _format_sum("assignor.movedPartitions")),
     _Figure("offsets moved", _format_mean_share("assignor.movedOffsets")),
@@ -96,7 +96,7 @@ def _draw_loads(act: Act) -> list[str]:
     return [
         page.figure(
             f"Records per slot, {run.name}", charts.draw_slot_bars(run, css, max_records),
-            f"Over {pluralize(len(run.measured), 'batch', 'batches')}; on average, the "
+            f"Over {pluralize(len(run.measured_batches), 'batch', 'batches')}; on average, the "
             f"busiest slot read {run.imbalance:.2f} times the mean.", css,
         )
         for run, css in zip(act.runs, _CSS_CLASSES, strict=True)
@@ -104,7 +104,7 @@ def _draw_loads(act: Act) -> list[str]:
 
 
 def _draw_timelines(act: Act) -> list[str]:
-    middle_batches = [run.measured[len(run.measured) // 2] for run in act.runs]
+    middle_batches = [run.measured_batches[len(run.measured_batches) // 2] for run in act.runs]
     scale_s = max((t.start_s + t.seconds for b in middle_batches for t in b.tasks), default=1.0)
     return [
         page.figure(

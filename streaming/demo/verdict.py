@@ -45,7 +45,7 @@ def write_headline(acts: Sequence[Act], checks: Sequence[Check]) -> str:
 
 def _describe_act(act: Act) -> str:
     ours, default = act.assignor_run, act.default_run
-    pairs = list(zip(ours.measured, default.measured, strict=False))
+    pairs = list(zip(ours.measured_batches, default.measured_batches, strict=False))
     faster = sum(own.seconds < other.seconds for own, other in pairs)
     return (
         f"With {act.title}, the median batch took {ours.batch_seconds:.2f} s instead of "
