@@ -33,12 +33,12 @@ SECRET_OPTIONS = (
 )
 _SECRET_KEY = re.compile(SECRET_KEYS)
 #: Minimum length of a hidden value; shorter values occur inside ordinary words.
-_MIN_LENGTH = 3
+_MIN_HIDDEN_CHARS = 3
 #: Words below this length are hidden only as whole words.
-_MIN_SUBSTRING = 8
+_MIN_SUBSTRING_CHARS = 8
 #: Ordinary values, which many messages contain: `true`, `kafka`, `9092`, `orders`. They are hidden
 #: only if the name of their key or variable looks secret.
-_PLAIN = re.compile(r"[A-Z]?[a-z]{0,6}|[A-Z]{0,7}|\d{0,7}")
+_ORDINARY_VALUE = re.compile(r"[A-Z]?[a-z]{0,6}|[A-Z]{0,7}|\d{0,7}")
 HIDDEN = "***"
 
 #: `user:password@` in an address. S3 passwords may contain slashes. An address that was converted
@@ -51,26 +51,26 @@ _USER_INFO = re.compile(
 _WEB_USER = re.compile(r"(\bhttps?:/{1,2})([^\s/@'\"]{1,500})@", re.IGNORECASE)
 _KEY_NAMES = r"(?:access|account|private|api|shared|encryption|signing|secret)[._-]?key"
 #: Names of secrets that are not ordinary words.
-_STRONG = rf"passw(?:or)?d|pwd|passphrase|{_KEY_NAMES}|user\.info|connection[._-]?string"
+_UNAMBIGUOUS_NAMES = rf"passw(?:or)?d|pwd|passphrase|{_KEY_NAMES}|user\.info|connection[._-]?string"
 #: Names of secrets that are also ordinary words, as in `unexpected token: EOF`.
-_WEAK = r"secret|token(?!\.endpoint)|credentials?|signature"
+_AMBIGUOUS_NAMES = r"secret|token(?!\.endpoint)|credentials?|signature"
 #: Rest of a setting's name after one of these names.
 _SUFFIX = r"(?:[._-][\w.-]{0,100})?"
 #: A value: quoted text, text in escaped quotes (JSON inside JSON), or a word.
 _VALUE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\\\"[^\"]*\"|[^\s&;,'\")]+"
 #: `password=…` in addresses, JAAS, connection strings; `{"password": …}` in JSON; `a.password: …`
 #: and `a.password -> …` in settings, unless a sentence follows; an HTTP header.
-_ASSIGNED = re.compile(
-    rf"((?:{_STRONG}|{_WEAK}){_SUFFIX}(?:=|\\?[\"'][ \t]?(?:=|:|->)[ \t]?)"
+_ASSIGNMENT = re.compile(
+    rf"((?:{_UNAMBIGUOUS_NAMES}|{_AMBIGUOUS_NAMES}){_SUFFIX}(?:=|\\?[\"'][ \t]?(?:=|:|->)[ \t]?)"
     rf"|(?<=[?&;])sig="
-    rf"|(?:{_STRONG}|(?<=[._-])(?:{_WEAK})){_SUFFIX}[ \t]?(?:=|:|->)[ \t]?"
+    rf"|(?:{_UNAMBIGUOUS_NAMES}|(?<=[._-])(?:{_AMBIGUOUS_NAMES})){_SUFFIX}[ \t]?(?:=|:|->)[ \t]?"
     rf"(?![A-Z]?[a-z']+[ ][a-z])"
     rf"|authorization\\?[\"']?[ \t]?[:=][ \t]?\\?[\"']?(?:basic|bearer|digest|token|apikey)[ ])"
     rf"(?!(?:true|false|null|none)\b)({_VALUE})",
     re.IGNORECASE,
 )
 #: Error handler for encoding, because files and variables may contain invalid UTF-8.
-_ON_ERROR = "surrogatepass"
+_ENCODING_ERRORS = "surrogatepass"
 _PLACEHOLDER = re.compile(r"(?:\$\{\w+\}|\*\*\*)(?::(?:\$\{\w+\}|\*\*\*))?@?")
 #: Parts of a secret value that are secrets themselves: quoted text, a value after `=`, a password
 #: after its user, and the credentials of an HTTP authorization header.
@@ -124,7 +124,7 @@ class Redactor:
 
     def learn_variable(self, name: str, value: str) -> None:
         """Hide a variable's value, unless it is ordinary and its name does not look secret."""
-        is_plain = _PLAIN.fullmatch(value) or not re.search(r"\w", value)
+        is_plain = _ORDINARY_VALUE.fullmatch(value) or not re.search(r"\w", value)
         if is_secret_key(name) or not is_plain:
             self._learn(value, "${" + name + "}")
 
@@ -155,23 +155,23 @@ class Redactor:
         text = self._pattern.sub(lambda match: self._placeholders[match[0]], text)
         text = _USER_INFO.sub(_hide_user, text)
         text = _WEB_USER.sub(_hide_user, text)
-        return _ASSIGNED.sub(_hide_value, text)
+        return _ASSIGNMENT.sub(_hide_value, text)
 
     def _learn(self, value: str, placeholder: str) -> None:
         """Hide a value, its encodings in URLs, JSON, HTML and headers, and each of its lines.
 
         Logs are redacted line by line, and PEM keys have many lines.
         """
-        lines = [line.strip() for line in value.splitlines() if len(line.strip()) >= _MIN_SUBSTRING]
-        encodings = (
-            value, value.strip(), quote(value, errors=_ON_ERROR),
-            quote(value, safe="", errors=_ON_ERROR), quote_plus(value, errors=_ON_ERROR),
-            html.escape(value), html.escape(value, quote=False),
-            json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1],
-            base64.b64encode(value.encode("utf-8", _ON_ERROR)).decode(),
-        )  # fmt: skip
+        lines = [
+            line.strip() for line in value.splitlines() if len(line.strip()) >= _MIN_SUBSTRING_CHARS
+        ]
+        encodings = [value, value.strip(), quote_plus(value, errors=_ENCODING_ERRORS)]
+        encodings += (quote(value, safe=safe, errors=_ENCODING_ERRORS) for safe in ("/", ""))
+        encodings += (html.escape(value, quote=with_quotes) for with_quotes in (True, False))
+        encodings += (json.dumps(value, ensure_ascii=is_ascii)[1:-1] for is_ascii in (True, False))
+        encodings.append(base64.b64encode(value.encode("utf-8", _ENCODING_ERRORS)).decode())
         for secret in (*encodings, *lines):
-            if len(secret) >= _MIN_LENGTH:
+            if len(secret) >= _MIN_HIDDEN_CHARS:
                 self._placeholders.setdefault(secret, placeholder)
         self._pattern = None
 
@@ -183,7 +183,7 @@ redact: Callable[[str], str] = Redactor()
 def _build_pattern(value: str) -> str:
     """Return a pattern that matches a value anywhere, but a short word only as a whole word."""
     literal = re.escape(value)
-    is_word = len(value) < _MIN_SUBSTRING and re.fullmatch(r"\w+", value)
+    is_word = len(value) < _MIN_SUBSTRING_CHARS and re.fullmatch(r"\w+", value)
     return rf"(?<!\w){literal}(?!\w)" if is_word else literal
 
 

@@ -1,4 +1,4 @@
-"""Run all audit checks in order. A table without findings is proved."""
+"""Run all audit checks in order. Without findings, the table is proved correct."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Scope = Literal["commits", "sampled rows", "rows"]
 
 #: Kinds of findings about batches; ignored if rows are audited and no streaming query wrote them.
 _BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
-#: With one of these findings, batches may have read offsets that the audit does not know.
+#: Kinds of gaps in the proof, after which batches may have read offsets unknown to the audit.
 _GAP_KINDS = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
 
 
@@ -73,6 +73,7 @@ class Audit:
     first_version: int
     last_version: int
     files: int
+    #: Number of rows in `files`; None if a statistic or the begin of the log is missing.
     rows: int | None
     queries: list[AuditedQuery]
     findings: list[AuditFinding] = field(default_factory=list)
@@ -97,13 +98,13 @@ class Audit:
         return compute_read_spans(batch for query in self.queries for batch in query.batches)
 
     def add_rows(
-        self, rows: RowAudit, findings: Iterable[AuditFinding], *, are_sampled: bool = False
+        self, row_audit: RowAudit, findings: Iterable[AuditFinding], *, are_sampled: bool = False
     ) -> None:
         """Add the result of a row audit; drop findings about batches if the log has no batch."""
         self.scope = "sampled rows" if are_sampled else "rows"
         log_findings = [f for f in self.findings if self.queries or f.kind not in _BATCH_KINDS]
         self.findings = sort_by_severity([*log_findings, *findings])
-        self.rows_read, self.records_compared = rows.rows, rows.compared
+        self.rows_read, self.records_compared = row_audit.rows, row_audit.compared
 
 
 def audit(evidence: Evidence, since: int | None = None) -> Audit:
@@ -120,7 +121,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
     for batch in all_batches:
         if batch.version in history.commits:
             by_query.setdefault(batch.query, []).append(batch)
-    queries = [_summarize_query(name, batches, history) for name, batches in by_query.items()]
+    queries = [_summarize_query(query, batches, history) for query, batches in by_query.items()]
     findings = sort_by_severity(
         _run_checks(evidence, history, by_query, queries, all_batches=all_batches, since=since)
     )
@@ -152,12 +153,12 @@ def _run_checks(
         query: collect_read_offsets(batch for batch in batches if batch.version in history.live)
         for query, batches in by_query.items()
     }
-    others = {query: _collect_offsets_of_others(query, offsets) for query in by_query}
-    yield from _check_restores(history, by_query, others)
+    other_offsets = {query: _collect_offsets_of_others(query, offsets) for query in by_query}
+    yield from _check_restores(history, by_query, other_offsets)
     checkpoint = evidence.checkpoint
     for query, batches in by_query.items():
         own = checkpoint if checkpoint is not None and checkpoint.query_id == query else None
-        yield from check_query(batches, history, own, others[query])
+        yield from check_query(batches, history, own, other_offsets[query])
         yield from _check_metadata(batches)
         yield from check_statistics(batches, history)
     # Several queries may merge the same records into an upsert table without changing its rows.
@@ -165,19 +166,19 @@ def _run_checks(
         yield from check_overlaps_of_queries(offsets)
     checkpoint_findings: list[AuditFinding] = []
     if checkpoint is not None:
-        offsets_of_others = others.get(checkpoint.query_id or "", {})
+        offsets_of_others = other_offsets.get(checkpoint.query_id or "", {})
         checkpoint_findings += check_checkpoint(
             checkpoint,
             evidence.completed,
             all_batches,
             is_whole=history.is_whole,
-            others=offsets_of_others,
+            other_offsets=offsets_of_others,
             since=since,
         )
     yield from checkpoint_findings
     if not by_query and not checkpoint_findings:
-        last = f"; the last batch is in version {all_batches[-1].version}" if all_batches else ""
-        yield AuditFinding("no-batch", f"{len(history.commits):,} commits{last}")
+        note = f"; the last batch is in version {all_batches[-1].version}" if all_batches else ""
+        yield AuditFinding("no-batch", f"{len(history.commits):,} commits{note}")
     batch_versions = {batch.version for batches in by_query.values() for batch in batches}
     yield from check_writers(history, batch_versions)
     topics = {
@@ -186,7 +187,7 @@ def _run_checks(
     yield from check_files(history, evidence.files, topics)
     yield from check_counts(history)
     # A removed file can be subtracted only if the log still has the commit that added it.
-    if not evidence.damaged and evidence.commits[0].version == 0 and not _find_missing(evidence):
+    if not evidence.damaged and evidence.commits[0].version == 0 and not _find_log_gaps(evidence):
         yield from check_state(history, evidence.checksums)
     for audited_query in queries:
         yield from check_records(audited_query)
@@ -194,33 +195,32 @@ def _run_checks(
 
 def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
     """Check that the log has every version from `since` on, and that each can be read."""
-    numbers = [*(commit.version for commit in evidence.commits), *evidence.damaged]
-    first = min(numbers)
-    if first > since:
+    versions = [*(commit.version for commit in evidence.commits), *evidence.damaged]
+    if (first := min(versions)) > since:
         yield AuditFinding("log-begins-late", f"the log begins at version {first}, not {since}")
-    if missing := _find_missing(evidence, since):
+    if missing := _find_log_gaps(evidence, since):
         yield AuditFinding("commit-missing", list_numbers("version", missing))
     damaged = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
     if damaged:
         yield AuditFinding("commit-damaged", elide(damaged))
 
 
-def _find_missing(evidence: Evidence, since: int = 0) -> list[range]:
-    numbers = sorted({*(commit.version for commit in evidence.commits), *evidence.damaged})
-    return find_gaps(numbers, max(numbers[0], since), numbers[-1])
+def _find_log_gaps(evidence: Evidence, since: int = 0) -> list[range]:
+    versions = sorted({*(commit.version for commit in evidence.commits), *evidence.damaged})
+    return find_gaps(versions, max(versions[0], since), versions[-1])
 
 
 def _collect_offsets_of_others(query: str, offsets: dict[str, Intervals]) -> Intervals:
     """Return the offsets read by all queries except `query`."""
-    ranges: Intervals = {}
+    result: Intervals = {}
     for intervals in (intervals for other, intervals in offsets.items() if other != query):
         for partition, partition_intervals in intervals.items():
-            ranges[partition] = merge_intervals([*ranges.get(partition, []), *partition_intervals])
-    return ranges
+            result[partition] = merge_intervals([*result.get(partition, []), *partition_intervals])
+    return result
 
 
 def _check_restores(
-    history: History, by_query: dict[str, list[BatchCommit]], others: dict[str, Intervals]
+    history: History, by_query: dict[str, list[BatchCommit]], other_offsets: dict[str, Intervals]
 ) -> Iterator[AuditFinding]:
     """Report batches that a `RESTORE` removed and that no later commit wrote again."""
     for restore in history.restores:
@@ -232,7 +232,7 @@ def _check_restores(
         live_batches = {
             (b.query, b.number) for bs in by_query.values() for b in bs if b.version in history.live
         }
-        removed = [
+        removed_batches = [
             batch
             for batches in by_query.values()
             for batch in batches
@@ -240,23 +240,23 @@ def _check_restores(
             and batch.version not in history.live
             and (batch.query, batch.number) not in live_batches
         ]
-        missing = {
-            str(batch): [
+        gap_sizes = {
+            str(batch): sum(
                 high - low
-                for (_, partition), begin, end in iter_ranges(batch.ranges or {})
-                for low, high in subtract_intervals(partition, begin, end, others[batch.query])
-            ]
-            for batch in removed
+                for (_, p), begin, end in iter_ranges(batch.ranges or {})
+                for low, high in subtract_intervals(p, begin, end, other_offsets[batch.query])
+            )
+            for batch in removed_batches
         }
         # Keep a batch with unknown ranges, because it may have read any offset.
-        removed = [batch for batch in removed if batch.ranges is None or missing[str(batch)]]
-        if removed:
+        removed_batches = [b for b in removed_batches if b.ranges is None or gap_sizes[str(b)]]
+        if removed_batches:
             is_accepted = history.properties.get(ACCEPTED) == str(restore.version)
             note = f"; the table property {ACCEPTED} accepts this" if is_accepted else ""
             yield AuditFinding(
                 "restored",
                 f"version {restore.version} restored version {restore.target}, which removed "
-                f"{elide([str(b) for b in removed])}: {sum(map(sum, missing.values())):,} "
+                f"{elide(list(map(str, removed_batches)))}: {sum(gap_sizes.values()):,} "
                 f"offsets{note}",
             )
 
@@ -272,9 +272,7 @@ def _check_metadata(batches: Iterable[BatchCommit]) -> Iterator[AuditFinding]:
             )
 
 
-def _summarize_query(name: str, batches: list[BatchCommit], history: History) -> AuditedQuery:
-    live = {batch.number: batch for batch in batches if batch.version in history.live}.values()
-    partitions = {
-        partition for batch in live for partition, _, _ in iter_ranges(batch.ranges or {})
-    }
-    return AuditedQuery(name, batches, count_offsets(live), len(partitions))
+def _summarize_query(query_id: str, batches: list[BatchCommit], history: History) -> AuditedQuery:
+    live_batches = {b.number: b for b in batches if b.version in history.live}.values()
+    partitions = {p for batch in live_batches for p, _, _ in iter_ranges(batch.ranges or {})}
+    return AuditedQuery(query_id, batches, count_offsets(live_batches), len(partitions))

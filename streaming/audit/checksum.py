@@ -14,21 +14,19 @@ if TYPE_CHECKING:
     Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 _MASK = (1 << 64) - 1
-_P1, _P2, _P3, _P4, _P5 = (
-    0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63,
-    0x27D4EB2F165667C5,
-)  # fmt: skip
+_P1, _P2, _P3 = 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9
+_P4, _P5 = 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5
 _SEED = 42
 #: Number of offsets hashed at a time.
-_BLOCK = 1 << 20
+_BLOCK_OFFSETS = 1 << 20
 
 
 def compute_range_checksum(topic: str, partition: int, begin: int, end: int) -> int:
     """Return the checksum of a range that has a record at each offset."""
     seed = hash_int(partition, hash_bytes(topic.encode(), _SEED))
     result = 0
-    for low in range(begin, end, _BLOCK):
-        offsets = np.arange(low, min(low + _BLOCK, end), dtype=np.uint64)
+    for low in range(begin, end, _BLOCK_OFFSETS):
+        offsets = np.arange(low, min(low + _BLOCK_OFFSETS, end), dtype=np.uint64)
         result ^= int(np.bitwise_xor.reduce(_hash_longs(offsets, seed)))
     return result
 

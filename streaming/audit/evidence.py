@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import Checkpoint
     from streaming.delta.log import Commit, TableChecksum
 
-_BLOCK = 1 << 20
+_BLOCK_BYTES = 1 << 20
 
 
 class UnreadableTableError(AssignorError):
@@ -35,17 +35,18 @@ class Evidence:
     commits: tuple[Commit, ...]
     #: Reason why a commit cannot be read, by version.
     damaged: dict[int, str] = field(default_factory=dict)
+    #: Content of the `.crc` files, by version; unreadable ones are omitted.
     checksums: dict[int, TableChecksum] = field(default_factory=dict)
     checkpoint: Checkpoint | None = None
-    #: Last completed batch of the query, or None. It is read before the table, and `checkpoint`
-    #: after the table, because the query may run during the audit.
+    #: Number of the query's last completed batch, or None. It is read before the table, and
+    #: `checkpoint` after the table, because the query may run during the audit.
     completed: int | None = None
-    #: None to audit only the log.
+    #: None if only the log is audited.
     files: DataFiles | None = None
 
     @property
     def last_version(self) -> int:
-        """The last version read."""
+        """The last version in the log, even if its commit is damaged."""
         return max([*(commit.version for commit in self.commits), *self.damaged])
 
 
@@ -56,7 +57,7 @@ class DataFiles:
     root: Path
 
     def read_size(self, path: str) -> int | None:
-        """Return the size in bytes of a file in the log; None if the file does not exist."""
+        """Return the size in bytes of a file in the log; None if it is not a regular file."""
         try:
             status = self._resolve(path).stat()
         except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: an invalid path
@@ -67,7 +68,7 @@ class DataFiles:
         """Return the SHA-256 digest of an existing file's content."""
         digest = hashlib.sha256()
         with self._resolve(path).open("rb") as file:
-            while block := file.read(_BLOCK):
+            while block := file.read(_BLOCK_BYTES):
                 digest.update(block)
         return digest.digest()
 
@@ -96,11 +97,11 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         versions = log.list_versions(folder)
         if not versions:
             raise OptionError(f"--table {table!r} is not a Delta table: it has no commits")
-        earlier = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
+        first_read = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
         commits, damaged = _read_commits(folder, log.list_versions(folder))
         if not commits and not damaged:
             raise UnreadableTableError(f"{table}: its log was deleted during the audit; try again")
-        query = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
+        second_read = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
         crc_files = {v: log.read_checksum(folder, v) for v in log.list_checksum_versions(folder)}
     except CheckpointError as error:
         raise OptionError(str(error)) from error
@@ -108,9 +109,9 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         why = error.strerror or type(error).__name__
         raise UnreadableTableError(f"{error.filename or table}: {why}") from error
     checksums = {version: crc for version, crc in crc_files.items() if crc is not None}
-    last_committed = earlier.last_committed if earlier else None
+    last_committed = first_read.last_committed if first_read else None
     completed = last_committed.batch_id if last_committed else None
-    return Evidence(commits, damaged, checksums, query, completed, DataFiles(folder.root))
+    return Evidence(commits, damaged, checksums, second_read, completed, DataFiles(folder.root))
 
 
 def _open_table(table: str) -> LocalFolder:

@@ -34,10 +34,10 @@ def check_files(
 ) -> Iterator[AuditFinding]:
     """Check that each file exists, has the size in the log, and is in the table only once."""
     doubled_files: dict[str, str] = {}
-    for add, before, version in history.double_adds:
-        doubled_files[add.path] = f"{add.path} (versions {before} and {version})"
+    for add, first_version, version in history.double_adds:
+        doubled_files[add.path] = f"{add.path} (versions {first_version} and {version})"
     if files is not None:
-        lost_files, changed = [], []
+        lost_files, changed_files = [], []
         for add, version in history.files.values():
             if files.is_remote(add.path):
                 continue
@@ -45,17 +45,15 @@ def check_files(
             if size is None:
                 lost_files.append(f"{add.path} (version {version}{_format_rows(add)})")
             elif size != add.size:
-                changed.append(f"{add.path}: {size} bytes, but version {version} lists {add.size}")
+                size_text = f"{size} bytes, but version {version} lists {add.size}"
+                changed_files.append(f"{add.path}: {size_text}")
         if lost_files:
             yield AuditFinding("file-lost", elide(lost_files))
-        if changed:
-            yield AuditFinding("file-changed", elide(changed))
+        if changed_files:
+            yield AuditFinding("file-changed", elide(changed_files))
         for first, other in _find_equal_files(history, files, topics):
-            doubled_files.setdefault(
-                other[0].path,
-                f"{other[0].path} (version {other[1]}) has the content of {first[0].path} "
-                f"(version {first[1]})",
-            )
+            copy, original = (f"{add.path} (version {version})" for add, version in (other, first))
+            doubled_files.setdefault(other[0].path, f"{copy} has the content of {original}")
     if doubled_files:
         yield AuditFinding("file-doubled", elide(list(doubled_files.values())))
 
@@ -69,7 +67,7 @@ def _find_equal_files(
     by Kafka's columns. Other files, and files of one batch (`UNION ALL` may repeat records), are
     compared only if a commit's metrics do not match it, or another writer made the commit.
     """
-    suspects = {v for v in history.commits if _find_miscount(history.commits[v])}
+    suspects = {v for v in history.commits if _describe_miscount(history.commits[v])}
     suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
     groups: dict[Any, list[tuple[AddedFile, int]]] = {}
     for add, version in history.files.values():
@@ -78,9 +76,10 @@ def _find_equal_files(
             groups.setdefault((add.size, add.stats, values, add.key[1]), []).append((add, version))
     for group in groups.values():
         first, *others = group
-        unique = history.is_upsert or _read_bounds(first[0], topics, history.is_upsert) is not None
+        bounds = _read_bounds(first[0], topics, history.is_upsert)
+        identifies_records = history.is_upsert or bounds is not None
         for other in others:
-            may_repeat = not unique or first[1] == other[1]
+            may_repeat = not identifies_records or first[1] == other[1]
             if may_repeat and not {first[1], other[1]} & suspects:
                 continue
             sizes = files.read_size(first[0].path), files.read_size(other[0].path)
@@ -97,19 +96,20 @@ def is_foreign(commit: Commit) -> bool:
 
 
 def check_writers(history: History, batch_versions: Collection[int]) -> Iterator[AuditFinding]:
-    """Check that only the commits in `batch_versions` add or remove rows."""
+    """Check that, except for RESTOREs, only commits in `batch_versions` add or remove rows."""
     appends, changes = [], []
     for version, commit in history.commits.items():
         if version in batch_versions or commit.is_restore or version not in history.live:
             continue
-        removed = [file for file in commit.removes if file.data_change]
-        added = [file for file in commit.adds if file.data_change]
+        removed_files = [file for file in commit.removes if file.data_change]
+        added_files = [file for file in commit.adds if file.data_change]
         operation = f"{commit.info.operation or 'a commit'} at version {version}"
-        if removed:
-            changes.append(f"{operation} ({len(removed)} files removed, {len(added)} added)")
-        elif added:
-            rows = sum(file.rows or 0 for file in added)
-            appends.append(f"{operation} ({len(added)} files, {rows:,} rows)")
+        if removed_files:
+            counts = f"{len(removed_files)} files removed, {len(added_files)} added"
+            changes.append(f"{operation} ({counts})")
+        elif added_files:
+            rows = sum(file.rows or 0 for file in added_files)
+            appends.append(f"{operation} ({len(added_files)} files, {rows:,} rows)")
     if appends:
         yield AuditFinding("foreign-rows", elide(appends))
     if changes:
@@ -118,22 +118,21 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
 
 def check_counts(history: History) -> Iterator[AuditFinding]:
     """Check that commits match their metrics, and that compactions keep the number of rows."""
-    miscounts = [text for commit in history.commits.values() if (text := _find_miscount(commit))]
+    miscounts = [text for text in map(_describe_miscount, history.commits.values()) if text]
     if miscounts:
         yield AuditFinding("count-mismatch", elide(miscounts))
-    rows: dict[FileKey, int | None] = {}
+    file_rows: dict[FileKey, int | None] = {}
     changes = []
     for version, commit in history.commits.items():
-        rows |= {file.key: file.rows for file in commit.adds}
+        file_rows |= {file.key: file.rows for file in commit.adds}
         if commit.adds and commit.removes and not commit.changes_data:
-            before = [rows.get(file.key) for file in commit.removes]
-            after = [file.rows for file in commit.adds]
-            counts = [sum(n for n in side if n is not None) for side in (before, after)]
-            if None not in [*before, *after] and counts[0] != counts[1]:
+            old_rows = [file_rows.get(file.key) for file in commit.removes]
+            new_rows = [file.rows for file in commit.adds]
+            counts = [sum(n for n in side if n is not None) for side in (old_rows, new_rows)]
+            if None not in [*old_rows, *new_rows] and counts[0] != counts[1]:
                 operation = commit.info.operation or "a compaction"
-                changes.append(
-                    f"{operation} at version {version}: {counts[0]:,} rows became {counts[1]:,}"
-                )
+                count_text = f"{counts[0]:,} rows became {counts[1]:,}"
+                changes.append(f"{operation} at version {version}: {count_text}")
     if changes:
         yield AuditFinding("compaction-rows", elide(changes))
 
@@ -142,26 +141,27 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
     """Compare the table's number of files and bytes with each commit's checksum file (`.crc`).
 
     Each difference is reported once, at its first version. If the log does not begin at version 0,
-    the first checksum is the reference.
+    the first checksum is the reference, because the number of earlier files is unknown.
     """
-    shift = None if not history.is_whole else (0, 0)
-    differing = []
+    known_difference = None if not history.is_whole else (0, 0)
+    mismatches = []
     for version, (number, size) in history.counts.items():
         checksum = checksums.get(version)
         if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
             continue
-        new_shift = (checksum.num_files - number, checksum.table_size_bytes - size)
-        if shift is not None and new_shift != shift:
-            differing.append(
-                f"version {version} has {number + shift[0]:,} files ({size + shift[1]:,} bytes), "
+        difference = (checksum.num_files - number, checksum.table_size_bytes - size)
+        if known_difference is not None and difference != known_difference:
+            mismatches.append(
+                f"version {version} has {number + known_difference[0]:,} files "
+                f"({size + known_difference[1]:,} bytes), "
                 f"but its .crc has {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes)"
             )
-        shift = new_shift
-    if differing:
-        yield AuditFinding("state-mismatch", elide(differing))
+        known_difference = difference
+    if mismatches:
+        yield AuditFinding("state-mismatch", elide(mismatches))
 
 
-def _find_miscount(commit: Commit) -> str | None:
+def _describe_miscount(commit: Commit) -> str | None:
     """Describe how a commit's files or rows differ from its metrics; return None if they agree.
 
     Spark's first task writes a file even if it has no rows (`FileFormatWriter`). If Delta collects
@@ -176,11 +176,13 @@ def _find_miscount(commit: Commit) -> str | None:
     counts = [file.rows for file in commit.adds if file.rows is not None]
     empty_files = int(files_metric == "numFiles" and len(counts) == added_files)
     if number is not None and not added_files <= number <= added_files + empty_files:
-        return f"version {commit.version} counts {number} files but adds {added_files}"
+        details = f"reports {number} files in its metrics, but adds {added_files}"
+        return f"version {commit.version} {details}"
     number, rows = parse_whole_number(metrics.get(rows_metric)), sum(counts)
     if number in {None, rows} or len(counts) < added_files or commit.removes:
         return None
-    return f"version {commit.version} counts {number:,} rows but adds {rows:,}"
+    details = f"reports {number:,} rows in its metrics, but its files have {rows:,}"
+    return f"version {commit.version} {details}"
 
 
 def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[AuditFinding]:
@@ -191,10 +193,10 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
     files_outside = []
     spans: dict[Partition, tuple[int, int]] = {}
     topics: set[str] = set()
-    knows_all = history.is_whole
+    knows_all_ranges = history.is_whole
     for batch in batches:
         commit = history.commits[batch.version]
-        knows_all = knows_all and batch.ranges is not None
+        knows_all_ranges = knows_all_ranges and batch.ranges is not None
         for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
             low, high = spans.get(partition, (begin, end))
             spans[partition] = min(low, begin), max(high, end)
@@ -202,19 +204,21 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
         if batch.ranges is None or commit.removes:  # a merge also rewrites other batches' rows
             continue
         for add in commit.adds:
-            span = _read_bounds(add, topics, history.is_upsert)
-            if span is None:
+            bounds = _read_bounds(add, topics, history.is_upsert)
+            if bounds is None:
                 continue
-            (first, last), (low, high) = span
-            ranges = {p: offsets for p, offsets in spans.items() if first <= p.number <= last}
-            if not knows_all and len({p.number for p in ranges}) <= last - first:
+            (first, last), (low, high) = bounds
+            file_spans = {p: offsets for p, offsets in spans.items() if first <= p.number <= last}
+            if not knows_all_ranges and len({p.number for p in file_spans}) <= last - first:
                 continue
-            min_begin = min((begin for begin, _ in ranges.values()), default=0) if knows_all else 0
-            max_end = max((end for _, end in ranges.values()), default=0)
+            begins = [begin for begin, _ in file_spans.values()] if knows_all_ranges else []
+            min_begin = min(begins, default=0)
+            max_end = max((end for _, end in file_spans.values()), default=0)
             if low < min_begin or high >= max_end:
+                read_text = f"offsets {min_begin} to {max_end - 1}" if file_spans else "none"
                 files_outside.append(
-                    f"{add.path} has offsets {low} to {high} in partitions {first} to {last}; read "
-                    f"until {batch}: {f'{min_begin} to {max_end - 1}' if ranges else 'none'}"
+                    f"{add.path} has offsets {low} to {high} in partitions {first} to {last}; "
+                    f"up to {batch}, the query read {read_text} of them"
                 )
     if files_outside:
         yield AuditFinding("rows-outside", elide(files_outside))

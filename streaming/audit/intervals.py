@@ -20,7 +20,7 @@ Intervals = dict[Partition, list[tuple[int, int]]]
 
 
 def iter_ranges(ranges: KafkaRanges) -> Iterator[tuple[SourcePartition, int, int]]:
-    """Yield the source, partition, begin, and end of each range."""
+    """Yield each range as its source and partition, its begin, and its end."""
     for source, topics in ranges.items():
         for topic, partitions in topics.items():
             for number, (begin, end) in partitions.items():
@@ -79,9 +79,9 @@ def list_numbers(word: str, spans: Sequence[range]) -> str:
     >>> list_numbers("batch", [range(1, 3), range(7, 2**62)])
     'batch 1, batch 2, batch 7 and 4,611,686,018,427,387,896 more'
     """
-    shown = [f"{word} {number}" for number in itertools.islice(itertools.chain(*spans), 3)]
-    more = sum(map(len, spans)) - len(shown)
-    return ", ".join(shown) + (f" and {more:,} more" if more else "")
+    first_texts = [f"{word} {number}" for number in itertools.islice(itertools.chain(*spans), 3)]
+    more = sum(map(len, spans)) - len(first_texts)
+    return ", ".join(first_texts) + (f" and {more:,} more" if more else "")
 
 
 def subtract_intervals(

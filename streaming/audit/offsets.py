@@ -32,12 +32,12 @@ def check_query(
     batches: Sequence[BatchCommit],
     history: History,
     checkpoint: Checkpoint | None,
-    others: Intervals,
+    other_offsets: Intervals,
 ) -> Iterator[AuditFinding]:
     """Check the batches of one query, in the log's order.
 
-    `checkpoint` is None unless it belongs to the query. `others` are the offsets that live batches
-    of other queries read; these are not reported as gaps.
+    `checkpoint` is None unless it belongs to the query. `other_offsets` are the offsets that
+    live batches of other queries read; these are not reported as gaps.
     """
     yield from _check_order(batches)
     live_by_number: dict[int, BatchCommit] = {}
@@ -56,10 +56,10 @@ def check_query(
         elif batch.version in history.live:
             live_by_number[batch.number] = batch
     chain = [live_by_number[n] for n in sorted(live_by_number)]
-    yield from _check_chain(chain, history.is_whole, checkpoint, others)
-    no_ranges = [str(b) for b in live_by_number.values() if b.ranges is None]
-    if no_ranges:
-        yield AuditFinding("no-ranges", f"query {batches[0].query}: {elide(no_ranges)}")
+    yield from _check_chain(chain, history.is_whole, checkpoint, other_offsets)
+    rangeless_batches = [str(b) for b in live_by_number.values() if b.ranges is None]
+    if rangeless_batches:
+        yield AuditFinding("no-ranges", f"query {batches[0].query}: {elide(rangeless_batches)}")
 
 
 def _check_order(batches: Sequence[BatchCommit]) -> Iterator[AuditFinding]:
@@ -74,18 +74,20 @@ def _check_order(batches: Sequence[BatchCommit]) -> Iterator[AuditFinding]:
 
 
 def _check_chain(
-    batches: Sequence[BatchCommit], is_whole: bool, checkpoint: Checkpoint | None, others: Intervals
+    batches: Sequence[BatchCommit],
+    is_whole: bool,
+    checkpoint: Checkpoint | None,
+    other_offsets: Intervals,
 ) -> Iterator[AuditFinding]:
     """Check that each range begins where the previous one ended; `batches` are in order."""
     logged_ranges = checkpoint.ranges if checkpoint is not None else {}
     begins = checkpoint.begins if checkpoint is not None else {}
     if is_whole and batches[0].number > 0:
-        yield AuditFinding(
-            "batch-missing", f"{_format_batches(0, batches[0].number)} before {batches[0]}"
-        )
-    knows_begins = is_whole and bool(begins) and not batches[0].number
-    ends = dict(_iter_offsets(begins)) if knows_begins else {}
-    check = _ChainCheck(logged_ranges, others, ends, knows_begins)
+        details = f"{_format_batches(0, batches[0].number)} before {batches[0]}"
+        yield AuditFinding("batch-missing", details)
+    has_begins = is_whole and bool(begins) and not batches[0].number
+    ends = dict(_iter_offsets(begins)) if has_begins else {}
+    check = _ChainCheck(logged_ranges, other_offsets, ends, missing_ends_are_0=has_begins)
     for batch in batches:
         yield from check.compare(batch)
     yield from check.compare_with_logged_ends(batches[-1], _read_ends(checkpoint, batches[-1]))
@@ -100,11 +102,13 @@ class _ChainCheck:
     """
 
     #: Ranges in the offset log, by batch number.
-    log: Mapping[int, KafkaRanges]
-    others: Intervals
+    logged_ranges: Mapping[int, KafkaRanges]
+    #: Offsets read by other queries; they are not gaps.
+    other_offsets: Intervals
+    #: End of the last batch that read each partition.
     ends: dict[SourcePartition, int]
-    #: Whether partitions missing from `ends` begin at offset 0.
-    knows_begins: bool
+    #: Whether a partition missing from `ends` has no earlier batch, and so begins at offset 0.
+    missing_ends_are_0: bool
     previous: BatchCommit | None = None
     #: Numbers of batches that are in neither a commit nor the offset log.
     unknown_batches: list[range] = field(default_factory=list)
@@ -114,22 +118,22 @@ class _ChainCheck:
     def compare(self, batch: BatchCommit) -> Iterator[AuditFinding]:
         """Compare a batch with the batches before it, and advance `ends` to its ends."""
         previous, self.previous = self.previous, batch
-        between = f"between {previous} and {batch}" if previous else f"before {batch}"
+        position = f"between {previous} and {batch}" if previous else f"before {batch}"
         absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
-        logged_batches = [number for number in self.log if number in absent_batches]
-        missing = [text for n in logged_batches for text in _list_missing(self.log[n], self.others)]
+        logged_batches = [number for number in self.logged_ranges if number in absent_batches]
+        absent_ranges = [self.logged_ranges[number] for number in logged_batches]
+        missing = [text for r in absent_ranges for text in _format_missing(r, self.other_offsets)]
         if missing:
             numbers = _format_batches(absent_batches.start, absent_batches.stop)
-            yield AuditFinding("batch-missing", f"{numbers} {between}: {elide(missing)}")
-        for number in logged_batches:
-            self.ends |= {partition: end for partition, _, end in iter_ranges(self.log[number])}
+            yield AuditFinding("batch-missing", f"{numbers} {position}: {elide(missing)}")
+        for ranges in absent_ranges:
+            self.ends |= {partition: end for partition, _, end in iter_ranges(ranges)}
         unlogged_batches = find_gaps(logged_batches, absent_batches.start, absent_batches.stop)
         if batch.ranges is None:
-            self.ends, self.knows_begins = {}, False
+            self.ends, self.missing_ends_are_0 = {}, False
             self.unknown_batches += unlogged_batches
             return
-        default = 0 if self.knows_begins else None
-        gaps, overlaps = _compare_with_ends(batch.ranges, self.ends, default, self.others)
+        gaps, overlaps = self._compare_with_ends(batch.ranges)
         for partition, begin, end in iter_ranges(batch.ranges):
             if end < begin:
                 self.reversed_partitions.add(partition)
@@ -137,45 +141,45 @@ class _ChainCheck:
                 yield AuditFinding("range-reversed", details)
         if gaps and unlogged_batches:
             numbers = _format_batches(unlogged_batches[0].start, unlogged_batches[-1].stop)
-            yield AuditFinding("batch-missing", f"{numbers} {between}: {elide(gaps)}")
+            yield AuditFinding("batch-missing", f"{numbers} {position}: {elide(gaps)}")
         elif gaps:
-            yield AuditFinding("gap", f"{elide(gaps)}, {between}")
+            yield AuditFinding("gap", f"{elide(gaps)}, {position}")
         else:
             self.unknown_batches += unlogged_batches
         if overlaps:
-            yield AuditFinding("overlap", f"{elide(overlaps)}, {between}")
+            yield AuditFinding("overlap", f"{elide(overlaps)}, {position}")
+
+    def _compare_with_ends(self, ranges: KafkaRanges) -> tuple[list[str], list[str]]:
+        """List the gaps and overlaps between `ends` and a batch's ranges, and advance `ends`."""
+        gaps, overlaps = [], []
+        for (source, partition), begin, end in iter_ranges(ranges):
+            key = source, partition
+            old_end = self.ends.get(key, 0 if self.missing_ends_are_0 else None)
+            if old_end is not None and begin > old_end:
+                spans = subtract_intervals(partition, old_end, begin, self.other_offsets)
+                gaps += [format_offsets(partition, *span) for span in spans]
+            elif old_end is not None and begin < old_end:
+                overlap_end = min(old_end, max(begin + 1, end))
+                overlaps.append(format_offsets(partition, begin, overlap_end))
+            self.ends[key] = end
+        return gaps, overlaps
 
     def compare_with_logged_ends(
         self, last: BatchCommit, logged_ends: Mapping[SourcePartition, int]
     ) -> Iterator[AuditFinding]:
         """Compare `ends` with the last batch's ends in the offset log."""
-        ends = {p: self.ends.get(p, 0) for p in logged_ends if p in self.ends or self.knows_begins}
+        checked = logged_ends if self.missing_ends_are_0 else self.ends.keys() & logged_ends
+        ends = {partition: self.ends.get(partition, 0) for partition in checked}
         gaps = [
             format_offsets(p[1], *span)
             for p in sorted(ends.keys() - self.reversed_partitions)
-            for span in subtract_intervals(p[1], ends[p], logged_ends[p], self.others)
+            for span in subtract_intervals(p[1], ends[p], logged_ends[p], self.other_offsets)
         ]
         if gaps:
             yield AuditFinding("gap", f"{elide(gaps)}, up to {last} in the checkpoint")
         elif self.unknown_batches and (not logged_ends or ends.keys() != logged_ends.keys()):
             details = list_numbers("batch", self.unknown_batches)
             yield AuditFinding("batch-unknown", f"query {last.query}: {details}")
-
-
-def _compare_with_ends(
-    ranges: KafkaRanges, ends: dict[SourcePartition, int], default: int | None, others: Intervals
-) -> tuple[list[str], list[str]]:
-    """List the gaps and overlaps between `ends` and a batch's ranges, and advance `ends`."""
-    gaps, overlaps = [], []
-    for partition, begin, end in iter_ranges(ranges):
-        old_end = ends.get(partition, default)
-        if old_end is not None and begin > old_end:
-            spans = subtract_intervals(partition[1], old_end, begin, others)
-            gaps += [format_offsets(partition[1], *span) for span in spans]
-        elif old_end is not None and begin < old_end:
-            overlaps.append(format_offsets(partition[1], begin, min(old_end, max(begin + 1, end))))
-        ends[partition] = end
-    return gaps, overlaps
 
 
 def _read_ends(checkpoint: Checkpoint | None, batch: BatchCommit) -> dict[SourcePartition, int]:
@@ -191,12 +195,12 @@ def _iter_offsets(offsets: Mapping[str, KafkaOffsets]) -> Iterator[tuple[SourceP
                 yield (source, Partition(topic, number)), offset
 
 
-def _list_missing(ranges: KafkaRanges, others: Intervals) -> list[str]:
-    """List the offsets of ranges that are not in `others`."""
+def _format_missing(ranges: KafkaRanges, other_offsets: Intervals) -> list[str]:
+    """Return messages with the offsets of ranges that are not in `other_offsets`."""
     return [
         format_offsets(partition, *span)
         for (_, partition), begin, end in iter_ranges(ranges)
-        for span in subtract_intervals(partition, begin, end, others)
+        for span in subtract_intervals(partition, begin, end, other_offsets)
     ]
 
 
@@ -206,16 +210,17 @@ def check_overlaps_of_queries(offsets: Mapping[str, Intervals]) -> Iterator[Audi
     for query, intervals in offsets.items():
         for partition, partition_intervals in intervals.items():
             spans.setdefault(partition, []).extend((b, e, query) for b, e in partition_intervals)
-    shared: dict[tuple[str, str], list[str]] = {}
-    for partition, of_queries in spans.items():
-        open_spans: list[tuple[int, str]] = []
-        for begin, end, query in sorted(of_queries):
-            open_spans = [(last, other) for last, other in open_spans if last > begin]
-            for last, other in open_spans:
+    overlaps: dict[tuple[str, str], list[str]] = {}
+    for partition, query_spans in spans.items():
+        open_spans: list[tuple[int, str]] = []  # end and query
+        for begin, end, query in sorted(query_spans):
+            open_spans = [span for span in open_spans if span[0] > begin]
+            for other_end, other in open_spans:
                 pair = (min(query, other), max(query, other))
-                shared.setdefault(pair, []).append(format_offsets(partition, begin, min(end, last)))
+                text = format_offsets(partition, begin, min(end, other_end))
+                overlaps.setdefault(pair, []).append(text)
             open_spans.append((end, query))
-    for (query, other), texts in shared.items():
+    for (query, other), texts in overlaps.items():
         yield AuditFinding("query-overlap", f"queries {query} and {other}: {elide(texts)}")
 
 
@@ -225,12 +230,13 @@ def check_checkpoint(
     all_batches: Sequence[BatchCommit],
     *,
     is_whole: bool,
-    others: Intervals,
+    other_offsets: Intervals,
     since: int,
 ) -> Iterator[AuditFinding]:
     """Compare the table's batches with the query's checkpoint.
 
-    The ranges of commits before version `since` are not compared.
+    `completed` is the query's last completed batch, or None. The ranges of commits before version
+    `since` are not compared.
     """
     batches = [batch for batch in all_batches if batch.query == checkpoint.query_id]
     if not batches:
@@ -246,16 +252,16 @@ def check_checkpoint(
     newest = max(batch.number for batch in batches)
     planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else -1
     if newest > planned:
+        last_batch = "has no batch" if planned < 0 else f"ends at batch {planned}"
         yield AuditFinding(
             "checkpoint-behind",
-            f"the table has batch {newest}, but the checkpoint's last batch is {planned}: Delta "
-            f"would skip {_format_batches(planned + 1, newest + 1)}",
+            f"the table has batch {newest}, but the checkpoint {last_batch}: Delta would skip "
+            f"{_format_batches(planned + 1, newest + 1)}",
         )
-    log = checkpoint.ranges
+    logged_ranges = checkpoint.ranges
     if completed is not None and completed > newest:
-        missing = [
-            t for n in sorted(log) if newest < n <= completed for t in _list_missing(log[n], others)
-        ]
+        missing_ranges = [r for n, r in sorted(logged_ranges.items()) if newest < n <= completed]
+        missing = [text for r in missing_ranges for text in _format_missing(r, other_offsets)]
         offsets = f": {elide(missing)}" if missing else ""
         yield AuditFinding(
             "table-behind",
@@ -267,19 +273,18 @@ def check_checkpoint(
         for batch in batches
         if batch.version >= since
         and batch.ranges is not None
-        and (logged := log.get(batch.number)) is not None
-        and logged != batch.ranges
+        and logged_ranges.get(batch.number) not in (None, batch.ranges)
     ]
     if differing:
         first = differing[0]
-        planned_ranges = set(iter_ranges(log[first.number]))
+        planned_ranges = set(iter_ranges(logged_ranges[first.number]))
         committed_ranges = set(iter_ranges(first.ranges or {}))
         only_committed = min(committed_ranges - planned_ranges, default=None)
         only_planned = min(planned_ranges - committed_ranges, default=None)
         yield AuditFinding(
             "ranges-mismatch",
-            f"{elide([str(batch) for batch in differing])}: the commit has "
-            f"{_format_range(only_committed)}, but the offset log {_format_range(only_planned)}",
+            f"{elide(list(map(str, differing)))}: the commit has {_format_range(only_committed)}, "
+            f"but the offset log has {_format_range(only_planned)}",
         )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
 
 #: Columns that are compared if the table has them with the type of Spark's Kafka source, binary.
-_CONTENT = ("key", "value")
+_CONTENT_COLUMNS = ("key", "value")
 _MESSAGES_PER_CALL = 10_000
 #: librdkafka's default for the number of records that a consumer fetches ahead.
 _MESSAGES_AHEAD = 100_000
@@ -43,12 +43,13 @@ class TopicUnreadableError(AssignorError):
     """Records of a topic cannot be read from the brokers."""
 
 
-def audit_rows(  # noqa: PLR0917
+def audit_rows(
     spark: SparkSession,
     table: str,
     columns: Columns,
     spans: Mapping[Partition, tuple[int, int]],
     brokers: Brokers | None = None,
+    *,
     sample: int | None = None,
     version: int | None = None,
 ) -> tuple[RowAudit, list[AuditFinding]]:
@@ -62,31 +63,31 @@ def audit_rows(  # noqa: PLR0917
     Raises OptionError if one of the columns does not exist or has a NULL, and
     TopicUnreadableError if the brokers do not return the records.
     """
-    frame, content = _select_columns(spark, table, columns, version)
+    frame, content_columns = _select_columns(spark, table, columns, version)
     ranges = dict(spans) or _compute_row_spans(frame, columns)
     begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
-    available = {p: (max(begin, begins.get(p, begin)), end) for p, (begin, end) in ranges.items()}
-    targets = [(p, begin, end) for p, (begin, end) in sorted(available.items()) if begin < end]
+    log_ranges = {p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()}
+    targets = [(p, begin, end) for p, (begin, end) in sorted(log_ranges.items()) if begin < end]
     block_size = 1 << 62 if sample is None else BLOCK
     if sample is not None:
         targets = sample_blocks({p: (begin, end) for p, begin, end in targets}, sample)
         frame = _filter_blocks(spark, frame, targets)
     retention = brokers.fetch_retention({p.topic for p in ranges}) if brokers is not None else {}
     result = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
-    pending = {(span[0], span[1] // block_size): span for span in targets}
-    ordered = frame.orderBy("topic", "partition", "offset")
+    pending_spans = {(span[0], span[1] // block_size): span for span in targets}
+    ordered_rows = frame.orderBy("topic", "partition", "offset")
     for block, rows in groupby(
-        _check_not_null(ordered.toLocalIterator(), columns),
+        _check_not_null(ordered_rows.toLocalIterator(), columns),
         lambda row: (Partition(row[0], row[1]), row[2] // block_size),
     ):
         partition = block[0]
-        span = pending.pop(block, (partition, 0, 0))
-        deleted = range(ranges.get(partition, (0, 0))[0], available.get(partition, (0, 0))[0])
+        span = pending_spans.pop(block, (partition, 0, 0))
+        deleted = range(ranges.get(partition, (0, 0))[0], log_ranges.get(partition, (0, 0))[0])
         items = (_to_item(row) for row in rows if row[2] not in deleted)
-        _merge_span(result, span, items, brokers, content)
-    for span in pending.values():
-        _merge_span(result, span, (), brokers, content)
-    for p, (begin, _) in sorted(available.items()):
+        _merge_span(result, span, items, brokers, content_columns)
+    for span in pending_spans.values():
+        _merge_span(result, span, (), brokers, content_columns)
+    for p, (begin, _) in sorted(log_ranges.items()):
         if begin > ranges[p][0]:
             result.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
     return result, list(result.findings)
@@ -99,17 +100,18 @@ def _to_item(row: Any) -> Item:
 def _select_columns(
     spark: SparkSession, table: str, columns: Columns, version: int | None
 ) -> tuple[DataFrame, tuple[str, ...]]:
-    """Return a frame of topic, partition, offset, and content columns, and the content names."""
+    """Return a frame of topic, partition, offset, and content columns, and the content's names."""
     from pyspark.errors import PySparkException
     from pyspark.sql import functions as f
 
     reader = spark.read.format("delta")
     frame = (reader if version is None else reader.option("versionAsOf", version)).load(table)
-    kinds = zip(columns, ("string", "int", "bigint"), Columns._fields, strict=True)
-    content = tuple(name for name, kind in frame.dtypes if name in _CONTENT and kind == "binary")
+    casts = zip(columns, ("string", "int", "bigint"), Columns._fields, strict=True)
+    binary_columns = [name for name, data_type in frame.dtypes if data_type == "binary"]
+    content_columns = tuple(name for name in binary_columns if name in _CONTENT_COLUMNS)
     try:
-        selected = [f.col(name).cast(kind).alias(alias) for name, kind, alias in kinds]
-        return frame.select(*selected, *content), content
+        selected = [f.col(name).cast(data_type).alias(alias) for name, data_type, alias in casts]
+        return frame.select(*selected, *content_columns), content_columns
     except PySparkException as error:
         raise OptionError(
             f"--columns {','.join(columns)}: the table's columns are {', '.join(frame.columns)}"
@@ -156,6 +158,7 @@ def _filter_blocks(spark: SparkSession, frame: DataFrame, spans: list[Span]) -> 
 def _request_log_begins(
     spans: Mapping[Partition, tuple[int, int]], brokers: Brokers
 ) -> Mapping[Partition, int]:
+    """Return each partition's log begin; raise TopicUnreadableError for a missing partition."""
     note_count = len(brokers.notes)
     partitions = brokers.list_partitions({partition.topic for partition in spans})
     existing = {p for p in spans if p.number in partitions.get(p.topic, ())}
@@ -171,14 +174,14 @@ def _merge_span(
     span: Span,
     rows: Iterable[Item],
     brokers: Brokers | None,
-    content: tuple[str, ...],
+    content_columns: tuple[str, ...],
 ) -> None:
     """Merge the rows of a span with its records; without brokers, check only the rows."""
     if brokers is None:
         result.merge(span, rows, None)
         return
     with (
-        closing(_consume(brokers, span, content)) as records,
+        closing(_consume(brokers, span, content_columns)) as records,
         closing(_CommittedRecords(brokers, span)) as committed,
     ):
         result.merge(span, rows, records, committed.has)
@@ -213,6 +216,7 @@ class _CommittedRecords:
 def _consume(
     brokers: Brokers, span: Span, content: tuple[str, ...], isolation: str = "read_uncommitted"
 ) -> Generator[Item, None, None]:
+    """Yield the offset and content of each record of a span, up to the end of the log."""
     partition, begin, end = span
     if begin >= end:
         return

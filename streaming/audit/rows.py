@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import operator
 import random
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import elide
 from assignor_bridge.model import Partition
-from streaming.audit.findings import AuditFinding
+from streaming.audit.findings import KINDS, AuditFinding
 from streaming.audit.intervals import iter_ranges
 from streaming.audit.offsets import format_offsets
 
@@ -30,7 +32,7 @@ BLOCK = 100
 #: Fixed, so that repeated audits of a table use the same sample.
 _SEED = 42
 
-#: Audited offsets of a partition, `[begin, end)`.
+#: A partition, and its offsets `[begin, end)`.
 Span = tuple[Partition, int, int]
 #: A row or a record: its offset, and its key and value if the table has these columns.
 Item = tuple[int, tuple[bytes | None, ...]]
@@ -53,21 +55,18 @@ class FaultyOffsets:
             self.spans.append((partition, begin, end))
 
 
-#: Keys of `KINDS`, in the order of the report.
-_FAULT_KINDS = ("rows-doubled", "rows-missing", "rows-invented", "rows-differ", "rows-unproved",
-          "records-gone")  # fmt: skip
-
-
 class RowAudit:
     """Merge rows with records, partition by partition, and collect the faults."""
 
     def __init__(self, compacted: Collection[str] = ()) -> None:
         #: Compacted topics: Kafka deletes all records of a key except the newest.
         self._compacted = compacted
+        #: Number of rows read.
         self.rows = 0
         #: Number of records compared with rows; None if no records were read.
         self.compared: int | None = None
-        self.faults = {kind: FaultyOffsets() for kind in _FAULT_KINDS}
+        #: Faulty offsets by kind, a key of `KINDS`.
+        self.faults: dict[str, FaultyOffsets] = defaultdict(FaultyOffsets)
 
     def merge(
         self,
@@ -127,8 +126,10 @@ class RowAudit:
 
     @property
     def findings(self) -> Iterator[AuditFinding]:
-        """One finding for each kind of fault."""
-        for kind, faults in self.faults.items():
+        """One finding for each kind of fault that was found."""
+        for kind, faults in sorted(
+            self.faults.items(), key=lambda item: list(KINDS).index(item[0])
+        ):
             if faults.count:
                 texts = elide([format_offsets(*span) for span in faults.spans])
                 yield AuditFinding(kind, f"{faults.count:,} offsets: {texts}")
@@ -148,18 +149,16 @@ def sample_blocks(spans: Mapping[Partition, tuple[int, int]], count: int) -> lis
     """Choose random blocks with about `count` offsets in total, sorted by partition and offset."""
     partitions = sorted(partition for partition, (begin, end) in spans.items() if begin < end)
     first_blocks = [spans[p][0] // BLOCK for p in partitions]
-    ends = list(
-        itertools.accumulate(
-            (spans[p][1] - 1) // BLOCK + 1 - block
-            for p, block in zip(partitions, first_blocks, strict=True)
-        )
-    )
-    total = ends[-1] if ends else 0
-    chosen = random.Random(_SEED).sample(range(total), min(-(-count // BLOCK), total))  # noqa: S311
+    end_blocks = [(spans[p][1] - 1) // BLOCK + 1 for p in partitions]
+    #: Number of blocks up to and including each partition.
+    blocks_until = list(itertools.accumulate(map(operator.sub, end_blocks, first_blocks)))
+    total = blocks_until[-1] if blocks_until else 0
+    sample_size = min(-(-count // BLOCK), total)
+    block_numbers = random.Random(_SEED).sample(range(total), sample_size)  # noqa: S311
     sample = []
-    for number in sorted(chosen):
-        index = bisect.bisect_right(ends, number)
-        block = first_blocks[index] + number - (ends[index - 1] if index else 0)
+    for number in sorted(block_numbers):
+        index = bisect.bisect_right(blocks_until, number)
+        block = first_blocks[index] + number - (blocks_until[index - 1] if index else 0)
         begin, end = spans[partitions[index]]
         sample.append((partitions[index], max(block * BLOCK, begin), min((block + 1) * BLOCK, end)))
     return sample

@@ -29,7 +29,7 @@ class _Figure(NamedTuple):
 
 def _make_median_format(get: Callable[[BatchFigures], float | None]) -> Callable[[RunFigures], str]:
     def format_median(run: RunFigures) -> str:
-        seconds = [value for batch in run.measured if (value := get(batch)) is not None]
+        seconds = [value for batch in run.measured_batches if (value := get(batch)) is not None]
         return f"{median(seconds):.2f} s" if seconds else _UNKNOWN
 
     return format_median
@@ -46,11 +46,11 @@ def _make_share_format(metric: str) -> Callable[[RunFigures], str]:
 _FIGURES = (
     _Figure("median batch", lambda run: f"{run.batch_seconds:.2f} s"),
     _Figure("median reading", lambda run: f"{run.read_seconds:.2f} s"),
-    _Figure("age of newest row", _make_median_format(lambda batch: batch.newest_s)),
-    _Figure("age of oldest row", _make_median_format(lambda batch: batch.oldest_s)),
+    _Figure("age of newest row", _make_median_format(lambda batch: batch.newest_age_s)),
+    _Figure("age of oldest row", _make_median_format(lambda batch: batch.oldest_age_s)),
     _Figure("busiest slot, records", lambda run: f"{run.imbalance:.2f}"),
     _Figure("busiest slot, seconds", lambda run: f"{run.imbalance_of_time:.2f}"),
-    _Figure("tasks per batch", lambda run: f"{run.tasks:.1f}"),
+    _Figure("tasks per batch", lambda run: f"{run.mean_tasks:.1f}"),
     _Figure("partitions split", _make_sum_format("assignor.splitPartitions")),
     _Figure("partitions moved", _make_sum_format("assignor.movedPartitions")),
     _Figure("offsets moved", _make_share_format("assignor.movedOffsets")),
@@ -95,14 +95,14 @@ def _draw_loads(act: Act) -> list[str]:
     figures = []
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
         bars = charts.draw_slot_bars(run, css, max_records)
-        span = f"Over {pluralize(len(run.measured), 'batch', 'batches')}"
+        span = f"Over {pluralize(len(run.measured_batches), 'batch', 'batches')}"
         caption = f"{span}; on average, the busiest slot read {run.imbalance:.2f} times the mean."
         figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
     return figures
 
 
 def _draw_timelines(act: Act) -> list[str]:
-    middle_batches = [run.measured[len(run.measured) // 2] for run in act.runs]
+    middle_batches = [run.measured_batches[len(run.measured_batches) // 2] for run in act.runs]
     scale_s = max((t.start_s + t.seconds for b in middle_batches for t in b.tasks), default=1.0)
     figures = []
     for run, batch, css in zip(act.runs, middle_batches, _CSS_CLASSES, strict=True):

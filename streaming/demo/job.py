@@ -105,7 +105,7 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
             raise DemoError(f"only {started} of {workers} executors started within 90 s")
         time.sleep(0.1)
         with contextlib.suppress(WebError):  # the UI may respond late on a busy machine
-            started = sum(executor.is_worker for executor in get_ui(spark).executors())
+            started = sum(executor.is_worker for executor in get_ui(spark).fetch_executors())
     _warm_up(spark, folder / "warm-up", workers)
     return spark
 

@@ -102,9 +102,9 @@ class Mode:
         progresses = (read_progress(orjson.loads(p.json)) for p in self._query.recentProgress)
         batches = {progress.batch: progress for progress in progresses if progress.rows}
         ui = get_ui(self.spark)
-        ui_batches = choose_query(ui.batches(), str(self._query.id), ui.address)
+        ui_batches = choose_query(ui.fetch_batches(), str(self._query.id), ui.address)
         records = {number: progress.rows for number, progress in batches.items()}
-        run = ui.run([batch for batch in ui_batches if batch.batch in batches], records)
+        run = ui.fetch_run([batch for batch in ui_batches if batch.batch in batches], records)
         return tuple(
             _add_progress(figures, batches[figures.batch], self._write_times[figures.batch])
             for figures in run.batches
@@ -164,6 +164,6 @@ def _add_progress(
         records=progress.rows,
         lag={str(tp): count for tp, count in sorted(source.waiting.items())},
         metrics=source.metrics,
-        newest_s=committed_s - last_s,
-        oldest_s=committed_s - first_s,
+        newest_age_s=committed_s - last_s,
+        oldest_age_s=committed_s - first_s,
     )

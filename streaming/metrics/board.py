@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     _Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
 
 #: Metrics of the last batch's rows; not exported while the query is idle.
-_FRESHNESS = ("freshnessSeconds", "freshnessSecondsMax")
+_FRESHNESS_KEYS = ("freshnessSeconds", "freshnessSecondsMax")
 
 
 @dataclass(slots=True)
 class _QueryMetrics:
     """Metrics of one query until it ends; the counters of its next run start at 0."""
 
-    last: BatchProgress
+    last_progress: BatchProgress
     batches: int = 0
     rows: int = 0
     #: Unix time of the query's last idle event; 0 before the first one.
-    idle_at: float = 0.0
+    idle_at_s: float = 0.0
     #: Number of the last batch with data, so that no batch is counted twice.
     last_counted_batch: int = -1
     #: Total of each counter, by metric and source.
@@ -52,10 +52,10 @@ class _QueryMetrics:
 
     def update(self, progress: BatchProgress, measured_s: float | None) -> bool:
         """Update from a progress event; return whether it is the first for a batch with data."""
-        if self.last.run_id != progress.run_id:  # Spark may drop a run's end event
+        if self.last_progress.run_id != progress.run_id:  # Spark may drop a run's end event
             self.run_counters.clear()
             self.last_counted_batch = -1
-        self.last = progress
+        self.last_progress = progress
         self._record_log_ends(progress.timestamp_s if measured_s is None else measured_s)
         for source in progress.sources:
             self._add_counters(source)
@@ -65,9 +65,9 @@ class _QueryMetrics:
         self.batches += 1
         self.rows += progress.rows
         for source in progress.sources:
-            moved = source.number("movedPartitions")
-            if moved is not None and source.has_data:
-                self.counters["assignor_moved_partitions_total", source.index] += moved
+            moved_partitions = source.number("movedPartitions")
+            if moved_partitions is not None and source.has_data:
+                self.counters["assignor_moved_partitions_total", source.index] += moved_partitions
         return True
 
     def _add_counters(self, source: SourceProgress) -> None:
@@ -80,13 +80,13 @@ class _QueryMetrics:
                     self.counters[key] += max(0.0, value - self.run_counters.get(key, 0.0))
                     self.run_counters[key] = value
 
-    def update_log_ends(self, sources: Mapping[str, TopicOffsets], time_s: float) -> None:
-        """Update the lag with new log ends."""
-        self.last = replace(
-            self.last,
+    def update_log_ends(self, ends_by_source: Mapping[str, TopicOffsets], time_s: float) -> None:
+        """Update the lag with the log ends of each source, by its number."""
+        self.last_progress = replace(
+            self.last_progress,
             sources=tuple(
-                replace(source, log_ends=read_offsets(sources.get(str(source.index), {})) or {})
-                for source in self.last.sources
+                replace(s, log_ends=read_offsets(ends_by_source.get(str(s.index), {})) or {})
+                for s in self.last_progress.sources
             ),
         )
         self._record_log_ends(time_s)
@@ -94,11 +94,11 @@ class _QueryMetrics:
     def _record_log_ends(self, time_s: float) -> None:
         """Record log ends: at `time_s` if they were measured, else at the batch's timestamp."""
         ends = {}
-        for source in self.last.sources:
+        for source in self.last_progress.sources:
             for tp, end in source.ends.items():
                 key = source.index, tp
                 ends[key] = self.log_ends.get(key) or LogEnds()
-                ends[key].add(time_s if source.log_ends else self.last.timestamp_s, end)
+                ends[key].add(time_s if source.log_ends else self.last_progress.timestamp_s, end)
         self.log_ends = ends
 
     def estimate_lags(self, source: SourceProgress) -> dict[Partition, tuple[int, float | None]]:
@@ -107,17 +107,17 @@ class _QueryMetrics:
         Without measured log ends, this is the lag at the start of the last batch. If the query is
         idle, it has read everything except the offsets that its limits hold back.
         """
-        is_idle = self.idle_at > self.last.timestamp_s
+        is_idle = self.idle_at_s > self.last_progress.timestamp_s
         offsets = source.end if source.log_ends or is_idle else source.begin
         return {
-            tp: (max(0, end - offsets[tp]), self.log_ends[source.index, tp].get_lag_s(offsets[tp]))
+            tp: (max(0, end - at), self.log_ends[source.index, tp].estimate_lag_s(at))
             for tp, end in source.ends.items()
-            if tp in offsets
+            if (at := offsets.get(tp)) is not None
         }
 
     def collect_samples(self) -> Iterator[_Sample]:
         """Yield the samples of the Spark and assignor metrics."""
-        last = self.last
+        last = self.last_progress
         labels = (last.label, last.query_id)
         values = {
             "batch_id": last.batch,
@@ -129,30 +129,30 @@ class _QueryMetrics:
             "event_time_watermark_timestamp_seconds": last.watermark_s,
             "states_rows": last.state_rows,
             "states_used_bytes": last.state_bytes,
-            "last_progress_timestamp_seconds": max(last.timestamp_s + last.seconds, self.idle_at),
+            "last_progress_timestamp_seconds": max(last.timestamp_s + last.seconds, self.idle_at_s),
         }
         for name, value in values.items():
             if value is not None:
                 yield f"spark_streaming_{name}", labels, value
         for phase, seconds in last.durations_s.items():
             yield "spark_streaming_duration_seconds", (*labels, phase), seconds
-        ignored_keys = _FRESHNESS if self.idle_at > last.timestamp_s else ()
+        ignored_keys = _FRESHNESS_KEYS if self.idle_at_s > last.timestamp_s else ()
         for source in last.sources:
-            of_source = (*labels, str(source.index))
+            source_labels = (*labels, str(source.index))
             strategy = source.metrics.get("assignor.strategy")
             if strategy is not None:
-                yield "assignor_info", (*of_source, strategy), 1
+                yield "assignor_info", (*source_labels, strategy), 1
             held_back_by = source.metrics.get("assignor.heldBackBy")
             if held_back_by is not None:
-                yield "assignor_held_back_info", (*of_source, held_back_by), 1
+                yield "assignor_held_back_info", (*source_labels, held_back_by), 1
             for metric in ASSIGNOR:
                 if metric.kind == "gauge" and metric.key and metric.key not in ignored_keys:
                     number = source.number(metric.key)
                     if number is not None:
-                        yield metric.name, of_source, number * metric.factor
+                        yield metric.name, source_labels, number * metric.factor
             if source.latest:
                 held_back = sum(source.held_back.values())
-                yield "assignor_held_back_records", of_source, held_back
+                yield "assignor_held_back_records", source_labels, held_back
         for (name, index), total in self.counters.items():
             yield name, (*labels, str(index)), total
 
@@ -186,7 +186,7 @@ class Board(Collector):
         with self._lock:
             query = self._queries.get(query_id)
             if query:
-                query.idle_at = timestamp_s
+                query.idle_at_s = timestamp_s
             return query is not None
 
     def remove(self, query_id: str) -> bool:
@@ -199,7 +199,8 @@ class Board(Collector):
         """Return the maximum estimated lag of a query's partitions in seconds; None if unknown."""
         with self._lock:
             query = self._queries[query_id]
-            lags = [lag for s in query.last.sources for lag in query.estimate_lags(s).values()]
+            sources = query.last_progress.sources
+            lags = [lag for source in sources for lag in query.estimate_lags(source).values()]
         return max((seconds for _, seconds in lags if seconds is not None), default=None)
 
     @property
@@ -233,19 +234,20 @@ class Board(Collector):
         If several sources of a group read a partition, the lowest offset is used.
         """
         groups: dict[str, dict[Partition, _Position]] = defaultdict(dict)
-        latest: dict[Partition, int] = {}
+        log_ends: dict[Partition, int] = {}
         for query in self._queries.values():
-            for source in query.last.sources:
-                group = groups[source.metrics.get("assignor.commitGroup") or query.last.label]
+            label = query.last_progress.label
+            for source in query.last_progress.sources:
+                group = groups[source.metrics.get("assignor.commitGroup") or label]
                 lags = query.estimate_lags(source)
                 for tp, offset in source.end.items():
                     if tp not in group or offset < group[tp][0]:
                         group[tp] = offset, *lags.get(tp, (None, None))
                 for tp, end in source.ends.items():
-                    latest[tp] = max(end, latest.get(tp, 0))
+                    log_ends[tp] = max(end, log_ends.get(tp, 0))
         for name, group in groups.items():
-            yield from _collect_group((self._cluster_name, name), group)
-        for (topic, partition), end in latest.items():
+            yield from _collect_lags((self._cluster_name, name), group)
+        for (topic, partition), end in log_ends.items():
             labels = (self._cluster_name, topic, str(partition))
             yield "kafka_partition_latest_offset", labels, end
 
@@ -254,7 +256,7 @@ class Board(Collector):
 _Position = tuple[int, "int | None", "float | None"]
 
 
-def _collect_group(labels: tuple[str, str], group: dict[Partition, _Position]) -> Iterator[_Sample]:
+def _collect_lags(labels: tuple[str, str], group: dict[Partition, _Position]) -> Iterator[_Sample]:
     prefix = "kafka_consumergroup_group_"
     topic_lags: dict[str, int] = defaultdict(int)
     for (topic, partition), (offset, lag, seconds) in group.items():

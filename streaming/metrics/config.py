@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def _reject_flag(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("a whole number is expected, not true or false")  # noqa: TRY004  (pydantic does not catch a TypeError)
+    if value is True or value is False:
+        raise ValueError("a whole number is expected, not true or false")
     return value
 
 
@@ -23,7 +23,7 @@ NOT_A_FLAG = BeforeValidator(_reject_flag)
 
 
 class MetricsConfig(BaseModel):
-    """Outlets of a job's metrics and log; none by default."""
+    """Where to export a job's metrics and write its log; by default, neither is done."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -95,5 +95,5 @@ class MetricsConfig(BaseModel):
 
     @property
     def exports(self) -> bool:
-        """Whether any outlet is configured."""
+        """Whether an exporter or the log is configured."""
         return any(part is not None for part in (self.port, self.textfile, self.log, self.log_file))

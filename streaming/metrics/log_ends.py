@@ -31,11 +31,11 @@ def request_log_ends(spark: SparkSession, query_id: str | None) -> QueryOffsets:
     assignor option are omitted. The result is empty in a Spark Connect session or without the jar.
     """
     jvm: Any = getattr(spark, "_jvm", None)
-    java = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
-    if java is None or isinstance(java, JavaPackage):
+    java_class = None if jvm is None else jvm.io.assignorbridge.kafka.LogEndOffsets
+    if java_class is None or isinstance(java_class, JavaPackage):
         return {}
-    answer: QueryOffsets = orjson.loads(java.request(query_id, _BROKERS_TIMEOUT_MS))
-    return answer
+    log_ends: QueryOffsets = orjson.loads(java_class.request(query_id, _BROKERS_TIMEOUT_MS))
+    return log_ends
 
 
 class LogEnds:
@@ -50,7 +50,7 @@ class LogEnds:
         self._points: deque[tuple[float, int]] = deque(maxlen=_MAX_LOG_ENDS_PER_PARTITION)
 
     def add(self, time_s: float, end: int) -> None:
-        """Add a measured log end; drop earlier ones if the log was re-created."""
+        """Add a measured log end; drop earlier ones if the log shrank or the clock went back."""
         points = self._points
         if points and (end < points[-1][1] or time_s < points[-1][0] - _MAX_CLOCK_STEP_S):
             points.clear()
@@ -61,7 +61,7 @@ class LogEnds:
             points.pop()  # keep only the first and the last of equal ends
         points.append((time_s, end))
 
-    def get_lag_s(self, offset: int) -> float | None:
+    def estimate_lag_s(self, offset: int) -> float | None:
         """Return the estimated seconds since the log ended at `offset`; None if unknown.
 
         Offsets below the first stored end are extrapolated at the mean rate of the stored ends.
@@ -71,12 +71,12 @@ class LogEnds:
         now_s, end = self._points[-1]
         if offset >= end:
             return 0.0
-        after = self._points[-1]
-        for before in reversed(self._points):
-            if before[1] <= offset:
-                share = (offset - before[1]) / (after[1] - before[1])
-                return now_s - (before[0] + share * (after[0] - before[0]))
-            after = before
+        next_s, next_end = self._points[-1]
+        for time_s, log_end in reversed(self._points):
+            if log_end <= offset:
+                share = (offset - log_end) / (next_end - log_end)
+                return now_s - (time_s + share * (next_s - time_s))
+            next_s, next_end = time_s, log_end
         first_s, first_end = self._points[0]
         if end == first_end:
             return None

@@ -9,10 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-_MEMBER = (
-    "cluster_name", "group", "topic", "partition", "member_host", "consumer_id", "client_id",
-)  # fmt: skip
 _GROUP = ("cluster_name", "group")
+_MEMBER = (*_GROUP, "topic", "partition", "member_host", "consumer_id", "client_id")
 _QUERY = ("query", "query_id")
 _SOURCE = (*_QUERY, "source")
 

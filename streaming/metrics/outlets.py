@@ -42,9 +42,10 @@ _CHUNK_BYTES = 4096
 _MAX_CLIENTS = 256
 #: A longer log file is renamed to FILE.1, which replaces the previous FILE.1.
 _MAX_LOG_BYTES = 256 * 2**20
-_DEVICES = (("/", "dev"), ("/", "proc"))
+#: Devices are below these folders, except for files in `_SHARED_MEMORY`.
+_DEVICE_FOLDERS = (("/", "dev"), ("/", "proc"))
 _SHARED_MEMORY = ("/", "dev", "shm")
-_MAX_LINKS = 40
+_MAX_LINKS = 40  # as in Linux
 
 
 class MetricsError(AssignorError):
@@ -120,7 +121,7 @@ class _Server(socketserver.ThreadingTCPServer):
             self._free_threads.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log nothing when a client disconnects."""
+        """Log nothing, because clients may disconnect at any time."""
 
 
 class _Handler(MetricsHandler):
@@ -140,7 +141,7 @@ class _Handler(MetricsHandler):
         self.rfile = io.BufferedReader(io.BytesIO(request))
         self.connection.settimeout(_RESPONSE_TIMEOUT_S)  # for the whole response
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         """Send the metrics."""
         if urlsplit(self.path).path != _PATH:
             self.send_error(404, explain=f"the metrics are at {_PATH}")
@@ -179,9 +180,8 @@ class Log:
             try:
                 self._file = _LogFile(path, mode)
             except OSError as error:
-                raise MetricsError(
-                    f"metrics.log_file {path} cannot be written ({error.strerror})"
-                ) from error
+                reason = f"metrics.log_file {path} cannot be written ({error.strerror})"
+                raise MetricsError(reason) from error
 
     def write(self, line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> None:
         """Write and flush a line; `progress` is added in a file, but not on stderr."""
@@ -201,8 +201,8 @@ class _LogFile:
     """A file opened for append; other programs, such as logrotate, may rename it at any time."""
 
     def __init__(self, path: Path, mode: int) -> None:
-        #: Devices such as `/dev/stderr` are never rotated.
-        self._is_plain = not _is_device(path)
+        #: Whether the file is not a device such as `/dev/stderr`.
+        self._can_rotate = not _is_device(path)
         self._raw_path = path
         self._mode = mode
         self._file = _open_to_append(self._path, mode)
@@ -210,11 +210,11 @@ class _LogFile:
     @property
     def _path(self) -> Path:
         """Path of the file, with links resolved at each call, because their target may change."""
-        return Path(os.path.realpath(self._raw_path)) if self._is_plain else self._raw_path
+        return Path(os.path.realpath(self._raw_path)) if self._can_rotate else self._raw_path
 
     def write(self, lines: bytes) -> None:
         """Rotate the file if it is too long, then write and flush the lines."""
-        if self._is_plain:
+        if self._can_rotate:
             with contextlib.suppress(OSError):  # a log that is too long is better than no log
                 self._rotate_if_long()
             if self._is_moved():
@@ -250,7 +250,7 @@ def _is_device(path: Path) -> bool:
     """Return whether a path is below `/dev` or `/proc`, or is a link to such a path."""
     target = path.absolute()
     for _ in range(_MAX_LINKS):
-        if target.parts[:2] in _DEVICES and target.parts[:3] != _SHARED_MEMORY:
+        if target.parts[:2] in _DEVICE_FOLDERS and target.parts[:3] != _SHARED_MEMORY:
             return True
         if not target.is_symlink():
             return False

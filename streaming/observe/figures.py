@@ -43,9 +43,9 @@ class BatchFigures:
     lag: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, str] = field(default_factory=dict)
     #: Age of its newest record at the commit, in seconds; None if not measured.
-    newest_s: float | None = None
+    newest_age_s: float | None = None
     #: Age of its oldest record at the commit, in seconds; None if not measured.
-    oldest_s: float | None = None
+    oldest_age_s: float | None = None
     is_running: bool = False
 
     def slot_records(self) -> dict[str, int]:
@@ -74,40 +74,42 @@ class RunFigures:
         return tuple(sorted({slot for b in self.batches for slot in b.slots}, key=_by_executor))
 
     @property
-    def measured(self) -> tuple[BatchFigures, ...]:
-        """The batches after the warm-up, or all batches if there are none."""
+    def measured_batches(self) -> tuple[BatchFigures, ...]:
+        """The batches after the warm-up, or all batches if the run was shorter than the warm-up."""
         return self.batches[self.warm_up :] or self.batches
 
     @property
     def measured_tasks(self) -> Iterator[TaskFigures]:
         """The tasks of the measured batches."""
-        return (task for batch in self.measured for task in batch.tasks)
+        return (task for batch in self.measured_batches for task in batch.tasks)
 
     @property
     def batch_seconds(self) -> float:
         """Median duration of a batch."""
-        return statistics.median([b.seconds for b in self.measured]) if self.batches else 0.0
+        seconds = [batch.seconds for batch in self.measured_batches]
+        return statistics.median(seconds) if seconds else 0.0
 
     @property
     def read_seconds(self) -> float:
         """Median time from the start of the first reading task to the end of the last one."""
-        spans = [max(t.start_s + t.seconds for t in b.tasks) for b in self.measured if b.tasks]
+        batch_tasks = [batch.tasks for batch in self.measured_batches if batch.tasks]
+        spans = [max(task.start_s + task.seconds for task in tasks) for tasks in batch_tasks]
         return statistics.median(spans) if spans else 0.0
 
     @property
     def imbalance(self) -> float:
         """Mean ratio of the busiest slot's records to the average slot's; 1.0 is balanced."""
-        return _mean([max_over_mean(b.slot_records()) for b in self.measured])
+        return _mean([max_over_mean(b.slot_records()) for b in self.measured_batches])
 
     @property
     def imbalance_of_time(self) -> float:
         """Mean ratio of the busiest slot's time to the average slot's; 1.0 is balanced."""
-        return _mean([max_over_mean(b.slot_seconds()) for b in self.measured])
+        return _mean([max_over_mean(b.slot_seconds()) for b in self.measured_batches])
 
     @property
-    def tasks(self) -> float:
+    def mean_tasks(self) -> float:
         """Mean number of reading tasks per batch."""
-        return _mean([float(len(b.tasks)) for b in self.measured])
+        return _mean([float(len(b.tasks)) for b in self.measured_batches])
 
     @property
     def hit_rate(self) -> float | None:
@@ -117,7 +119,7 @@ class RunFigures:
 
     def metric(self, name: str) -> list[float]:
         """Return the values of an `assignor.*` metric, one per batch that has it."""
-        return [float(b.metrics[name]) for b in self.measured if name in b.metrics]
+        return [float(b.metrics[name]) for b in self.measured_batches if name in b.metrics]
 
     def slot_records(self) -> dict[str, int]:
         """Return the number of records that each slot read in all measured batches."""

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"[-+.\deE]+|NaN")
 
 
 def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[str, Any]:
-    """Return a batch's summary as flat fields; unknown values are omitted."""
+    """Return a batch's summary as the fields of a log line; unknown values are omitted."""
     lags = [lag for source in progress.sources if (lag := source.lag)]
     held_back = [source.held_back for source in progress.sources if source.latest]
     line: dict[str, Any] = {
@@ -87,11 +87,11 @@ def dump(line: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> 
     return orjson.dumps(complete_line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
+def read_batches(path: Path, max_batches: int | None = None) -> list[BatchProgress]:
     """Read the batches with data from a metrics log, or from a file of Spark's progress events.
 
-    The batches are grouped by query. `last` is the maximum number of batches per query; None
-    returns all. Raises OptionError if the file cannot be read or has no progress.
+    The batches are grouped by query. `max_batches` limits each query to its last batches; None
+    returns all. Raises OptionError if the file cannot be read or has no batch with data.
     """
     batches: dict[str, dict[int, BatchProgress]] = defaultdict(dict)
     try:
@@ -102,14 +102,14 @@ def read_batches(path: Path, last: int | None = None) -> list[BatchProgress]:
                     query_batches = batches[progress.query_id]
                     # If a batch ran again after a crash, the last event is used.
                     query_batches[progress.batch] = progress
-                    if last is not None and len(query_batches) > last:
+                    if max_batches is not None and len(query_batches) > max_batches:
                         del query_batches[next(iter(query_batches))]
     except OSError as error:
         raise OptionError(f"log {path} cannot be read: {error.strerror}") from error
     if not batches:
         raise OptionError(
-            f"log {path} has no progress of any batch: give a file written by metrics.log_file "
-            "(lines on stderr do not have the progress)"
+            f"log {path} has no progress of a batch with data: give a file written by "
+            "metrics.log_file (lines on stderr do not have the progress)"
         )
     return [progress for query_batches in batches.values() for progress in query_batches.values()]
 

@@ -30,7 +30,7 @@ class SourceProgress:
 
     #: Index among the query's sources.
     index: int
-    #: Start offsets of the batch.
+    #: Start offsets of the batch; Spark does not report them for a query's first batch.
     start: Offsets
     #: End offsets of the batch.
     end: Offsets
@@ -46,8 +46,8 @@ class SourceProgress:
     def begin(self) -> Offsets:
         """The start offsets of the batch; empty if unknown.
 
-        Spark does not report them for a query's first batch. They are 0 if the number of rows read
-        equals the end offsets; otherwise they are unknown.
+        If Spark does not report them, they are 0 if the number of rows read equals the sum of the
+        end offsets; otherwise they are unknown.
         """
         if not self.start and sum(self.end.values()) == self.rows:
             return dict.fromkeys(self.end, 0)
@@ -136,7 +136,7 @@ class BatchProgress:
 
     @property
     def has_data(self) -> bool:
-        """Whether the batch has data; idle progress events repeat the last batch without data."""
+        """Whether the batch has data; an event of an idle query repeats its last batch, without."""
         return self.rows > 0 or any(source.has_data for source in self.sources)
 
 
@@ -158,8 +158,8 @@ def read_progress(data: Mapping[str, Any]) -> BatchProgress:
         state_bytes=sum(int(state.get("memoryUsedBytes") or 0) for state in states),
         sources=tuple(
             source
-            for index, each in enumerate(data["sources"])
-            if (source := _parse_source(index, each)) is not None
+            for index, source_data in enumerate(data["sources"])
+            if (source := _parse_source(index, source_data)) is not None
         ),
     )
 

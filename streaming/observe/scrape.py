@@ -10,8 +10,8 @@ from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from streaming.observe.which_query import choose_query_id
 
-_LAG = "kafka_consumergroup_group_lag"
-_BATCH = "spark_streaming_batch_id"
+_LAG_METRIC = "kafka_consumergroup_group_lag"
+_BATCH_METRIC = "spark_streaming_batch_id"
 
 
 @dataclass(slots=True)
@@ -26,8 +26,8 @@ class QueryMetrics:
     sources: dict[str, dict[str, float]] = field(default_factory=dict)
     #: The assignor of the last batch, by source.
     strategies: dict[str, str] = field(default_factory=dict)
-    #: The limit that held the last batch back, by source, if `assignor.*` options limit batches.
-    held_by: dict[str, str] = field(default_factory=dict)
+    #: What held the last batch's offsets back, by source: a limit, `nothing`, or `spark`.
+    held_back_by: dict[str, str] = field(default_factory=dict)
     #: Unread offsets, by partition.
     lag: dict[Partition, int] = field(default_factory=dict)
     #: Age of the first unread record in seconds, by partition, if known.
@@ -38,27 +38,26 @@ def read_endpoint(text: str, query: str | None, location: object) -> QueryMetric
     """Read the metrics of the query with the name or ID `query`, or of the only query if None.
 
     Returns None if no query has finished a batch yet. Raises OptionError if the text does not have
-    Prometheus metrics, or if the query is ambiguous.
+    Prometheus metrics, or unless exactly one query matches.
     """
     try:
         return _read_metrics(text, query, location)
     except OptionError:
         raise
     except (ValueError, LookupError, ArithmeticError) as error:
-        raise OptionError(
-            f"{location} serves no metrics: give the address of metrics.port"
-        ) from error
+        reason = f"{location} serves no metrics: give the address of metrics.port"
+        raise OptionError(reason) from error
 
 
 def _read_metrics(text: str, query: str | None, location: object) -> QueryMetrics | None:
     samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
-    queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH}
+    queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH_METRIC}
     if not queries:
         return None
     query_id = choose_query_id(queries, query, str(location))
     metrics = QueryMetrics(query_id, queries[query_id])
     # The query's consumer group has the query's name, or is the only group not named after one.
-    groups = {s.labels["group"] for s in samples if s.name == _LAG}
+    groups = {s.labels["group"] for s in samples if s.name == _LAG_METRIC}
     others = groups - set(queries.values())
     group = others.pop() if metrics.label not in groups and len(others) == 1 else metrics.label
     for sample in samples:
@@ -67,16 +66,16 @@ def _read_metrics(text: str, query: str | None, location: object) -> QueryMetric
             if "strategy" in labels:
                 metrics.strategies[labels["source"]] = labels["strategy"]
             elif "by" in labels:
-                metrics.held_by[labels["source"]] = labels["by"]
+                metrics.held_back_by[labels["source"]] = labels["by"]
             elif "source" in labels:
                 metrics.sources.setdefault(labels["source"], {})[sample.name] = sample.value
             elif "phase" not in labels:
                 metrics.values[sample.name] = sample.value
         elif labels.get("group") == group and "partition" in labels:
             key = Partition(labels["topic"], int(labels["partition"]))
-            if sample.name == _LAG:
+            if sample.name == _LAG_METRIC:
                 metrics.lag[key] = _parse_offset_count(sample.value)
-            elif sample.name == f"{_LAG}_seconds":
+            elif sample.name == f"{_LAG_METRIC}_seconds":
                 metrics.lag_seconds[key] = sample.value
     return metrics
 

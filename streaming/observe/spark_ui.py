@@ -39,8 +39,8 @@ _BATCH = re.compile(
     re.DOTALL,
 )
 _EXPECTED = (
-    "a running driver has its UI at port 4040 (unless spark.ui.enabled is false), and a "
-    "history server at port 18080"
+    "a running driver has its UI on port 4040 by default (unless spark.ui.enabled is false); a "
+    "history server listens on port 18080 by default"
 )
 #: Maximum number of slots of all executors; a response with more slots is invalid.
 _MAX_SLOTS = 100_000
@@ -91,9 +91,9 @@ def _refuse_other_servers(method: _Method) -> _Method:
     """Raise OptionError if a response does not have the format of Spark's UI."""
 
     @functools.wraps(method)
-    def call_checked(self: SparkUi, *arguments: Any, **named: Any) -> Any:
+    def call_checked(self: SparkUi, *arguments: Any, **keywords: Any) -> Any:
         try:
-            return method(self, *arguments, **named)
+            return method(self, *arguments, **keywords)
         except AssignorError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
@@ -128,29 +128,29 @@ class SparkUi:
             raise not_a_ui from error
         if not isinstance(applications, list) or not all("id" in a for a in applications):
             raise not_a_ui
-        chosen = [a for a in applications if history is None or str(a["id"]) == history[1]]
-        if len(chosen) != 1:
+        candidates = [a for a in applications if history is None or str(a["id"]) == history[1]]
+        if len(candidates) != 1:
             ids = ", ".join(str(a["id"]) for a in applications[:5])
-            problem = (
-                f"no application {history[1]}" if history else f"{len(applications)} applications"
-            )
+            count = len(applications)
+            problem = f"no application {history[1]}" if history else f"{count} applications"
             raise OptionError(
                 f"{address} has {problem}: give the address of one application, such as "
                 f"{replace(address, path=prefix)}/history/ID{f' (IDs: {ids})' if ids else ''}"
             )
-        self.application, self.name = str(chosen[0]["id"]), str(chosen[0].get("name", ""))
-        attempts = chosen[0].get("attempts") or [{}]
+        application = candidates[0]
+        self.application, self.name = str(application["id"]), str(application.get("name", ""))
+        attempts = application.get("attempts") or [{}]
         attempt_id = history[2] if history else None
-        matching = [a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))]
-        if not matching:
+        matches = [a for a in attempts if attempt_id in (None, str(a.get("attemptId", "1")))]
+        if not matches:
             raise OptionError(f"{address}: the application has no attempt {attempt_id}")
-        attempt = matching[0]  # the newest comes first
+        attempt = matches[0]  # the newest comes first
         self.spark_version = str(attempt.get("appSparkVersion", ""))
         if "attemptId" in attempt:
             self.application += f"/{attempt['attemptId']}"
 
     @_refuse_other_servers
-    def executors(self) -> list[UiExecutor]:
+    def fetch_executors(self) -> list[UiExecutor]:
         """Return all executors of the application; in local mode, only the driver."""
         executors = [_parse_executor(e) for e in self._get("allexecutors")]
         if sum(e.slots for e in executors) > _MAX_SLOTS:
@@ -159,7 +159,7 @@ class SparkUi:
         return workers or [replace(e, slots=max(1, e.slots)) for e in executors]
 
     @_refuse_other_servers
-    def batches(self) -> list[UiBatch]:
+    def fetch_batches(self) -> list[UiBatch]:
         """Return the micro-batches whose jobs the UI still has, oldest first."""
         jobs: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
         queries: dict[str, tuple[str, str | None]] = {}
@@ -169,15 +169,15 @@ class SparkUi:
             if batch:
                 queries[batch["run"]] = batch["id"], batch["name"] or None
                 jobs[batch["run"], batch["batch"]].append(job)
-        batches = [
-            UiBatch(*queries[run], int(number), *_parse_span(of_batch),
-                    tuple(sorted({int(s) for job in of_batch for s in job.get("stageIds", ())})))
-            for (run, number), of_batch in jobs.items()
-        ]  # fmt: skip
+        batches = []
+        for (run, number), batch_jobs in jobs.items():
+            stages = sorted({int(stage) for job in batch_jobs for stage in job.get("stageIds", ())})
+            span = _parse_span(batch_jobs)
+            batches.append(UiBatch(*queries[run], int(number), *span, tuple(stages)))
         return sorted(batches, key=lambda batch: (batch.start_s, batch.batch))
 
     @_refuse_other_servers
-    def run(
+    def fetch_run(
         self, batches: Sequence[UiBatch], records: Mapping[int, int] | None = None
     ) -> RunFigures:
         """Return the figures of batches, from finished and running tasks that read records.
@@ -186,35 +186,30 @@ class SparkUi:
         of records of each batch; only the stage that read this number is used, because other
         stages read tables.
         """
-        executors = sorted(self.executors(), key=lambda e: (len(e.executor), e.executor))
+        executors = sorted(self.fetch_executors(), key=lambda e: (len(e.executor), e.executor))
         slots = {e.executor: e.slots for e in executors}
         names = {e: tuple(f"{e.executor}/{slot}" for slot in range(e.slots)) for e in executors}
-        present: tuple[UiExecutor, ...] = ()
-        of_present: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
+        running_executors: tuple[UiExecutor, ...] = ()
+        slots_by_executors: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
         figures = []
         for batch in batches:
             stages = [self._fetch_tasks(stage) for stage in batch.stages]
             if records is not None:
-                size = records[batch.batch]
-                stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == size][:1]
+                total = records[batch.batch]
+                stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == total][:1]
             tasks = _place_tasks([task for tasks in stages for task in tasks], slots)
-            present = tuple(e for e in executors if e.was_running(batch.start_s))
-            if present not in of_present:  # most batches have the same executors
-                of_present[present] = tuple(name for e in present for name in names[e])
-            figures.append(
-                BatchFigures(
-                    batch.batch, batch.seconds or 0.0, sum(task.records for task in tasks), tasks,
-                    of_present[present],
-                    is_running=batch.seconds is None,
-                )
-            )  # fmt: skip
+            key = running_executors = tuple(e for e in executors if e.was_running(batch.start_s))
+            if key not in slots_by_executors:  # most batches have the same executors
+                slots_by_executors[key] = tuple(name for e in key for name in names[e])
+            seconds, count = batch.seconds or 0.0, sum(task.records for task in tasks)
+            figure = BatchFigures(batch.batch, seconds, count, tasks, slots_by_executors[key])
+            figures.append(replace(figure, is_running=batch.seconds is None))
         used = {stage for batch in batches for stage in batch.stages}
         self._cache = {stage: tasks for stage, tasks in self._cache.items() if stage in used}
         spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
-        return RunFigures(
-            f"{self.name} ({self.application}, {spark})", tuple(figures),
-            executors=tuple(Executor(e.executor, e.host, e.slots) for e in present),
-        )  # fmt: skip
+        title = f"{self.name} ({self.application}, {spark})"
+        last_executors = tuple(Executor(e.executor, e.host, e.slots) for e in running_executors)
+        return RunFigures(title, tuple(figures), executors=last_executors)
 
     def _fetch_tasks(self, stage: int) -> list[Mapping[str, Any]]:
         """Return the tasks of a stage that reads records; cache those of a finished stage."""
@@ -257,8 +252,8 @@ def choose_query(batches: Sequence[UiBatch], query: str | None, location: object
             f"{location} shows no streaming query: no micro-batch has run yet, or the UI no longer "
             "has its jobs (raise spark.ui.retainedJobs)"
         )
-    chosen = choose_query_id(labels, query, str(location))
-    return [batch for batch in batches if batch.query_id == chosen]
+    query_id = choose_query_id(labels, query, str(location))
+    return [batch for batch in batches if batch.query_id == query_id]
 
 
 def _parse_executor(data: Mapping[str, Any]) -> UiExecutor:
@@ -288,26 +283,20 @@ def _place_tasks(
     tasks: Iterable[Mapping[str, Any]], slots: Mapping[str, int]
 ) -> tuple[TaskFigures, ...]:
     """Assign each task to the slot of its executor that became free first."""
-    ordered = sorted(tasks, key=lambda t: (_parse_time_s(t["launchTime"]), int(t["taskId"])))
-    first_s = _parse_time_s(ordered[0]["launchTime"]) if ordered else 0.0
-    free_at: dict[str, list[float]] = {}
+    ordered_tasks = sorted(tasks, key=lambda t: (_parse_time_s(t["launchTime"]), int(t["taskId"])))
+    first_s = _parse_time_s(ordered_tasks[0]["launchTime"]) if ordered_tasks else 0.0
+    free_at_s: dict[str, list[float]] = {}
     figures = []
-    for task in ordered:
+    for task in ordered_tasks:
         executor = str(task["executorId"])
         start_s = _parse_time_s(task["launchTime"]) - first_s
         seconds = float(task.get("duration") or 0) / 1000
-        ends = free_at.setdefault(executor, [0.0] * slots.get(executor, 1))
+        ends = free_at_s.setdefault(executor, [0.0] * slots.get(executor, 1))
         slot = ends.index(min(ends))
         ends[slot] = start_s + seconds
-        figures.append(
-            TaskFigures(
-                slot=f"{executor}/{slot}",
-                start_s=start_s,
-                seconds=seconds,
-                records=_count_records(task),
-                local=task.get("taskLocality") == "PROCESS_LOCAL",
-            )
-        )
+        slot_name, records = f"{executor}/{slot}", _count_records(task)
+        is_local = task.get("taskLocality") == "PROCESS_LOCAL"
+        figures.append(TaskFigures(slot_name, start_s, seconds, records, local=is_local))
     return tuple(figures)
 
 

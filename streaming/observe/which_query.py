@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 def choose_query_id(labels: Mapping[str, str], name: str | None, location: str) -> str:
     """Return the ID of the query with the name or ID `name`, or of the only query if None.
 
-    `labels` has the name of each query by ID, or the ID if it has no name. Raises OptionError if
-    the query is ambiguous.
+    `labels` has the name of each query by ID, or the ID if it has no name. Raises OptionError
+    unless exactly one query matches.
     """
-    matching = [query for query, label in labels.items() if name in (None, query, label)]
-    if len(matching) == 1:
-        return matching[0]
+    matching_ids = [query for query, label in labels.items() if name in (None, query, label)]
+    if len(matching_ids) == 1:
+        return matching_ids[0]
     names = list(labels.values())
     choices = sorted(
         label if names.count(label) == 1 else f"{label} ({query})"
         for query, label in labels.items()
     )
-    problem = f"no query {name!r}" if name and not matching else f"{len(matching)} queries"
-    named = f" named {name!r}" if name and matching else ""
+    problem = f"no query {name!r}" if name and not matching_ids else f"{len(matching_ids)} queries"
+    name_note = f" named {name!r}" if name and matching_ids else ""
     raise OptionError(
-        f"{location} has {problem}{named}: choose one by name or ID with --query: "
+        f"{location} has {problem}{name_note}: choose one by name or ID with --query: "
         f"{', '.join(choices)}"
     )

@@ -115,10 +115,10 @@ def _read_ui(
     spark: SparkUi, query: str | None, log: CheckpointLog | None, batches: int | None
 ) -> tuple[RunFigures, str]:
     """Return the last finished batches of the query in Spark's UI, and the query's label."""
-    query_batches = choose_query(spark.batches(), query, spark.address)
+    query_batches = choose_query(spark.fetch_batches(), query, spark.address)
     _check_same_query(log, query_batches[0].query_id, str(spark.address))
     finished = [batch for batch in query_batches if batch.seconds is not None]
-    return spark.run(finished[-(batches or _UI_BATCHES) :]), query_batches[-1].label
+    return spark.fetch_run(finished[-(batches or _UI_BATCHES) :]), query_batches[-1].label
 
 
 def _replay_sources(

@@ -78,9 +78,9 @@ class Watch:
                 )
         if self._ui is not None:
             query = self._query or (metrics.query_id if metrics else None)
-            batches = choose_query(self._ui.batches(), query, self._ui.address)
+            batches = choose_query(self._ui.fetch_batches(), query, self._ui.address)
             label = batches[-1].label
-            run = self._ui.run(batches[-_LAST_BATCHES:])
+            run = self._ui.fetch_run(batches[-_LAST_BATCHES:])
         return LiveFigures(metrics.label if metrics else label, run, metrics)
 
 
@@ -223,8 +223,8 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
                 line = _join_texts((f"{name}{source_text}: ", "dim"), " · ".join(parts))
                 line.no_wrap = False  # so that a narrow screen shows all figures
                 lines.append(line)
-        if source in metrics.held_by:
-            limits = _describe_admission(values, metrics.held_by[source])
+        if source in metrics.held_back_by:
+            limits = _describe_admission(values, metrics.held_back_by[source])
             lines.append(_join_texts((f"admission{source_text}: ", "dim"), limits))
     return lines
 

@@ -235,7 +235,7 @@ def test_rows_are_compared_with_the_topic(spark: SparkSession, fed: Topic, tmp_p
     assert found.queries[0].batches_counted == 0, "records that are not parsed are not counted"
     spans = found.spans
     for sample, compared in ((None, found.queries[0].offsets), (100, 100)):
-        rows, findings = audit_rows(spark, table, RAW, spans, brokers, sample)
+        rows, findings = audit_rows(spark, table, RAW, spans, brokers, sample=sample)
         assert findings == []
         assert rows.rows == rows.compared
         assert 0 < rows.rows <= compared

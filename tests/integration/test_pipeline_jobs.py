@@ -257,7 +257,7 @@ def test_a_hanging_listener_does_not_hide_a_failure_or_keep_the_lock(spark, topi
         def onQueryStarted(self, event: Any) -> None:
             pass
 
-        onQueryIdle = onQueryProgress = onQueryStarted  # noqa: N815
+        onQueryIdle = onQueryProgress = onQueryStarted
 
         def onQueryTerminated(self, event: Any) -> None:
             heard_enough.wait(120)

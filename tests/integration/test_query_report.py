@@ -62,7 +62,7 @@ def test_report_and_live_frame_of_a_running_query(
     assert "assignor: lag-aware-sticky · 2 tasks" in shown
     # What the UI says of each batch is what the progress said.
     ui = SparkUi(Address.parse(url))
-    run = ui.run(choose_query(ui.batches(), str(query.id), url))
+    run = ui.fetch_run(choose_query(ui.fetch_batches(), str(query.id), url))
     told = {p["batchId"]: p["numInputRows"] for p in map(to_dict, query.recentProgress)}
     assert {f.batch: f.records for f in run.batches} == {0: 45, 1: 45}
     assert {batch: told[batch] for batch in (0, 1)} == {0: 45, 1: 45}

@@ -224,8 +224,8 @@ def _read_ui(data: bytes) -> None:
     listed = answers.get(root, b"")
     whole = {f"{root}/{APP}{path}": text for path, text in answers.items()}
     ui = SparkUi(_Answers({**whole, root: listed}))  # type: ignore[arg-type]
-    batches = choose_query(ui.batches(), None, "here")
-    _draw(LiveFigures(batches[-1].label, ui.run(batches)))
+    batches = choose_query(ui.fetch_batches(), None, "here")
+    _draw(LiveFigures(batches[-1].label, ui.fetch_run(batches)))
 
 
 def _names(_: Path) -> list[bytes]:

@@ -243,7 +243,7 @@ def test_lag_in_seconds(points, offset, seconds):
     ends = LogEnds()
     for time_s, end in points:
         ends.add(time_s, end)
-    assert ends.get_lag_s(offset) == seconds
+    assert ends.estimate_lag_s(offset) == seconds
 
 
 def test_lag_in_seconds_is_exported():

@@ -69,7 +69,7 @@ def test_all_outlets_report_a_batch(tmp_path):
 
 def test_lag_is_measured_after_a_batch_and_while_others_have_events(tmp_path, monkeypatch):
     """If each event restarted the timer, lag would not be measured next to short batches."""
-    monkeypatch.setattr("streaming.metrics.attach._MEASURE_INTERVAL_S", 0.05)
+    monkeypatch.setattr("streaming.metrics.attach._LAG_INTERVAL_S", 0.05)
     log = tmp_path / "log.jsonl"
     unread = [7]
 
@@ -289,7 +289,7 @@ def test_a_linked_log_keeps_its_mode_and_a_device_is_never_rotated(tmp_path, mon
     assert [stat.S_IMODE(p.stat().st_mode) for p in (path, tmp_path / "log.1")] == [0o644, 0o644]
     assert link.is_symlink()
     assert device._file is not None
-    assert not device._file._is_plain
+    assert not device._file._can_rotate
 
 
 def test_a_log_follows_its_link_to_a_new_file(tmp_path):

@@ -27,8 +27,8 @@ def skewed_run(partitions: int = 12, batches: int = 6) -> RunFigures:
                     TaskFigures("2/0", 0.0, 0.5, 1_000, local=True),
                 ),
                 lag=_lag(partitions, batches - number),
-                newest_s=3.5,
-                oldest_s=4.0,
+                newest_age_s=3.5,
+                oldest_age_s=4.0,
             )
             for number in range(batches)
         ),
@@ -48,8 +48,8 @@ def even_run(partitions: int = 12, batches: int = 6) -> RunFigures:
                 slots=SLOTS,
                 tasks=tuple(TaskFigures(slot, 0.0, 0.75, 1_500, local=True) for slot in SLOTS),
                 lag=_lag(partitions, batches - number),
-                newest_s=1.75,
-                oldest_s=2.25,
+                newest_age_s=1.75,
+                oldest_age_s=2.25,
                 metrics=OURS,
             )
             for number in range(batches)

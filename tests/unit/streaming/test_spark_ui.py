@@ -31,7 +31,7 @@ WITH_TOO_MANY_SLOTS = {**RECORDED, f"{API}/allexecutors": [
 def a_run() -> RunFigures:
     with serve(RECORDED) as served:
         ui = SparkUi(Address.parse(served.url))
-        return ui.run(ui.batches())
+        return ui.fetch_run(ui.fetch_batches())
 
 
 def test_batches_are_found_by_the_descriptions_of_their_jobs():
@@ -70,7 +70,7 @@ def test_what_is_done_is_asked_once():
     with serve(RECORDED) as served:
         ui = SparkUi(Address.parse(served.url))
         for _ in range(2):
-            ui.run(ui.batches())
+            ui.fetch_run(ui.fetch_batches())
     assert sum(path.endswith("taskList") for path in served.paths) == 3
 
 
@@ -78,8 +78,8 @@ def test_tasks_of_batches_that_are_shown_no_more_are_let_go():
     """The live view kept those of all batches since it was started."""
     with serve(RECORDED) as served:
         ui = SparkUi(Address.parse(served.url))
-        for batch in ui.batches():
-            ui.run([batch])
+        for batch in ui.fetch_batches():
+            ui.fetch_run([batch])
             assert set(ui._cache) == set(batch.stages)
 
 
@@ -95,8 +95,8 @@ def test_tasks_of_batches_that_are_shown_no_more_are_let_go():
 def test_descriptions_of_jobs(description):
     with serve(with_jobs(description, "some other job")) as served:
         ui = SparkUi(Address.parse(served.url))
-        (batch,) = ui.batches()
-        assert ui.run([batch]).batches[0].tasks == ()  # the UI no longer has the stage
+        (batch,) = ui.fetch_batches()
+        assert ui.fetch_run([batch]).batches[0].tasks == ()  # the UI no longer has the stage
     assert (batch.query_id, batch.batch) == ("a-1", 7)
     assert batch.label == ("a < b" if "&lt;" in description else "a-1")
 
@@ -104,7 +104,7 @@ def test_descriptions_of_jobs(description):
 def test_a_batch_is_one_whatever_stands_before_the_description_of_a_job():
     batch = "id = a-1\nrunId = b-2\nbatch = 7"
     with serve(with_jobs(f"upsert: orders\n{batch}", f"orders\n{batch}")) as served:
-        (only,) = SparkUi(Address.parse(served.url)).batches()
+        (only,) = SparkUi(Address.parse(served.url)).fetch_batches()
     assert (only.label, only.batch) == ("orders", 7)
 
 
@@ -119,9 +119,8 @@ def test_who_does_not_answer_is_no_cause_of_itself():
 def test_without_executors_the_driver_reads():
     driver = {"id": "driver", "hostPort": "h:1", "totalCores": 4, "maxTasks": 4}
     with serve({**RECORDED, f"{API}/allexecutors": [driver]}) as served:
-        assert [(e.executor, e.slots) for e in SparkUi(Address.parse(served.url)).executors()] == [
-            ("driver", 4)
-        ]
+        executors = SparkUi(Address.parse(served.url)).fetch_executors()
+        assert [(e.executor, e.slots) for e in executors] == [("driver", 4)]
 
 
 def test_the_report_tells_the_load_of_the_slots(tmp_path):
@@ -257,7 +256,7 @@ def test_queries_of_one_name_are_chosen_by_id(tmp_path, capsys):
 def test_of_a_batch_whose_records_are_known_the_stage_that_read_them_counts():
     with serve(RECORDED) as served:
         ui = SparkUi(Address.parse(served.url))
-        last = ui.batches()[-1]
-        right, wrong = (ui.run([last], {last.batch: count}) for count in (3_998, 3_997))
+        last = ui.fetch_batches()[-1]
+        right, wrong = (ui.fetch_run([last], {last.batch: count}) for count in (3_998, 3_997))
     assert right.batches[0].records == 3_998
     assert wrong.batches[0].tasks == ()

@@ -207,7 +207,7 @@ def test_invalid_responses_of_sparks_ui_are_one_line(what, answer):
     with serve(answers) as served:
         try:
             ui = SparkUi(Address.parse(served.url))
-            ui.run(ui.batches())
+            ui.fetch_run(ui.fetch_batches())
         except AssignorError as error:
             assert len(str(error).splitlines()) == 1  # noqa: PT017
 
