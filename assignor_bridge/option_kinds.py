@@ -25,7 +25,7 @@ def _parse_boolean(text: str) -> bool:
 def _make_number_parser(
     parse: Callable[[str], float], min_value: float, max_value: float = 2**63 - 1
 ) -> Callable[[str], float]:
-    def parse_make_number_parser(text: str) -> float:
+    def parse_number(text: str) -> float:
         value = parse(text)
         if not min_value <= value <= max_value:
             raise ValueError

@@ -1,8 +1,8 @@
 """Read individual files of a Spark streaming checkpoint without Spark.
 
-Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, and keeps the last 100
-batches by default. `sources/<n>/0` has a source's start offsets, and `metadata` the query's id. All are small
-text files; all but `metadata` begin with a version.
+Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, and by default keeps
+the last 100 batches. `sources/<n>/0` has a source's start offsets, and `metadata` the query's id.
+All are small text files; all but `metadata` begin with a version.
 """
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def _parse_version(line: str, newest_version: int, file_name: str) -> int:
         raise CheckpointError(f"{file_name} does not begin with a version: it is damaged")
     if len(digits) > _MAX_DIGITS or not 1 <= int(digits) <= newest_version:
         raise CheckpointError(
-            f"{file_name} has version {digits[:_MAX_DIGITS]}, "
-            f"but {newest_version} is the newest supported: a newer Spark wrote it; install a newer assignor-bridge"
+            f"{file_name} has version {digits[:_MAX_DIGITS]}, but {newest_version} is the newest "
+            "supported: a newer Spark wrote it; install a newer assignor-bridge"
         )
     return int(digits)
 

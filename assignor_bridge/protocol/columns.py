@@ -54,7 +54,7 @@ def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
 
 
 def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | None:
-    """Return each range's replica racks, if sent; raise OptionError if the columns are inconsistent."""
+    """Return each range's replica racks, if sent; raise OptionError for inconsistent columns."""
     if racks is None:
         return None
     set_index = _ColumnReader(racks, "racks", len(ranges.partition) // 4).read_integers("range", 4)

@@ -261,8 +261,8 @@ class AssignorConformance:
         ratio = more_lines / lines / _SIZE_FACTOR
         if ratio > self.growth:
             raise AssertionError(
-                f"{_PARTITIONS} partitions take {lines:,} lines of Python, and {_SIZE_FACTOR} times "
-                f"as many partitions take {more_lines:,} lines: {ratio:.1f} times as many for each "
+                f"{_PARTITIONS} partitions take {lines:,} lines of Python, and {_SIZE_FACTOR} "
+                f"times as many partitions take {more_lines:,} lines: {ratio:.1f} times as many for each "
                 f"partition, but at most {self.growth:g} is promised"
             )
 

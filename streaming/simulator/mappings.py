@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assignor_bridge.model import Executor, OffsetRange
 
 #: Maximum number of tasks per batch that are simulated.
-MOST_TASKS = 1_000_000
+MAX_TASKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,13 @@ def java_hash(topic: str, partition: int) -> int:
 
 def place_by_hash(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:
     """Return one task per partition, on an executor chosen by hash."""
-    ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
+    sorted_executors = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
     return [
         PlacedTask(
-            ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,)
+            sorted_executors[java_hash(r.topic, r.partition) % len(sorted_executors)].id
+            if sorted_executors
+            else None,
+            (r,),
         )
         for r in ranges
         if r.size > 0
@@ -63,20 +66,29 @@ def place_by_max_records(ranges: Sequence[OffsetRange], max_records: int) -> lis
 def place_by_min_partitions(
     ranges: Sequence[OffsetRange], executors: Sequence[Executor], min_partitions: int
 ) -> list[PlacedTask]:
-    """Split large ranges into about `min_partitions` tasks; place enough ranges by hash."""
-    with_data = [r for r in ranges if r.size > 0]
-    if len(with_data) >= min_partitions:
-        return place_by_hash(with_data, executors)
-    total = sum(r.size for r in with_data)
-    unsplit = {r.tp for r in with_data if _count_parts(r.size, total, min_partitions) == 1}
-    split_total = total - sum(r.size for r in with_data if r.tp in unsplit)
-    min_parts = max(min_partitions - len(unsplit), 1)
+    """Return one task per range, placed by hash, if there are at least `min_partitions` ranges.
+
+    Otherwise split large ranges, to about `min_partitions` tasks without a preferred executor.
+    """
+    nonempty_ranges = [r for r in ranges if r.size > 0]
+    if len(nonempty_ranges) >= min_partitions:
+        return place_by_hash(nonempty_ranges, executors)
+    total_offsets = sum(r.size for r in nonempty_ranges)
+    unsplit_partitions = {
+        r.tp for r in nonempty_ranges if _count_parts(r.size, total_offsets, min_partitions) == 1
+    }
+    split_offsets = total_offsets - sum(
+        r.size for r in nonempty_ranges if r.tp in unsplit_partitions
+    )
+    min_parts = max(min_partitions - len(unsplit_partitions), 1)
     return [
         PlacedTask(None, (part,))
-        for r in with_data
-        for part in r.split(1 if r.tp in unsplit else _count_parts(r.size, split_total, min_parts))
+        for r in nonempty_ranges
+        for part in r.split(
+            1 if r.tp in unsplit_partitions else _count_parts(r.size, split_offsets, min_parts)
+        )
     ]
 
 
-def _count_parts(size: int, total: int, min_parts: int) -> int:
-    return max(math.floor(size / total * min_parts + 0.5), 1)
+def _count_parts(size: int, total_offsets: int, min_parts: int) -> int:
+    return max(math.floor(size / total_offsets * min_parts + 0.5), 1)

@@ -77,9 +77,12 @@ class Scenario:
         """Zones with a replica of each partition; None without zones."""
         if not self.zones:
             return None
-        first, copies = np.arange(self.partitions) % self.zones, min(self.replication, self.zones)
+        first_zone, copies = (
+            np.arange(self.partitions) % self.zones,
+            min(self.replication, self.zones),
+        )
         sets = [[f"zone-{(z + i) % self.zones}" for i in range(copies)] for z in range(self.zones)]
-        return Replicas.of(sets, first)
+        return Replicas.of(sets, first_zone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,25 +148,25 @@ def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.floa
     count = scenario.partitions
     if scenario.lags == "rotating":
         return _draw_rotation(scenario, rng)
-    raw = np.ones(count)
+    weights = np.ones(count)
     if scenario.lags == "zipf":
-        raw = 1 / np.arange(1, count + 1) ** scenario.skew
+        weights = 1 / np.arange(1, count + 1) ** scenario.skew
     elif scenario.lags == "lognormal":
-        raw = rng.lognormal(0, scenario.skew, count)
+        weights = rng.lognormal(0, scenario.skew, count)
     elif scenario.lags == "one-hot":
-        raw = np.full(count, 0.2 / max(1, count - 1))
-        raw[0] = 0.8
-    rng.shuffle(raw)
-    return np.asarray(raw / raw.sum())
+        weights = np.full(count, 0.2 / max(1, count - 1))
+        weights[0] = 0.8
+    rng.shuffle(weights)
+    return np.asarray(weights / weights.sum())
 
 
 def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Add half of the records to 5% of the partitions, drawn at random by each call."""
+    """Return shares: half for random 5% of the partitions, half for all partitions alike."""
     count = scenario.partitions
-    raw = np.full(count, 0.5 / count)
+    weights = np.full(count, 0.5 / count)
     hot_partitions = rng.choice(count, max(1, count // 20), replace=False)
-    raw[hot_partitions] += 0.5 / len(hot_partitions)
-    return np.asarray(raw / raw.sum())
+    weights[hot_partitions] += 0.5 / len(hot_partitions)
+    return np.asarray(weights / weights.sum())
 
 
 def _list_executors(

@@ -151,7 +151,7 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
     assert racks.get_replicas([tp], leaders_only=True).racks == (frozenset("c"),)
     leaders = RackMap(racks.executors, racks.partitions, followers=False)
     assert leaders.get_replicas([tp], leaders_only=False).racks == (frozenset("c"),)
-    placed = racks.add_to([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
+    placed = racks.add_racks_to([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
     assert [e.rack for e in placed] == ["a", "b", None]
 
 
