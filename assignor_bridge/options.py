@@ -151,9 +151,7 @@ class PlannerOptions:
 _OPTION_BY_FIELD: dict[str, Option] = {
     each.name: each.metadata["option"] for each in fields(PlannerOptions) if each.metadata
 }
-_OPTION_BY_LOWER_NAME = {
-    option.name.lower(): (name, option) for name, option in _OPTION_BY_FIELD.items()
-}
+_OPTION_BY_KEY = {option.name.lower(): (name, option) for name, option in _OPTION_BY_FIELD.items()}
 #: The planner's options, excluding Spark's.
 OPTIONS = tuple(option for option in _OPTION_BY_FIELD.values() if option.name.startswith(PREFIX))
 _WEIGHT_MEANING = "weight of a partition of this topic in a limited batch; the default is 1"
@@ -175,21 +173,17 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     values: dict[str, object] = {}
     per_topic: dict[str, dict[str, object]] = {name: {} for name in _TOPIC_OPTION_BY_FIELD}
     unknown_keys: list[str] = []
-    key_by_lower_name: dict[str, str] = {}
+    first_key: dict[str, str] = {}
     for key in sorted(source):
         lower_name, text = key.lower(), str(source[key])
-        if lower_name in key_by_lower_name and (
-            lower_name == STRATEGY or lower_name.startswith(PREFIX)
-        ):
-            raise OptionError(
-                f"option {key!r} is set twice: remove {key_by_lower_name[lower_name]!r}"
-            )
-        key_by_lower_name[lower_name] = key
+        if lower_name in first_key and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
+            raise OptionError(f"option {key!r} is set twice: remove {first_key[lower_name]!r}")
+        first_key[lower_name] = key
         if lower_name == STRATEGY:
             values["assignors"] = _parse_assignor_names(text)
             continue
-        if lower_name in _OPTION_BY_LOWER_NAME:
-            name, option = _OPTION_BY_LOWER_NAME[lower_name]
+        if lower_name in _OPTION_BY_KEY:
+            name, option = _OPTION_BY_KEY[lower_name]
             values[name] = _read_value(option.kind, option.name, text)
         elif (topic_option := _match_topic_option(lower_name)) is not None:
             name, topic = topic_option

@@ -117,11 +117,9 @@ def read_last_batches(folder: Folder) -> LastBatches:
         planned_ids = list_batches(folder, "offsets")
         last_id = planned_ids[-1] if planned_ids else None
         batch = None if last_id is None else read_batch(folder, last_id, last_id in commits)
-        sources_without_end = set(folder.names("sources")) - set(batch.ends if batch else ())
+        new_sources = set(folder.names("sources")) - set(batch.ends if batch else ())
         begins = {
-            source: begin
-            for source in sources_without_end
-            if (begin := read_source_start(folder, source)) is not None
+            s: begin for s in new_sources if (begin := read_source_start(folder, s)) is not None
         }
         last_completed = commits[-1] if commits else None
         return LastBatches(read_query_id(folder), batch, last_completed, begins)
@@ -166,15 +164,13 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
             for source, begin in starts.items()
             if begin or (begin is not None and any(source in batch.ends for batch in batches))
         }
-        kept_states = {s: history for s, history in states.items() if history and s in begins}
+        kept = {s: history for s, history in states.items() if history and s in begins}
     if not begins and not any(batch.ends for batch in batches):
         raise NoCheckpointError(
             f"checkpoint {folder.name!r} has no Kafka source with offsets: no batch was planned "
             "yet, or the query reads other sources"
         )
-    return Checkpoint(
-        folder.name, query_id, tuple(batches), begins, kept_states, tuple(warnings), commits
-    )
+    return Checkpoint(folder.name, query_id, tuple(batches), begins, kept, tuple(warnings), commits)
 
 
 class BatchRangeReader:

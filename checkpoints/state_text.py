@@ -228,9 +228,8 @@ def _parse_paces(header: dict[str, Any]) -> dict[str, Pace]:
 def _parse_common(header: list[Any]) -> Common:
     level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on = header
     level = math.nan if level is None else _check_logarithm(level)
-    noise, missed, missed_alike, compared = map(
-        _check_logarithm, (noise, missed, missed_alike, compared)
-    )
+    shares = (noise, missed, missed_alike, compared)
+    noise, missed, missed_alike, compared = map(_check_logarithm, shares)
     fixed, reports, errors = float(fixed), float(reports), tuple(map(_check_logarithm, errors))
     own, relied_on = bool(own), bool(relied_on)
     common = Common(

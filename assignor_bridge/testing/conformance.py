@@ -262,8 +262,8 @@ class AssignorConformance:
         if ratio > self.growth:
             raise AssertionError(
                 f"{_PARTITIONS} partitions take {lines:,} lines of Python, and {_SIZE_FACTOR} "
-                f"times as many partitions take {more_lines:,} lines: {ratio:.1f} times as many for each "
-                f"partition, but at most {self.growth:g} is promised"
+                f"times as many partitions take {more_lines:,} lines: {ratio:.1f} times as many "
+                f"for each partition, but at most {self.growth:g} is promised"
             )
 
     def answers(self) -> Iterator[str]:

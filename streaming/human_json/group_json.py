@@ -102,8 +102,7 @@ class _Offsets(JsonObject):
     beginning: _Natural = 0
     latest: _Natural
     committed: Annotated[
-        _Natural | None,
-        BeforeValidator(lambda offset: None if offset in _NOT_COMMITTED else offset),
+        _Natural | None, BeforeValidator(lambda n: None if n in _NOT_COMMITTED else n)
     ] = None
 
 

@@ -24,7 +24,7 @@ _MAX_PARTITION_BYTES = 16 * 1024
 _MESSAGES_PER_CALL = 5_000
 _WAIT_S = 0.1
 #: Valid timestamps, until the year 9999; some producers send nanoseconds, which are larger.
-_VALID_TIMES_MS = range(253_402_300_800_000)
+_TIMES_MS = range(253_402_300_800_000)
 
 
 class FirstRecord(NamedTuple):
@@ -75,11 +75,7 @@ def find_first_unread(
                     if is_end:
                         first_records[partition] = None
                     # Old record formats have no timestamp; some producers send -1.
-                    elif (
-                        error is None
-                        and kind != TIMESTAMP_NOT_AVAILABLE
-                        and time_ms in _VALID_TIMES_MS
-                    ):
+                    elif error is None and kind != TIMESTAMP_NOT_AVAILABLE and time_ms in _TIMES_MS:
                         first_records[partition] = FirstRecord(
                             message.offset() or 0, time_ms / 1000
                         )

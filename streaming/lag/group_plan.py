@@ -85,7 +85,7 @@ def read_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:
         if tp in ends:
             lags[tp.topic][tp.number] = Offsets(ends[tp], committed=offsets.get(tp)).lag()
     counts = {topic: len(numbers[topic]) for topic in numbers}
-    return GroupLags(counts, lags, sum(at not in offsets for tp in partitions))
+    return GroupLags(counts, lags, sum(tp not in offsets for tp in partitions))
 
 
 def describe_today(group: ClassicGroup, lags: GroupLags) -> GroupPlan:

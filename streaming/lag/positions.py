@@ -105,8 +105,8 @@ def build_starting_offsets(
 ) -> StartingOffsets:
     """Build Spark's `startingOffsets` from positions.
 
-    `partitions` are the brokers' partitions, or None without brokers; `default_offset` is EARLIEST or
-    LATEST. Raises OptionError if two sources of a query have different offsets for a partition.
+    `partitions` are the brokers' partitions, or None without brokers; `default_offset` is EARLIEST
+    or LATEST. Raises OptionError if two sources of a query have different offsets for a partition.
     """
     read_offsets: dict[Partition, int | None] = {}
     for position in positions:
@@ -116,9 +116,7 @@ def build_starting_offsets(
             )
     existing_partitions = set(read_offsets)
     if partitions is not None:
-        existing_partitions = {
-            Partition(topic, n) for topic, numbers in partitions.items() for n in numbers
-        }
+        existing_partitions = {Partition(topic, n) for topic, ns in partitions.items() for n in ns}
     offsets: dict[str, dict[int, int]] = {}
     without_offset = []
     for tp in sorted(existing_partitions):

@@ -127,10 +127,8 @@ def _describe_time(
         if ratio > 1 + MIN_GAIN:
             return f"{facts}, which is {ratio - 1:.0%} slower. Keep Spark's default"
         is_close = spark.times_ideal < 1 + 2 * MIN_GAIN
-        cause = (
-            "Spark's default is balanced enough" if is_close else "nothing can be moved or split"
-        )
-        return f"{facts}: no time would be saved, because {cause}"
+        why = "Spark's default is balanced enough" if is_close else "nothing can be moved or split"
+        return f"{facts}: no time would be saved, because {why}"
     return (
         f"{facts}: reading a batch would take {ratio:.0%} of the time, with "
         f"{_describe_moves(option)} (Spark's default: {spark.moved_share:.0%})"

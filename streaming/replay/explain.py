@@ -138,11 +138,11 @@ def _plan_again(
         settings = replace(kept_batch.batch.settings, assignors=(name,))
         try:
             new_input = replace(kept_batch.batch, settings=settings)
-            other_outcome = plan_step(new_input, kept_batch.old_state, find)
+            other = plan_step(new_input, kept_batch.old_state, find)
         except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
-        if (other_matches := _count_matches(kept_batch, other_outcome)) > matches:
-            outcome, matches = other_outcome, other_matches
+        if (other_matches := _count_matches(kept_batch, other)) > matches:
+            outcome, matches = other, other_matches
     return outcome, matches
 
 
@@ -151,15 +151,11 @@ def _count_matches(kept_batch: KeptBatch, outcome: PlannedBatch) -> int:
 
     If zones share a partition, the state names the last reader in its zone, which may differ.
     """
-    last_piece: dict[Partition, tuple[int, str | None]] = {}
+    last: dict[Partition, tuple[int, str | None]] = {}
     for task in list_tasks(outcome):
         for r in task.ranges:
-            last_piece[r.tp] = max(
-                last_piece.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0]
-            )
-    return sum(
-        last_piece.get(tp, (0, None))[1] == reader for tp, reader in kept_batch.readers.items()
-    )
+            last[r.tp] = max(last.get(r.tp, (-1, None)), (r.end, task.executor), key=lambda e: e[0])
+    return sum(last.get(tp, (0, None))[1] == reader for tp, reader in kept_batch.readers.items())
 
 
 def _explain_partitions(

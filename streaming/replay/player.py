@@ -52,39 +52,34 @@ def replay(
     the error, and the other mappings are still replayed. `racks` requires `traffic`. `logged_tasks`
     has the query's own tasks by batch number; batches without an entry are omitted.
     """
-    batches_with_data = [
+    with_data = [
         b for b in batches if b.records and (logged_tasks is None or b.batch in logged_tasks)
     ]
-    simulated_batches = [_make_batch(batch, cluster, racks, traffic) for batch in batches_with_data]
-    leader_batches = simulated_batches
+    simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
+    leader_batches = simulated
     if racks is not None:
         leader_batches = [
-            _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in batches_with_data
+            _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in with_data
         ]
 
-    def play_one(name: str, **extra_options: float) -> MappingResult:
-        all_options = {
-            **(options or {}),
-            **{f"assignor.{key}": str(n) for key, n in extra_options.items()},
-        }
+    def play_one(name: str, **extra: float) -> MappingResult:
+        all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
         query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
-        return _play(query, leader_batches if is_sparks(name) else simulated_batches)
+        return _play(query, leader_batches if is_sparks(name) else simulated)
 
     own_results, wait_s = [], cluster.locality_wait_s
     if logged_tasks is not None:
         query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged_tasks=logged_tasks)
-        own_results = [_play(query, simulated_batches)]
+        own_results = [_play(query, simulated)]
     if traffic is None:
         mappings = [play_one(name) for name in names]
-        return Replay(title, cluster, batches_with_data, [*own_results, *mappings])
+        return Replay(title, cluster, with_data, [*own_results, *mappings])
     # With a price of 0, only shares are reported; assignors must still respect zones.
     price = traffic.price_per_gb or PRICE_PER_GB
     mappings = [play_one(name, zonePricePerGb=price) for name in names]
     has_option = LAG_AWARE_STICKY in names
-    without_zones = play_one(LAG_AWARE_STICKY, zonePricePerGb=0) if has_option else None
-    return Replay(
-        title, cluster, batches_with_data, [*own_results, *mappings], racks, traffic, without_zones
-    )
+    zones_off = play_one(LAG_AWARE_STICKY, zonePricePerGb=0) if has_option else None
+    return Replay(title, cluster, with_data, [*own_results, *mappings], racks, traffic, zones_off)
 
 
 @dataclass

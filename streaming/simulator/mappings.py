@@ -40,13 +40,10 @@ def java_hash(topic: str, partition: int) -> int:
 
 def place_by_hash(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:
     """Return one task per partition, on an executor chosen by hash."""
-    sorted_executors = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
+    ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
     return [
         PlacedTask(
-            sorted_executors[java_hash(r.topic, r.partition) % len(sorted_executors)].id
-            if sorted_executors
-            else None,
-            (r,),
+            ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,)
         )
         for r in ranges
         if r.size > 0
@@ -70,25 +67,19 @@ def place_by_min_partitions(
 
     Otherwise split large ranges, to about `min_partitions` tasks without a preferred executor.
     """
-    nonempty_ranges = [r for r in ranges if r.size > 0]
-    if len(nonempty_ranges) >= min_partitions:
-        return place_by_hash(nonempty_ranges, executors)
-    total_offsets = sum(r.size for r in nonempty_ranges)
-    unsplit_partitions = {
-        r.tp for r in nonempty_ranges if _count_parts(r.size, total_offsets, min_partitions) == 1
-    }
-    split_offsets = total_offsets - sum(
-        r.size for r in nonempty_ranges if r.tp in unsplit_partitions
-    )
-    min_parts = max(min_partitions - len(unsplit_partitions), 1)
+    ranges = [r for r in ranges if r.size > 0]
+    if len(ranges) >= min_partitions:
+        return place_by_hash(ranges, executors)
+    total = sum(r.size for r in ranges)
+    unsplit = {r.tp for r in ranges if _count_parts(r.size, total, min_partitions) == 1}
+    split_total = total - sum(r.size for r in ranges if r.tp in unsplit)
+    min_parts = max(min_partitions - len(unsplit), 1)
     return [
         PlacedTask(None, (part,))
-        for r in nonempty_ranges
-        for part in r.split(
-            1 if r.tp in unsplit_partitions else _count_parts(r.size, split_offsets, min_parts)
-        )
+        for r in ranges
+        for part in r.split(1 if r.tp in unsplit else _count_parts(r.size, split_total, min_parts))
     ]
 
 
-def _count_parts(size: int, total_offsets: int, min_parts: int) -> int:
-    return max(math.floor(size / total_offsets * min_parts + 0.5), 1)
+def _count_parts(size: int, total: int, min_parts: int) -> int:
+    return max(math.floor(size / total * min_parts + 0.5), 1)
