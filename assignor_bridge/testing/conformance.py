@@ -148,9 +148,8 @@ class AssignorConformance:
             first = rebalance(assignor, replace(group, partition_racks={}))[-1]
             old_owners = _list_owners(first.assignment)
             for leaver in group.ids:
-                remaining = tuple(m for m in first.after.members if m.id != leaver)
-                smaller_group = replace(first.after, members=remaining)
-                new_owners = _list_owners(_settle(assignor, smaller_group))
+                stay = tuple(m for m in first.after.members if m.id != leaver)
+                new_owners = _list_owners(_settle(assignor, replace(first.after, members=stay)))
                 moves = [tp for tp, m in old_owners.items() if m != leaver and new_owners[tp] != m]
                 _require(not moves, f"{leaver} left, and {moves} of other members moved")
 
@@ -209,14 +208,10 @@ class AssignorConformance:
             pytest.skip("`racks` is not promised")
         assignor = self._make_assignor()
 
-        counts = {
-            "racks": st.integers(2, 4),
-            "members": st.integers(1, 3),
-            "share": st.integers(1, 4),
-        }
+        counts = {"racks": st.integers(2, 4), "members": st.integers(1, 3)}
 
         @self.trials
-        @given(**counts, rng=st.randoms(use_true_random=False))
+        @given(**counts, share=st.integers(1, 4), rng=st.randoms(use_true_random=False))
         def trial(racks: int, members: int, share: int, rng: random.Random) -> None:
             names = [f"r{n}" for n in range(racks)]
             partition_racks = names * (members * share)
@@ -230,10 +225,8 @@ class AssignorConformance:
             )
             rack = {m.id: m.rack for m in group.members}
             owned = _list_owners(_settle(assignor, group))
-            far_partitions = [
-                tp for tp, member in owned.items() if rack[member] != partition_racks[tp[1]]
-            ]
-            _require(not far_partitions, f"{far_partitions} are read across racks unnecessarily")
+            far = [tp for tp, member in owned.items() if rack[member] != partition_racks[tp[1]]]
+            _require(not far, f"{far} are read across racks unnecessarily")
 
         trial()
 
@@ -256,14 +249,13 @@ class AssignorConformance:
         if self.growth is None:
             pytest.skip("`growth` is not promised")
         assignor = self._make_assignor()
-        lines = _count_lines(assignor, _PARTITIONS)
-        more_lines = _count_lines(assignor, _SIZE_FACTOR * _PARTITIONS)
-        ratio = more_lines / lines / _SIZE_FACTOR
+        few, many = (_count_lines(assignor, n) for n in (_PARTITIONS, _SIZE_FACTOR * _PARTITIONS))
+        ratio = many / few / _SIZE_FACTOR
         if ratio > self.growth:
             raise AssertionError(
-                f"{_PARTITIONS} partitions take {lines:,} lines of Python, and {_SIZE_FACTOR} "
-                f"times as many partitions take {more_lines:,} lines: {ratio:.1f} times as many "
-                f"for each partition, but at most {self.growth:g} is promised"
+                f"{_PARTITIONS} partitions take {few:,} lines of Python, and {_SIZE_FACTOR} times "
+                f"as many partitions take {many:,} lines: {ratio:.1f} times as many for each "
+                f"partition, but at most {self.growth:g} is promised"
             )
 
     def answers(self) -> Iterator[str]:
@@ -300,9 +292,9 @@ class AssignorConformance:
         **shape: Any,
     ) -> None:
         """Run the check on random groups that the assignor does not refuse."""
-        same_topics = same or self.same_subscriptions
+        alike = same or self.same_subscriptions
         reasons = [
-            assignor.refusal(random_group(random.Random(n), same=same_topics))
+            assignor.refusal(random_group(random.Random(n), same=alike))
             for n in range(_TRIED_GROUPS)
         ]
         if None not in reasons:
@@ -312,7 +304,7 @@ class AssignorConformance:
             )
 
         @self.trials
-        @given(group=groups(same=same_topics, **shape), seed=st.integers(0, 9))
+        @given(group=groups(same=alike, **shape), seed=st.integers(0, 9))
         def trial(group: Group, seed: int) -> None:
             assume(assignor.refusal(group) is None)
             check(group, random.Random(seed))
@@ -326,7 +318,6 @@ def _require(condition: bool, problem: str) -> None:
 
 
 def _settle(assignor: Assignor, group: Group) -> Assignment:
-    """Return the assignment after the last round of a rebalance."""
     return rebalance(assignor, group)[-1].assignment
 
 

@@ -77,12 +77,9 @@ class Scenario:
         """Zones with a replica of each partition; None without zones."""
         if not self.zones:
             return None
-        first_zone, copies = (
-            np.arange(self.partitions) % self.zones,
-            min(self.replication, self.zones),
-        )
+        first, copies = np.arange(self.partitions) % self.zones, min(self.replication, self.zones)
         sets = [[f"zone-{(z + i) % self.zones}" for i in range(copies)] for z in range(self.zones)]
-        return Replicas.of(sets, first_zone)
+        return Replicas.of(sets, first)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,25 +145,25 @@ def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.floa
     count = scenario.partitions
     if scenario.lags == "rotating":
         return _draw_rotation(scenario, rng)
-    weights = np.ones(count)
+    raw = np.ones(count)
     if scenario.lags == "zipf":
-        weights = 1 / np.arange(1, count + 1) ** scenario.skew
+        raw = 1 / np.arange(1, count + 1) ** scenario.skew
     elif scenario.lags == "lognormal":
-        weights = rng.lognormal(0, scenario.skew, count)
+        raw = rng.lognormal(0, scenario.skew, count)
     elif scenario.lags == "one-hot":
-        weights = np.full(count, 0.2 / max(1, count - 1))
-        weights[0] = 0.8
-    rng.shuffle(weights)
-    return np.asarray(weights / weights.sum())
+        raw = np.full(count, 0.2 / max(1, count - 1))
+        raw[0] = 0.8
+    rng.shuffle(raw)
+    return np.asarray(raw / raw.sum())
 
 
 def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
     """Return shares: half for random 5% of the partitions, half for all partitions alike."""
     count = scenario.partitions
-    weights = np.full(count, 0.5 / count)
+    raw = np.full(count, 0.5 / count)
     hot_partitions = rng.choice(count, max(1, count // 20), replace=False)
-    weights[hot_partitions] += 0.5 / len(hot_partitions)
-    return np.asarray(weights / weights.sum())
+    raw[hot_partitions] += 0.5 / len(hot_partitions)
+    return np.asarray(raw / raw.sum())
 
 
 def _list_executors(

@@ -36,12 +36,10 @@ def schedule(
     locality_wait_s: float = 3.0,
 ) -> list[TaskRun]:
     """Run tasks on slots; `seconds(task, executor)` is the duration of a task on an executor."""
-    local_queues: dict[str, deque[int]] = {e.id: deque() for e in executors}
-    anywhere_queue: deque[int] = deque()
+    local: dict[str, deque[int]] = {e.id: deque() for e in executors}
+    anywhere: deque[int] = deque()
     for index, executor_id in enumerate(preferred_executors):
-        (
-            anywhere_queue if executor_id is None else local_queues.get(executor_id, anywhere_queue)
-        ).append(index)
+        (anywhere if executor_id is None else local.get(executor_id, anywhere)).append(index)
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
     slot_heap = [(0.0, slot, executor) for executor, slot in slots]
     heapq.heapify(slot_heap)
@@ -51,9 +49,9 @@ def schedule(
     last_local_s = 0.0
     while len(runs) < len(preferred_executors):
         now_s, slot, executor = heapq.heappop(slot_heap)
-        task: int | None = _take_next(local_queues[executor], started)  # 1
+        task: int | None = _take_next(local[executor], started)  # 1
         if task is None:
-            task = _take_next(anywhere_queue, started)  # 2
+            task = _take_next(anywhere, started)  # 2
         else:
             last_local_s = now_s
         if task is None:
