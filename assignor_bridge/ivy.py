@@ -183,22 +183,19 @@ def _fetch_into_folder(
 
 
 def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | None = None) -> None:
-    """Run pyspark's Ivy; raise JarError if `name` is missing. The caller locks the cache."""
+    """Run pyspark's Ivy; raise JarError about `name` if it fails. The caller locks the cache."""
     ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy is None:
         raise JarError(f"the installed pyspark ({pyspark_home()}) has no ivy-*.jar: {INSTALL}")
     settings = os.environ.get("ASSIGNOR_BRIDGE_IVY_SETTINGS")
-    command = [
-        find_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main",
-        *(["-settings", settings] if settings else []),
-        "-cache", str(cache_folder() / "ivy"), *arguments,
-    ]  # fmt: skip
+    command = [find_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main"]
+    command += ["-settings", settings] if settings else []
+    command += ["-cache", str(cache_folder() / "ivy"), *arguments]
     output: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
-        assert process.stdout is not None  # noqa: S101  (because of PIPE)
-        for line in process.stdout:
+        for line in process.stdout or ():
             output.append(line.rstrip())
             if on_line:
                 on_line(line.rstrip())

@@ -44,8 +44,8 @@ def limit_batch(
     seconds_left = retention_s = np.full(batch.ranges, np.inf)
     if times is not None and options.fairness == "deadline":
         retention_ms = request.retention_ms or {}
-        topic_ms = np.array([retention_ms.get(topic, np.inf) for topic in batch.topics])
-        retention_s = (topic_ms / 1000)[batch.topic]
+        topic_retention_ms = np.array([retention_ms.get(topic, np.inf) for topic in batch.topics])
+        retention_s = (topic_retention_ms / 1000)[batch.topic]
         seconds_left = compute_seconds_left(times.stamp_ms, retention_s, times.now_ms)
     lag = Lag(
         batch.topics, batch.topic, batch.partition, batch.start, batch.end, cost.seconds_per_offset,
@@ -79,10 +79,10 @@ def limit_batch(
         admission = admit(lag, limits, memory)
     else:
         admission = admit_up_to(lag, aligned, limits, memory)
-    records = int((admission.end - batch.start).sum())
+    admitted_offsets = int((admission.end - batch.start).sum())
     held_back_offsets = sum((batch.end - admission.end).tolist())
     metrics: dict[str, str | int | float] = {
-        "admittedRecords": records,
+        "admittedRecords": admitted_offsets,
         "heldBackRecords": held_back_offsets,
         "heldBackBy": admission.held_back_by or "nothing",
     }
@@ -92,4 +92,4 @@ def limit_batch(
         metrics["eventTimeSpreadSeconds"] = spread_s
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admission.end)
     answer = messages.AdmittedBatch(ranges, metrics)
-    return LimitedBatch(answer, admission.memory, 1.0 + held_back_offsets / records)
+    return LimitedBatch(answer, admission.memory, 1.0 + held_back_offsets / admitted_offsets)

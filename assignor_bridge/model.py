@@ -14,7 +14,7 @@ from typing import NamedTuple
 MAX_PARTITION = 2**31 - 1
 #: Maximum length of a topic name in Kafka.
 MAX_TOPIC_LENGTH = 249
-#: Largest Java long: the type of offsets and other numbers in messages.
+#: Largest offset, a Java long; other numbers in messages have the same maximum.
 MAX_OFFSET = 2**63 - 1
 
 
@@ -51,7 +51,7 @@ class OffsetRange:
         return self.end - self.start
 
     def split(self, parts: int) -> tuple[OffsetRange, ...]:
-        """Return at most `parts` consecutive ranges whose sizes differ by at most one."""
+        """Return up to `parts` consecutive ranges, none empty; sizes differ by at most one."""
         parts = max(1, min(parts, self.size))
         cuts = [self.start + self.size * i // parts for i in range(parts + 1)]
         return tuple(

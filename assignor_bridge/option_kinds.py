@@ -22,7 +22,7 @@ def _parse_boolean(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
 
-def _number(
+def _limit(
     parse: Callable[[str], float], min_value: float, max_value: float = 2**63 - 1
 ) -> Callable[[str], float]:
     def parse_number(text: str) -> float:
@@ -58,15 +58,15 @@ def _make_text_parser(is_valid: Callable[[str], object]) -> Callable[[str], str]
 
 
 #: Seconds per duration unit.
-_UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
-_PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS)})s?\b")
-_MAX_DURATION_S = 36_500 * _UNITS["day"]
+_UNITS_S = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
+_DURATION_PART = re.compile(rf"(\d{{1,12}})\s*({'|'.join(_UNITS_S)})s?\b")
+_MAX_DURATION_S = 36_500 * _UNITS_S["day"]
 
 
 def _parse_duration(text: str) -> float:
     lowered = text.lower()
-    seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(lowered))
-    if _PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
+    seconds = sum(int(number) * _UNITS_S[unit] for number, unit in _DURATION_PART.findall(lowered))
+    if _DURATION_PART.sub("", lowered).strip() or not 0 < seconds <= _MAX_DURATION_S:
         raise ValueError
     return seconds
 
@@ -74,7 +74,7 @@ def _parse_duration(text: str) -> float:
 def _parse_slots(text: str) -> float:
     value = text.strip()
     if "." not in value and not value.endswith("%"):
-        return _number(int, 1)(value)
+        return _limit(int, 1)(value)
     share = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
     if not 0 < share <= 1:
         raise ValueError
@@ -82,20 +82,20 @@ def _parse_slots(text: str) -> float:
 
 
 BOOLEAN = OptionKind(_parse_boolean, "true or false")
-SHARE = OptionKind(_number(float, 0, 10), "a number from 0 to 10")
-COUNT = OptionKind(_number(int, 1), "a whole number from 1")
-TASKS = OptionKind(_number(int, 1, 64), "a whole number from 1 to 64")
-STANDBYS = OptionKind(_number(int, 0, 16), "a whole number from 0 to 16")
+SHARE = OptionKind(_limit(float, 0, 10), "a number from 0 to 10")
+COUNT = OptionKind(_limit(int, 1), "a whole number from 1")
+TASKS = OptionKind(_limit(int, 1, 64), "a whole number from 1 to 64")
+STANDBYS = OptionKind(_limit(int, 0, 16), "a whole number from 0 to 16")
 SLOTS = OptionKind(_parse_slots, "a share such as 0.5 or 50%, or a whole number from 1")
 MILLISECONDS = OptionKind(
-    _number(int, 1, 86_400_000), "a whole number of milliseconds from 1 to 86400000"
+    _limit(int, 1, 86_400_000), "a whole number of milliseconds from 1 to 86400000"
 )
-SECONDS = OptionKind(_number(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
-AHEAD = OptionKind(_number(float, 0, 86_400), "a number of seconds from 0 to 86400")
+SECONDS = OptionKind(_limit(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
+SECONDS_OR_ZERO = OptionKind(_limit(float, 0, 86_400), "a number of seconds from 0 to 86400")
 _DURATIONS = "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days"
 DURATION = OptionKind(_parse_duration, _DURATIONS)
-WEIGHT = OptionKind(_number(float, 0.001, 1000), "a number from 0.001 to 1000")
-PRICE = OptionKind(_number(float, 0, 1000), "a number from 0 to 1000")
+WEIGHT = OptionKind(_limit(float, 0.001, 1000), "a number from 0.001 to 1000")
+PRICE = OptionKind(_limit(float, 0, 1000), "a number from 0 to 1000")
 PRIORITIES = OptionKind(
     _parse_priorities, "host patterns with whole numbers, such as ondemand-*=10,spot-*=1"
 )

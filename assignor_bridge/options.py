@@ -89,7 +89,7 @@ class PlannerOptions:
     #: Seconds.
     align_event_time: float | None = _define("assignor.alignEventTime", None, kinds.DURATION,
         "maximum lead of a partition over the slowest one, by Kafka's timestamps")
-    max_future_seconds: float = _define("assignor.maxFutureSeconds", 60.0, kinds.AHEAD,
+    max_future_seconds: float = _define("assignor.maxFutureSeconds", 60.0, kinds.SECONDS_OR_ZERO,
         "for assignor.alignEventTime: ignore timestamps further ahead of the driver's clock")
     target_batch_seconds: float | None = _define("assignor.targetBatchSeconds", None, kinds.SECONDS,
         "limit a batch to about this many seconds, estimated from earlier batches")
@@ -121,11 +121,11 @@ class PlannerOptions:
     def limits_batches(self) -> bool:
         """Whether the planner limits batches; otherwise only Spark does."""
         limits = (self.target_batch_seconds, self.max_bytes_per_trigger, self.align_event_time)
-        return any(limits) or self.shares_batches
+        return any(limits) or self.sets_batch_shares
 
     @property
-    def shares_batches(self) -> bool:
-        """Whether an option sets how partitions share a limited batch."""
+    def sets_batch_shares(self) -> bool:
+        """Whether an option sets the partitions' shares of a limited batch."""
         return bool(self.weights or self.floors) or self.fairness != "proportional"
 
     @property
@@ -133,8 +133,8 @@ class PlannerOptions:
         """Whether admission needs Kafka's timestamps of the first unread records."""
         return self.align_event_time is not None or self.fairness == "deadline"
 
-    def with_tasks(self, min_tasks: int | None) -> PlannerOptions:
-        """Return options with `minPartitions` raised to `min_tasks`; unchanged if it is None."""
+    def raise_min_partitions(self, min_tasks: int | None) -> PlannerOptions:
+        """Return options with `minPartitions` of at least `min_tasks`; unchanged if it is None."""
         if min_tasks is None:
             return self
         return replace(self, min_partitions=max(min_tasks, self.min_partitions or 0))
@@ -151,21 +151,21 @@ class PlannerOptions:
 _OPTION_BY_FIELD: dict[str, Option] = {
     each.name: each.metadata["option"] for each in fields(PlannerOptions) if each.metadata
 }
-_BY_LOWER_NAME = {option.name.lower(): (name, option) for name, option in _OPTION_BY_FIELD.items()}
+_OPTION_BY_KEY = {option.name.lower(): (name, option) for name, option in _OPTION_BY_FIELD.items()}
 #: The planner's options, excluding Spark's.
 OPTIONS = tuple(option for option in _OPTION_BY_FIELD.values() if option.name.startswith(PREFIX))
+_WEIGHT_MEANING = "weight of a partition of this topic in a limited batch; the default is 1"
+_FLOOR_MEANING = "minimum records of this topic in each limited batch, if it has that many"
 #: Options per topic, by `PlannerOptions` field.
-_TOPIC_OPTION_BY_FIELD: dict[str, Option] = {
-    "weights": Option("assignor.weight.<topic>", kinds.WEIGHT,
-        "weight of a partition of this topic in a limited batch; the default is 1"),
-    "floors": Option("assignor.floor.<topic>", kinds.COUNT,
-        "minimum records of this topic in each limited batch, if it has that many"),
-}  # fmt: skip
+_TOPIC_OPTION_BY_FIELD = {
+    "weights": Option("assignor.weight.<topic>", kinds.WEIGHT, _WEIGHT_MEANING),
+    "floors": Option("assignor.floor.<topic>", kinds.COUNT, _FLOOR_MEANING),
+}
 PER_TOPIC = tuple(_TOPIC_OPTION_BY_FIELD.values())
 
 
 def parse_options(source: Mapping[str, str]) -> PlannerOptions:
-    """Parse a source's options; ignore all but `assignor`, `assignor.*`, and Spark's two.
+    """Parse a source's options; ignore all but `assignor`, `assignor.*`, and two of Spark's.
 
     `own.configure_assignors` checks assignor names and custom assignors' options
     (`assignor.<name>.<key>`) later. Raises `OptionError` for invalid or contradictory options.
@@ -173,17 +173,17 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     values: dict[str, object] = {}
     per_topic: dict[str, dict[str, object]] = {name: {} for name in _TOPIC_OPTION_BY_FIELD}
     unknown_keys: list[str] = []
-    spelling: dict[str, str] = {}
+    first_key: dict[str, str] = {}
     for key in sorted(source):
         lower_name, text = key.lower(), str(source[key])
-        if lower_name in spelling and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
-            raise OptionError(f"option {key!r} is set twice: remove {spelling[lower_name]!r}")
-        spelling[lower_name] = key
+        if lower_name in first_key and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
+            raise OptionError(f"option {key!r} is set twice: remove {first_key[lower_name]!r}")
+        first_key[lower_name] = key
         if lower_name == STRATEGY:
             values["assignors"] = _parse_assignor_names(text)
             continue
-        if lower_name in _BY_LOWER_NAME:
-            name, option = _BY_LOWER_NAME[lower_name]
+        if lower_name in _OPTION_BY_KEY:
+            name, option = _OPTION_BY_KEY[lower_name]
             values[name] = _read_value(option.kind, option.name, text)
         elif (topic_option := _match_topic_option(lower_name)) is not None:
             name, topic = topic_option
@@ -192,9 +192,9 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
             unknown_keys.append(key)
     values |= {name: tuple(by_topic.items()) for name, by_topic in per_topic.items()}
     options = PlannerOptions(**values)  # type: ignore[arg-type]  # the table maps names to types
-    has_own_assignor = not (BUILT_IN | {NONE}).issuperset(options.assignors)
+    has_custom_assignor = not (BUILT_IN | {NONE}).issuperset(options.assignors)
     for key in unknown_keys:
-        if not has_own_assignor or "." not in key[len(PREFIX) :].strip("."):
+        if not has_custom_assignor or "." not in key[len(PREFIX) :].strip("."):
             names = [option.name for option in (*OPTIONS, *PER_TOPIC)]
             raise OptionError(describe_unknown_name("option", key, names, PREFIX))
     if unknown_keys:
@@ -253,7 +253,7 @@ def _check_limits(options: PlannerOptions, source: Mapping[str, str]) -> None:
     """Raise `OptionError` if batch limit options conflict with the source's limit or topics."""
     max_offsets = source.get("maxoffsetspertrigger")
     is_limited = max_offsets or options.target_batch_seconds or options.max_bytes_per_trigger
-    if options.shares_batches and not is_limited:
+    if options.sets_batch_shares and not is_limited:
         raise OptionError(
             "option 'assignor.fairness', a weight, or a floor is set, but nothing limits a batch: "
             "set maxOffsetsPerTrigger, assignor.targetBatchSeconds, or assignor.maxBytesPerTrigger"

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 #: Spark settings that determine the packages, the repositories and the cache.
-SETTINGS = (
-    "spark.jars.packages", "spark.jars.repositories", "spark.jars.excludes",
-    "spark.jars.ivy", "spark.jars.ivySettings", "spark.driver.extraJavaOptions",
-)  # fmt: skip
+_JARS_SETTINGS = ("packages", "repositories", "excludes", "ivy", "ivySettings")
+SETTINGS = (*(f"spark.jars.{name}" for name in _JARS_SETTINGS), "spark.driver.extraJavaOptions")
 #: A main class that every Spark contains and that only prints Hadoop's version.
 _HARMLESS_MAIN = "org.apache.hadoop.util.VersionInfo"
 _ENV_FILE = "spark-env.sh"

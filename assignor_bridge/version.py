@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: The next release; on a commit with the tag `v<RELEASE>`, the current release.
 RELEASE = "0.2.0"
-#: Files in a wheel: only changes to them make a build dirty.
+#: Files and folders in a wheel: only changes to them make a build dirty.
 _BUILT_PATHS = (
     "assignor_bridge",
     "checkpoints",

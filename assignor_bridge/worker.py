@@ -79,8 +79,10 @@ class Worker:
                 check_assignors(options, find := Finder())
                 self._options = options
                 self._start_stream(find)
-                limits, times = options.limits_batches, options.needs_times
-                return messages.Validated(list_effective_options(options), VERSION, limits, times)
+                effective_options = list_effective_options(options)
+                return messages.Validated(
+                    effective_options, VERSION, options.limits_batches, options.needs_times
+                )
             case RestoreState(state=text, topics=topics):
                 return messages.Restored(_explain_unusable_state(text, topics))
             case End():
@@ -88,10 +90,10 @@ class Worker:
             case PlanBatch():
                 return self._plan(request)
             case AdmitBatch():
-                old_state, _ = self._decode_state(request.state)  # empty if it is unusable
-                limited = limit_batch(request, self._require_options(), self._memory, old_state)
-                self._memory, self._backlog = limited.memory, limited.backlog
-                return limited.answer
+                state, _ = self._decode_state(request.state)  # empty if it is unusable
+                limited_batch = limit_batch(request, self._require_options(), self._memory, state)
+                self._memory, self._backlog = limited_batch.memory, limited_batch.backlog
+                return limited_batch.answer
 
     def _require_options(self) -> PlannerOptions:
         if self._options is None:
@@ -141,9 +143,9 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
         worker.prepare(answer)
 
 
-def _exit_with_driver(driver: int) -> None:
+def _exit_with_driver(driver_pid: int) -> None:
     """Exit if the driver is killed; during a plan, the end of stdin would go unnoticed."""
-    while os.getppid() == driver:
+    while os.getppid() == driver_pid:
         time.sleep(1)
     os._exit(1)
 

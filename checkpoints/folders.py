@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import stat
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from urllib.parse import unquote
 _MAX_DEPTH = 2
 #: Maximum number of folders searched, because a table next to the checkpoints may have many.
 _MAX_FOLDERS = 500
-_MAX_NAMES = 5
+_MAX_LISTED_PATHS = 5
 #: Name prefix of the checkpoint folder of a job's dead-letter query.
 DEAD_LETTER = "dead_letter_"
 #: A URL's scheme; it has at least two characters, because a path may contain a colon.
@@ -86,9 +85,9 @@ class LocalFolder:
         return LocalFolder(self.root / path)
 
 
-def check_size(path: str, size: int) -> None:
+def check_size(path: str, size_bytes: int) -> None:
     """Raise OSError if a file is too large for a checkpoint."""
-    if size > MAX_FILE_BYTES:
+    if size_bytes > MAX_FILE_BYTES:
         raise OSError(errno.EFBIG, f"{path!r} has more than {MAX_FILE_BYTES:,} bytes")
 
 
@@ -101,8 +100,17 @@ def open_folder(location: str) -> LocalFolder:
             f"{location.partition(':')[0]}: can be read only through Spark's file systems"
         )
     unquoted = unquote(str(folder))
-    is_quoted = not os.path.exists(folder) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
+    is_quoted = not _exists(folder) and _exists(Path(unquoted))
     return LocalFolder(Path(unquoted) if is_quoted and _URL_SCHEME.match(location) else folder)
+
+
+def _exists(path: Path) -> bool:
+    """Return whether a path exists; False if it is invalid or inaccessible."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def local_path(location: str) -> Path | None:
@@ -139,11 +147,11 @@ def describe_missing_checkpoint(folder: Folder) -> str:
             "checkpointLocation"
         )
     root = folder.name.rstrip("/")
-    listed = ", ".join(f"{root}/{path}" for path in paths[:_MAX_NAMES])
+    listed_paths = ", ".join(f"{root}/{path}" for path in paths[:_MAX_LISTED_PATHS])
     if len(paths) == 1:
-        return f"{problem}, but contains the checkpoint of a query: give {listed}"
-    suffix = ", …" if len(paths) > _MAX_NAMES else ""
-    return f"{problem}, but contains those of {len(paths)} queries: give one of {listed}{suffix}"
+        return f"{problem}, but contains the checkpoint of a query: give {listed_paths}"
+    listed_paths += ", …" if len(paths) > _MAX_LISTED_PATHS else ""
+    return f"{problem}, but contains those of {len(paths)} queries: give one of {listed_paths}"
 
 
 def _list_entries(folder: Folder, path: str) -> list[str]:

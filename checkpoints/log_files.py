@@ -1,8 +1,8 @@
 """Read individual files of a Spark streaming checkpoint without Spark.
 
-Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, and keeps the last 100
-batches. `sources/<n>/0` has a source's start offsets, and `metadata` the query's id. All are small
-text files; all but `metadata` begin with a version.
+Spark writes `offsets/N` before batch N runs and `commits/N` when it is done, and by default keeps
+the last 100 batches. `sources/<n>/0` has a source's start offsets, and `metadata` the query's id.
+All are small text files; all but `metadata` begin with a version.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | No
         if not colon:
             raise CheckpointError(f"{log_name} has a source without an offset in line {index + 3}")
         problem = f"{log_name} is damaged in line {index + 3}"
-        value = _parse_json(text)  # "-": a source without an offset
+        value = _parse_json(text)  # None for "-", a source without an offset
         if value is None and text.startswith("{"):
             raise CheckpointError(f"{problem}: it is truncated")
         offsets = _parse_valid_offsets(value, problem)
@@ -145,19 +145,19 @@ def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
     for topic, partitions in (offsets or {}).items():
         for number, offset in partitions.items():
             if number > _MAX_PARTITION or not 0 <= offset <= _MAX_OFFSET:
-                shown = f"{Decimal(offset):.3g}" if abs(offset) > _MAX_OFFSET else offset
-                raise CheckpointError(f"{problem}: {topic}-{number} has offset {shown}")
+                offset_text = f"{Decimal(offset):.3g}" if abs(offset) > _MAX_OFFSET else offset
+                raise CheckpointError(f"{problem}: {topic}-{number} has offset {offset_text}")
     return offsets
 
 
-def _parse_version(line: str, newest: int, file: str) -> int:
+def _parse_version(line: str, newest_version: int, file_name: str) -> int:
     digits = line.strip()[1:]
     if not (line.startswith("v") and digits.isascii() and digits.isdigit()):
-        raise CheckpointError(f"{file} does not begin with a version: it is damaged")
-    if len(digits) > _MAX_DIGITS or not 1 <= int(digits) <= newest:
+        raise CheckpointError(f"{file_name} does not begin with a version: it is damaged")
+    if len(digits) > _MAX_DIGITS or not 1 <= int(digits) <= newest_version:
         raise CheckpointError(
-            f"{file} has version {digits[:_MAX_DIGITS]}, but {newest} is the newest supported: "
-            "a newer Spark wrote it; install a newer assignor-bridge"
+            f"{file_name} has version {digits[:_MAX_DIGITS]}, but {newest_version} is the newest "
+            "supported: a newer Spark wrote it; install a newer assignor-bridge"
         )
     return int(digits)
 
@@ -175,6 +175,6 @@ def _parse_json(text: str | bytes) -> Any:
 
 
 def is_number(name: str) -> bool:
-    """Return whether a name is a plain 64-bit number, like those of batches and sources."""
+    """Return whether a name is a non-negative 64-bit number, like those of batches and sources."""
     is_short = name.isascii() and name.isdigit() and len(name) <= _MAX_DIGITS
     return is_short and int(name) <= _MAX_OFFSET

@@ -60,7 +60,7 @@ class Checkpoint:
     @property
     def states(self) -> dict[str, StickyState]:
         """The planner's newest readable state, by source."""
-        return {source: kept[-1] for source, kept in self.kept_states.items()}
+        return {source: history[-1] for source, history in self.kept_states.items()}
 
     @property
     def last_planned(self) -> LoggedBatch | None:
@@ -72,10 +72,10 @@ class Checkpoint:
         """The newest committed batch."""
         return next((batch for batch in reversed(self.batches) if batch.committed), None)
 
-    def ends_of(self, source: str, up_to: LoggedBatch | None) -> KafkaOffsets:
-        """Return a source's last end offsets up to a batch, or else its start offsets."""
-        for batch in reversed(self.batches if up_to else ()):
-            if up_to and batch.batch_id <= up_to.batch_id and source in batch.ends:
+    def ends_of(self, source: str, last_batch: LoggedBatch | None) -> KafkaOffsets:
+        """Return a source's end offsets after a batch; its start offsets if None or unknown."""
+        for batch in reversed(self.batches if last_batch else ()):
+            if last_batch and batch.batch_id <= last_batch.batch_id and source in batch.ends:
                 return batch.ends[source]
         return self.begins.get(source, {})
 
@@ -114,11 +114,12 @@ def read_last_batches(folder: Folder) -> LastBatches:
     """Return a query's progress; raise CheckpointError if a file cannot be read."""
     with _convert_os_errors(folder):
         commits = list_batches(folder, "commits")
-        planned = list_batches(folder, "offsets")
-        batch = read_batch(folder, planned[-1], planned[-1] in commits) if planned else None
-        without_end = set(folder.names("sources")) - set(batch.ends if batch else ())
+        planned_ids = list_batches(folder, "offsets")
+        last_id = planned_ids[-1] if planned_ids else None
+        batch = None if last_id is None else read_batch(folder, last_id, last_id in commits)
+        new_sources = set(folder.names("sources")) - set(batch.ends if batch else ())
         begins = {
-            s: begin for s in without_end if (begin := read_source_start(folder, s)) is not None
+            s: begin for s in new_sources if (begin := read_source_start(folder, s)) is not None
         }
         last_completed = commits[-1] if commits else None
         return LastBatches(read_query_id(folder), batch, last_completed, begins)
@@ -145,17 +146,17 @@ def read_checkpoint(folder: Folder) -> Checkpoint:
         warnings: list[str] = []
         # Read states before offsets: a running query logs a batch's offsets before its state.
         states = {s: read_states(folder, s, warnings) for s in folder.names("sources")}
-        planned = list_batches(folder, "offsets")
-        if query_id is None and not planned:
-            paths, are_all = find_checkpoints(folder)
+        planned_ids = list_batches(folder, "offsets")
+        if query_id is None and not planned_ids:
+            paths, is_complete_list = find_checkpoints(folder)
             sinks = [path for path in paths if not path.split("/")[-1].startswith(DEAD_LETTER)]
             choices = sinks or paths
-            if len(choices) == 1 and are_all:
+            if len(choices) == 1 and is_complete_list:
                 return read_checkpoint(folder.below(choices[0]))
             raise NoCheckpointError(describe_missing_checkpoint(folder))
         commits = frozenset(list_batches(folder, "commits"))
         batches = [
-            batch for n in planned if (batch := read_batch(folder, n, n in commits)) is not None
+            batch for n in planned_ids if (batch := read_batch(folder, n, n in commits)) is not None
         ]
         starts = {source: read_source_start(folder, source) for source in folder.names("sources")}
         begins = {
@@ -228,5 +229,5 @@ def _convert_os_errors(folder: Folder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = error.strerror or type(error).__name__
-        raise CheckpointError(f"checkpoint {folder.name!r} cannot be read: {why}") from error
+        cause = error.strerror or type(error).__name__
+        raise CheckpointError(f"checkpoint {folder.name!r} cannot be read: {cause}") from error

@@ -41,21 +41,22 @@ _ENVELOPE = struct.Struct(">3sBI")
 _MAX_BYTES = 64 * 1024 * 1024
 #: Largest plausible absolute value of a cost's logarithm.
 _MAX_LOGARITHM = 50.0
-#: Columns in stored order, with their type and unit. Coarse units compress better.
+#: Type of each integer column.
+_INTEGER_TYPES = {"topic": "<i4", "partition": "<i4", "position": "<i8", "seen": "<i4"}
+#: Stored steps per 1.0 of each float column. Coarse steps compress better.
+_FLOAT_STEPS = {"cost": 64, "last_cost": 16, "evidence": 8, "bytes": 64, "density": 1024}
+#: Columns in stored order, with their type and unit.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
-    ("topic", "<i4", 1), ("partition", "<i4", 1), ("position", "<i8", 1), ("seen", "<i4", 1),
-    ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 8),
-    ("bytes", "<i2", 1 / 64), ("density", "<i2", 1 / 1024),
-)  # fmt: skip
+    *((name, kind, 1) for name, kind in _INTEGER_TYPES.items()),
+    *((name, "<i2", 1 / steps) for name, steps in _FLOAT_STEPS.items()),
+)
 #: Represents NaN in an integer column.
 _UNKNOWN = -(2**15)
 _IMPOSSIBLE = "the state is corrupt: it has impossible costs"
 
 #: Errors that reading corrupt data may raise.
-_SIGNS_OF_CORRUPTION = (
-    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError,
-    RecursionError, struct.error,
-)  # fmt: skip
+_VALUE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
+_CORRUPTION_ERRORS = (*_VALUE_ERRORS, MemoryError, RecursionError, struct.error)
 
 
 def encode(state: StickyState) -> str:
@@ -105,12 +106,10 @@ def _unpack_column(body: bytes, offset: int, count: int, kind: str, unit: float)
 
 def _round_common(common: Common) -> list[Any]:
     level = round(common.level, 4) if math.isfinite(common.level) else None
-    return [
-        level, common.fixed, common.own, round(common.noise, 4),
-        [round(error, 3) for error in common.errors], round(common.reports, 2),
-        round(common.missed, 4), round(common.missed_alike, 4), round(common.compared, 2),
-        common.relied_on,
-    ]  # fmt: skip
+    costs = [level, common.fixed, common.own, round(common.noise, 4)]
+    errors = [round(error, 3) for error in common.errors]
+    accuracy = [round(common.missed, 4), round(common.missed_alike, 4), round(common.compared, 2)]
+    return [*costs, errors, round(common.reports, 2), *accuracy, common.relied_on]
 
 
 @lru_cache(maxsize=2)  # the next batch starts from the last decoded state
@@ -120,7 +119,7 @@ def decode(text: str) -> StickyState:
         return _parse_body(_decompress(text))
     except StateError:
         raise
-    except _SIGNS_OF_CORRUPTION as exc:
+    except _CORRUPTION_ERRORS as exc:
         raise StateError(f"the state is corrupt ({type(exc).__name__}: {exc})") from exc
 
 
@@ -228,12 +227,14 @@ def _parse_paces(header: dict[str, Any]) -> dict[str, Pace]:
 
 def _parse_common(header: list[Any]) -> Common:
     level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on = header
+    level = math.nan if level is None else _check_logarithm(level)
+    shares = (noise, missed, missed_alike, compared)
+    noise, missed, missed_alike, compared = map(_check_logarithm, shares)
+    fixed, reports, errors = float(fixed), float(reports), tuple(map(_check_logarithm, errors))
+    own, relied_on = bool(own), bool(relied_on)
     common = Common(
-        math.nan if level is None else _check_logarithm(level), float(fixed), bool(own),
-        _check_logarithm(noise), tuple(map(_check_logarithm, errors)), float(reports),
-        _check_logarithm(missed), _check_logarithm(missed_alike), _check_logarithm(compared),
-        bool(relied_on),
-    )  # fmt: skip
+        level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on
+    )
     smallest = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
     if not (smallest >= 0 and fixed < 2**63 and math.isfinite(reports)):
         raise StateError(_IMPOSSIBLE)

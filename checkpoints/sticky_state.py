@@ -40,7 +40,7 @@ class Pace(NamedTuple):
     slowness: float = 0.0
     #: The last observed value of the same logarithm, before smoothing.
     last: float = 0.0
-    #: Number of valid reports behind `slowness`.
+    #: Total weight of the reports behind `slowness`, in good reports; capped, reset by a change.
     evidence: float = 0.0
 
 
@@ -96,7 +96,7 @@ class StickyState:
     cost: NDArray[np.float64]
     #: The last observed value of the same logarithm, to distinguish an outlier from a change.
     last_cost: NDArray[np.float64]
-    #: Number of valid reports behind `cost`.
+    #: Total weight of the reports behind `cost`, in good reports; capped, reset by a change.
     evidence: NDArray[np.float64]
     #: Smoothed logarithm of the bytes per record; NaN if unknown.
     bytes: NDArray[np.float64]

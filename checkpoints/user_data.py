@@ -38,8 +38,8 @@ class Claim:
     generation: int = NO_GENERATION
 
 
-class _Malformed(Exception):  # noqa: N818  (never leaves this module)
-    pass
+class _MalformedError(Exception):
+    """The user data is invalid; never leaves this module."""
 
 
 def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> bytes:
@@ -75,7 +75,7 @@ def decode_claim(data: bytes | None) -> Claim:
         return Claim()
     try:
         owned, position = _read_topics(data)
-    except _Malformed:
+    except _MalformedError:
         return Claim()
     if len(data) - position < 4:
         return Claim(owned)
@@ -90,7 +90,7 @@ def holds_claim(data: bytes) -> bool:
     """
     try:
         _read_topics(data)
-    except _Malformed:
+    except _MalformedError:
         return False
     return True
 
@@ -108,7 +108,7 @@ def decode_capacity(data: bytes) -> float:
     """Read the capacity that follows a claim of version 1; 1 if there is no valid one."""
     try:
         _, position = _read_topics(data)
-    except _Malformed:
+    except _MalformedError:
         return 1.0
     if len(data) != position + 4 + _CAPACITY.size:
         return 1.0
@@ -140,41 +140,42 @@ def decode_priority(data: bytes | None) -> int | None:
     return priority
 
 
-def _pack_int32(what: str, value: int) -> bytes:
+def _pack_int32(name: str, value: int) -> bytes:
     if not _INT32_MIN <= value <= _INT32_MAX:
-        raise UserDataError(f"{what} is {value}: it must be from {_INT32_MIN} to {_INT32_MAX}")
+        raise UserDataError(f"{name} is {value}: it must be from {_INT32_MIN} to {_INT32_MAX}")
     return struct.pack(">i", value)
 
 
 def _read_topics(data: bytes) -> tuple[dict[str, tuple[int, ...]], int]:
-    topics, position = _read_count(data, 0, _SMALLEST_TOPIC_BYTES)
+    """Return the claimed partitions by topic, and the position after them."""
+    topic_count, position = _read_count(data, 0, _SMALLEST_TOPIC_BYTES)
     by_topic: dict[str, list[tuple[int, ...]]] = {}  # a topic may occur twice
-    for _ in range(topics):
+    for _ in range(topic_count):
         if len(data) - position < 2:
-            raise _Malformed
-        size = struct.unpack_from(">h", data, position)[0]
+            raise _MalformedError
+        name_bytes = struct.unpack_from(">h", data, position)[0]
         position += 2
-        if not 0 <= size <= len(data) - position:
-            raise _Malformed
+        if not 0 <= name_bytes <= len(data) - position:
+            raise _MalformedError
         try:
-            topic = data[position : position + size].decode()
+            topic = data[position : position + name_bytes].decode()
         except UnicodeDecodeError as error:
-            raise _Malformed from error
-        count, position = _read_count(data, position + size, 4)
+            raise _MalformedError from error
+        count, position = _read_count(data, position + name_bytes, 4)
         partitions = struct.unpack_from(f">{count}i", data, position)
         position += 4 * count
         if min(partitions, default=0) < 0:
-            raise _Malformed
+            raise _MalformedError
         by_topic.setdefault(topic, []).append(partitions)
     owned = {t: tuple(sorted(set(itertools.chain(*lists)))) for t, lists in by_topic.items()}
     return owned, position
 
 
-def _read_count(data: bytes, position: int, item_size: int) -> tuple[int, int]:
+def _read_count(data: bytes, position: int, min_item_bytes: int) -> tuple[int, int]:
     if len(data) - position < 4:
-        raise _Malformed
+        raise _MalformedError
     count = struct.unpack_from(">i", data, position)[0]
     position += 4
-    if not 0 <= count <= (len(data) - position) // item_size:
-        raise _Malformed
+    if not 0 <= count <= (len(data) - position) // min_item_bytes:
+        raise _MalformedError
     return count, position

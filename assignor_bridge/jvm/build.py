@@ -80,23 +80,23 @@ def build(folder: Path = JARS_FOLDER) -> Path:
     2. Add the version, pack the jar, and remove the jars of other versions.
     3. Write the version for the package (`read_jar_version`).
     """
-    sources = hash_sources()
-    version = f"{read_version()}-{sources}"
+    sources_hash = hash_sources()
+    version = f"{read_version()}-{sources_hash}"
     jar = folder / f"{ARTIFACT}-{version}.jar"
     if not jar.exists():
         with tempfile.TemporaryDirectory() as scratch:
             # 1.
-            compiled = next(folder.glob(f"{ARTIFACT}-*-{sources}.jar"), None)
-            if compiled:
-                _unpack_classes(compiled, Path(scratch))
+            compiled_jar = next(folder.glob(f"{ARTIFACT}-*-{sources_hash}.jar"), None)
+            if compiled_jar:
+                _unpack_classes(compiled_jar, Path(scratch))
             else:
                 _compile(Path(scratch))
             # 2.
             _write_version(Path(scratch), version)
             _pack(jar, Path(scratch), RESOURCES)
-        for stale in folder.glob(f"{ARTIFACT}-*.jar"):
-            if stale != jar:
-                stale.unlink(missing_ok=True)
+        for old_jar in folder.glob(f"{ARTIFACT}-*.jar"):
+            if old_jar != jar:
+                old_jar.unlink(missing_ok=True)
     # 3.
     ivy.write_file(folder / "version.txt", version.encode())
     return jar
@@ -120,12 +120,10 @@ def _write_version(classes: Path, version: str) -> None:
 def _compile(folder: Path) -> None:
     """Compile the sources into a folder and write the list of Spark members that they use."""
     jars = [jar for name in _CLASS_PATH for jar in ivy.fetch(name, transitive=False)]
-    command = [
-        ivy.find_tool("javac"), "--release", "17",
-        "-Xlint:all,-processing,-classfile,-serial,-path", "-Werror",
-        "-encoding", "UTF-8", "-cp", ":".join(map(str, jars)), "-d", str(folder),
-        *(str(path) for path in sorted(SOURCES.rglob("*.java"))),
-    ]  # fmt: skip
+    command = [ivy.find_tool("javac"), "--release", "17", "-encoding", "UTF-8", "-Werror"]
+    command += ["-Xlint:all,-processing,-classfile,-serial,-path"]
+    command += ["-cp", ":".join(map(str, jars)), "-d", str(folder)]
+    command += [str(path) for path in sorted(SOURCES.rglob("*.java"))]
     javac = subprocess.run(command, capture_output=True, text=True, check=False)
     if javac.returncode != 0:
         raise ivy.JarError(f"javac failed:\n{javac.stderr}{javac.stdout}")

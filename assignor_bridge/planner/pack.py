@@ -63,7 +63,7 @@ def pack(
     batch: MicroBatch, pieces: Pieces, weights: Weights, demand: Demand, *, top_up: bool = True
 ) -> TaskList:
     """Top up slots if `top_up` is set, divide their pieces among tasks, and sort the tasks."""
-    options = batch.settings.with_tasks(demand.min_tasks)
+    options = batch.settings.raise_min_partitions(demand.min_tasks)
     min_records = options.min_records_per_task
     if min_records and options.split and top_up:
         pieces = _top_up(pieces, batch.slots, min_records)

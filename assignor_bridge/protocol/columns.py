@@ -54,14 +54,15 @@ def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
 
 
 def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | None:
-    """Return each range's replica racks; raise OptionError if the columns are inconsistent."""
+    """Return each range's replica racks, if sent; raise OptionError for inconsistent columns."""
     if racks is None:
         return None
     set_index = _ColumnReader(racks, "racks", len(ranges.partition) // 4).read_integers("range", 4)
     if len(set_index) and not -1 <= set_index.min() <= set_index.max() < len(racks.sets):
-        invalid = set_index.min() if set_index.min() < -1 else set_index.max()
+        invalid_index = set_index.min() if set_index.min() < -1 else set_index.max()
         raise OptionError(
-            f"racks.range has {invalid}: expected -1 or an index below {len(racks.sets)} in 'sets'"
+            f"racks.range has {invalid_index}: "
+            f"expected -1 or an index below {len(racks.sets)} in 'sets'"
         )
     return Replicas.of(racks.sets, set_index)
 
@@ -140,8 +141,8 @@ class _ColumnReader:
         self._name = name
         self._row_count = row_count
 
-    def read_integers(self, name: str, size: int) -> Ints:
-        return self.read_numbers(name, f"<i{size}").astype(np.int64)
+    def read_integers(self, name: str, number_bytes: int) -> Ints:
+        return self.read_numbers(name, f"<i{number_bytes}").astype(np.int64)
 
     def read_numbers(self, name: str, dtype: str) -> Floats:
         path = f"{self._name}.{name}"
@@ -170,7 +171,7 @@ class _ColumnReader:
                 f"expected an index below {len(listed_names)} in {list_field!r}"
             )
         used_indices = np.flatnonzero(np.bincount(indices)).tolist()
-        distinct, code = encode_names([listed_names[index] for index in used_indices])
-        codes = np.zeros(len(listed_names), np.int64)
-        codes[used_indices] = code
-        return distinct, codes[indices]
+        distinct_names, used_codes = encode_names([listed_names[index] for index in used_indices])
+        code_by_index = np.zeros(len(listed_names), np.int64)
+        code_by_index[used_indices] = used_codes
+        return distinct_names, code_by_index[indices]

@@ -127,7 +127,7 @@ class BatchRequest(Message, frozen=True):
     state: str | None = None
     parallelism: Int64 = 1
     racks: PackedRacks | None = None
-    #: Number of the stream in the driver.
+    #: Sequence number of the stream in its driver, in the order in which streams start.
     stream: Natural = 0
 
 
@@ -222,7 +222,7 @@ class LookUp(Message, frozen=True, tag="lookUp"):
 
 
 class Failed(Message, frozen=True, tag="failed"):
-    """Answer: the error on one line, and whether the user has to correct something."""
+    """Answer: the error on one line, whether the user must correct something, and a traceback."""
 
     error: str
     misuse: bool = False

@@ -34,11 +34,11 @@ _GROUP_COUNT = 20
 #: Number of changes to each group.
 _CHANGE_COUNT = 3
 _LAGS = (0, 0, 1, 7, 9, 10_000)
-_CALL = "import sys; from assignor_bridge.testing.answers import main; main(*sys.argv[1:])"
+_SCRIPT = "import sys; from assignor_bridge.testing.answers import main; main(*sys.argv[1:])"
 
 
 def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
-    """Yield, for each seeded random group, the group and the assignor's answer as text."""
+    """Yield seeded random groups, each changed several times, with the answers as text."""
     rng = random.Random(1)
     for number in range(_GROUP_COUNT):
         same_topics = same or number % 2 == 0
@@ -67,7 +67,7 @@ def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
     """Return, for each seed, the answers by conformance class; raise OSError if a process fails."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", _CALL, module, file],
+            [sys.executable, "-c", _SCRIPT, module, file],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -79,7 +79,7 @@ def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
     for process in processes:
         output, error_output = process.communicate()
         if process.returncode:
-            raise OSError(f"{file} could not be imported by a new process: {error_output.strip()}")
+            raise OSError(f"{file} failed in a new process: {error_output.strip()}")
         answers_of_seeds.append(json.loads(output.splitlines()[-1]))
     return answers_of_seeds
 

@@ -11,7 +11,7 @@ import typer
 from assignor_bridge.assignors.loading import Finder
 from assignor_bridge.assignors.protocol import Assignor
 from assignor_bridge.errors import OptionError
-from streaming.simulator.mappings import MOST_TASKS
+from streaming.simulator.mappings import MAX_TASKS
 from streaming.simulator.play import SPARK_MAPPINGS, is_sparks
 
 OwnAssignors = Annotated[
@@ -33,8 +33,8 @@ def parse_names(text: str, option: str = "--assignors") -> list[str]:
         kind, equals, number = name.partition("=")
         if kind in SPARK_MAPPINGS[1:] and equals and not re.fullmatch("0*[1-9][0-9]{0,17}", number):
             raise OptionError(f"{option} {name!r}: a whole number from 1 is expected after '='")
-        if kind == "minPartitions" and equals and int(number) > MOST_TASKS:
-            raise OptionError(f"{option} {name!r}: at most {MOST_TASKS:,} tasks can be simulated")
+        if kind == "minPartitions" and equals and int(number) > MAX_TASKS:
+            raise OptionError(f"{option} {name!r}: at most {MAX_TASKS:,} tasks can be simulated")
     return names
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors import Assignor
 
 _MAX_PARTITIONS = 10_000_000
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+_PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 #: Values that Kafka clients return instead of an offset if none is committed.
 _NOT_COMMITTED = (-1, -1001)
 
@@ -53,7 +53,7 @@ def _check_partition_count(topics: dict[str, int]) -> dict[str, int]:
 
 
 def _parse_partition_key(key: str) -> int:
-    if not _NUMBER.fullmatch(key) or int(key) > MAX_PARTITION:
+    if not _PARTITION_NUMBER.fullmatch(key) or int(key) > MAX_PARTITION:
         raise ValueError(f"a partition number from 0 to {MAX_PARTITION} is expected as a key")
     return int(key)
 
@@ -74,10 +74,11 @@ def _strip_prefix(options: dict[str, str]) -> dict[str, str]:
 
 
 def _decode_base64(value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise ValueError("text in base64 is expected")  # noqa: TRY004  (pydantic's)
+    text = value if isinstance(value, str) else None
+    if text is None:
+        raise ValueError("text in base64 is expected")
     try:
-        return base64.b64decode(value, validate=True)
+        return base64.b64decode(text, validate=True)
     except ValueError as error:
         raise ValueError(f"not base64: {error}") from error
 
@@ -94,14 +95,14 @@ _Owned = dict[Topic, list[_Partition]]
 _Bytes = Annotated[bytes, BeforeValidator(_decode_base64)]
 _Int32 = Annotated[int, Field(strict=True, ge=-(2**31), le=2**31 - 1)]
 _Lag = Annotated[float, Field(strict=True, ge=-MAX_OFFSET, le=MAX_OFFSET)]
-_Offset = Annotated[int, Field(strict=True, ge=0, le=MAX_OFFSET)]
+_Natural = Annotated[int, Field(strict=True, ge=0, le=MAX_OFFSET)]
 
 
 class _Offsets(JsonObject):
-    beginning: _Offset = 0
-    latest: _Offset
+    beginning: _Natural = 0
+    latest: _Natural
     committed: Annotated[
-        _Offset | None, BeforeValidator(lambda at: None if at in _NOT_COMMITTED else at)
+        _Natural | None, BeforeValidator(lambda n: None if n in _NOT_COMMITTED else n)
     ] = None
 
 
@@ -154,11 +155,11 @@ class Request(JsonObject):
     offsets: dict[str, dict[PartitionKey, _Offsets]] | None = None
     offset_reset: str = "latest"
     partition_racks: dict[str, dict[PartitionKey, frozenset[str]]] = Field({})
-    standby_replicas: _Offset = 0
+    standby_replicas: _Natural = 0
     steps: list[GroupChange] = Field([])
 
     @model_validator(mode="after")
-    def _check(self) -> Request:
+    def _check_offsets_and_topics(self) -> Request:
         if {"lags", "offsets"} <= self.model_fields_set:
             raise ValueError("'lags' and 'offsets' cannot be combined: give one of them")
         topics = dict(self.topics)
@@ -176,8 +177,10 @@ class Request(JsonObject):
         lags: Mapping[str, Mapping[int, float]] = self.lags
         if self.offsets is not None:
             lags = {
-                topic: {p: Offsets(**dict(o)).lag(self.offset_reset) for p, o in of_topic.items()}
-                for topic, of_topic in self.offsets.items()
+                topic: {
+                    p: Offsets(**dict(o)).lag(self.offset_reset) for p, o in by_partition.items()
+                }
+                for topic, by_partition in self.offsets.items()
             }
         members = _make_members(self.members)
         return Group(members, self.topics, lags, self.partition_racks, self.standby_replicas)

@@ -36,7 +36,7 @@ class GroupPlan:
     partitions: Mapping[str, Mapping[str, Sequence[int]]]
     #: Lag by member id, in records.
     lag: Mapping[str, int]
-    #: Partitions that another member owns today.
+    #: Number of partitions that leave their current member.
     moved: int
 
     def to_json(self) -> dict[str, Any]:
@@ -81,11 +81,11 @@ def read_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:
     partitions = [Partition(topic, number) for topic in numbers for number in numbers[topic]]
     _, ends = brokers.fetch_log_ranges(partitions)
     lags: dict[str, dict[int, int]] = {topic: {} for topic in numbers}
-    for at in partitions:
-        if at in ends:
-            lags[at.topic][at.number] = Offsets(ends[at], committed=offsets.get(at)).lag()
+    for tp in partitions:
+        if tp in ends:
+            lags[tp.topic][tp.number] = Offsets(ends[tp], committed=offsets.get(tp)).lag()
     counts = {topic: len(numbers[topic]) for topic in numbers}
-    return GroupLags(counts, lags, sum(at not in offsets for at in partitions))
+    return GroupLags(counts, lags, sum(tp not in offsets for tp in partitions))
 
 
 def describe_today(group: ClassicGroup, lags: GroupLags) -> GroupPlan:
@@ -109,21 +109,21 @@ def plan(group: ClassicGroup, lags: GroupLags, assignor: Assignor) -> GroupPlan 
             {topic: n for topic, n in member.assigned.items() if topic in lags.counts},
             _GENERATION,
             instance=member.instance,
-            **_user_data(member.user_data, group.assignor == assignor.name),
+            **_read_user_data(member.user_data, group.assignor == assignor.name),
         )
         for member in group.members
     )
-    planned = Group(members, lags.counts, lags.lags)
-    if refusal := assignor.refusal(planned):
+    planned_group = Group(members, lags.counts, lags.lags)
+    if refusal := assignor.refusal(planned_group):
         return refusal
-    answer = assign_checked(assignor, planned)
+    answer = assign_checked(assignor, planned_group)
     owner = answer.owner
     if answer.withheld is not None:
         owner = np.where(owner < 0, answer.withheld, owner)
-    owned = Assignment(planned, owner).as_dict()
+    owned = Assignment(planned_group, owner).as_dict()
     moved = sum(
         len(set(numbers) - set(owned[member.id].get(topic, ())))
-        for member in planned.members
+        for member in planned_group.members
         for topic, numbers in member.owned.items()
     )
     return GroupPlan(assignor.name, owned, _sum_lags(owned, lags), moved)
@@ -136,18 +136,18 @@ def check_online_upgrade(group: ClassicGroup) -> str | None:
     of subscriptions, as `sticky` sends them, do not matter (Kafka 4.1, ConsumerGroup's
     `fromClassicGroup`).
     """
-    with_data = [member for member in group.members if member.assignment_user_data]
-    if not with_data:
+    members_with_data = [member for member in group.members if member.assignment_user_data]
+    if not members_with_data:
         return None
     return (
-        f"the assignments of {pluralize(len(with_data), 'member')} have user data of "
+        f"the assignments of {pluralize(len(members_with_data), 'member')} have user data of "
         f"{group.assignor!r}, which the broker would lose"
     )
 
 
-def _user_data(data: bytes | None, is_of_assignor: bool) -> dict[str, Any]:
+def _read_user_data(data: bytes | None, is_same_assignor: bool) -> dict[str, Any]:
     """Return the fields of a member that come from user data, if the same assignor wrote them."""
-    if data is None or not is_of_assignor:
+    if data is None or not is_same_assignor:
         return {}
     return {"user_data": data, "capacity": decode_capacity(data)}
 

@@ -78,8 +78,8 @@ def read_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None)
         state = checkpoint.states.get(name)
         readers = state.last_executors() if state else {}
         ends = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_committed))
-        planned = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_planned))
-        for tp in sorted({*ends, *planned}):
+        planned_ends = flatten_offsets(checkpoint.ends_of(name, checkpoint.last_planned))
+        for tp in sorted({*ends, *planned_ends}):
             reader = readers.get(tp)
             host, executor = (reader.host, reader.executor) if reader else (None, None)
             position = Position(f"sources/{name}", *tp, ends.get(tp), host=host, executor=executor)
@@ -92,19 +92,21 @@ class StartingOffsets:
     """Start offsets of a new query, for every partition of each topic, as Spark requires."""
 
     offsets: dict[str, dict[int, int]]
-    #: Partitions without a position, which start at `missing`.
+    #: Partitions without a position, which start at `default_offset`.
     without_offset: tuple[str, ...]
     #: Partitions that no longer exist on the brokers, which Spark would reject.
     missing_partitions: tuple[str, ...]
 
 
 def build_starting_offsets(
-    positions: Sequence[Position], partitions: Mapping[str, Collection[int]] | None, missing: int
+    positions: Sequence[Position],
+    partitions: Mapping[str, Collection[int]] | None,
+    default_offset: int,
 ) -> StartingOffsets:
     """Build Spark's `startingOffsets` from positions.
 
-    `partitions` are the brokers' partitions, or None without brokers; `missing` is EARLIEST or
-    LATEST. Raises OptionError if two sources of a query have different offsets for a partition.
+    `partitions` are the brokers' partitions, or None without brokers; `default_offset` is EARLIEST
+    or LATEST. Raises OptionError if two sources of a query have different offsets for a partition.
     """
     read_offsets: dict[Partition, int | None] = {}
     for position in positions:
@@ -112,15 +114,15 @@ def build_starting_offsets(
             raise OptionError(
                 f"{position.tp} has different offsets in several sources: choose one with --source"
             )
-    existing = set(read_offsets)
+    existing_partitions = set(read_offsets)
     if partitions is not None:
-        existing = {Partition(topic, n) for topic, numbers in partitions.items() for n in numbers}
+        existing_partitions = {Partition(topic, n) for topic, ns in partitions.items() for n in ns}
     offsets: dict[str, dict[int, int]] = {}
     without_offset = []
-    for tp in sorted(existing):
+    for tp in sorted(existing_partitions):
         offset = read_offsets.get(tp)
         if offset is None:
             without_offset.append(str(tp))
-        offsets.setdefault(tp.topic, {})[tp.number] = missing if offset is None else offset
-    missing_partitions = tuple(map(str, sorted(set(read_offsets) - existing)))
+        offsets.setdefault(tp.topic, {})[tp.number] = default_offset if offset is None else offset
+    missing_partitions = tuple(map(str, sorted(set(read_offsets) - existing_partitions)))
     return StartingOffsets(offsets, tuple(without_offset), missing_partitions)

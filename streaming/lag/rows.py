@@ -27,7 +27,7 @@ class Row:
     position: Position
     log_begin: int | None = None
     log_end: int | None = None
-    #: Age of the first unread record; 0 if nothing is unread.
+    #: Age of the first unread record; 0 if no record is unread.
     seconds_behind: float | None = None
     retention: Retention | None = None
     #: Whether only transaction markers and gaps are unread, so that no record can be lost.
@@ -75,8 +75,8 @@ class Row:
             return False
         if self.retention is None:
             return None
-        limited = self.retention.time_s is not None or self.retention.size_bytes is not None
-        return self.retention.deletes and limited
+        has_limit = self.retention.time_s is not None or self.retention.size_bytes is not None
+        return self.retention.deletes and has_limit
 
     @property
     def seconds_to_loss(self) -> float | None:
@@ -134,9 +134,13 @@ def fetch_rows(
     failures: Failures = {}
     for _, owner_positions in groupby(positions, key=lambda position: position.owner):
         pairs = [(position, position.tp) for position in owner_positions]
-        firsts = {tp: _find_unread(p.offset, begins.get(tp), ends.get(tp)) for p, tp in pairs}
-        unread = {tp: first for tp, first in firsts.items() if first is not None}
-        first_records = find_first_unread(brokers, unread, deadline - time.monotonic(), failures)
+        first_offsets = {
+            tp: _find_unread(p.offset, begins.get(tp), ends.get(tp)) for p, tp in pairs
+        }
+        unread_offsets = {tp: first for tp, first in first_offsets.items() if first is not None}
+        first_records = find_first_unread(
+            brokers, unread_offsets, deadline - time.monotonic(), failures
+        )
         now_s = time.time()
         for position, tp in pairs:
             begin, end, record = begins.get(tp), ends.get(tp), first_records.get(tp)
@@ -148,12 +152,10 @@ def fetch_rows(
             is_gone = position.topic in brokers.missing_topics or (
                 position.topic in partitions and tp not in existing
             )
+            topic_retention = retention.get(position.topic)
             rows.append(
-                Row(
-                    position, begin, end, seconds_behind, retention.get(position.topic),
-                    only_markers=only_markers, gone=is_gone,
-                )
-            )  # fmt: skip
+                Row(position, begin, end, seconds_behind, topic_retention, only_markers, is_gone)
+            )
     brokers.note_failures("seconds behind", failures, len(existing))
     return rows
 
@@ -162,13 +164,13 @@ def _add_unread_partitions(
     positions: Sequence[Position], partitions: Mapping[str, frozenset[int]]
 ) -> list[Position]:
     """Add a position for each partition of the same topics that was not read yet."""
-    read = {(position.owner, *position.tp) for position in positions}
+    read_partitions = {(position.owner, *position.tp) for position in positions}
     owners = {(position.owner, position.topic) for position in positions}
     unread = [
         Position(owner, topic, number)
         for owner, topic in owners
         for number in partitions.get(topic, ())
-        if (owner, topic, number) not in read
+        if (owner, topic, number) not in read_partitions
     ]
     return sorted([*positions, *unread], key=lambda p: (p.owner, p.topic, p.partition))
 
@@ -182,8 +184,11 @@ def _find_unread(offset: int | None, begin: int | None, end: int | None) -> int 
 
 
 def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
-    """Sort rows, worst first; with `only_with_lag`, omit partitions that are read to the end."""
-    chosen = [row for row in rows if not only_with_lag or row.lag != 0]
+    """Sort rows by `order` (lag, seconds or loss), worst first and unknown last; "" keeps theirs.
+
+    With `only_with_lag`, omit partitions that are read to the end.
+    """
+    selected_rows = [row for row in rows if not only_with_lag or row.lag != 0]
     figures: dict[str, Callable[[Row], float | None]] = {
         "lag": lambda row: row.lag,
         "seconds": lambda row: row.seconds_behind,
@@ -191,8 +196,8 @@ def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str 
     }
     figure = figures.get(order)
     if figure is None:
-        return chosen
-    return sorted(chosen, key=lambda row: (figure(row) is None, -(figure(row) or 0)))
+        return selected_rows
+    return sorted(selected_rows, key=lambda row: (figure(row) is None, -(figure(row) or 0)))
 
 
 def round_to_ms(seconds: float | None) -> float | None:

@@ -21,10 +21,9 @@ _COLUMNS = (
     "host", "client_id", "executor", "seconds_behind",
 )  # fmt: skip
 #: Columns and their headers in a terminal that is too narrow for all columns.
-_NARROW = {
-    "topic": "TOPIC", "partition": "PART", "current_offset": "OFFSET", "log_end_offset": "END",
-    "lag": "LAG", "executor": "EXECUTOR", "seconds_behind": "SECONDS",
-}  # fmt: skip
+_NARROW_HEADS = {"topic": "TOPIC", "partition": "PART", "current_offset": "OFFSET"}
+_NARROW_HEADS |= {"log_end_offset": "END", "lag": "LAG"}
+_NARROW_HEADS |= {"executor": "EXECUTOR", "seconds_behind": "SECONDS"}
 _UNKNOWN = "-"
 #: States that are printed instead of a time to loss.
 _STATES_SHOWN_AS_LOSS = ("gone", "ahead", "lost", "markers")
@@ -38,9 +37,11 @@ class LagTotal:
     with_lag: int
     #: Sum over the partitions whose lag is known.
     lag: int
+    #: Number of partitions whose lag is unknown.
     unknown_lag: int
     #: Number of partitions whose position is beyond the log's end.
     ahead: int
+    #: Number of offsets deleted unread.
     lost: int
     #: Maximum over all partitions; None if unknown for all.
     seconds_behind: float | None
@@ -52,8 +53,8 @@ class LagTotal:
 def sum_up(rows: Sequence[Row]) -> LagTotal:
     """Return the totals of all rows, without unknown values."""
     lags = [row.lag for row in rows if row.lag is not None]
-    behind = [row.seconds_behind for row in rows if row.seconds_behind is not None]
-    loss = [row.seconds_to_loss for row in rows if row.seconds_to_loss is not None]
+    seconds_behind = [row.seconds_behind for row in rows if row.seconds_behind is not None]
+    seconds_to_loss = [row.seconds_to_loss for row in rows if row.seconds_to_loss is not None]
     return LagTotal(
         partitions=len(rows),
         with_lag=sum(lag > 0 for lag in lags),
@@ -61,8 +62,8 @@ def sum_up(rows: Sequence[Row]) -> LagTotal:
         unknown_lag=len(rows) - len(lags),
         ahead=sum(lag < 0 for lag in lags),
         lost=sum(row.lost or 0 for row in rows),
-        seconds_behind=round_to_ms(max(behind, default=None)),
-        seconds_to_loss=round_to_ms(min(loss, default=None)),
+        seconds_behind=round_to_ms(max(seconds_behind, default=None)),
+        seconds_to_loss=round_to_ms(min(seconds_to_loss, default=None)),
         unknown_seconds=sum((row.lag or 0) > 0 and row.seconds_behind is None for row in rows),
     )
 
@@ -70,12 +71,12 @@ def sum_up(rows: Sequence[Row]) -> LagTotal:
 def format_table(rows: Sequence[Row], width: int | None = None) -> str:
     """Format a table, with `-` for unknown values, and a summary line.
 
-    If the terminal's `width` is too small, the columns not in `_NARROW` are omitted.
+    If the terminal's `width` is too small, the columns not in `_NARROW_HEADS` are omitted.
     """
     heads = {name: name.upper().replace("_", "-") for name in _COLUMNS}
     lines = _format_lines(rows, heads, "TIME-TO-LOSS")
     if width is not None and any(len(line) > width for line in lines):
-        lines = _format_lines(rows, _NARROW, "TO-LOSS")
+        lines = _format_lines(rows, _NARROW_HEADS, "TO-LOSS")
     sums = format_summary(rows)
     return "\n".join([*lines, "", sums if width is None else textwrap.fill(sums, width)])
 

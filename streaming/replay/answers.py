@@ -63,37 +63,37 @@ def _result_json(result: MappingResult, spark_seconds: float) -> dict[str, objec
     }
 
 
-def verdict(replayed: Replay) -> str:
+def verdict(replay: Replay) -> str:
     """Return a verdict of at most 20 words on whether the assignor would have helped."""
-    spark, option = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
-    if not replayed.batches:
+    spark, option = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
+    if not replay.batches:
         return "Nothing to compare: no batch in the log has data"
     if spark is None or option is None or not spark.seconds:
-        return f"{pluralize(len(replayed.batches), 'batch', 'batches')} replayed"
+        return f"{pluralize(len(replay.batches), 'batch', 'batches')} replayed"
     ratio = option.seconds / spark.seconds
     if ratio > 1 + MIN_GAIN:
         return f"Keep Spark's default: {LAG_AWARE_STICKY} would take {ratio:.0%} of its time"
     if ratio > 1 - MIN_GAIN:
         return f"Nothing to gain: {LAG_AWARE_STICKY} would take {ratio:.0%} of Spark's reading time"
-    saved = format_seconds((spark.seconds - option.seconds) / len(replayed.batches))
-    bound = "at most " * replayed.cluster.origins.get("cost", "").startswith("at most")
+    saved = format_seconds((spark.seconds - option.seconds) / len(replay.batches))
+    bound = "at most " * replay.cluster.origins.get("cost", "").startswith("at most")
     share = f"{1 - ratio:.0%} of the reading time"
     return f"{LAG_AWARE_STICKY} would save {bound}{saved} a batch, {share}"
 
 
-def answer(replayed: Replay) -> str:
+def answer(replay: Replay) -> str:
     """Return a few sentences on whether the assignor would have helped."""
-    spark, option = replayed.find(SPARK), replayed.find(LAG_AWARE_STICKY)
-    if not replayed.batches:
+    spark, option = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
+    if not replay.batches:
         return "No batch in the log has data, so there is nothing to compare"
-    time = _describe_time(replayed, spark, option)
-    parts = [time, describe_regret(replayed), describe_bill(replayed)]
+    time = _describe_time(replay, spark, option)
+    parts = [time, describe_regret(replay), describe_bill(replay)]
     return ". ".join(part for part in parts if part)
 
 
-def describe_regret(replayed: Replay) -> str:
+def describe_regret(replay: Replay) -> str:
     """Describe the regret (time above the best in hindsight), and the share that plans accepted."""
-    itself = replayed.find(ITSELF) or replayed.find(LAG_AWARE_STICKY)
+    itself = replay.find(ITSELF) or replay.find(LAG_AWARE_STICKY)
     if itself is None or itself.regret_seconds < _ROUNDING_S:
         return ""
     worst_batch = max(itself.batches, key=lambda p: p.regret_share)
@@ -113,9 +113,9 @@ def describe_regret(replayed: Replay) -> str:
 
 
 def _describe_time(
-    replayed: Replay, spark: MappingResult | None, option: MappingResult | None
+    replay: Replay, spark: MappingResult | None, option: MappingResult | None
 ) -> str:
-    count = pluralize(len(replayed.batches), "batch", "batches")
+    count = pluralize(len(replay.batches), "batch", "batches")
     if spark is None or option is None:
         return f"{count} replayed; to compare mappings, include {SPARK!r} and {LAG_AWARE_STICKY!r}"
     ratio = option.seconds / spark.seconds if spark.seconds else 1.0
@@ -132,13 +132,13 @@ def _describe_time(
     return (
         f"{facts}: reading a batch would take {ratio:.0%} of the time, with "
         f"{_describe_moves(option)} (Spark's default: {spark.moved_share:.0%})"
-        f"{_describe_alternative(replayed, option)}"
+        f"{_describe_alternative(replay, option)}"
     )
 
 
-def _describe_alternative(replayed: Replay, option: MappingResult) -> str:
+def _describe_alternative(replay: Replay, option: MappingResult) -> str:
     """Describe Spark's fastest own mapping if it is about as fast as the assignor."""
-    other_results = [m for n in SPARK_MAPPINGS[1:] if (m := replayed.find(n)) is not None]
+    other_results = [m for n in SPARK_MAPPINGS[1:] if (m := replay.find(n)) is not None]
     alternatives = [m for m in other_results if m.seconds <= option.seconds * (1 + MIN_GAIN)]
     if not alternatives:
         return ""
@@ -153,9 +153,9 @@ def _describe_moves(mapping: MappingResult) -> str:
     return f"{mapping.moved_share:.0%} of partitions changing executor per batch"
 
 
-def assumptions(replayed: Replay) -> tuple[str, ...]:
+def assumptions(replay: Replay) -> tuple[str, ...]:
     """Return the assumptions behind the figures."""
-    cluster = replayed.cluster
+    cluster = replay.cluster
     executor_origin, cost_origin = (
         f" ({cluster.origins[name]})" if name in cluster.origins else ""
         for name in ("executors", "cost")
@@ -174,7 +174,7 @@ def assumptions(replayed: Replay) -> tuple[str, ...]:
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks per slot, but at least 2 per partition; maxRecordsPerPartition "
         "is a quarter of a slot's even share",
-        *bill_assumptions(replayed),
+        *bill_assumptions(replay),
     )
 
 

@@ -75,10 +75,10 @@ def describe_bill(replay: Replay) -> str:
     price = f", at {traffic.price_per_gb:g} per GB" * (traffic.bytes_a_day is not None)
     sentence = f"Cost across zones{price}: {', '.join(parts)}"
     if LAG_AWARE_STICKY in costs and WITHOUT_ZONES in costs:
-        (on, _), (off, cost_off) = costs[LAG_AWARE_STICKY], costs[WITHOUT_ZONES]
+        (with_zones, _), (without_zones, cost) = costs[LAG_AWARE_STICKY], costs[WITHOUT_ZONES]
         sentence += (
-            f", at {on.times_ideal:.2f} times the ideal time; without zones it would cost "
-            f"{cost_off}, at {off.times_ideal:.2f} times"
+            f", at {with_zones.times_ideal:.2f} times the ideal time; without zones it would cost "
+            f"{cost}, at {without_zones.times_ideal:.2f} times"
         )
     return sentence
 

@@ -24,7 +24,7 @@ FROM_STATE = "from the checkpoint's state of the last batch"
 FROM_PLAN_LOG = "from the plan log"
 FROM_PLANNER = "as learned by the planner up to the last batch"
 #: Matches a host's number of slots, from 1 to 9,999.
-_SLOTS = re.compile(r"0*[1-9][0-9]{0,3}")
+_SLOT_COUNT = re.compile(r"0*[1-9][0-9]{0,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,14 @@ def choose_cluster(
     if by_batch:
         members, origin = tuple(by_batch.values())[-1], FROM_PLAN_LOG
     else:
-        members, origin = _choose_executors(log, source, executors, slots, hosts, racks)
+        members, origin = _choose_executors(log, source, executors, slots, hosts=hosts, racks=racks)
     all_executors = list(
         dict.fromkeys([*members, *(e for each in by_batch.values() for e in each)])
     )
     if racks is not None:
-        with_racks = dict(zip(all_executors, racks.add_to(all_executors), strict=True))
-        members = tuple(with_racks[e] for e in members)
-        by_batch = {number: tuple(with_racks[e] for e in each) for number, each in by_batch.items()}
+        with_rack = dict(zip(all_executors, racks.add_racks_to(all_executors), strict=True))
+        members = tuple(with_rack[e] for e in members)
+        by_batch = {number: tuple(with_rack[e] for e in each) for number, each in by_batch.items()}
     costs = read_costs(log.checkpoint.states.get(source)) if cost_us is None else None
     if cost_us is not None:
         cost_s, cost_origin = cost_us / 1e6, "as given"
@@ -105,11 +105,12 @@ def choose_cluster(
     return Cluster(members, cost_s, unusual_costs, slowness, locality_wait_s, origins, by_batch)
 
 
-def _choose_executors(  # noqa: PLR0917
+def _choose_executors(
     log: CheckpointLog,
     source: str,
     executors: int | None,
     slots: int | None,
+    *,
     hosts: str | None,
     racks: RackMap | None,
 ) -> tuple[tuple[Executor, ...], str]:
@@ -138,7 +139,7 @@ def _parse_hosts(text: str, default_slots: int) -> tuple[Executor, ...]:
     executors = []
     for number, part in enumerate(filter(None, (p.strip() for p in text.split(","))), 1):
         host, equals, count = part.partition("=")
-        if not host or (equals and not _SLOTS.fullmatch(count)):
+        if not host or (equals and not _SLOT_COUNT.fullmatch(count)):
             raise OptionError(
                 f"--hosts is {text!r}: give hosts with their slots, such as h1=4,h2=4"
             )
@@ -151,10 +152,10 @@ def _parse_hosts(text: str, default_slots: int) -> tuple[Executor, ...]:
 def _bound_cost(
     log: CheckpointLog, batches: Sequence[ReplayBatch], cluster: Cluster
 ) -> float | None:
-    """Return an upper bound on the cost of a record, assuming that all slots were always busy.
+    """Return the median of the batches' upper bounds on a record's cost; None without durations.
 
-    A cost that is too high favours Spark's default: longer tasks give idle slots more time to take
-    tasks that wait for their executor.
+    A bound assumes that all slots were always busy. A cost that is too high favours Spark's
+    default: longer tasks give idle slots more time to take tasks that wait for their executor.
     """
     costs = [
         log.seconds[batch.batch]

@@ -207,10 +207,10 @@ def _name_slot(batch: MicroBatch, slot: int) -> tuple[str, int]:
 
 
 def _classify(
-    pieces: Sequence[Piece], previous: tuple[str, int] | None, had_reader: bool
+    pieces: Sequence[Piece], previous_slot: tuple[str, int] | None, had_reader: bool
 ) -> Change:
     if len(pieces) > 1:
         return "cut"
-    if previous is None:
+    if previous_slot is None:
         return "orphaned" if had_reader else "new"
-    return "stays" if pieces[0].executor == previous[0] else "moved"
+    return "stays" if pieces[0].executor == previous_slot[0] else "moved"

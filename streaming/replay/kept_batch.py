@@ -63,25 +63,25 @@ def read_kept_batch(
     batches = [batch for batch in log.sources[source] if batch.records]
     if not batches:
         raise OptionError(f"no batch of {log.title(source)} has data: there is nothing to explain")
-    chosen = next((b for b in reversed(batches) if number is None or b.batch == number), None)
-    if chosen is None:
+    target = next((b for b in reversed(batches) if number is None or b.batch == number), None)
+    if target is None:
         raise OptionError(
             f"--batch {number}: the checkpoint has no batch with this number and data: "
             f"choose one from {batches[0].batch} to {batches[-1].batch}"
         )
     if plan_log is not None:
-        result = _read_from_plan_log(plan_log, batches, chosen, find)
+        result = _read_from_plan_log(plan_log, batches, target, find)
         if result is not None:
             return result
     states = _match_states(log, source, batches)
-    if chosen.batch not in states:
+    if target.batch not in states:
         numbers = ", ".join(map(str, sorted(states))) or "none"
         missing = "" if plan_log is None else f"plan log {plan_log} does not have it, and "
         raise OptionError(
-            f"batch {chosen.batch}: {missing}the checkpoint only has states of the last planned "
+            f"batch {target.batch}: {missing}the checkpoint only has states of the last planned "
             f"batches ({numbers}): give the plan log of this batch (assignor.planLog)"
         )
-    result = _rebuild_from_states(states, chosen)
+    result = _rebuild_from_states(states, target)
     if plan_log is None:
         return result
     origin = f"{result.origin}. The plan log {plan_log} does not have this batch"
@@ -91,17 +91,17 @@ def read_kept_batch(
 def _read_from_plan_log(
     path: Path,
     batches: Sequence[ReplayBatch],
-    chosen: ReplayBatch,
+    target: ReplayBatch,
     find: Callable[[str], Assignor],
 ) -> KeptBatch | None:
-    later_batches = [batch for batch in batches if batch.batch >= chosen.batch]
+    later_batches = [batch for batch in batches if batch.batch >= target.batch]
     plans = {plan.number: plan for plan in read_plan_log(path, later_batches[:2], find)}
-    plan = plans.pop(chosen.batch, None)
+    plan = plans.pop(target.batch, None)
     if plan is None:
         return None
     took_s = {}
-    for after in plans.values():
-        took_s = _sum_report_seconds(after.batch.observed, plan.outcome.state)
+    for next_plan in plans.values():
+        took_s = _sum_report_seconds(next_plan.batch.observed, plan.outcome.state)
     comparison = (
         "the same plan"
         if plan.is_reproduced
@@ -109,7 +109,7 @@ def _read_from_plan_log(
     )
     origin = f"the plan log; replanning gives {comparison}"
     old_state = decode_or_empty(plan.state)[0]
-    return KeptBatch(chosen.batch, plan.batch, old_state, origin, took_s=took_s)
+    return KeptBatch(target.batch, plan.batch, old_state, origin, took_s=took_s)
 
 
 def _sum_report_seconds(observed: ReadReports, state: StickyState) -> dict[Partition, float]:
@@ -151,30 +151,30 @@ def _ends_at(state: StickyState, ends: KafkaOffsets) -> bool:
     return bool(shared_ends) and all(end == position for end, position in shared_ends)
 
 
-def _rebuild_from_states(states: Mapping[int, StickyState], chosen: ReplayBatch) -> KeptBatch:
-    state = states[chosen.batch]
+def _rebuild_from_states(states: Mapping[int, StickyState], target: ReplayBatch) -> KeptBatch:
+    state = states[target.batch]
     previous_state = next((s for s in states.values() if s.batches == state.batches - 1), None)
     executors = [Executor(r.executor, r.host, r.slots) for r in state.readers]
     is_named = bool(executors) and executors[0].id != ANONYMOUS
     batch = build_batch(
-        encode_names([r.topic for r in chosen.ranges]),
-        np.array([r.partition for r in chosen.ranges], np.int64),
-        np.array([r.start for r in chosen.ranges], np.int64),
-        np.array([r.end for r in chosen.ranges], np.int64),
+        encode_names([r.topic for r in target.ranges]),
+        np.array([r.partition for r in target.ranges], np.int64),
+        np.array([r.start for r in target.ranges], np.int64),
+        np.array([r.end for r in target.ranges], np.int64),
         executors if is_named else [],
         options=parse_options({"assignor": LAG_AWARE_STICKY}),
         observed=ReadReports.empty(),
         parallelism=max(sum(e.slots for e in executors), 1),
-        partitions=chosen.partitions,
+        partitions=target.partitions,
     )
     old_state = _copy_costs(previous_state or StickyState.empty(), state)
     origin = "the states in the checkpoint, with default options and no racks (states have neither)"
     if previous_state is None and state.batches > 1:
         origin += ". The readers of the previous batch are no longer stored"
     last_readers = {Partition(*tp): r.executor for tp, r in state.last_executors().items()}
-    partitions_read = {r.tp for r in chosen.ranges}
+    partitions_read = {r.tp for r in target.ranges}
     readers = {tp: executor for tp, executor in last_readers.items() if tp in partitions_read}
-    return KeptBatch(chosen.batch, batch, old_state, origin, readers)
+    return KeptBatch(target.batch, batch, old_state, origin, readers)
 
 
 def _copy_costs(old_state: StickyState, new_state: StickyState) -> StickyState:

@@ -56,16 +56,16 @@ def replay(
         b for b in batches if b.records and (logged_tasks is None or b.batch in logged_tasks)
     ]
     simulated = [_make_batch(batch, cluster, racks, traffic) for batch in with_data]
-    with_leaders = simulated
+    leader_batches = simulated
     if racks is not None:
-        with_leaders = [
+        leader_batches = [
             _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in with_data
         ]
 
     def play_one(name: str, **extra: float) -> MappingResult:
         all_options = {**(options or {}), **{f"assignor.{key}": str(n) for key, n in extra.items()}}
         query = SimulatedQuery(name, RECORDS_ONLY, all_options, find, cluster.locality_wait_s)
-        return _play(query, with_leaders if is_sparks(name) else simulated)
+        return _play(query, leader_batches if is_sparks(name) else simulated)
 
     own_results, wait_s = [], cluster.locality_wait_s
     if logged_tasks is not None:

@@ -42,19 +42,19 @@ class RackMap:
         """Return whether the rack of a partition's leader is known."""
         return any(self.partitions.get(tp, ())[:1])
 
-    def add_to(self, executors: Sequence[Executor]) -> tuple[Executor, ...]:
+    def add_racks_to(self, executors: Sequence[Executor]) -> tuple[Executor, ...]:
         """Return the executors with their racks; raise OptionError if none has a rack."""
         racks = self.executors
-        with_racks = tuple(
+        executors_with_racks = tuple(
             replace(e, rack=racks.get(e.id) or racks.get(e.host) or None) for e in executors
         )
-        if not any(e.rack for e in with_racks):
-            names = elide([f"{e.id} on {e.host}" for e in with_racks])
+        if not any(e.rack for e in executors_with_racks):
+            names = elide([f"{e.id} on {e.host}" for e in executors_with_racks])
             raise OptionError(
                 f"no executor has a rack: --racks has {elide(sorted(racks)) or 'none'}, but the "
                 f"executors of the replay are {names}: add their IDs or hosts to 'executors'"
             )
-        return with_racks
+        return executors_with_racks
 
     def get_replicas(self, partitions: Sequence[Partition], *, leaders_only: bool) -> Replicas:
         """Return the racks from which consumers can read each partition.
@@ -121,8 +121,8 @@ def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
                 problem = f"contradicts an earlier one, with rack {racks[host]}"
             if problem:
                 raise OptionError(
-                    f"{label}: line {number} ({line.strip()[:100]}) {problem}; write a line "
-                    "HOST=RACK for each host of executors, or JSON such as "
+                    f"{label}: line {number} ({line.strip()[:100]}) {problem}; write one line "
+                    "HOST=RACK per executor host, or JSON such as "
                     '{"executors": {"host-1": "a"}}'
                 )
     return racks

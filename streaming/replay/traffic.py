@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The default of `assignor.zonePricePerGb`.
 PRICE_PER_GB = PlannerOptions().zone_price_per_gb
-GB = 1e9
+GB = 1e9  # bytes
 _DAY_S = 86_400
 #: Assumed bytes per record if they are unknown.
 _ASSUMED_BYTES = 100.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from assignor_bridge.model import Executor, OffsetRange
 
 #: Maximum number of tasks per batch that are simulated.
-MOST_TASKS = 1_000_000
+MAX_TASKS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +63,20 @@ def place_by_max_records(ranges: Sequence[OffsetRange], max_records: int) -> lis
 def place_by_min_partitions(
     ranges: Sequence[OffsetRange], executors: Sequence[Executor], min_partitions: int
 ) -> list[PlacedTask]:
-    """Split large ranges into about `min_partitions` tasks; place enough ranges by hash."""
-    with_data = [r for r in ranges if r.size > 0]
-    if len(with_data) >= min_partitions:
-        return place_by_hash(with_data, executors)
-    total = sum(r.size for r in with_data)
-    unsplit = {r.tp for r in with_data if _count_parts(r.size, total, min_partitions) == 1}
-    split_total = total - sum(r.size for r in with_data if r.tp in unsplit)
+    """Return one task per range, placed by hash, if there are at least `min_partitions` ranges.
+
+    Otherwise split large ranges, to about `min_partitions` tasks without a preferred executor.
+    """
+    ranges = [r for r in ranges if r.size > 0]
+    if len(ranges) >= min_partitions:
+        return place_by_hash(ranges, executors)
+    total = sum(r.size for r in ranges)
+    unsplit = {r.tp for r in ranges if _count_parts(r.size, total, min_partitions) == 1}
+    split_total = total - sum(r.size for r in ranges if r.tp in unsplit)
     min_parts = max(min_partitions - len(unsplit), 1)
     return [
         PlacedTask(None, (part,))
-        for r in with_data
+        for r in ranges
         for part in r.split(1 if r.tp in unsplit else _count_parts(r.size, split_total, min_parts))
     ]
 

@@ -16,7 +16,7 @@ from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.plan import plan_step
 from checkpoints.sticky_state import StickyState
 from streaming.simulator.mappings import (
-    MOST_TASKS,
+    MAX_TASKS,
     PlacedTask,
     place_by_hash,
     place_by_max_records,
@@ -48,8 +48,8 @@ class PlayedBatch:
     batch: int
     #: Seconds until the last task ended.
     seconds: float
-    #: Lower bound on `seconds` in hindsight: all work divided by the speed of all slots, or the
-    #: most expensive record, which cannot be split.
+    #: Lower bound on `seconds` in hindsight: the larger of all work divided by the speed of all
+    #: slots, and the most expensive record, which cannot be split.
     bound_seconds: float
     tasks: int
     #: Number of partitions with data.
@@ -98,16 +98,16 @@ class SimulatedQuery:
 
         def task_seconds(task: int, executor: str) -> float:
             slowness = batch.slowness.get(executor, 1.0)
-            work, cold = 0.0, 0
+            work, cold_pieces = 0.0, 0
             for r in tasks[task].ranges:
                 tp = r.tp
                 work += r.size * cost[tp]
-                cold += r.start != first_offset[tp] or self.last_reader.get(tp) != executor
-            fixed = self.scenario.task_seconds + self.scenario.cold_seconds * cold
-            return float(fixed + work * slowness)
+                cold_pieces += r.start != first_offset[tp] or self.last_reader.get(tp) != executor
+            fixed_s = self.scenario.task_seconds + self.scenario.cold_seconds * cold_pieces
+            return float(fixed_s + work * slowness)
 
-        preferred = [t.executor for t in tasks]
-        runs = schedule(preferred, task_seconds, batch.executors, self.locality_wait_s)
+        preferred_executors = [t.executor for t in tasks]
+        runs = schedule(preferred_executors, task_seconds, batch.executors, self.locality_wait_s)
         return self._finish_batch(batch, tasks, runs, cost, first_offset)
 
     def plan(self, batch: SimulatedBatch) -> list[PlacedTask]:
@@ -129,10 +129,10 @@ class SimulatedQuery:
             min_partitions = int(number or max(4 * slots, 2 * len(ranges)))
             return place_by_min_partitions(ranges, batch.executors, min_partitions)
         max_records = int(number or max(1, int(batch.records.sum()) // (4 * slots)))
-        if number and (tasks := sum(-(-r.size // max_records) for r in ranges)) > MOST_TASKS:
+        if number and (tasks := sum(-(-r.size // max_records) for r in ranges)) > MAX_TASKS:
             raise OptionError(
                 f"{self.name}: batch {batch.number} would have {tasks:,} tasks, but at most "
-                f"{MOST_TASKS:,} tasks are simulated: choose a larger number"
+                f"{MAX_TASKS:,} tasks are simulated: choose a larger number"
             )
         return place_by_max_records(ranges, max_records)
 
@@ -169,7 +169,7 @@ class SimulatedQuery:
         reports: list[tuple[Partition, str, int, float]] = []
         record_bytes = np.full(len(batch.records), 100.0) if batch.bytes is None else batch.bytes
         bytes_of = dict(zip(batch.partitions, record_bytes.tolist(), strict=True))
-        is_far, crossed_bytes = _make_is_far(batch), 0.0
+        is_far, crossed_bytes = _make_cross_zone_test(batch), 0.0
         for run in runs:
             slowness = batch.slowness.get(run.executor, 1.0)
             for r in tasks[run.task].ranges:
@@ -198,16 +198,16 @@ class SimulatedQuery:
         costs = np.array([*cost.values()])
         work = float(batch.records @ costs)
         max_cost = float(costs[batch.records > 0].max(initial=0))
-        fastest = min(batch.slowness.get(e.id, 1.0) for e in batch.executors)
-        speed = sum(e.slots / batch.slowness.get(e.id, 1.0) for e in batch.executors)
+        min_slowness = min(batch.slowness.get(e.id, 1.0) for e in batch.executors)
+        total_speed = sum(e.slots / batch.slowness.get(e.id, 1.0) for e in batch.executors)
         seconds = max((run.end_seconds for run in runs), default=0.0)
         total_bytes = float(np.dot(batch.records, record_bytes))
+        bound_s = max(work / total_speed, max_cost * min_slowness)
+        share = None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0)
+        counts = (len(tasks), len(last_read), moves)
         return PlayedBatch(
-            batch.number, seconds, max(work / speed, max_cost * fastest), len(tasks),
-            len(last_read), moves, busy_s,
-            None if batch.replicas is None else crossed_bytes / (total_bytes or 1.0),
-            self.planned_imbalance,
-        )  # fmt: skip
+            batch.number, seconds, bound_s, *counts, busy_s, share, self.planned_imbalance
+        )
 
 
 def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
@@ -230,7 +230,7 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
     ]
 
 
-def _make_is_far(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:
+def _make_cross_zone_test(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:
     """Return a function that tests whether a partition has no replica in an executor's zone."""
     if batch.replicas is None:
         return lambda _partition, _executor: False

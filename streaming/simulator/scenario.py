@@ -158,7 +158,7 @@ def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.floa
 
 
 def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Add half of the records to 5% of the partitions, drawn at random by each call."""
+    """Return shares: half for random 5% of the partitions, half for all partitions alike."""
     count = scenario.partitions
     raw = np.full(count, 0.5 / count)
     hot_partitions = rng.choice(count, max(1, count // 20), replace=False)

@@ -30,7 +30,7 @@ class TaskRun:
 
 
 def schedule(
-    preferred: Sequence[str | None],
+    preferred_executors: Sequence[str | None],
     seconds: Callable[[int, str], float],
     executors: Sequence[Executor],
     locality_wait_s: float = 3.0,
@@ -38,17 +38,17 @@ def schedule(
     """Run tasks on slots; `seconds(task, executor)` is the duration of a task on an executor."""
     local: dict[str, deque[int]] = {e.id: deque() for e in executors}
     anywhere: deque[int] = deque()
-    for index, executor_id in enumerate(preferred):
+    for index, executor_id in enumerate(preferred_executors):
         (anywhere if executor_id is None else local.get(executor_id, anywhere)).append(index)
     slots = [(e.id, n) for n, e in enumerate(e for e in executors for _ in range(e.slots))]
-    free = [(0.0, slot, executor) for executor, slot in slots]
-    heapq.heapify(free)
+    slot_heap = [(0.0, slot, executor) for executor, slot in slots]
+    heapq.heapify(slot_heap)
     started: set[int] = set()
-    order = deque(range(len(preferred)))
+    all_tasks = deque(range(len(preferred_executors)))
     runs: list[TaskRun] = []
     last_local_s = 0.0
-    while len(runs) < len(preferred):
-        now_s, slot, executor = heapq.heappop(free)
+    while len(runs) < len(preferred_executors):
+        now_s, slot, executor = heapq.heappop(slot_heap)
         task: int | None = _take_next(local[executor], started)  # 1
         if task is None:
             task = _take_next(anywhere, started)  # 2
@@ -56,15 +56,15 @@ def schedule(
             last_local_s = now_s
         if task is None:
             if now_s < last_local_s + locality_wait_s:
-                heapq.heappush(free, (last_local_s + locality_wait_s, slot, executor))
+                heapq.heappush(slot_heap, (last_local_s + locality_wait_s, slot, executor))
                 continue
-            task = _take_next(order, started)  # 3
+            task = _take_next(all_tasks, started)  # 3
         if task is None:
             continue
         started.add(task)
         end_s = now_s + seconds(task, executor)
         runs.append(TaskRun(task, executor, end_s))
-        heapq.heappush(free, (end_s, slot, executor))
+        heapq.heappush(slot_heap, (end_s, slot, executor))
     return runs
 
 

@@ -195,7 +195,7 @@ class Source(Section):
     def lets_event_times_drift_apart(self) -> bool:
         """Whether limited batches let partitions with a short backlog get ahead in event time."""
         options = parse_options({**self.options, "assignor": self.assignor})
-        return options.shares_batches and options.align_event_time is None
+        return options.sets_batch_shares and options.align_event_time is None
 
     def get_assignor(self, *, session_has_one: bool) -> str | None:
         """Return the option `assignor`; None if the source uses the session's assignor."""

@@ -151,7 +151,7 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
     assert racks.get_replicas([tp], leaders_only=True).racks == (frozenset("c"),)
     leaders = RackMap(racks.executors, racks.partitions, followers=False)
     assert leaders.get_replicas([tp], leaders_only=False).racks == (frozenset("c"),)
-    placed = racks.add_to([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
+    placed = racks.add_racks_to([Executor("1", "x"), Executor("9", "h2"), Executor("8", "h")])
     assert [e.rack for e in placed] == ["a", "b", None]
 
 
@@ -163,7 +163,7 @@ def test_consumers_read_from_leaders_if_brokers_do_not_allow_followers():
         ("\\u0068\\:1=a\\ b", {"h:1": "a b"}),
         ("h1=\\ud83d\\ude00", {"h1": "😀"}),
         ("h1=\\ud83d", "line 1 (h1=\\ud83d) is broken"),
-        ("h1=a\nh2\n", "line 2 (h2) has no rack; write a line HOST=RACK for each host of"),
+        ("h1=a\nh2\n", "line 2 (h2) has no rack; write one line HOST=RACK for each host of"),
         ("=a", "line 1 (=a) has no host"),
         ("h1=a\n\\\nh2=b", "line 2 (\\) has no host"),
         ("h1=a # zone", "line 1 (h1=a # zone) has a '#' after the rack"),
