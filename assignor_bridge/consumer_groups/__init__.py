@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.assignors.group import Member
@@ -44,14 +43,15 @@ def assignor(
         missing or too old.
     """
     strategy = _find(name)
-    for argument, value, default, user in (
+    for argument, value, default, assignor_name in (
         ("priority", priority, None, "failover"),
         ("capacity", capacity, 1, "lag-aware-sticky"),
     ):
-        if value != default and not isinstance(strategy, CustomAssignor) and strategy.name != user:
+        is_used = isinstance(strategy, CustomAssignor) or strategy.name == assignor_name
+        if value != default and not is_used:
             raise OptionError(
                 f"assignor {strategy.name!r} ignores {argument}: remove {argument}={value}, "
-                f"or use {user!r}"
+                f"or use {assignor_name!r}"
             )
     try:
         from assignor_bridge.consumer_groups.kafka_python import GroupAssignor
@@ -68,6 +68,5 @@ def _find(name: Any) -> Assignor:
     """Return the named assignor, or wrap the user's own object."""
     if isinstance(name, str):
         return configure_without_options(find(name))
-    has_name = inspect.isroutine(name) or inspect.isclass(name)
-    reference = (name if has_name else type(name)).__qualname__
+    reference = getattr(name, "__qualname__", type(name).__qualname__)  # an instance has none
     return CustomAssignor(reference, name).with_options({})

@@ -30,13 +30,13 @@ from assignor_bridge.errors import OptionError
 from checkpoints import user_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from assignor_bridge.assignors.protocol import Assignor
 
 #: Version of Kafka's ConsumerProtocol with owned partitions, generation and rack (KIP-881).
-_VERSION = 3
-_WITH_LAGS = ("lag-aware", "lag-aware-sticky")
+_PROTOCOL_VERSION = 3
+_ASSIGNORS_WITH_LAGS = ("lag-aware", "lag-aware-sticky")
 _LOG = logging.getLogger(__name__)
 
 
@@ -47,8 +47,8 @@ class GroupAssignor(AbstractPartitionAssignor):
         self._strategy = strategy
         self._is_cooperative = "COOPERATIVE" in strategy.protocols
         self._claims_in_fields = self._is_cooperative or isinstance(strategy, CustomAssignor)
-        self._member = member  # as it joins next time
-        self._consumer: weakref.ref[Any] | None = None
+        self._member = member  # state in which it joins next time
+        self._consumer: Callable[[], Any] = lambda: None  # later a weak reference
         self._lags: LagReader | None = None
 
     @property
@@ -57,54 +57,57 @@ class GroupAssignor(AbstractPartitionAssignor):
         return self._strategy.name
 
     def supported_protocols(self) -> list[Any]:
-        """Return the protocols, the preferred one first."""
+        """Return the rebalance protocols, the preferred one first."""
         self._attach(_find_consumer_under_construction())
         return [RebalanceProtocol[protocol] for protocol in self._strategy.protocols]
 
     def metadata(self, topics: Iterable[str]) -> Any:
-        """Return what this member sends when it joins."""
+        """Return the subscription that this member sends when it joins."""
         member = replace(self._member, topics=frozenset(topics))
         if self._lags:
             self._lags.watch(member.topics)
         sends_fields = self._claims_in_fields
-        consumer = self._consumer and self._consumer()
+        consumer = self._consumer()
         if consumer and self._is_cooperative:
             # After a loss of membership the consumer owns less than `on_assignment` recorded. With
             # the eager protocol it has revoked everything: a claim would only delay its partitions.
-            member = replace(member, owned=_by_topic(consumer.assignment()))
-            sends_fields = _uses_cooperative_protocol(consumer)
+            member = replace(member, owned=_group_by_topic(consumer.assignment()))
+            protocol = consumer._coordinator._rebalance_protocol
+            sends_fields = protocol is RebalanceProtocol.COOPERATIVE
         data = self._strategy.user_data(member)
         if member.capacity != 1 and not isinstance(self._strategy, CustomAssignor):
             data = user_data.append_capacity(data, member.capacity)
-        fields = member.owned if sends_fields else {}
-        owned = wire.ConsumerProtocolSubscription.TopicPartition
+        claim = member.owned if sends_fields else {}
+        make_topic = wire.ConsumerProtocolSubscription.TopicPartition
         return wire.ConsumerProtocolSubscription(
-            version=_VERSION,
+            version=_PROTOCOL_VERSION,
             topics=sorted(member.topics),
             user_data=data,
-            owned_partitions=[owned(topic=t, partitions=list(p)) for t, p in fields.items()],
+            owned_partitions=[make_topic(topic=t, partitions=list(p)) for t, p in claim.items()],
             generation_id=-1 if member.generation is None else member.generation,
             rack_id=member.rack,
         )
 
     def assign(self, cluster: Any, members: Iterable[Any]) -> dict[str, Any]:
-        """Assign the partitions of the group, as its leader.
+        """Assign the partitions of the group, whose leader this member is.
 
-        Raises OptionError for a refused group, PlanError for an error or an invalid answer.
+        Raises OptionError if the assignor refuses the group, and PlanError if it raises an error
+        or its answer is invalid.
         """
-        if consumer := self._consumer and self._consumer():
+        if consumer := self._consumer():
             # kafka-python 3.0.12 forgets a join for changed metadata if `poll` ends before it does.
             consumer._coordinator.request_rejoin()
         strategy = self._strategy
-        joined = tuple(map(self._read_member, members))
-        topics = sorted(frozenset[str]().union(*(member.topics for member in joined)))
+        group_members = tuple(map(self._read_member, members))
+        topics = sorted(frozenset[str]().union(*(member.topics for member in group_members)))
         counts = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
         lags: Mapping[str, Mapping[int, float]] = {}
         if self._lags:
             self._lags.watch(topics)
-            lags = self._lags.last(topic for topic in topics if counts[topic])
-        racks = _replica_racks(cluster, counts) if any(m.rack for m in joined) else {}
-        group = Group(joined, counts, lags, racks)
+            lags = self._lags.get_lags(topic for topic in topics if counts[topic])
+        has_racks = any(member.rack for member in group_members)
+        racks = _list_racks(cluster, counts) if has_racks else {}
+        group = Group(group_members, counts, lags, racks)
         if refusal := strategy.refusal(group):
             raise OptionError(f"assignor {self.name!r} refused the group: {refusal}")
         assignment = assign_checked(strategy, group)
@@ -112,30 +115,33 @@ class GroupAssignor(AbstractPartitionAssignor):
             check_handover(self.name, group, assignment)
         return {
             member: wire.ConsumerProtocolAssignment(
-                _VERSION, [(topic, list(numbers)) for topic, numbers in partitions.items()], b""
+                _PROTOCOL_VERSION, [(topic, list(p)) for topic, p in partitions.items()], b""
             )
             for member, partitions in assignment.items()
         }
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        """Record what this member got, and at which generation of the group (KIP-341)."""
-        owned = _by_topic(assignment.partitions())
+        """Record the partitions of this member, and the group's generation (KIP-341)."""
+        owned = _group_by_topic(assignment.partitions())
         self._member = self._strategy.on_assignment(self._member, owned, generation)
 
-    def _read_member(self, joined: Any) -> Member:
-        """Return a member of the group with the claim and the capacity that it sent."""
-        strategy, sent = self._strategy, joined.metadata
-        data = None if sent.user_data is None else bytes(sent.user_data)
-        generation = sent.generation_id
+    def _read_member(self, response_member: Any) -> Member:
+        """Return a member with the claim and the capacity in its subscription.
+
+        `response_member` is an element of kafka-python's JoinGroupResponse.
+        """
+        strategy, subscription = self._strategy, response_member.metadata
+        data = None if subscription.user_data is None else bytes(subscription.user_data)
+        generation = subscription.generation_id
         if generation < 0 and isinstance(strategy, Strategy):
             generation = user_data.decode_generation(data)  # of Java clients before 3.5
         member = Member(
-            joined.member_id,
-            frozenset(sent.topics),
-            {each.topic: list(each.partitions) for each in sent.owned_partitions or ()},
+            response_member.member_id,
+            frozenset(subscription.topics),
+            {t.topic: list(t.partitions) for t in subscription.owned_partitions or ()},
             None if generation < 0 else generation,
-            sent.rack_id or None,
-            instance=joined.group_instance_id,
+            subscription.rack_id or None,
+            instance=response_member.group_instance_id,
             user_data=data,
         )
         if self._claims_in_fields:
@@ -147,16 +153,18 @@ class GroupAssignor(AbstractPartitionAssignor):
             _LOG.warning(
                 "member %r sent %d bytes of user data that assignor %r cannot read: "
                 "it is treated as owning no partitions",
-                member.id, len(data), strategy.name,
-            )  # fmt: skip
+                member.id,
+                len(data),
+                strategy.name,
+            )
         return replace(member, capacity=user_data.decode_capacity(data))
 
     def _attach(self, consumer: Any) -> None:
-        """Record the consumer that uses this object, and take over its rack and settings."""
-        current = self._consumer and self._consumer()
-        if consumer is None or consumer is current:
+        """Record the consumer that uses this object, and copy its rack and settings."""
+        previous_consumer = self._consumer()
+        if consumer is None or consumer is previous_consumer:
             return
-        if current and not current._closed:
+        if previous_consumer and not previous_consumer._closed:
             raise OptionError(
                 f"assignor {self.name!r} is already used by another consumer: "
                 f"call assignor({self.name!r}) once for each consumer"
@@ -164,7 +172,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         rack = self._member.rack or consumer.config["client_rack"] or None
         self._member = replace(self._member, rack=rack, owned={}, generation=None)
         self._consumer = reference = weakref.ref(consumer)
-        if self.name in _WITH_LAGS or isinstance(self._strategy, CustomAssignor):
+        if self.name in _ASSIGNORS_WITH_LAGS or isinstance(self._strategy, CustomAssignor):
             config = dict(consumer.config)  # not the consumer: the thread must not keep it alive
             self._lags = LagReader(
                 lambda: _LagClient(config), lambda: not getattr(reference(), "_closed", True)
@@ -175,8 +183,8 @@ class _LagClient:
     """Looks up the lags of a group, with the settings of its consumer."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        shared = KafkaAdminClient.DEFAULT_CONFIG.keys() & config.keys() - {"metric_reporters"}
-        settings = {key: config[key] for key in shared}
+        names = KafkaAdminClient.DEFAULT_CONFIG.keys() & config.keys() - {"metric_reporters"}
+        settings = {name: config[name] for name in names}
         settings["client_id"] = f"{config['client_id']}-lags"
         self._group, self._reset = config["group_id"], config["auto_offset_reset"]
         self._admin = KafkaAdminClient(**settings)
@@ -190,41 +198,39 @@ class _LagClient:
             for partition in topic["partitions"]
         ]
         commits = self._admin.list_group_offsets(self._group)[self._group]
-        committed = {at: commit.offset for at, commit in commits.items() if commit.offset >= 0}
-        latest = self._offsets(partitions, OffsetSpec.LATEST)
-        fresh = [partition for partition in partitions if partition not in committed]
-        beginning = self._offsets(fresh, OffsetSpec.EARLIEST)
+        commit_offsets = {p: commit.offset for p, commit in commits.items() if commit.offset >= 0}
+        end_offsets = self._list_offsets(partitions, OffsetSpec.LATEST)
+        partitions_without_commit = [p for p in partitions if p not in commit_offsets]
+        start_offsets = self._list_offsets(partitions_without_commit, OffsetSpec.EARLIEST)
         lags: dict[str, dict[int, int]] = {}
-        for at in partitions:
-            offsets = Offsets(latest[at], beginning.get(at, 0), committed.get(at))
-            lags.setdefault(at.topic, {})[at.partition] = offsets.lag(self._reset)
+        for p in partitions:
+            offsets = Offsets(end_offsets[p], start_offsets.get(p, 0), commit_offsets.get(p))
+            lags.setdefault(p.topic, {})[p.partition] = offsets.lag(self._reset)
         return lags
 
-    def _offsets(self, partitions: list[TopicPartition], spec: Any) -> dict[TopicPartition, int]:
-        if not partitions:
-            return {}
-        answers = self._admin.list_partition_offsets(dict.fromkeys(partitions, spec))
-        return {partition: answer.offset for partition, answer in answers.items()}
+    def _list_offsets(self, partitions: list[TopicPartition], spec: Any) -> dict[Any, int]:
+        offsets = self._admin.list_partition_offsets(dict.fromkeys(partitions, spec))
+        return {partition: offset.offset for partition, offset in offsets.items()}
 
 
-def _replica_racks(cluster: Any, counts: Mapping[str, int]) -> dict[str, dict[int, frozenset[str]]]:
+def _list_racks(cluster: Any, counts: Mapping[str, int]) -> dict[str, dict[int, frozenset[str]]]:
     """Return the racks that hold a replica of each partition."""
     racks = {broker.node_id: broker.rack for broker in cluster.brokers() if broker.rack}
 
-    def racks_of(at: TopicPartition) -> frozenset[str]:
-        return frozenset(rack for node, rack in racks.items() if cluster.is_replica_node(at, node))
+    def find_racks(partition: TopicPartition) -> frozenset[str]:
+        return frozenset(racks[node] for node in racks if cluster.is_replica_node(partition, node))
 
     return {
-        topic: {number: racks_of(TopicPartition(topic, number)) for number in range(count)}
+        topic: {number: find_racks(TopicPartition(topic, number)) for number in range(count)}
         for topic, count in counts.items()
     }
 
 
 def _find_consumer_under_construction() -> Any:
-    """Return the consumer whose constructor is on the call stack, None if there is none.
+    """Return the consumer whose constructor is on the call stack, or None if there is none.
 
-    kafka-python gives an assignor no access to its consumer, but the consumer's constructor asks
-    for the protocols.
+    kafka-python gives an assignor no access to its consumer, but the consumer's constructor calls
+    `supported_protocols`.
     """
     frame = inspect.currentframe()
     while frame and not isinstance(frame.f_locals.get("self"), KafkaConsumer):
@@ -232,13 +238,6 @@ def _find_consumer_under_construction() -> Any:
     return frame.f_locals["self"] if frame else None
 
 
-def _uses_cooperative_protocol(consumer: Any) -> bool:
-    """Return whether all assignors in the consumer's list are cooperative, as kafka-python does."""
-    listed = consumer.config["partition_assignment_strategy"]
-    assignors: list[Any] = [each() if inspect.isclass(each) else each for each in listed]
-    return all(RebalanceProtocol.COOPERATIVE in each.supported_protocols() for each in assignors)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    by_topic = groupby(sorted(partitions), lambda at: at.topic)
-    return {topic: [at.partition for at in group] for topic, group in by_topic}
+def _group_by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    by_topic = groupby(sorted(partitions), lambda partition: partition.topic)
+    return {topic: [partition.partition for partition in group] for topic, group in by_topic}

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.errors import describe_error, elide
+from assignor_bridge.errors import AssignorError, convert_errors, elide
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -36,10 +36,10 @@ class LagReader:
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._has_failed = False
-        self._reported: set[str] = set()
+        self._topics_in_log: set[str] = set()
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Add topics to those looked up, at once if one of them is new; return without waiting."""
+        """Look these topics up from now on, at once if one of them is new; do not wait."""
         if not self._topics.issuperset(topics := frozenset(topics)):
             self._topics |= topics
             self._wake.set()
@@ -47,33 +47,34 @@ class LagReader:
             self._thread = threading.Thread(target=self._run, name="assignor-lags", daemon=True)
             self._thread.start()
 
-    def last(self, topics: Iterable[str]) -> Lags:
-        """Return the last known lags; log once for each topic that has none."""
+    def get_lags(self, topics: Iterable[str]) -> Lags:
+        """Return the lags of the last look-up; log each of `topics` that has none, once."""
         lags = self._lags
-        unknown = sorted(set(topics) - lags.keys() - self._reported)
-        if unknown:
-            self._reported.update(unknown)
+        topics_without_lags = sorted(set(topics) - lags.keys() - self._topics_in_log)
+        if topics_without_lags:
+            self._topics_in_log.update(topics_without_lags)
             _LOG.warning(
                 "the lags of %s are not known yet: they count as 0 in this rebalance",
-                elide(unknown),
+                elide(topics_without_lags),
             )
         return lags
 
     def _run(self) -> None:
         client: Any = None
+        message = (
+            "the lags of the group could not be looked up ({}): the last known ones are used, "
+            "0 if there are none"
+        )
         while self._is_needed():
             self._wake.clear()
             try:
-                client = client or self._connect()
-                self._lags = client.look_up(self._topics)
+                with convert_errors(AssignorError, message):
+                    client = client or self._connect()
+                    self._lags = client.look_up(self._topics)
                 self._has_failed = False
-            except Exception as error:  # noqa: BLE001  (the group works without lags)
+            except AssignorError as error:
                 if not self._has_failed:
-                    _LOG.warning(
-                        "the lags of the group could not be looked up (%s): the last known ones "
-                        "are used, 0 if there are none",
-                        describe_error(error),
-                    )
+                    _LOG.warning("%s", error)
                 self._has_failed = True
                 if client:
                     client.close()

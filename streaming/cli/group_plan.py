@@ -1,4 +1,4 @@
-"""`assignor lag --plan`: a group's assignment today, and the one that each assignor would give."""
+"""`assignor lag --plan`: compare today's assignment of a group with that of each assignor."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool) -> None:
     """Print the plans of the named assignors, and whether the group can move to KIP-848 online."""
-    # Imported late: they load numpy, which the other forms of the command do not need for a group.
+    # These import numpy, which `assignor lag` without `--plan` does not need.
     from streaming.cli.assignors import make_finder, parse_names
     from streaming.lag import group_plan
 
-    listed = parse_names(names, "--plan")
-    assignors = group_plan.find_assignors(listed, make_finder(listed, "--plan"))
+    assignor_names = parse_names(names, "--plan")
+    assignors = group_plan.find_assignors(assignor_names, make_finder(assignor_names, "--plan"))
     group = read_classic_group(brokers, group_name)
-    lags = group_plan.read_lags(brokers, group)
-    today = group_plan.describe_today(group, lags)
+    group_lags = group_plan.read_lags(brokers, group)
+    today = group_plan.describe_today(group, group_lags)
     plans: list[GroupPlan] = []
     for assignor in assignors:
-        plan = group_plan.plan(group, lags, assignor)
+        plan = group_plan.plan(group, group_lags, assignor)
         if isinstance(plan, str):
             note(f"assignor {assignor.name!r} refuses the group: {plan}")
         else:
@@ -51,27 +51,26 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
         print_lines([_describe_upgrade(group, refusal)])
     for line in brokers.notes:
         note(line)
-    if lags.uncommitted:
-        partitions = pluralize(lags.uncommitted, "partition")
+    if group_lags.partitions_without_commit:
+        partitions = pluralize(group_lags.partitions_without_commit, "partition")
         note(f"{partitions} have no committed offset: lag 0, as with auto.offset.reset=latest")
 
 
 def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) -> None:
-    """Print partitions and lag of each member."""
-    clients = Counter(member.client_id for member in group.members)
-    columns = [today, *plans]
-    heads = [f"{today.assignor}, today", *(plan.assignor for plan in plans)]
+    """Print the partitions and the lag of each member, by plan."""
+    members_by_client = Counter(member.client_id for member in group.members)
+    headers = [f"{today.assignor}, today", *(plan.assignor for plan in plans)]
     rows = []
     for member in sorted(group.members, key=lambda m: (m.client_id, m.member_id)):
-        name = member.client_id if clients[member.client_id] == 1 else member.member_id
+        is_unique = members_by_client[member.client_id] == 1
         cells = []
-        for plan in columns:
+        for plan in (today, *plans):
             count = sum(map(len, plan.partitions[member.member_id].values()))
             cells += [f"{count:,}", f"{plan.lag[member.member_id]:,}"]
-        rows.append([name, *cells])
-    moved = [cell for plan in plans for cell in (f"{plan.moved:,}", "")]
-    rows.append(["partitions moved", "", "", *moved])
-    print_table(["member", *(cell for head in heads for cell in (head, "lag"))], rows)
+        rows.append([member.client_id if is_unique else member.member_id, *cells])
+    moves = [cell for plan in plans for cell in (f"{plan.moves:,}", "")]
+    rows.append(["partitions moved", "", "", *moves])
+    print_table(["member", *(cell for header in headers for cell in (header, "lag"))], rows)
 
 
 def _describe_upgrade(group: ClassicGroup, refusal: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The assignment of a live consumer group, next to the one that each assignor would give it."""
+"""Compare the assignment of a live consumer group with the one that each assignor would compute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
     from streaming.kafka.classic_groups import ClassicGroup
 
-#: Any generation: all members own what they were assigned in the same rebalance.
+#: Any number, because all members own their partitions since the same rebalance.
 _GENERATION = 1
 
 
@@ -36,20 +36,20 @@ class GroupPlan:
     partitions: Mapping[str, Mapping[str, Sequence[int]]]
     #: Lag by member id, in records.
     lag: Mapping[str, int]
-    #: Number of partitions that leave their current member.
-    moved: int
+    #: Number of partitions that another member owns today.
+    moves: int
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
         return {
             "assignor": self.assignor,
-            "moved": self.moved,
+            "moved": self.moves,
             "members": {
                 member: {
                     "lag": self.lag[member],
-                    "partitions": {t: list(n) for t, n in own.items()},
+                    "partitions": {t: list(numbers) for t, numbers in by_topic.items()},
                 }
-                for member, own in self.partitions.items()
+                for member, by_topic in self.partitions.items()
             },
         }
 
@@ -60,8 +60,7 @@ class GroupLags:
 
     counts: Mapping[str, int]
     lags: Mapping[str, Mapping[int, int]]
-    #: Number of partitions without a committed offset.
-    uncommitted: int
+    partitions_without_commit: int
 
 
 def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> list[Assignor]:
@@ -70,70 +69,70 @@ def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> lis
 
 
 def read_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:
-    """Look up the lags of the group.
+    """Look up the lags of the group's topics.
 
-    The brokers do not know a consumer's `auto.offset.reset`, so a partition without a commit has
-    the lag of Kafka's default, `latest`: 0.
+    Brokers do not have a consumer's `auto.offset.reset`, so a partition without a commit has lag 0,
+    as with Kafka's default, `latest`.
     """
     topics = frozenset[str]().union(*(member.topics for member in group.members))
-    offsets = fetch_group_offsets(brokers, group.name)
+    commits = fetch_group_offsets(brokers, group.name)
     numbers = brokers.list_partitions(topics)
     partitions = [Partition(topic, number) for topic in numbers for number in numbers[topic]]
-    _, ends = brokers.fetch_log_ranges(partitions)
+    _, end_offsets = brokers.fetch_log_ranges(partitions)
     lags: dict[str, dict[int, int]] = {topic: {} for topic in numbers}
-    for tp in partitions:
-        if tp in ends:
-            lags[tp.topic][tp.number] = Offsets(ends[tp], committed=offsets.get(tp)).lag()
+    for p in partitions:
+        if p in end_offsets:
+            lags[p.topic][p.number] = Offsets(end_offsets[p], committed=commits.get(p)).lag()
     counts = {topic: len(numbers[topic]) for topic in numbers}
-    return GroupLags(counts, lags, sum(tp not in offsets for tp in partitions))
+    return GroupLags(counts, lags, sum(p not in commits for p in partitions))
 
 
-def describe_today(group: ClassicGroup, lags: GroupLags) -> GroupPlan:
+def describe_today(group: ClassicGroup, group_lags: GroupLags) -> GroupPlan:
     """Return today's assignment."""
-    owned = {member.member_id: member.assigned for member in group.members}
-    return GroupPlan(group.assignor, owned, _sum_lags(owned, lags), 0)
+    partitions = {member.member_id: member.assigned for member in group.members}
+    return GroupPlan(group.assignor, partitions, _sum_lags(partitions, group_lags), 0)
 
 
-def plan(group: ClassicGroup, lags: GroupLags, assignor: Assignor) -> GroupPlan | str:
-    """Return the assignment by an assignor, or why it refuses the group.
+def plan(group: ClassicGroup, group_lags: GroupLags, assignor: Assignor) -> GroupPlan | str:
+    """Return the assignment by an assignor, or the reason for which it refuses the group.
 
-    A cooperative assignor gives the partitions that it withholds in the next round; they count as
-    given. Racks are not considered.
+    The partitions that a cooperative assignor withholds go to their new owner in the second round,
+    so the plan assigns them to that owner. Racks are ignored.
 
-    Raises PlanError if the user's own assignor raises or gives an invalid answer.
+    Raises PlanError if a custom assignor raises an error or its answer is invalid.
     """
     members = tuple(
         Member(
             member.member_id,
             member.topics,
-            {topic: n for topic, n in member.assigned.items() if topic in lags.counts},
+            {topic: n for topic, n in member.assigned.items() if topic in group_lags.counts},
             _GENERATION,
             instance=member.instance,
             **_read_user_data(member.user_data, group.assignor == assignor.name),
         )
         for member in group.members
     )
-    planned_group = Group(members, lags.counts, lags.lags)
-    if refusal := assignor.refusal(planned_group):
+    assignor_input = Group(members, group_lags.counts, group_lags.lags)
+    if refusal := assignor.refusal(assignor_input):
         return refusal
-    answer = assign_checked(assignor, planned_group)
+    answer = assign_checked(assignor, assignor_input)
     owner = answer.owner
     if answer.withheld is not None:
         owner = np.where(owner < 0, answer.withheld, owner)
-    owned = Assignment(planned_group, owner).as_dict()
-    moved = sum(
-        len(set(numbers) - set(owned[member.id].get(topic, ())))
-        for member in planned_group.members
+    partitions = Assignment(assignor_input, owner).as_dict()
+    moves = sum(
+        len(set(numbers) - set(partitions[member.id].get(topic, ())))
+        for member in assignor_input.members
         for topic, numbers in member.owned.items()
     )
-    return GroupPlan(assignor.name, owned, _sum_lags(owned, lags), moved)
+    return GroupPlan(assignor.name, partitions, _sum_lags(partitions, group_lags), moves)
 
 
 def check_online_upgrade(group: ClassicGroup) -> str | None:
-    """Return why brokers refuse to move the group online to KIP-848, None if they do not.
+    """Return the reason for which brokers refuse to move the group online to KIP-848, or None.
 
-    Brokers lose the user data of assignments, so they refuse a group that has some. The user data
-    of subscriptions, as `sticky` sends them, do not matter (Kafka 4.1, ConsumerGroup's
+    Brokers drop the user data of assignments, so they refuse a group that has some. The user data
+    of subscriptions, which `sticky` sends, do not matter (Kafka 4.1, ConsumerGroup's
     `fromClassicGroup`).
     """
     members_with_data = [member for member in group.members if member.assignment_user_data]
@@ -152,9 +151,15 @@ def _read_user_data(data: bytes | None, is_same_assignor: bool) -> dict[str, Any
     return {"user_data": data, "capacity": decode_capacity(data)}
 
 
-def _sum_lags(owned: Mapping[str, Mapping[str, Sequence[int]]], lags: GroupLags) -> dict[str, int]:
-    """Return the lag of each member's partitions."""
+def _sum_lags(
+    partitions: Mapping[str, Mapping[str, Sequence[int]]], group_lags: GroupLags
+) -> dict[str, int]:
+    """Return the total lag of each member's partitions."""
     return {
-        member: sum(lags.lags.get(t, {}).get(n, 0) for t, numbers in own.items() for n in numbers)
-        for member, own in owned.items()
+        member: sum(
+            group_lags.lags.get(topic, {}).get(number, 0)
+            for topic, numbers in by_topic.items()
+            for number in numbers
+        )
+        for member, by_topic in partitions.items()
     }

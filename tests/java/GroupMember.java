@@ -20,11 +20,13 @@ public final class GroupMember implements ConsumerRebalanceListener {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private final boolean reads;
+  private final Duration pollTimeout;
   private final KafkaConsumer<byte[], byte[]> consumer;
   private static volatile boolean ended;
 
   private GroupMember(JsonNode settings) {
     reads = settings.path("reads").asBoolean();
+    pollTimeout = Duration.ofMillis(settings.path("poll_ms").asInt(100));
     Map<String, Object> config = new HashMap<>();
     config.put("bootstrap.servers", settings.get("bootstrap").asText());
     config.put("group.id", settings.get("group").asText());
@@ -79,7 +81,7 @@ public final class GroupMember implements ConsumerRebalanceListener {
 
   private void run() throws InterruptedException {
     while (!ended) {
-      var batch = consumer.poll(Duration.ofMillis(100));
+      var batch = consumer.poll(pollTimeout);
       for (TopicPartition partition : batch.partitions()) {
         report("read", List.of(partition), batch.records(partition).stream().map(ConsumerRecord::offset).toList());
       }

@@ -14,9 +14,21 @@ from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from assignor_bridge.consumer_groups import assignor
+
+#: kafka-python's own assignors, by the names that settings use for them.
+KAFKA_PYTHON = {
+    f"kafka-python-{each.name}": each
+    for each in (
+        CooperativeStickyAssignor, RangePartitionAssignor, RoundRobinPartitionAssignor,
+        StickyPartitionAssignor,
+    )
+}  # fmt: skip
 
 
 def hide_generation(listed: Any) -> None:
@@ -59,9 +71,10 @@ class Listener(AsyncConsumerRebalanceListener):
 class GroupMember:
     def __init__(self, settings: dict[str, Any]) -> None:
         self.reads = settings.get("reads", False)
+        self.poll_ms = settings.get("poll_ms", 100)
         facts = settings.get("facts", {})
         listed = [
-            StickyPartitionAssignor() if name == "kafka-python-sticky" else assignor(name, **facts)
+            KAFKA_PYTHON[name]() if name in KAFKA_PYTHON else assignor(name, **facts)
             for name in settings["strategies"]
         ]
         for each in listed:
@@ -86,7 +99,7 @@ class GroupMember:
 
     def run(self, ended: threading.Event) -> None:
         while not ended.is_set():
-            batch = self.consumer.poll(timeout_ms=100)
+            batch = self.consumer.poll(timeout_ms=self.poll_ms)
             for partition, records in batch.items():
                 self.report("read", [partition], offsets=[record.offset for record in records])
             if batch:

@@ -1,5 +1,6 @@
 package io.assignorbridge;
 
+import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -8,10 +9,13 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
@@ -35,16 +39,25 @@ import org.slf4j.LoggerFactory;
  * group can also have kafka-python members with {@code assignor("lag-aware")}: both use the same
  * name, send no user data, and compute the same assignment. Racks are ignored.
  *
- * <p>The group leader fetches offsets with the consumer's own settings. A lag that it cannot fetch
- * within two seconds counts as 0.
+ * <p>The group leader fetches lags with the consumer's own settings. A lag that it cannot fetch
+ * within two seconds counts as 0. The leader of the last rebalance probably leads the next one, so
+ * it requests the lags when it rejoins, while the other members have yet to rejoin.
  */
 public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable {
   private static final Logger LOG = LoggerFactory.getLogger(LagAwareAssignor.class);
-  private static final long MAX_WAIT_MS = 2_000;
+  private static final long MAX_FETCH_MS = 2_000;
+  private static final long MAX_LAG_AGE_NANOS = TimeUnit.SECONDS.toNanos(10);
   private static final long DEFAULT_REBALANCE_TIMEOUT_MS = 300_000;
 
   private final Map<String, Object> settings = new HashMap<>();
-  private boolean hasFailed;
+  private final AtomicBoolean hasWarned = new AtomicBoolean();
+
+  // Only the consumer's thread uses these fields. A request ends within its time limit and closes
+  // its client, so a consumer that closes during a rebalance leaks nothing.
+  private List<TopicPartition> lastPartitions = List.of(); // empty unless it led the last rebalance
+  private CompletableFuture<Map<TopicPartition, Long>> lagRequest;
+  private List<TopicPartition> requestPartitions;
+  private long requestNanos;
 
   @Override
   public void configure(Map<String, ?> configs) {
@@ -54,6 +67,21 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   @Override
   public String name() {
     return "lag-aware";
+  }
+
+  /** Requests the lags if this member led the last rebalance; returns null, as it sends no data. */
+  @Override
+  public ByteBuffer subscriptionUserData(Set<String> topics) {
+    List<TopicPartition> partitions = lastPartitions;
+    lastPartitions = List.of();
+    lagRequest = null;
+    if (!partitions.isEmpty()) {
+      requestPartitions = partitions;
+      requestNanos = System.nanoTime();
+      lagRequest =
+          CompletableFuture.supplyAsync(() -> fetchLags(partitions), LagAwareAssignor::startThread);
+    }
+    return null;
   }
 
   @Override
@@ -72,17 +100,19 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
         partitions.add(new TopicPartition(topic, number));
       }
     }
-    Map<TopicPartition, Long> lags = partitions.isEmpty() ? Map.of() : fetchLags(partitions);
-    Map<String, List<TopicPartition>> assigned = new HashMap<>();
-    group.groupSubscription().keySet().forEach(member -> assigned.put(member, new ArrayList<>()));
-    Map<String, List<TopicPartition>> byTopic = new TreeMap<>();
-    partitions.forEach(p -> byTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
-    byTopic.forEach(
+    lastPartitions = List.copyOf(partitions);
+    Map<TopicPartition, Long> lags = partitions.isEmpty() ? Map.of() : awaitLags(partitions);
+    Map<String, List<TopicPartition>> partitionsByMember = new HashMap<>();
+    group.groupSubscription().keySet().forEach(m -> partitionsByMember.put(m, new ArrayList<>()));
+    Map<String, List<TopicPartition>> partitionsByTopic = new TreeMap<>();
+    partitions.forEach(
+        p -> partitionsByTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
+    partitionsByTopic.forEach(
         (topic, topicPartitions) ->
-            assignInRounds(topicPartitions, subscribers.get(topic), lags, assigned));
-    Map<String, Assignment> result = new HashMap<>();
-    assigned.forEach((member, owned) -> result.put(member, new Assignment(sort(owned))));
-    return new GroupAssignment(result);
+            assignInRounds(topicPartitions, subscribers.get(topic), lags, partitionsByMember));
+    Map<String, Assignment> assignments = new HashMap<>();
+    partitionsByMember.forEach((member, own) -> assignments.put(member, new Assignment(sort(own))));
+    return new GroupAssignment(assignments);
   }
 
   /**
@@ -93,21 +123,34 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       List<TopicPartition> partitions,
       List<String> members,
       Map<TopicPartition, Long> lags,
-      Map<String, List<TopicPartition>> assigned) {
-    List<TopicPartition> heaviestFirst = new ArrayList<>(partitions); // ties keep their order
-    heaviestFirst.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
-    Map<String, Long> totalLag = new HashMap<>();
-    List<String> leastLagFirst = new ArrayList<>(members);
-    Comparator<String> byLag = Comparator.comparingLong(m -> totalLag.getOrDefault(m, 0L));
-    for (int i = 0; i < heaviestFirst.size(); i++) {
+      Map<String, List<TopicPartition>> partitionsByMember) {
+    List<TopicPartition> partitionsByLag = new ArrayList<>(partitions); // ties keep their order
+    partitionsByLag.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
+    Map<String, Long> totalLags = new HashMap<>();
+    List<String> membersByLag = new ArrayList<>(members);
+    Comparator<String> byLag = Comparator.comparingLong(m -> totalLags.getOrDefault(m, 0L));
+    for (int i = 0; i < partitionsByLag.size(); i++) {
       int memberIndex = i % members.size();
       if (memberIndex == 0) {
-        leastLagFirst.sort(byLag.thenComparing(Comparator.naturalOrder()));
+        membersByLag.sort(byLag.thenComparing(Comparator.naturalOrder()));
       }
-      TopicPartition partition = heaviestFirst.get(i);
-      assigned.get(leastLagFirst.get(memberIndex)).add(partition);
-      totalLag.merge(leastLagFirst.get(memberIndex), lags.getOrDefault(partition, 0L), Long::sum);
+      TopicPartition partition = partitionsByLag.get(i);
+      String member = membersByLag.get(memberIndex);
+      partitionsByMember.get(member).add(partition);
+      totalLags.merge(member, lags.getOrDefault(partition, 0L), Long::sum);
     }
+  }
+
+  /** Returns the lags requested at the rejoin, if they fit; fetches the lags otherwise. */
+  private Map<TopicPartition, Long> awaitLags(List<TopicPartition> partitions) {
+    boolean fits =
+        lagRequest != null
+            && System.nanoTime() - requestNanos < MAX_LAG_AGE_NANOS
+            && requestPartitions.equals(partitions);
+    if (!fits) {
+      return fetchLags(partitions);
+    }
+    return lagRequest.completeOnTimeout(Map.of(), timeoutMs(), TimeUnit.MILLISECONDS).join();
   }
 
   /** Returns the lag of each partition, at least 0; omits partitions whose lag is unknown. */
@@ -119,7 +162,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       admin = Admin.create(toAdminSettings(timeoutMs));
       return computeLags(admin, partitions, deadlineNanos);
     } catch (ExecutionException | TimeoutException | RuntimeException error) {
-      logOnce(error instanceof ExecutionException ? error.getCause() : error, timeoutMs);
+      warnOnce(error);
     } catch (InterruptedException error) {
       Thread.currentThread().interrupt();
     } finally {
@@ -134,28 +177,28 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       Admin admin, Collection<TopicPartition> partitions, long deadlineNanos)
       throws ExecutionException, InterruptedException, TimeoutException {
     String group = String.valueOf(settings.get(ConsumerConfig.GROUP_ID_CONFIG));
-    KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> commits =
+    KafkaFuture<Map<TopicPartition, OffsetAndMetadata>> commitResult =
         admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata();
-    ListOffsetsResult latest = admin.listOffsets(toSpecs(partitions, OffsetSpec.latest()));
-    // Before the commits have arrived: the members wait for each round trip.
-    ListOffsetsResult beginning =
+    ListOffsetsResult ends = admin.listOffsets(toSpecs(partitions, OffsetSpec.latest()));
+    // Requested before the commits arrive, because the members wait for each round trip.
+    ListOffsetsResult starts =
         admin.listOffsets(toSpecs(startsAtEnd() ? List.of() : partitions, OffsetSpec.earliest()));
-    Map<TopicPartition, OffsetAndMetadata> committed = await(commits, deadlineNanos);
+    Map<TopicPartition, OffsetAndMetadata> commits = await(commitResult, deadlineNanos);
     Map<TopicPartition, Long> lags = new HashMap<>();
     for (TopicPartition partition : partitions) {
-      OffsetAndMetadata commit = committed.get(partition);
+      OffsetAndMetadata commit = commits.get(partition);
       if (commit == null && startsAtEnd()) {
         continue;
       }
       try {
-        long end = await(latest.partitionResult(partition), deadlineNanos).offset();
+        long end = await(ends.partitionResult(partition), deadlineNanos).offset();
         long start =
             commit != null
                 ? commit.offset()
-                : await(beginning.partitionResult(partition), deadlineNanos).offset();
+                : await(starts.partitionResult(partition), deadlineNanos).offset();
         lags.put(partition, Math.max(end - start, 0));
-      } catch (ExecutionException error) { // the partition was deleted or has no leader
-        logOnce(error.getCause(), timeoutMs());
+      } catch (ExecutionException | TimeoutException error) { // deleted, or without a leader
+        warnOnce(error); // after the deadline, `await` still returns the results that have arrived
       }
     }
     return lags;
@@ -172,13 +215,13 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     Object timeout = settings.get(ConsumerConfig.MAX_POLL_INTERVAL_MS_CONFIG);
     long rebalanceMs =
         timeout == null ? DEFAULT_REBALANCE_TIMEOUT_MS : Long.parseLong(timeout.toString().trim());
-    return Math.min(MAX_WAIT_MS, rebalanceMs / 2);
+    return Math.min(MAX_FETCH_MS, rebalanceMs / 2);
   }
 
   /** Returns the consumer settings that an admin client accepts, with the time limit for lags. */
   private Map<String, Object> toAdminSettings(long timeoutMs) {
     Map<String, Object> admin = new HashMap<>(settings);
-    // The metrics of a client that ends after one look-up are not worth their time.
+    // The client lives for one look-up, too short a time for metrics.
     admin.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
     admin.put("auto.include.jmx.reporter", false); // until Kafka 3.9
     admin.put("enable.metrics.push", false); // since Kafka 3.7
@@ -190,13 +233,20 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     return admin;
   }
 
-  private void logOnce(Throwable error, long timeoutMs) {
-    if (!hasFailed) {
-      hasFailed = true;
+  private void warnOnce(Exception error) {
+    if (hasWarned.compareAndSet(false, true)) {
       LOG.warn(
           "the lags of group {} could not be fetched within {} ms ({}): unknown lags count as 0",
-          settings.get(ConsumerConfig.GROUP_ID_CONFIG), timeoutMs, String.valueOf(error));
+          settings.get(ConsumerConfig.GROUP_ID_CONFIG),
+          timeoutMs(),
+          String.valueOf(error instanceof ExecutionException ? error.getCause() : error));
     }
+  }
+
+  private static void startThread(Runnable request) {
+    Thread thread = new Thread(request, "lag-aware-request");
+    thread.setDaemon(true);
+    thread.start();
   }
 
   private static <T> T await(KafkaFuture<T> future, long deadlineNanos)
