@@ -19,8 +19,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from assignor_bridge.admission.lag import Memory
-from assignor_bridge.assignors.loading import Finder
+from assignor_bridge.admission.batch_inputs import Memory
+from assignor_bridge.assignors.custom import Finder
 from assignor_bridge.errors import OptionError, elide, escape_unprintable
 from assignor_bridge.limited_batches import limit_batch
 from assignor_bridge.options import list_effective_options, parse_options

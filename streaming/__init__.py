@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assignor_bridge.errors import AssignorError
-    from streaming.delta.session import configure_delta
+    from streaming.delta.spark_settings import configure_delta
     from streaming.kafka.embedded import EmbeddedBroker
     from streaming.metrics.attach import attach as attach_metrics
     from streaming.metrics.config import MetricsConfig
     from streaming.observe.checkpoint_files import read_checkpoint
     from streaming.pipeline.delta.foreach_batch import delta_sink
-    from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError
-    from streaming.pipeline.progress import JobResult
-    from streaming.pipeline.run import RunningJob, run_job, start_job
+    from streaming.pipeline.job_errors import ConfigError, JobError, JobTimeoutError
+    from streaming.pipeline.job_run import RunningJob, run_job, start_job
+    from streaming.pipeline.row_counts import JobResult
     from streaming.report.query_report import Report, make_report
 
 __all__ = [
@@ -39,21 +39,21 @@ __all__ = [
 
 _MODULE_AND_NAME = {
     "AssignorError": ("assignor_bridge.errors", "AssignorError"),
-    "ConfigError": ("streaming.pipeline.errors", "ConfigError"),
-    "JobError": ("streaming.pipeline.errors", "JobError"),
-    "JobResult": ("streaming.pipeline.progress", "JobResult"),
-    "JobTimeoutError": ("streaming.pipeline.errors", "JobTimeoutError"),
-    "RunningJob": ("streaming.pipeline.run", "RunningJob"),
+    "ConfigError": ("streaming.pipeline.job_errors", "ConfigError"),
+    "JobError": ("streaming.pipeline.job_errors", "JobError"),
+    "JobResult": ("streaming.pipeline.row_counts", "JobResult"),
+    "JobTimeoutError": ("streaming.pipeline.job_errors", "JobTimeoutError"),
+    "RunningJob": ("streaming.pipeline.job_run", "RunningJob"),
     "EmbeddedBroker": ("streaming.kafka.embedded", "EmbeddedBroker"),
     "MetricsConfig": ("streaming.metrics.config", "MetricsConfig"),
     "Report": ("streaming.report.query_report", "Report"),
     "attach_metrics": ("streaming.metrics.attach", "attach"),
-    "configure_delta": ("streaming.delta.session", "configure_delta"),
+    "configure_delta": ("streaming.delta.spark_settings", "configure_delta"),
     "delta_sink": ("streaming.pipeline.delta.foreach_batch", "delta_sink"),
     "make_report": ("streaming.report.query_report", "make_report"),
     "read_checkpoint": ("streaming.observe.checkpoint_files", "read_checkpoint"),
-    "run_job": ("streaming.pipeline.run", "run_job"),
-    "start_job": ("streaming.pipeline.run", "start_job"),
+    "run_job": ("streaming.pipeline.job_run", "run_job"),
+    "start_job": ("streaming.pipeline.job_run", "start_job"),
 }
 
 

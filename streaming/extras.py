@@ -49,7 +49,7 @@ def install_command(extra: str) -> str:
     command = f"pip install 'assignor-bridge[{extra}]'"
     if extra == "delta":  # pip would upgrade pyspark to the newest that delta-spark allows
         from assignor_bridge.installed_spark import spark_version
-        from streaming.delta.session import DELTA_VERSION
+        from streaming.delta.spark_settings import DELTA_VERSION
 
         command += f" 'delta-spark=={DELTA_VERSION}' 'pyspark=={spark_version()}'"
     return command

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.admission.batch_inputs import Admission, Budget, Memory
 from assignor_bridge.admission.deadline import compare_with_margin, raise_urgent
 from assignor_bridge.admission.fill import fill
-from assignor_bridge.admission.lag import Admission, Budget, Memory
 from assignor_bridge.admission.times import (
     FIRST_RECORDS,
     MAX_BATCHES,
@@ -34,7 +34,7 @@ from assignor_bridge.admission.times import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag, Limits
+    from assignor_bridge.admission.batch_inputs import BatchTime, Floats, Ints, Lag, Limits
 
 #: Maximum records per batch, low enough for floats to represent every whole number.
 _MAX_RECORDS = 2**52

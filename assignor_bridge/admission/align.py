@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from assignor_bridge.admission.admit import admit
-from assignor_bridge.admission.lag import Admission
+from assignor_bridge.admission.batch_inputs import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from assignor_bridge.admission.lag import Flags, Ints, Lag, Limits, Memory, RecordTimes
+    from assignor_bridge.admission.batch_inputs import Flags, Ints, Lag, Limits, Memory, RecordTimes
 
 #: Maximum step, longer than any partition.
 _MAX_STEP_RECORDS = 2**40

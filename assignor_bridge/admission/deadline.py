@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from assignor_bridge.admission.batch_inputs import Budget
 from assignor_bridge.admission.fill import fill
-from assignor_bridge.admission.lag import Budget
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.admission.lag import BatchTime, Floats, Ints, Lag
+    from assignor_bridge.admission.batch_inputs import BatchTime, Floats, Ints, Lag
 
 _MARGIN_S = 300.0  # part of the margin, for clock differences and bursts
 _MARGIN_BATCHES = 10  # part of the margin, in median batch durations

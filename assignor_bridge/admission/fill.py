@@ -15,7 +15,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.admission.lag import Budget, Floats, Ints
+    from assignor_bridge.admission.batch_inputs import Budget, Floats, Ints
 
 
 def fill(
@@ -27,7 +27,7 @@ def fill(
     name is None if the budgets cover all `max_offsets`. Weights are above 0.
     Offsets lost to rounding go to partitions that have none, then by fraction, then by `order`.
 
-    >>> from assignor_bridge.admission.lag import Budget
+    >>> from assignor_bridge.admission.batch_inputs import Budget
     >>> zeros, lag, ones = np.zeros(3, int), np.array([2, 90, 90]), np.ones(3)
     >>> fill(zeros, lag, ones, [Budget("records", ones, 21)], np.arange(3))[0].tolist()
     [2, 10, 9]

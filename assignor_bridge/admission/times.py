@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.admission.lag import BatchTime, Floats
+    from assignor_bridge.admission.batch_inputs import BatchTime, Floats
 
 MAX_BATCHES = 16  # past batches that are remembered
 _DECAY_PER_BATCH = 0.8  # weight of a past batch relative to the next one

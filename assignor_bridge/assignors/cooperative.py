@@ -11,7 +11,7 @@ import numpy as np
 
 from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.racks import find_racks
+from assignor_bridge.assignors.rack_aware import find_racks
 from assignor_bridge.assignors.sticky import balance, divide_evenly
 from assignor_bridge.errors import OptionError
 

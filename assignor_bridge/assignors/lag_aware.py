@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.assignors.group import Assignment
-from assignor_bridge.assignors.racks import assign_unowned_by_rack, find_racks
+from assignor_bridge.assignors.rack_aware import assign_unowned_by_rack, find_racks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from assignor_bridge.assignors.group import Group
-    from assignor_bridge.assignors.racks import GroupRacks
+    from assignor_bridge.assignors.rack_aware import GroupRacks
 
 #: A member in a rack with a replica is preferred if its lag exceeds the minimum by at most this
 #: fraction of the members' mean lag (per topic).

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.assignors.racks import split_topics_by_rack_set
+from assignor_bridge.assignors.rack_aware import split_topics_by_rack_set
 from assignor_bridge.negative_cycle import find_negative_cycle
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import GroupRacks, Subscription
+    from assignor_bridge.assignors.rack_aware import GroupRacks, Subscription
 
 _NO_MEMBERS: frozenset[int] = frozenset()
 

@@ -12,7 +12,7 @@ import numpy as np
 from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.mixed import balance_mixed_subscriptions
-from assignor_bridge.assignors.racks import assign_unowned_by_rack, find_racks
+from assignor_bridge.assignors.rack_aware import assign_unowned_by_rack, find_racks
 from checkpoints.sorting import stable_order
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Group
     from assignor_bridge.assignors.partitions import Catalog, Ids
-    from assignor_bridge.assignors.racks import GroupRacks, Subscription
+    from assignor_bridge.assignors.rack_aware import GroupRacks, Subscription
 
 #: How members get unowned partitions: one per round ("deal"), or their share at once ("blocks").
 Fill = Literal["deal", "blocks"]

@@ -11,7 +11,7 @@ from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.cooperative import describe_different_subscriptions
 from assignor_bridge.assignors.group import Assignment
 from assignor_bridge.assignors.partitions import Catalog, Partitions
-from assignor_bridge.assignors.racks import find_task_racks
+from assignor_bridge.assignors.rack_aware import find_task_racks
 from assignor_bridge.assignors.standbys import place_standbys
 from assignor_bridge.assignors.sticky import assign_unowned, divide_by_rack, release_surplus
 from assignor_bridge.errors import OptionError

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from assignor_bridge.assignors.custom import find
 from assignor_bridge.assignors.group import Member
-from assignor_bridge.assignors.loading import find
 from assignor_bridge.assignors.own import CustomAssignor, configure_without_options
 from assignor_bridge.errors import OptionError
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from assignor_bridge.admission.lag import RecordTimes
+from assignor_bridge.admission.batch_inputs import RecordTimes
 from assignor_bridge.errors import OptionError
 from assignor_bridge.planner.batch import ReadReports, build_batch, encode_names
 from assignor_bridge.planner.racks import Replicas

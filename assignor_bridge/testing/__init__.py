@@ -11,7 +11,7 @@ from assignor_bridge.errors import OptionError
 
 try:
     from assignor_bridge.testing.conformance import AssignorConformance
-    from assignor_bridge.testing.groups import groups
+    from assignor_bridge.testing.random_groups import groups
 except ModuleNotFoundError as error:
     if error.name not in ("hypothesis", "pytest"):
         raise

@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from assignor_bridge.assignors.check import assign_checked
+from assignor_bridge.assignors.custom import find
 from assignor_bridge.assignors.group import Group, Member
-from assignor_bridge.assignors.loading import find
 from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.protocol import Strategy
 from assignor_bridge.assignors.testing import rebalance
-from assignor_bridge.testing.answers import SEEDS, answers, answers_by_seed
-from assignor_bridge.testing.groups import disturb, groups, random_group
+from assignor_bridge.testing.hash_seeds import SEEDS, answers, answers_by_seed
+from assignor_bridge.testing.random_groups import disturb, groups, random_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -8,16 +8,16 @@ from assignor_bridge.errors import elide
 from assignor_bridge.model import MAX_OFFSET
 from streaming.audit.findings import AuditFinding
 from streaming.audit.intervals import iter_ranges
-from streaming.delta.log import parse_whole_number
+from streaming.delta.delta_log import parse_whole_number
 from streaming.delta.transactions import parse_query_id
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from assignor_bridge.model import Partition
-    from streaming.audit.evidence import DataFiles
+    from streaming.audit.audited_files import DataFiles
     from streaming.audit.history import BatchCommit, History
-    from streaming.delta.log import AddedFile, Commit, FileKey, TableChecksum
+    from streaming.delta.delta_log import AddedFile, Commit, FileKey, TableChecksum
 
 #: Names of the commit metrics that count new files and rows, by operation.
 _COUNT_METRICS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streaming.delta.log import TableRestore
+from streaming.delta.delta_log import TableRestore
 from streaming.delta.transactions import make_writer_name, parse_query_id
 from streaming.delta.user_metadata import BatchMetadata, decode_metadata
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from checkpoints.offset_log import Checkpoint, KafkaRanges
-    from streaming.delta.log import AddedFile, Commit, FileKey
+    from streaming.delta.delta_log import AddedFile, Commit, FileKey
 
 
 @dataclass(frozen=True, slots=True)

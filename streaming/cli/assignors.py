@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from assignor_bridge.assignors.loading import Finder
+from assignor_bridge.assignors.custom import Finder
 from assignor_bridge.assignors.protocol import Assignor
 from assignor_bridge.errors import OptionError
 from streaming.simulator.mappings import MAX_TASKS

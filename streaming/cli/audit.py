@@ -11,13 +11,13 @@ from assignor_bridge.errors import OptionError, pluralize
 from streaming.cli import kafka_options
 from streaming.cli.arguments import check_not_empty
 from streaming.cli.output import note, print_lines, print_table
-from streaming.pipeline.spark.log import SparkLog
+from streaming.pipeline.spark.stderr_log import SparkLog
 from streaming.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streaming.audit.audit import Audit, AuditedQuery
+    from streaming.audit.all_checks import Audit, AuditedQuery
     from streaming.kafka.brokers import Brokers
 
 
@@ -68,8 +68,8 @@ def audit(
             "that hold each row's topic, partition and offset"
         )
     # Imported late: they load numpy, which the checks above do not need.
-    from streaming.audit.audit import audit as audit_evidence
-    from streaming.audit.evidence import read_evidence
+    from streaming.audit.all_checks import audit as audit_evidence
+    from streaming.audit.audited_files import read_evidence
 
     result = audit_evidence(read_evidence(table, checkpoint), since)
     if names is not None and result.is_upsert:
@@ -100,8 +100,8 @@ def _check_rows(
     from pyspark.errors import PySparkException
 
     from streaming.audit.row_sources import Columns, audit_rows
-    from streaming.delta.session import start_local_session
-    from streaming.pipeline.errors import JobError, summarize
+    from streaming.delta.spark_settings import start_local_session
+    from streaming.pipeline.job_errors import JobError, summarize
 
     log = SparkLog(None, "audit", redact)
     note("starting Spark to read the rows")

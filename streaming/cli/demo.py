@@ -11,7 +11,7 @@ from streaming.cli.output import print_checks, print_lines, print_table
 from streaming.cli.stopping import unwind_on_sigterm
 from streaming.demo import flights
 from streaming.demo.compare import compare_runs
-from streaming.demo.run import DemoOptions, run_demo
+from streaming.demo.demo_run import DemoOptions, run_demo
 from streaming.demo.verdict import write_headline
 from streaming.kafka.servers import read_servers
 

@@ -14,7 +14,7 @@ from streaming.doctor.checkpoint import examine_checkpoint
 from streaming.doctor.machine import check_brokers, examine_machine
 from streaming.doctor.spark import examine_spark
 from streaming.kafka.brokers import BrokerUnreachableError
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 from streaming.observe.checkpoint_files import DamagedCheckpointError, read_checkpoint
 
 _LIMIT_S = 10.0

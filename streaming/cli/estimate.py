@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from assignor_bridge.errors import OptionError
-from streaming.cli import zones
+from streaming.cli import zone_options
 from streaming.cli.arguments import OUTPUT, PlanLog, check_not_empty, check_writable, write_file
 from streaming.cli.assignors import check_names, make_finder, parse_names
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
@@ -63,9 +63,9 @@ def estimate(
         float, typer.Option(min=0, max=1_000_000, metavar="SECONDS", help="spark.locality.wait.")
     ] = 3.0,
     plan_log: PlanLog = None,
-    racks_file: zones.RacksFile = None,
-    price_per_gb: zones.PricePerGb = None,
-    record_bytes: zones.RecordBytes = None,
+    racks_file: zone_options.RacksFile = None,
+    price_per_gb: zone_options.PricePerGb = None,
+    record_bytes: zone_options.RecordBytes = None,
     bootstrap_servers: BootstrapServers = None,
     command_config: CommandConfig = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line per source.")] = False,
@@ -101,12 +101,12 @@ def estimate(
         check_writable("--output", output)
     cost_options = {"--price-per-gb": price_per_gb, "--record-bytes": record_bytes}
     broker_options = {"--bootstrap-server": bootstrap_servers, "--command-config": command_config}
-    racks = zones.read_racks_option(racks_file, {**cost_options, **broker_options})
+    racks = zone_options.read_racks_option(racks_file, {**cost_options, **broker_options})
     log = read_log(checkpoint)
     for warning in log.checkpoint.warnings:
         note(warning)
     check_source(source, log.sources)
-    racks = zones.add_broker_racks(racks, log, bootstrap_servers, command_config)
+    racks = zone_options.add_broker_racks(racks, log, bootstrap_servers, command_config)
     sources = [source] if source is not None else list(log.sources)
     if output is not None and output.suffix == ".svg" and len(sources) > 1:
         raise OptionError(

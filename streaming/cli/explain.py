@@ -14,9 +14,9 @@ from streaming.cli.assignors import check_names, make_finder, parse_names
 from streaming.cli.kafka_options import check_source
 from streaming.cli.output import note, print_lines
 from streaming.observe.words import format_seconds
-from streaming.replay.explain import Explanation, PartitionStory, explain_batch, format_amount
 from streaming.replay.kept_batch import read_kept_batch
 from streaming.replay.log import read_log
+from streaming.replay.one_batch import Explanation, PartitionStory, explain_batch, format_amount
 from streaming.replay.replayed import EVERYTHING
 
 #: Maximum number of partitions printed: first those that do not stay, then by falling cost.

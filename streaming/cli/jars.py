@@ -38,9 +38,9 @@ def jars(
 
 
 def _list_job_packages(job: Path) -> list[str]:
-    from streaming.delta.session import describe_unknown_spark
+    from streaming.delta.spark_settings import describe_unknown_spark
     from streaming.pipeline.config.loading import load_job  # its models take a while to import
-    from streaming.pipeline.spark.session import list_packages
+    from streaming.pipeline.spark.job_session import list_packages
 
     if unknown_spark := describe_unknown_spark(spark_version()):
         note(unknown_spark)

@@ -11,13 +11,13 @@ import typer
 from assignor_bridge.errors import OptionError
 from streaming.cli import kafka_options
 from streaming.cli.arguments import reject_options
-from streaming.cli.group_plan import print_plans
+from streaming.cli.lag_plan import print_plans
 from streaming.cli.output import get_terminal_width, note
 from streaming.cli.starting_offsets import Missing, SourceNumber, print_starting_offsets
+from streaming.lag.lag_records import Row, fetch_rows, select_rows
+from streaming.lag.lag_table import find_alarms, format_table
+from streaming.lag.lag_table import to_json as rows_as_json
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row, fetch_rows, select_rows
-from streaming.lag.table import find_alarms, format_table
-from streaming.lag.table import to_json as rows_as_json
 
 _DEFAULT_LIMIT_S = 2.0
 

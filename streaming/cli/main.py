@@ -180,7 +180,7 @@ def _report_bug(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
     """Print one line about an unexpected error, and write its traceback to a file."""
-    from streaming.pipeline.spark.log import create_log
+    from streaming.pipeline.spark.stderr_log import create_log
 
     if not isinstance(error, Exception):
         sys.__excepthook__(kind, error, trace)

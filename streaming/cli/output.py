@@ -19,7 +19,7 @@ from streaming.redaction import redact
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from streaming.observe.check import Check
+    from streaming.observe.check_result import Check
 
     Cells = Sequence[str]
 

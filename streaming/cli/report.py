@@ -7,7 +7,7 @@ import typer
 from rich.console import Console
 
 from assignor_bridge.errors import OptionError
-from streaming.cli import explain, top, zones
+from streaming.cli import explain, top, zone_options
 from streaming.cli.arguments import (
     OUTPUT,
     AsJson,
@@ -49,7 +49,7 @@ def report(
             min=1, help="Only the last N batches; default: 20 from a UI, all from other inputs."
         ),
     ] = None,
-    price_per_gb: zones.PricePerGb = None,
+    price_per_gb: zone_options.PricePerGb = None,
     live: Annotated[
         bool,
         typer.Option(

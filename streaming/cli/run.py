@@ -14,7 +14,7 @@ from checkpoints.folders import local_path
 from streaming.cli.broker import start_broker
 from streaming.cli.output import note
 from streaming.cli.stopping import StopSignals
-from streaming.pipeline.spark.log import SparkLog
+from streaming.pipeline.spark.stderr_log import SparkLog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,8 +59,8 @@ def run(
 
     Example: `assignor run orders.yaml --set trigger="processingTime 10 seconds"`
     """
-    from streaming.pipeline.brokers import seed_topics  # the models take a while to import
-    from streaming.pipeline.config.files import load_checked_job, read_seeds
+    from streaming.pipeline.broker_checks import seed_topics  # the models take a while to import
+    from streaming.pipeline.config.referenced_files import load_checked_job, read_seeds
 
     broker = _PLACEHOLDER_ADDRESS if with_broker else None
     loaded = load_checked_job(job, overrides=sets or (), broker=broker)
@@ -91,10 +91,10 @@ def _run_job(
     loaded: LoadedJob, signals: StopSignals, cleanup: contextlib.ExitStack, log: Path | None
 ) -> str:
     """Run the job; return a line that names Spark's log ("" if submitted), and add it to errors."""
-    from streaming.pipeline.brokers import check_network
+    from streaming.pipeline.broker_checks import check_network
 
     check_network(loaded)
-    from streaming.pipeline.spark.session import is_submitted  # imports pyspark
+    from streaming.pipeline.spark.job_session import is_submitted  # imports pyspark
 
     if is_submitted():
         if log is not None:
@@ -118,8 +118,8 @@ def _run_with_spark(
     from pyspark.errors import PySparkException
 
     from streaming.cli.run_progress import ProgressLines, format_summary
-    from streaming.pipeline.errors import summarize
-    from streaming.pipeline.run import start_job
+    from streaming.pipeline.job_errors import summarize
+    from streaming.pipeline.job_run import start_job
     from streaming.pipeline.spark.jvm import stop_jvm
     from streaming.pipeline.spark.time_zone import TIME_ZONE, use_default_time_zone
 
@@ -148,8 +148,8 @@ def _stop_spark(spark: SparkSession) -> None:
 
 def _start_spark(loaded: LoadedJob, log: SparkLog | None) -> SparkSession:
     """Start Spark; raise a one-line error if it does not start."""
-    from streaming.pipeline.errors import add_hint, summarize
-    from streaming.pipeline.spark.session import start_session
+    from streaming.pipeline.job_errors import add_hint, summarize
+    from streaming.pipeline.spark.job_session import start_session
 
     typer.echo("starting Spark", err=True)
     try:
@@ -169,7 +169,7 @@ def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorEr
 
     Spark's message has the key and the value of an invalid setting; the JVM's may have only one.
     """
-    from streaming.pipeline.errors import ConfigError, JobError
+    from streaming.pipeline.job_errors import ConfigError, JobError
 
     for key, value in loaded.job.spark.items():
         has_one = key in reason or (len(value) >= _MIN_VALUE_CHARACTERS and value in reason)

@@ -12,7 +12,7 @@ from assignor_bridge.errors import pluralize
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streaming.pipeline.progress import QueryResult
+    from streaming.pipeline.row_counts import QueryResult
 
 _MIN_INTERVAL_S = 10.0
 
@@ -40,7 +40,7 @@ class ProgressLines:
 def format_counts(result: QueryResult) -> str:
     """Format how many records a query has read and written, and how many were bad.
 
-    >>> from streaming.pipeline.progress import QueryResult
+    >>> from streaming.pipeline.row_counts import QueryResult
     >>> format_counts(QueryResult("pay", "tables/p", batches=1, read=20_005, written=20_000, bad=5))
     '20,005 read, 20,000 written, 5 bad'
     """

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import CheckpointError, Folder, open_folder
-from streaming.delta.log import LOG, CommitGoneError, TableRestore, list_versions, read_commit
+from streaming.delta.delta_log import LOG, CommitGoneError, TableRestore, list_versions, read_commit
 
 _RUN_PREFIX = "assignor-"
 _WRITER_NAME = re.compile(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from assignor_bridge.model import MAX_PARTITION
-from streaming.delta.log import Long, Natural
+from streaming.delta.delta_log import Long, Natural
 
 if TYPE_CHECKING:
     from checkpoints.offset_log import KafkaRanges

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

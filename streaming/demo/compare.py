@@ -6,7 +6,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple
 
 from assignor_bridge.errors import pluralize
-from streaming.demo.terms import TERMS
+from streaming.demo.demo_terms import TERMS
 from streaming.demo.verdict import Act, write_headline
 from streaming.observe.words import format_count
 from streaming.report import charts, page
@@ -14,7 +14,7 @@ from streaming.report import charts, page
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streaming.observe.check import Check
+    from streaming.observe.check_result import Check
     from streaming.observe.figures import BatchFigures, RunFigures
 
 _CSS_CLASSES = ("a", "b")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from streaming.demo.flights import SCHEMA
-from streaming.demo.job import DemoError, get_ui
+from streaming.demo.spark_process import DemoError, get_ui
 from streaming.observe.query_progress import read_progress
 from streaming.observe.spark_ui import choose_query
 from streaming.pipeline.delta.foreach_batch import delta_sink

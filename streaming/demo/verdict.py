@@ -10,7 +10,7 @@ from assignor_bridge.errors import pluralize
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streaming.observe.check import Check
+    from streaming.observe.check_result import Check
     from streaming.observe.figures import RunFigures
 
 

@@ -15,7 +15,7 @@ from assignor_bridge.model import Partition
 from streaming.doctor.delta_table import match_batches
 from streaming.kafka.brokers import flatten_offsets
 from streaming.lag.first_unread import find_first_unread
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from assignor_bridge import ivy, jars, spark_packages, tested_spark
 from assignor_bridge.errors import AssignorError
 from assignor_bridge.installed_spark import describe_mismatch, spark_version
-from streaming.delta.session import delta_coordinate, describe_unknown_spark
-from streaming.observe.check import Check
+from streaming.delta.spark_settings import delta_coordinate, describe_unknown_spark
+from streaming.observe.check_result import Check
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from assignor_bridge.errors import OptionError
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 from streaming.observe.masters import find_reachable_address, parse_addresses
 
 

@@ -14,11 +14,11 @@ from streaming.pipeline.config.conflicts import check_folders
 from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, TableError
-from streaming.pipeline.progress import WRITTEN, QueryResult
-from streaming.pipeline.spark.columns import get_name_normalizer, quote_name
-from streaming.pipeline.spark.folders import qualify_path
+from streaming.pipeline.job_errors import ConfigError, TableError
+from streaming.pipeline.row_counts import WRITTEN, QueryResult
+from streaming.pipeline.spark.column_names import get_name_normalizer, quote_name
 from streaming.pipeline.spark.frames import build_bad_records, build_sink_frame, drop_kafka_struct
+from streaming.pipeline.spark.job_folders import qualify_path
 from streaming.pipeline.spark.plan_sources import PlanSource, list_plan_sources
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from checkpoints.offset_log import read_position
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.config.files import read_schema
+from streaming.pipeline.config.referenced_files import read_schema
 from streaming.pipeline.config.sources import Records
-from streaming.pipeline.errors import JobError, TableError, summarize
-from streaming.pipeline.spark.folders import read_file, write_file
+from streaming.pipeline.job_errors import JobError, TableError, summarize
 from streaming.pipeline.spark.frames import collect_upserts
+from streaming.pipeline.spark.job_folders import read_file, write_file
 from streaming.pipeline.spark.records import Upsert, format_position, parse
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.model import Partition
     from streaming.replay.log import CheckpointLog, ReplayBatch
-    from streaming.replay.racks import RackMap
+    from streaming.replay.racks_input import RackMap
 
 _DEFAULT_EXECUTORS = 4
 #: Texts that describe where executors and costs come from.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streaming.replay.cluster import Cluster
     from streaming.replay.log import ReplayBatch
-    from streaming.replay.racks import RackMap
+    from streaming.replay.racks_input import RackMap
     from streaming.replay.traffic import Traffic
     from streaming.simulator.play import MappingResult
 

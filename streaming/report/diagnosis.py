@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from assignor_bridge.admission.batch_inputs import Budget
 from assignor_bridge.admission.fill import fill
-from assignor_bridge.admission.lag import Budget
 from assignor_bridge.errors import pluralize
 from assignor_bridge.model import Partition
 

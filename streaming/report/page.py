@@ -12,7 +12,7 @@ from streaming.report.svg import escape_html
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streaming.observe.check import Check
+    from streaming.observe.check_result import Check
 
 _STYLE = PICTURE_STYLE + Path(__file__).with_name("page.css").read_text("utf-8")
 _PAGE = Template(Path(__file__).with_name("page.html").read_text("utf-8"))

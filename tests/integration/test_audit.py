@@ -17,9 +17,9 @@ from pyspark.sql import functions as f
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from streaming import run_job
-from streaming.audit.audit import audit
+from streaming.audit.all_checks import audit
+from streaming.audit.audited_files import read_evidence
 from streaming.audit.checksum import compute_range_checksum
-from streaming.audit.evidence import read_evidence
 from streaming.audit.findings import KINDS
 from streaming.audit.row_sources import Columns, audit_rows
 from streaming.cli.main import run
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from streaming.audit.audit import Audit
+    from streaming.audit.all_checks import Audit
     from streaming.kafka.embedded import EmbeddedBroker
 
 pytestmark = pytest.mark.integration

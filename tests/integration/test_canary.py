@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from streaming.demo.job import link_spark_home
+from streaming.demo.spark_process import link_spark_home
 from streaming.kafka.embedded_setup import find_free_ports
 from tests.support.canaries import find_secrets
 from tests.support.kafka_topics import Topic

@@ -20,7 +20,7 @@ from confluent_kafka.admin import NewPartitions
 
 from assignor_bridge import ivy
 from assignor_bridge.assignors import ASSIGNORS, Group, Member
-from assignor_bridge.testing.groups import random_group
+from assignor_bridge.testing.random_groups import random_group
 from streaming.cli import main
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.groups import describe

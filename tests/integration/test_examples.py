@@ -16,11 +16,11 @@ import pytest
 from confluent_kafka import Consumer
 
 from streaming import run_job
-from streaming.pipeline import brokers
-from streaming.pipeline.brokers import seed_topics
-from streaming.pipeline.config.files import read_seeds
+from streaming.pipeline import broker_checks
+from streaming.pipeline.broker_checks import seed_topics
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.errors import JobError
+from streaming.pipeline.config.referenced_files import read_seeds
+from streaming.pipeline.job_errors import JobError
 from tests.support import drivers
 from tests.support.pipeline_tools import rows
 from tests.support.spark_tools import wait_until
@@ -61,14 +61,14 @@ def test_a_topic_that_could_not_be_filled_whole_is_filled_by_the_next_run(
     uses = [("source", {}, list(seeds))]
     monkeypatch.setattr(type(loaded.job), "iterate_broker_uses", lambda _: uses)
     monkeypatch.setitem(vars(loaded.job), "seed", {})
-    sent = brokers._send_records
+    sent = broker_checks._send_records
 
     def fail(servers: str, name: str, records: list[Any]) -> int:
         sent(servers, name, records[:1])
         raise JobError("not delivered")
 
     with monkeypatch.context() as within:
-        within.setattr(brokers, "_send_records", fail)
+        within.setattr(broker_checks, "_send_records", fail)
         with pytest.raises(JobError, match="not delivered"):
             seed_topics(loaded, seeds, broker.bootstrap_servers)
     admin = broker.admin()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from assignor_bridge import ivy, spark_packages
-from streaming.delta.session import delta_coordinate
+from streaming.delta.spark_settings import delta_coordinate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ import pytest
 
 from assignor_bridge.assignors import ASSIGNORS, Assignment, Group, Member, check_assignment
 from assignor_bridge.assignors.claims import resolve_claims
-from assignor_bridge.testing.groups import disturb, random_group
+from assignor_bridge.testing.random_groups import disturb, random_group
 from checkpoints.user_data import Claim, decode_claim, encode_claim
 from tests.java.oracle import RACK_AWARE, Oracle
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import ResourceType
 
 from streaming import run_job
 from streaming.cli import main
-from streaming.pipeline.errors import JobError
+from streaming.pipeline.job_errors import JobError
 from tests.support.kafka_topics import Topic
 from tests.support.secured_broker import LOGIN, PASSWORD, allow
 from tests.support.spark_tools import wait_until

@@ -24,7 +24,7 @@ from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, JobError, TableError
+from streaming.pipeline.job_errors import ConfigError, JobError, TableError
 from streaming.pipeline.queries import plan_queries
 from tests.support.kafka_topics import Topic
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send

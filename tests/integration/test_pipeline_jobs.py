@@ -14,13 +14,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from streaming import JobTimeoutError, run_job, start_job
-from streaming.pipeline.brokers import _send_records, check_topics
+from streaming.pipeline.broker_checks import _send_records, check_topics
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.config.sources import Records
-from streaming.pipeline.delta.table import Table
+from streaming.pipeline.delta.sink_table import Table
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, JobError, summarize
+from streaming.pipeline.job_errors import ConfigError, JobError, summarize
 from streaming.pipeline.spark.records import Upsert, parse
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send
 from tests.support.spark_tools import get_last_stage, list_tasks_since

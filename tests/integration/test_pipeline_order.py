@@ -15,7 +15,7 @@ from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import summarize
+from streaming.pipeline.job_errors import summarize
 from streaming.pipeline.spark.time_zone import (
     TIME_ZONE,
     record_time_zone,

@@ -23,7 +23,7 @@ from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import TableError
+from streaming.pipeline.job_errors import TableError
 from tests.support.pipeline_tools import forget_last_commit, job, rows, send
 from tests.support.spark_tools import wait_until
 

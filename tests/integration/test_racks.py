@@ -18,7 +18,7 @@ from pyspark.errors import StreamingQueryException
 from assignor_bridge.errors import OptionError
 from streaming.cli.main import run
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.replay.racks import read_racks
+from streaming.replay.racks_input import read_racks
 from tests.support import planner_proxy
 from tests.support.java_program import JAVA, compile_programs, run_java
 from tests.support.kafka_topics import Topic

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.admission.admit import admit
-from assignor_bridge.admission.lag import BatchTime, Limits, Memory
+from assignor_bridge.admission.batch_inputs import BatchTime, Limits, Memory
 from tests.support.lags import make_lag
 from tests.support.retention import Broker, count_lost
 from tests.support.trials import trials

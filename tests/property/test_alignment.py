@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assignor_bridge.admission.align import Alignment, admit_up_to, align
-from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
+from assignor_bridge.admission.batch_inputs import Limits, Memory, RecordTimes
 from tests.support.lags import make_lag
 from tests.support.trials import trials
 

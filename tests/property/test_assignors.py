@@ -20,9 +20,9 @@ from assignor_bridge.assignors import (
 )
 from assignor_bridge.assignors.claims import resolve_claims
 from assignor_bridge.assignors.cooperative import describe_different_subscriptions
-from assignor_bridge.assignors.racks import find_racks
+from assignor_bridge.assignors.rack_aware import find_racks
 from assignor_bridge.errors import OptionError, PlanError
-from assignor_bridge.testing.groups import groups
+from assignor_bridge.testing.random_groups import groups
 from tests.support.consumer_group import settle
 from tests.support.trials import trials
 

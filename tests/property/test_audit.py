@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.audit.audit import Audit, audit
-from streaming.audit.evidence import read_evidence
+from streaming.audit.all_checks import Audit, audit
+from streaming.audit.audited_files import read_evidence
 from tests.support.delta_log import DeltaLog
 from tests.support.trials import trials
 from tests.unit.streaming.checkpoints import write_checkpoint

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from assignor_bridge.admission.lag import Lag
+from assignor_bridge.admission.batch_inputs import Lag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from assignor_bridge.admission.admit import admit, remember_batch_time
+from assignor_bridge.admission.batch_inputs import BatchTime, Memory
 from assignor_bridge.admission.deadline import compute_seconds_left
-from assignor_bridge.admission.lag import BatchTime, Memory
 from tests.support.lags import make_lag
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from assignor_bridge.admission.lag import Limits
+    from assignor_bridge.admission.batch_inputs import Limits
 
 
 class Broker:

@@ -65,7 +65,7 @@ def start_spark(master: str, folder: Path, **settings: str) -> SparkSession:
 def find_avro_packages() -> list[str]:
     """Return the coordinate of Spark's Avro package, if there is one for this Spark."""
     from assignor_bridge import ivy
-    from streaming.pipeline.spark.session import avro_coordinate
+    from streaming.pipeline.spark.job_session import avro_coordinate
 
     with contextlib.suppress(ivy.JarError):
         ivy.fetch(avro_coordinate(), transitive=False)
@@ -77,7 +77,7 @@ def create_spark_builder(master: str, folder: Path, **settings: str) -> SparkSes
     """Return the builder of `start_spark` without the jars."""
     from pyspark.sql import SparkSession
 
-    from streaming.demo.job import link_spark_home
+    from streaming.demo.spark_process import link_spark_home
 
     os.environ["SPARK_HOME"] = str(link_spark_home(folder))
     os.environ["PYSPARK_PYTHON"] = sys.executable

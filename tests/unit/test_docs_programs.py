@@ -19,7 +19,7 @@ from typer.main import get_command
 from assignor_bridge.tested_spark import TESTED_SPARKS
 from streaming.cli import main
 from streaming.cli.all import app
-from streaming.delta.session import delta_coordinate
+from streaming.delta.spark_settings import delta_coordinate
 from streaming.kafka.java_properties import read_properties
 from streaming.kafka.settings import translate_settings
 from streaming.pipeline.config.loading import load_job

@@ -14,7 +14,7 @@ from assignor_bridge.installed_spark import describe_mismatch, spark_home, spark
 from assignor_bridge.ivy import JarError, pyspark_home
 from assignor_bridge.jars import connector_coordinate
 from streaming.cli import main
-from streaming.delta.session import delta_coordinate
+from streaming.delta.spark_settings import delta_coordinate
 from streaming.doctor import machine
 
 PIP = importlib.metadata.version("pyspark")

@@ -17,7 +17,7 @@ from assignor_bridge.errors import AssignorError
 from streaming.pipeline.config import yaml_text
 from streaming.pipeline.config.base import SERVERS
 from streaming.pipeline.config.job import Job
-from streaming.pipeline.errors import ConfigError, JobError, summarize
+from streaming.pipeline.job_errors import ConfigError, JobError, summarize
 from streaming.redaction import HIDDEN, Redactor, is_secret_key
 from streaming.validation import describe_problems
 

@@ -215,7 +215,7 @@ class Source(Section):
             check_topic(topic)
         for name in parse_options({**self.options, "assignor": self.assignor}).assignors:
             if name not in BUILT_IN | {NONE} and ":" not in name:
-                from assignor_bridge.assignors.loading import find  # a slow import
+                from assignor_bridge.assignors.custom import find  # a slow import
 
                 find(name)
         has_headers = self.options.get("includeHeaders", "false").lower() == "true"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from streaming.pipeline.errors import ConfigError
+from streaming.pipeline.job_errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -14,8 +14,8 @@ from checkpoints.folders import LocalFolder, local_path
 from checkpoints.offset_log import BatchRangeReader
 from streaming.delta.user_metadata import encode_metadata, encode_ranges
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.errors import report_failure
-from streaming.pipeline.spark.folders import qualify_path
+from streaming.pipeline.job_errors import report_failure
+from streaming.pipeline.spark.job_folders import qualify_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from checkpoints.log_files import is_number
 from checkpoints.offset_log import LastBatches, read_last_batches
 from streaming.delta.transactions import NEW_CHECKPOINT, NO_BATCH, describe_mismatch, read_log
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.delta.table import lost_table_error
-from streaming.pipeline.errors import TableError
+from streaming.pipeline.delta.sink_table import lost_table_error
+from streaming.pipeline.job_errors import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

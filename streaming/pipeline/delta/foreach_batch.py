@@ -11,8 +11,8 @@ from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.continuity import check_continuity
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, JobError, TableError
-from streaming.pipeline.spark.columns import get_name_normalizer
+from streaming.pipeline.job_errors import ConfigError, JobError, TableError
+from streaming.pipeline.spark.column_names import get_name_normalizer
 from streaming.pipeline.spark.plan_sources import list_plan_sources
 from streaming.pipeline.spark.records import KAFKA_ORDER, build_kafka_struct
 from streaming.redaction import redact

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delta.tables import DeltaMergeBuilder
     from pyspark.sql import DataFrame
 
-    from streaming.pipeline.delta.table import Table
+    from streaming.pipeline.delta.sink_table import Table
 
 _LOG = logging.getLogger(__name__)
 _NO_METHOD = re.compile(r"Method (append|merge)\(.*\) does not exist")

@@ -20,7 +20,7 @@ from py4j.java_gateway import JavaPackage
 
 from assignor_bridge.errors import pluralize
 from streaming.pipeline.delta.write_mode import BY_OFFSET, BY_TIMESTAMP, SEQUENCE
-from streaming.pipeline.spark.columns import quote_name
+from streaming.pipeline.spark.column_names import quote_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

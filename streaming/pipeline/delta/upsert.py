@@ -24,8 +24,8 @@ from streaming.pipeline.delta.write_mode import (
     find_kafka_fields,
     name_sequence_fields,
 )
-from streaming.pipeline.errors import TableError, summarize
-from streaming.pipeline.spark.columns import (
+from streaming.pipeline.job_errors import TableError, summarize
+from streaming.pipeline.spark.column_names import (
     check_reserved_names,
     get_name_normalizer,
     quote_name,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from streaming.pipeline.config.sinks import DeltaSink
-    from streaming.pipeline.delta.table import Table
+    from streaming.pipeline.delta.sink_table import Table
 
 _DELETE = "__delete"
 _RANK = "__rank"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from streaming.pipeline.errors import TableError
+from streaming.pipeline.job_errors import TableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

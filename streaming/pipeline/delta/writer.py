@@ -16,15 +16,20 @@ from typing import TYPE_CHECKING, Any
 from delta import exceptions
 
 from streaming.delta.transactions import make_writer_name
-from streaming.pipeline import errors
+from streaming.pipeline import job_errors
 from streaming.pipeline.delta import upsert, write_mode
 from streaming.pipeline.delta.audit_trail import AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
 from streaming.pipeline.delta.order_conflicts import OrderConflicts
-from streaming.pipeline.delta.table import Table, check_columns, check_timestamps, lost_table_error
+from streaming.pipeline.delta.sink_table import (
+    Table,
+    check_columns,
+    check_timestamps,
+    lost_table_error,
+)
 from streaming.pipeline.delta.upsert import UpsertLayout
-from streaming.pipeline.errors import JobError, TableError, drop_java_trace, summarize
-from streaming.pipeline.spark.columns import get_name_normalizer
+from streaming.pipeline.job_errors import JobError, TableError, drop_java_trace, summarize
+from streaming.pipeline.spark.column_names import get_name_normalizer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -154,7 +159,7 @@ class DeltaWriter:
             return
         message = "%s: the table %r cannot record its keys (%s): a change of keys is not detected"
         report = partial(_LOG.warning, message, self._label, self.table.title)
-        with errors.report_failure(report, self._redact):
+        with job_errors.report_failure(report, self._redact):
             self.table.set_properties(spark, properties)
 
     def set_query(
@@ -271,7 +276,7 @@ class DeltaWriter:
     def _compact(self, spark: SparkSession) -> None:
         report = partial(_LOG.warning, "%s: compaction failed: %s", self._label)
         with (
-            errors.report_failure(report, self._redact),  # the rows are written already
+            job_errors.report_failure(report, self._redact),  # the rows are written already
             _override_settings(spark, self._build_compaction_settings(spark)),
         ):
             self.table.open(spark).optimize().executeCompaction()

@@ -15,9 +15,9 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.types import DecimalType, StringType, StructField, StructType
 
-from streaming.pipeline.config.files import AVRO_MARKER, add_avro_marker
-from streaming.pipeline.spark.columns import parse_schema, quote_name
-from streaming.pipeline.spark.session import avro_coordinate
+from streaming.pipeline.config.referenced_files import AVRO_MARKER, add_avro_marker
+from streaming.pipeline.spark.column_names import parse_schema, quote_name
+from streaming.pipeline.spark.job_session import avro_coordinate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

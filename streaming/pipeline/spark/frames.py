@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as f
 
-from streaming.pipeline.config.files import import_function, read_schema
+from streaming.pipeline.config.referenced_files import import_function, read_schema
 from streaming.pipeline.config.sinks import DeltaSink
-from streaming.pipeline.errors import summarize
-from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer
+from streaming.pipeline.job_errors import summarize
+from streaming.pipeline.spark.column_names import check_reserved_names, get_name_normalizer
 from streaming.pipeline.spark.records import KAFKA, KAFKA_FIELDS, REASON, ParsedRows, Upsert, parse
 
 if TYPE_CHECKING:

@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from streaming.pipeline.spark.columns import check_reserved_names, get_name_normalizer, parse_schema
+from streaming.pipeline.spark.column_names import (
+    check_reserved_names,
+    get_name_normalizer,
+    parse_schema,
+)
 from streaming.pipeline.spark.formats import PARSED, RecordParser, make_parser, read_json, read_text
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.spark.folders import read_file, write_file
+from streaming.pipeline.spark.job_folders import read_file, write_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

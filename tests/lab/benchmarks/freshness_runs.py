@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import functions as f
 
 from streaming import delta_sink
-from streaming.pipeline.run import start_job
+from streaming.pipeline.job_run import start_job
 from streaming.pipeline.spark.records import KAFKA_ORDER
 from tests.lab.benchmarks.freshness_load import KEYS, Load, LoadProcess
 from tests.lab.benchmarks.row_ages import ages, commit_times, timestamps
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streaming.pipeline.run import RunningJob
+    from streaming.pipeline.job_run import RunningJob
 
 _SCHEMA = "key BIGINT, id BIGINT"
 _LIMIT_S = 400.0

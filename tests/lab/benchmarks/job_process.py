@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streaming.demo.job import link_spark_home
+from streaming.demo.spark_process import link_spark_home
 from tests.support.processes import list_descendants, read_command_line, read_stat
 
 if TYPE_CHECKING:

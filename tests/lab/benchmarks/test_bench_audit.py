@@ -26,8 +26,8 @@ import pytest
 from confluent_kafka import Producer
 
 from streaming import start_job
-from streaming.audit.audit import audit
-from streaming.audit.evidence import read_evidence
+from streaming.audit.all_checks import audit
+from streaming.audit.audited_files import read_evidence
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.pipeline.delta.audit_trail import NO_METADATA, AuditTrail, CommitMetadata
 from streaming.pipeline.spark import records

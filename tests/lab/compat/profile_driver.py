@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
-from streaming.demo.job import link_spark_home
+from streaming.demo.spark_process import link_spark_home
 from tests.lab.compat.class_path import jars
 from tests.support.kafka_topics import Topic
 from tests.support.spark_tools import (

@@ -11,7 +11,7 @@ import pytest
 
 from assignor_bridge.ivy import find_tool
 from assignor_bridge.jars import find_built_jar
-from streaming.pipeline.errors import add_hint
+from streaming.pipeline.job_errors import add_hint
 from tests.lab.compat.class_path import alone
 from tests.support.class_path_driver import OPTION, run_driver
 from tests.support.standalone_cluster import standalone_cluster, workers

@@ -46,7 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two executors of one slot each on the Spark of this environment, jars by path."""
     from pyspark.sql import SparkSession
 
-    from streaming.demo.job import link_spark_home
+    from streaming.demo.spark_process import link_spark_home
 
     folder = tmp_path_factory.mktemp("spark")
     logging = Path(__file__).parents[2] / "support" / "log4j2.properties"

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import AssignorError
 from checkpoints.folders import CheckpointError
 from checkpoints.offset_log import BatchRangeReader, read_checkpoint, read_last_batches
-from streaming.audit.audit import audit
-from streaming.audit.evidence import read_evidence
+from streaming.audit.all_checks import audit
+from streaming.audit.audited_files import read_evidence
 from streaming.delta import transactions
 from streaming.kafka.java_properties import read_properties
 from streaming.kafka.settings import SettingsError, translate_settings
 from streaming.lag.positions import read_checkpoint_positions
-from streaming.pipeline.config.files import check_files
 from streaming.pipeline.config.loading import load_job
-from streaming.replay.racks import read_racks
+from streaming.pipeline.config.referenced_files import check_files
+from streaming.replay.racks_input import read_racks
 from streaming.report.query_report import make_report
 from tests.lab.fuzz.guard import Kind
 from tests.unit.metrics import samples

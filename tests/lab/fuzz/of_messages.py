@@ -24,9 +24,9 @@ from streaming.human_json.group_json import answer_steps
 from streaming.human_json.group_json import read_request as read_group
 from streaming.human_json.json_input import parse
 from streaming.human_json.snapshots import read_snapshot, write_plan
+from streaming.lag.lag_records import Row
+from streaming.lag.lag_table import format_table
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row
-from streaming.lag.table import format_table
 from streaming.observe.scrape import read_endpoint
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import read_checkpoint
-from streaming.audit.audit import audit
-from streaming.audit.evidence import read_evidence
+from streaming.audit.all_checks import audit
+from streaming.audit.audited_files import read_evidence
 from tests.lab.kills.feed import Reference, Row
 from tests.lab.kills.places import PARTITIONS, UPSERT, Query, done, in_table, planned
 from tests.support import kafka_topics

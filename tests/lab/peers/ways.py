@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from streaming.demo.job import link_spark_home
+from streaming.demo.spark_process import link_spark_home
 from tests.lab.peers.environments import (
     FLINK_ENVIRONMENT,
     LOOP_ENVIRONMENT,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.ivy import JarError
 from assignor_bridge.jvm import build as jar_build
 from streaming.cli.output import print_checks, print_lines
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 from tests.lab.release import maven
 from tests.lab.release.advisories import audit
 from tests.lab.release.dependencies import ROOT, installed, jars, packages, pinned

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from assignor_bridge import ivy
 from assignor_bridge.jars import connector_coordinate
-from streaming.delta.session import delta_coordinate
+from streaming.delta.spark_settings import delta_coordinate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from assignor_bridge.jars import find_built_jar
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 from tests.lab.release import __main__ as release
 from tests.lab.release import dependencies, maven
 from tests.lab.release.__main__ import audited

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assignor_bridge.admission.admit import admit, remember_batch_time
-from assignor_bridge.admission.lag import BatchTime, Limits, Memory
+from assignor_bridge.admission.batch_inputs import BatchTime, Limits, Memory
 from tests.support.lags import make_lag
 
 

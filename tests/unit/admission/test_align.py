@@ -12,7 +12,7 @@ from assignor_bridge.admission.align import (
     align,
     find_spread_s,
 )
-from assignor_bridge.admission.lag import Limits, Memory, RecordTimes
+from assignor_bridge.admission.batch_inputs import Limits, Memory, RecordTimes
 from tests.support.lags import make_lag
 
 #: The clock is at 1,000, and partitions begin at offset 10.

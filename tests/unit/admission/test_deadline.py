@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from assignor_bridge.admission.admit import admit, remember_batch_time
+from assignor_bridge.admission.batch_inputs import BatchTime, Limits, Memory
 from assignor_bridge.admission.deadline import compare_with_margin, compute_seconds_left
-from assignor_bridge.admission.lag import BatchTime, Limits, Memory
 from tests.support.lags import make_lag
 from tests.support.retention import Broker, count_lost
 

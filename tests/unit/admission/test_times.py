@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from assignor_bridge.admission.lag import BatchTime
+from assignor_bridge.admission.batch_inputs import BatchTime
 from assignor_bridge.admission.times import FIRST_RECORDS, MAX_BATCHES, fit_read_s, limit_growth
 
 READ = 1e-5

@@ -20,7 +20,7 @@ from assignor_bridge.assignors import (
     choose,
 )
 from assignor_bridge.assignors.check import assign_checked
-from assignor_bridge.assignors.loading import find
+from assignor_bridge.assignors.custom import find
 from assignor_bridge.assignors.testing import InconsistentStrategyError, elect
 from assignor_bridge.errors import OptionError, PlanError
 from tests.support.consumer_group import InMemoryGroup, make_members, settle

@@ -14,7 +14,7 @@ import pytest
 import assignor_bridge
 from assignor_bridge.assignors import ASSIGNORS, Group, Member, choose
 from assignor_bridge.assignors.check import assign_checked
-from assignor_bridge.assignors.loading import Finder, find
+from assignor_bridge.assignors.custom import Finder, find
 from assignor_bridge.assignors.own import CustomAssignor, configure_assignors
 from assignor_bridge.errors import AssignorError, OptionError, PlanError
 from assignor_bridge.model import Executor, OffsetRange

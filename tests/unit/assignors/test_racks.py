@@ -9,7 +9,7 @@ import pytest
 
 from assignor_bridge.assignors import ASSIGNORS, Group, Member
 from assignor_bridge.assignors.testing import rebalance
-from assignor_bridge.testing.groups import random_group
+from assignor_bridge.testing.random_groups import random_group
 
 STICKY = ["sticky", "uniform", "cooperative-sticky", "constrained-cooperative-sticky"]
 

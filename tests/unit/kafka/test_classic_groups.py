@@ -106,7 +106,7 @@ def test_a_partition_that_is_withheld_counts_as_given() -> None:
     planned = group_plan.plan(group, LAGS, ASSIGNORS["cooperative-sticky"])
     assert isinstance(planned, GroupPlan)
     assert [sum(map(len, own.values())) for own in planned.partitions.values()] == [2, 1]
-    assert planned.moved == 1
+    assert planned.moves == 1
 
 
 def test_only_user_data_of_the_same_assignor_are_used() -> None:

@@ -13,9 +13,8 @@ from assignor_bridge.model import Partition
 from streaming.cli import main
 from streaming.kafka.brokers import Retention
 from streaming.lag.first_unread import find_first_unread
-from streaming.lag.positions import Position
-from streaming.lag.rows import Row, _add_unread_partitions, select_rows
-from streaming.lag.table import (
+from streaming.lag.lag_records import Row, _add_unread_partitions, select_rows
+from streaming.lag.lag_table import (
     find_alarms,
     format_duration,
     format_summary,
@@ -23,6 +22,7 @@ from streaming.lag.table import (
     sum_up,
     to_json,
 )
+from streaming.lag.positions import Position
 from tests.unit.lag.checkpoint_files import write_query
 
 DAY_S = 86_400.0

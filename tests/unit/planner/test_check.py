@@ -7,8 +7,8 @@ import pytest
 
 from assignor_bridge.errors import PlanError
 from assignor_bridge.model import OffsetRange
-from assignor_bridge.planner.check import check_plan
 from assignor_bridge.planner.pieces import Pieces
+from assignor_bridge.planner.verify import check_plan
 from tests.support.planning import Snapshot, to_batch
 
 ASKED = Snapshot((), (OffsetRange("t", 0, 10, 20), OffsetRange("t", 1, 0, 5)), parallelism=2)

@@ -15,21 +15,21 @@ from assignor_bridge.model import Partition
 from checkpoints.folders import LocalFolder
 from checkpoints.offset_log import BatchRangeReader
 from streaming.audit import files, row_sources
-from streaming.audit.audit import audit
+from streaming.audit.all_checks import audit
+from streaming.audit.audited_files import DataFiles, read_evidence
 from streaming.audit.checksum import compute_range_checksum
-from streaming.audit.evidence import DataFiles, read_evidence
 from streaming.audit.findings import KINDS
 from streaming.audit.history import replay
-from streaming.audit.records import compute_checksum
+from streaming.audit.record_checksums import compute_checksum
 from streaming.audit.rows import BLOCK, RowAudit, sample_blocks
 from streaming.cli.audit import _print_audit as print_audit
 from streaming.cli.main import run
-from streaming.delta.log import DamagedCommitError, read_commit
+from streaming.delta.delta_log import DamagedCommitError, read_commit
 from streaming.delta.user_metadata import decode_metadata, encode_metadata
 from streaming.pipeline.delta import audit_trail
 from streaming.pipeline.delta.audit_trail import NO_METADATA, USER_METADATA, AuditTrail
 from streaming.pipeline.delta.once import OnceWriter
-from streaming.pipeline.delta.table import Table
+from streaming.pipeline.delta.sink_table import Table
 from tests.support.audit_reference import format_rows
 from tests.unit.streaming.checkpoints import write_checkpoint
 

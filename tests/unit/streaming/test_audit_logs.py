@@ -11,17 +11,17 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Partition
 from streaming.audit import row_sources
-from streaming.audit.audit import audit
-from streaming.audit.evidence import UnreadableTableError, read_evidence
+from streaming.audit.all_checks import audit
+from streaming.audit.audited_files import UnreadableTableError, read_evidence
 from streaming.audit.rows import RowAudit
-from streaming.delta import log
+from streaming.delta import delta_log
 from streaming.delta.user_metadata import encode_metadata
 from tests.unit.streaming.checkpoints import write_checkpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streaming.audit.audit import Audit
+    from streaming.audit.all_checks import Audit
 
 ONE, TWO, THREE = (f"d9a5a3a1-0000-4000-8000-00000000000{n}" for n in (1, 2, 3))
 CREATED: list[dict[str, Any]] = [{"commitInfo": {"operation": "CREATE TABLE"}}]
@@ -203,10 +203,10 @@ def test_a_commit_cleaned_up_during_the_audit_is_not_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     commits = batch(0, {0: (0, 10)}), batch(1, {0: (10, 20)})
-    versions = log.list_versions
-    monkeypatch.setattr(log, "list_versions", lambda folder: [*versions(folder), 3])
+    versions = delta_log.list_versions
+    monkeypatch.setattr(delta_log, "list_versions", lambda folder: [*versions(folder), 3])
     assert details_by_kind(audit_commits(tmp_path / "last", *commits)) == {}
-    monkeypatch.setattr(log, "list_versions", lambda _: [7])
+    monkeypatch.setattr(delta_log, "list_versions", lambda _: [7])
     with pytest.raises(UnreadableTableError, match="was deleted during the audit"):
         audit_commits(tmp_path / "all", *commits)
 

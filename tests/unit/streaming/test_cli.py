@@ -20,7 +20,7 @@ from streaming.cli import doctor, earlier_names, jars, main, output
 from streaming.cli.all import app
 from streaming.cli.output import print_lines, print_table
 from streaming.cli.stopping import StopSignals
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 from streaming.observe.checkpoint_files import read_checkpoint
 from tests.unit.lag.checkpoint_files import write_query
 from tests.unit.streaming.test_cli_plan import GOOD

@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from assignor_bridge.errors import OptionError
-from streaming.delta import session
-from streaming.delta.session import delta_coordinate, describe_unknown_spark
-from streaming.demo import flights, job, progress, run
+from streaming.delta import spark_settings
+from streaming.delta.spark_settings import delta_coordinate, describe_unknown_spark
+from streaming.demo import demo_run, flights, progress, spark_process
 from streaming.demo.checks import check_batches, check_run, check_table
 from streaming.demo.flights import ExpectedTable, Flight
 from streaming.demo.turns import alternate_order, compute_batch_sizes, take_turns
@@ -55,13 +55,13 @@ def test_the_table_is_compared_with_the_records_written(change, holds):
 
 
 def test_a_run_with_a_fallback_or_without_a_plan_fails():
-    run = even_run(batches=2)
-    assert all(c.holds for c in check_run(run, 12_000, assignor="lag-aware-sticky"))
-    assert not all(c.holds for c in check_run(run, 12_001, assignor="lag-aware-sticky"))
-    first = run.batches[0]
+    demo_run = even_run(batches=2)
+    assert all(c.holds for c in check_run(demo_run, 12_000, assignor="lag-aware-sticky"))
+    assert not all(c.holds for c in check_run(demo_run, 12_001, assignor="lag-aware-sticky"))
+    first = demo_run.batches[0]
     for metrics in ({}, {**first.metrics, "assignor.fallbacks": "1"}):
-        batches = (dataclasses.replace(first, metrics=metrics), *run.batches[1:])
-        changed = dataclasses.replace(run, batches=batches)
+        batches = (dataclasses.replace(first, metrics=metrics), *demo_run.batches[1:])
+        changed = dataclasses.replace(demo_run, batches=batches)
         assert not all(c.holds for c in check_run(changed, 12_000, assignor="lag-aware-sticky"))
 
 
@@ -141,16 +141,16 @@ def test_a_relative_data_folder_is_made_absolute(tmp_path, monkeypatch):
     """A relative SPARK_HOME would not exist in Spark's own working folder."""
     folders = []
 
-    def fail(_demo: run.DemoOptions, folder: Path, _progress: object) -> None:
+    def fail(_demo: demo_run.DemoOptions, folder: Path, _progress: object) -> None:
         folders.append(folder)
-        raise job.DemoError("stopped by the test")
+        raise spark_process.DemoError("stopped by the test")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run, "_run_acts", fail)
+    monkeypatch.setattr(demo_run, "_run_acts", fail)
     Path("shared").mkdir()
-    demo = run.DemoOptions(2, 10, 2, 0, None, None, Path("shared"))
-    with pytest.raises(job.DemoError):
-        run.run_demo(demo, Path("report.html"), Console(stderr=True))
+    demo = demo_run.DemoOptions(2, 10, 2, 0, None, None, Path("shared"))
+    with pytest.raises(spark_process.DemoError):
+        demo_run.run_demo(demo, Path("report.html"), Console(stderr=True))
     assert folders[0].parent == tmp_path / "shared"
 
 
@@ -163,26 +163,29 @@ def test_delta_matches_the_version_of_spark():
 
 @pytest.mark.parametrize("version", ["4.3.0", "4.10.0", "5.0.0"])
 def test_a_spark_without_delta_uses_the_newest_and_warns(version, monkeypatch):
-    monkeypatch.setattr(session, "spark_version", lambda: version)
+    monkeypatch.setattr(spark_settings, "spark_version", lambda: version)
     with pytest.warns(UserWarning, match=f"no Delta is known for Spark {version}: io.delta:"):
-        builder = session.configure_delta(SparkSession.Builder())
+        builder = spark_settings.configure_delta(SparkSession.Builder())
     assert builder._options["spark.jars.packages"] == delta_coordinate("4.2.0")
 
 
 def test_spark_failures_are_one_line_also_after_a_jvm_exit(tmp_path):
     text = "WARN x\nException in thread main: no heap\n\tat some.Java\n"
-    (tmp_path / job.LOG_NAME).write_text(text)
+    (tmp_path / spark_process.LOG_NAME).write_text(text)
     for error, line in (
         ("no such table\n\tat some.Java", "Spark failed: no such table"),
         ("[JAVA_GATEWAY_EXITED] it ended", "Spark failed: Exception in thread main: no heap"),
     ):
-        with pytest.raises(job.DemoError) as raised, job.summarize_spark_errors(tmp_path):
+        with (
+            pytest.raises(spark_process.DemoError) as raised,
+            spark_process.summarize_spark_errors(tmp_path),
+        ):
             raise PySparkException(error)
         assert str(raised.value) == line
 
 
 def test_ending_a_spark_that_never_started_does_nothing():
-    assert job.stop_spark()
+    assert spark_process.stop_spark()
 
 
 def test_progress_without_a_terminal_is_printed_regularly(monkeypatch):

@@ -17,10 +17,10 @@ import assignor_bridge
 import streaming
 from assignor_bridge.errors import AssignorError
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.errors import ConfigError, JobError
-from streaming.pipeline.progress import QueryResult
+from streaming.pipeline.job_errors import ConfigError, JobError
+from streaming.pipeline.job_run import RunningJob
 from streaming.pipeline.queries import JobQuery
-from streaming.pipeline.run import RunningJob
+from streaming.pipeline.row_counts import QueryResult
 from tests.unit.streaming.test_pipeline_config import GOOD
 
 if TYPE_CHECKING:

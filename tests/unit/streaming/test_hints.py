@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from streaming.pipeline.errors import add_hint, drop_java_trace, summarize
+from streaming.pipeline.job_errors import add_hint, drop_java_trace, summarize
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ import orjson
 import pytest
 
 from streaming.cli import main
-from streaming.delta.session import EXTENSION
-from streaming.pipeline.config.files import check_files, import_function, read_seeds
+from streaming.delta.spark_settings import EXTENSION
 from streaming.pipeline.config.job import build_json_schema
 from streaming.pipeline.config.loading import load_job
+from streaming.pipeline.config.referenced_files import check_files, import_function, read_seeds
 from streaming.pipeline.config.yaml_text import apply_overrides, parse_yaml
-from streaming.pipeline.errors import ConfigError
-from streaming.pipeline.spark.session import _join_extensions
+from streaming.pipeline.job_errors import ConfigError
+from streaming.pipeline.spark.job_session import _join_extensions
 from tests.support.job_reference import insert_tables
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ import pytest
 
 from streaming.pipeline.config.conflicts import check_folders
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.errors import ConfigError
+from streaming.pipeline.job_errors import ConfigError
 
 BROKER = "broker:9092"
 SOURCE: dict[str, Any] = {"subscribe": "orders", "records": {"format": "json", "schema": "id INT"}}

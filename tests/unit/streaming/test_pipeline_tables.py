@@ -34,7 +34,7 @@ from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
 from streaming.pipeline.delta.continuity import check_sources
-from streaming.pipeline.delta.table import Table, check_columns, check_timestamps
+from streaming.pipeline.delta.sink_table import Table, check_columns, check_timestamps
 from streaming.pipeline.delta.write_mode import (
     BY_OFFSET,
     BY_TIMESTAMP,
@@ -46,12 +46,12 @@ from streaming.pipeline.delta.write_mode import (
     read_mode,
 )
 from streaming.pipeline.delta.writer import DeltaWriter
-from streaming.pipeline.errors import ConfigError, JobError, TableError
-from streaming.pipeline.run import start_job, warn_about_late_records
-from streaming.pipeline.spark import session
-from streaming.pipeline.spark.folders import find_owner, lock_folder
+from streaming.pipeline.job_errors import ConfigError, JobError, TableError
+from streaming.pipeline.job_run import start_job, warn_about_late_records
+from streaming.pipeline.spark import job_session
+from streaming.pipeline.spark.job_folders import find_owner, lock_folder
+from streaming.pipeline.spark.job_session import _CODE_CACHE_SIZE, check_master, start_session
 from streaming.pipeline.spark.plan_sources import PlanSource
-from streaming.pipeline.spark.session import _CODE_CACHE_SIZE, check_master, start_session
 from tests.unit.lag.checkpoint_files import QUERY, write_query
 from tests.unit.streaming.test_pipeline_config import changed
 
@@ -191,7 +191,7 @@ def test_the_mode_of_an_older_table_is_inferred_from_its_columns():
 def settings_of(monkeypatch) -> Callable[..., dict[str, str]]:
     """Return a function for the settings of a job's Spark, without starting it."""
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
-    monkeypatch.setattr(session, "start_context", lambda *_: None)
+    monkeypatch.setattr(job_session, "start_context", lambda *_: None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
 
     def settings(data: dict[str, Any], *sets: str) -> dict[str, str]:
@@ -330,7 +330,7 @@ def test_only_one_run_of_a_job_is_allowed_at_a_time(tmp_path):
     """A killed process has no lock, nor has a job whose queries were stopped directly."""
     place = str(tmp_path / "checkpoint")
     code = (
-        "import sys; from streaming.pipeline.spark.folders import lock_folder as lock;"
+        "import sys; from streaming.pipeline.spark.job_folders import lock_folder as lock;"
         f"l = lock({place!r}); print('ready', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -611,7 +611,7 @@ def test_secret_settings_are_not_on_the_command_line_of_the_jvm(monkeypatch):
     started: list[dict[str, str]] = []
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda builder: builder)
     monkeypatch.setattr(SparkSession.Builder, "_options", {}, raising=False)
-    monkeypatch.setattr(session, "start_context", lambda *given: started.extend(given))
+    monkeypatch.setattr(job_session, "start_context", lambda *given: started.extend(given))
     monkeypatch.setattr(SparkContext, "_jvm", None)
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     settings = {

@@ -14,7 +14,7 @@ import pytest
 from assignor_bridge.errors import OptionError
 from assignor_bridge.model import Executor, Partition
 from streaming.cli import main
-from streaming.replay.racks import RackMap, read_racks
+from streaming.replay.racks_input import RackMap, read_racks
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.test_query_report import write_report

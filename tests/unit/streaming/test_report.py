@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import pytest
 
 from streaming.demo.compare import compare_runs, render_page
-from streaming.demo.terms import TERMS
+from streaming.demo.demo_terms import TERMS
 from streaming.demo.verdict import Act, describe_acts, write_headline
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 from streaming.observe.figures import BatchFigures, RunFigures, TaskFigures
 from streaming.observe.words import format_count
 from streaming.report import charts

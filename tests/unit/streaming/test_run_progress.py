@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from streaming.cli.run_progress import ProgressLines, format_summary
-from streaming.pipeline.progress import WRITTEN, ProgressCounter, QueryResult, sum_results
+from streaming.pipeline.row_counts import WRITTEN, ProgressCounter, QueryResult, sum_results
 
 
 def test_each_batch_is_counted_once_and_a_line_is_printed_every_ten_seconds(capsys):

@@ -14,9 +14,9 @@ from assignor_bridge.errors import AssignorError
 from assignor_bridge.ivy import find_tool
 from streaming.cli.run import _start_spark
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.errors import ConfigError, JobError
-from streaming.pipeline.spark import session as pipeline_session
-from streaming.pipeline.spark.log import SparkLog
+from streaming.pipeline.job_errors import ConfigError, JobError
+from streaming.pipeline.spark import job_session as pipeline_session
+from streaming.pipeline.spark.stderr_log import SparkLog
 from streaming.redaction import Redactor
 from tests.unit.streaming.test_pipeline_config import changed
 

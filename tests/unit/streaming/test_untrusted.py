@@ -17,20 +17,20 @@ from assignor_bridge.errors import AssignorError
 from checkpoints import folders
 from checkpoints.folders import CheckpointError, LocalFolder
 from checkpoints.offset_log import read_checkpoint
-from streaming.audit.evidence import DataFiles
+from streaming.audit.audited_files import DataFiles
 from streaming.cli import main, output
 from streaming.kafka import embedded_setup
+from streaming.lag.lag_records import Row
+from streaming.lag.lag_table import format_table
 from streaming.lag.positions import Position
-from streaming.lag.rows import Row
-from streaming.lag.table import format_table
 from streaming.metrics import outlets
 from streaming.observe import web
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 from streaming.observe.scrape import read_endpoint
 from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
 from streaming.pipeline.config.loading import load_job
-from streaming.pipeline.errors import ConfigError
+from streaming.pipeline.job_errors import ConfigError
 from streaming.report import page, svg
 from tests.support.trials import trials
 from tests.unit.checkpoints.test_offset_log import a_checkpoint

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from checkpoints.offset_log import KafkaRanges
-    from streaming.audit.audit import AuditedQuery
+    from streaming.audit.all_checks import AuditedQuery
 
 #: Larger batches are not checked, because a checksum would take minutes; no real batch is larger.
 _MAX_HASHED_RECORDS = 10**10

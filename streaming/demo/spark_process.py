@@ -14,7 +14,7 @@ from assignor_bridge import ivy
 from assignor_bridge.errors import AssignorError
 from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
-from streaming.pipeline.errors import summarize
+from streaming.pipeline.job_errors import summarize
 from streaming.pipeline.spark.jvm import get_started_jvm, start_context
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def start_spark(folder: Path, workers: int, master: str | None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     from assignor_bridge import configure_spark
-    from streaming.delta.session import configure_delta
+    from streaming.delta.spark_settings import configure_delta
 
     ivy.find_tool("java")  # raises a clear error if no JDK is installed
     logging.basicConfig(filename=folder / LOG_NAME)  # py4j logs its errors

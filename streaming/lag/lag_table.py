@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.errors import elide, escape_unprintable, pluralize
-from streaming.lag.rows import round_to_ms
+from streaming.lag.lag_records import round_to_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from streaming.lag.rows import Row
+    from streaming.lag.lag_records import Row
 
 #: Columns by their keys in JSON; the first nine are those of Kafka 4.1
 #: (ConsumerGroupCommand.printOffsets).

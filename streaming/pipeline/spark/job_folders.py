@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from checkpoints.folders import local_path
 from streaming.observe.checkpoint_files import HadoopFolder
-from streaming.pipeline.errors import JobError
+from streaming.pipeline.job_errors import JobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from assignor_bridge.assignors.testing import rebalance
 from assignor_bridge.errors import AssignorError
-from assignor_bridge.testing.groups import disturb, random_group
+from assignor_bridge.testing.random_groups import disturb, random_group
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ _GROUP_COUNT = 20
 #: Number of changes to each group.
 _CHANGE_COUNT = 3
 _LAGS = (0, 0, 1, 7, 9, 10_000)
-_SCRIPT = "import sys; from assignor_bridge.testing.answers import main; main(*sys.argv[1:])"
+_SCRIPT = "import sys; from assignor_bridge.testing.hash_seeds import main; main(*sys.argv[1:])"
 
 
 def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from assignor_bridge.jars import connector_coordinate
 from assignor_bridge.session import read_spark_defaults
-from streaming.delta.session import EXTENSION, configure_delta, delta_coordinate
+from streaming.delta.spark_settings import EXTENSION, configure_delta, delta_coordinate
 from streaming.observe.masters import find_reachable_address, parse_addresses
-from streaming.pipeline.errors import ConfigError, JobError
+from streaming.pipeline.job_errors import ConfigError, JobError
 from streaming.pipeline.spark.jvm import start_context
 from streaming.redaction import PASSWORDS, SECRET_KEYS, SECRET_OPTIONS, has_password, is_secret_key
 

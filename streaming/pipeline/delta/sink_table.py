@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
 from assignor_bridge.errors import elide
-from streaming.pipeline.errors import TableError, summarize
-from streaming.pipeline.spark.columns import quote_name, unquote_name
-from streaming.pipeline.spark.folders import qualify_path
+from streaming.pipeline.job_errors import TableError, summarize
+from streaming.pipeline.spark.column_names import quote_name, unquote_name
+from streaming.pipeline.spark.job_folders import qualify_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,7 @@ from streaming.audit.intervals import (
     subtract_intervals,
 )
 from streaming.audit.offsets import check_checkpoint, check_overlaps_of_queries, check_query
-from streaming.audit.records import check_records
+from streaming.audit.record_checksums import check_records
 from streaming.audit.rows import compute_read_spans
 from streaming.delta.transactions import ACCEPTED
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from assignor_bridge.model import Partition
-    from streaming.audit.evidence import Evidence
+    from streaming.audit.audited_files import Evidence
     from streaming.audit.history import BatchCommit, History
     from streaming.audit.intervals import Intervals
     from streaming.audit.rows import RowAudit

@@ -11,14 +11,14 @@ from urllib.parse import unquote, urlsplit
 from assignor_bridge.errors import AssignorError, OptionError
 from checkpoints.folders import CheckpointError, LocalFolder, open_folder
 from checkpoints.offset_log import read_checkpoint
-from streaming.delta import log
+from streaming.delta import delta_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
     from checkpoints.offset_log import Checkpoint
-    from streaming.delta.log import Commit, TableChecksum
+    from streaming.delta.delta_log import Commit, TableChecksum
 
 _BLOCK_BYTES = 1 << 20
 
@@ -94,15 +94,17 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
     """
     folder = _open_table(table)
     try:
-        versions = log.list_versions(folder)
+        versions = delta_log.list_versions(folder)
         if not versions:
             raise OptionError(f"--table {table!r} is not a Delta table: it has no commits")
         first_read = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
-        commits, damaged = _read_commits(folder, log.list_versions(folder))
+        commits, damaged = _read_commits(folder, delta_log.list_versions(folder))
         if not commits and not damaged:
             raise UnreadableTableError(f"{table}: its log was deleted during the audit; try again")
         second_read = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
-        crc_files = {v: log.read_checksum(folder, v) for v in log.list_checksum_versions(folder)}
+        crc_files = {
+            v: delta_log.read_checksum(folder, v) for v in delta_log.list_checksum_versions(folder)
+        }
     except CheckpointError as error:
         raise OptionError(str(error)) from error
     except OSError as error:
@@ -127,9 +129,9 @@ def _read_commits(
     commits, damaged = [], {}
     for version in versions:
         try:
-            commits.append(log.read_commit(folder, version))
-        except log.CommitGoneError:
+            commits.append(delta_log.read_commit(folder, version))
+        except delta_log.CommitGoneError:
             continue  # Delta has just deleted this commit to clean up the log
-        except log.DamagedCommitError as error:
+        except delta_log.DamagedCommitError as error:
             damaged[version] = str(error)
     return tuple(commits), damaged

@@ -18,8 +18,8 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from streaming.pipeline.config.files import parse_schema_json
-from streaming.pipeline.errors import summarize
+from streaming.pipeline.config.referenced_files import parse_schema_json
+from streaming.pipeline.job_errors import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

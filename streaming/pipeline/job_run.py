@@ -12,17 +12,28 @@ from typing import TYPE_CHECKING, Any
 from assignor_bridge.errors import AssignorError
 from streaming.metrics.attach import attach, listen
 from streaming.observe.progress_log import first_error_line
-from streaming.pipeline import errors
-from streaming.pipeline.brokers import check_network, check_topics
-from streaming.pipeline.config.files import load_checked_job
+from streaming.pipeline import job_errors
+from streaming.pipeline.broker_checks import check_network, check_topics
 from streaming.pipeline.config.loading import LoadedJob
+from streaming.pipeline.config.referenced_files import load_checked_job
 from streaming.pipeline.delta.continuity import check_continuity
-from streaming.pipeline.errors import ConfigError, JobError, JobTimeoutError, add_hint, summarize
-from streaming.pipeline.progress import ProgressCounter, sum_results
+from streaming.pipeline.job_errors import (
+    ConfigError,
+    JobError,
+    JobTimeoutError,
+    add_hint,
+    summarize,
+)
 from streaming.pipeline.queries import plan_queries
+from streaming.pipeline.row_counts import ProgressCounter, sum_results
 from streaming.pipeline.schema_change import check_schema_change, save_parsing_rules
-from streaming.pipeline.spark.folders import check_writable, find_owner, lock_folder, qualify_path
-from streaming.pipeline.spark.session import NO_CONNECT
+from streaming.pipeline.spark.job_folders import (
+    check_writable,
+    find_owner,
+    lock_folder,
+    qualify_path,
+)
+from streaming.pipeline.spark.job_session import NO_CONNECT
 from streaming.pipeline.spark.time_zone import record_time_zone
 
 if TYPE_CHECKING:
@@ -35,9 +46,9 @@ if TYPE_CHECKING:
 
     from streaming.metrics.attach import Exporter
     from streaming.pipeline.config.job import Job
-    from streaming.pipeline.progress import JobResult, QueryResult
     from streaming.pipeline.queries import JobQuery
-    from streaming.pipeline.spark.folders import JobLock
+    from streaming.pipeline.row_counts import JobResult, QueryResult
+    from streaming.pipeline.spark.job_folders import JobLock
 
 _LOG = logging.getLogger(__name__)
 _POLL_S = 0.5
@@ -155,7 +166,9 @@ class RunningJob:
         metrics, self.metrics = self.metrics, None
         message = "%s: metrics: the last values may be missing: %s"
         report = partial(_LOG.warning, message, self._loaded.title)
-        with errors.report_failure(report, self._loaded.redact):  # the job's own error is raised
+        with job_errors.report_failure(
+            report, self._loaded.redact
+        ):  # the job's own error is raised
             if metrics is not None:
                 metrics.close()
 

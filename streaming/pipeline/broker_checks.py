@@ -12,7 +12,7 @@ from streaming.kafka.servers import read_servers
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.metrics.outlets import check_port
 from streaming.pipeline.config.base import SERVERS
-from streaming.pipeline.errors import JobError
+from streaming.pipeline.job_errors import JobError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message
     from pyspark.sql import SparkSession
 
-    from streaming.pipeline.config.files import Record
     from streaming.pipeline.config.loading import LoadedJob
+    from streaming.pipeline.config.referenced_files import Record
 
 _CONNECT_TIMEOUT_S = 5.0
 _RESPONSE_TIMEOUT_S = 15

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assignor_bridge.errors import AssignorError, OptionError
-from streaming.demo import flights, job
+from streaming.demo import flights, spark_process
 from streaming.demo.checks import check_batches, check_run, check_table
 from streaming.demo.compare import render_page
 from streaming.demo.mode import Mode
@@ -24,7 +24,7 @@ from streaming.demo.turns import compute_batch_sizes, take_turns
 from streaming.demo.verdict import Act
 from streaming.kafka.embedded import EmbeddedBroker
 from streaming.kafka.topics import create_topic, delete_topics
-from streaming.observe.check import Check
+from streaming.observe.check_result import Check
 from streaming.observe.figures import RunFigures
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def run_demo(demo: DemoOptions, report: Path, stderr: Console) -> Outcome:
         try:
             acts, checks = _run_acts(demo, Path(scratch), progress)
         except AssignorError as error:
-            log = Path(scratch, job.LOG_NAME)
+            log = Path(scratch, spark_process.LOG_NAME)
             if not log.is_file():
                 raise
             log_copy = report.with_suffix(".log")
@@ -132,8 +132,8 @@ def _run_acts(
         checks: list[Check] = []
         progress.begin("starting Spark (the first start downloads packages)")
         try:
-            with job.summarize_spark_errors(folder):
-                spark = job.start_spark(folder, demo.workers, demo.master)
+            with spark_process.summarize_spark_errors(folder):
+                spark = spark_process.start_spark(folder, demo.workers, demo.master)
                 progress.advance()
                 writer = flights.FlightWriter(address)
                 # Run the act without a simulated call first, to warm up the JVMs for the other act.
@@ -151,7 +151,7 @@ def _run_acts(
                     checks[:0] = [replace(c, name=f"act {number}: {c.name}") for c in act_checks]
                 spark.stop()
         finally:
-            stopped = job.stop_spark()
+            stopped = spark_process.stop_spark()
     detail = "all processes stopped" if stopped else "some processes had to be killed"
     return acts, [*checks, Check("no process is left running", stopped, detail)]
 
@@ -206,17 +206,17 @@ def _create_topics(bootstrap_servers: str, count: int) -> Iterator[list[str]]:
 def _render_demo_page(demo: DemoOptions, outcome: Outcome) -> str:
     lead = (
         f"{demo.rows:,} flights, keyed by carrier into {PARTITIONS} Kafka partitions, are read by "
-        f"{demo.workers * job.EXECUTOR_SLOTS} executor slots into Delta. Spark's default and "
-        f'.option("assignor", "{OURS}") alternated, batch by batch, over the same records.'
+        f"{demo.workers * spark_process.EXECUTOR_SLOTS} executor slots into Delta. Spark's default "
+        f'and .option("assignor", "{OURS}") alternated, batch by batch, over the same records.'
     )
-    slots = f"{job.EXECUTOR_SLOTS} slots each, {demo.master or 'local-cluster'}"
+    slots = f"{spark_process.EXECUTOR_SLOTS} slots each, {demo.master or 'local-cluster'}"
     facts = [
         ("Machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"),
         ("Python", platform.python_version()),
         ("pyspark", importlib.metadata.version("pyspark")),
         ("assignor-bridge", importlib.metadata.version("assignor-bridge")),
         ("Executors", f"{demo.workers} with {slots}"),
-        ("JVM options", job.JVM_OPTIONS),
+        ("JVM options", spark_process.JVM_OPTIONS),
         ("Whole demo", f"{outcome.seconds:.0f} s"),
     ]
     return render_page(lead, outcome.acts, outcome.checks, facts)

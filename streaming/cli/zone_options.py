@@ -12,7 +12,7 @@ from streaming.cli.kafka_options import connect_to_brokers
 from streaming.cli.output import note
 from streaming.kafka.replicas import fetch_replica_racks
 from streaming.replay.log import CheckpointLog
-from streaming.replay.racks import RackMap, read_racks
+from streaming.replay.racks_input import RackMap, read_racks
 from streaming.replay.traffic import PRICE_PER_GB
 
 _RACKS_HELP = (
