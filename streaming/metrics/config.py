@@ -23,7 +23,7 @@ NOT_A_FLAG = BeforeValidator(_reject_flag)
 
 
 class MetricsConfig(BaseModel):
-    """Where to export a job's metrics and write its log; by default, neither is done."""
+    """Exporters of a job's metrics and the path of its log, all off by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

@@ -63,9 +63,10 @@ def text_of(name: str) -> str:
 
 def metrics_in_code() -> set[str]:
     """Names in the planner's answer, and those that Java's classes put beside them."""
-    explain = (ROOT / "assignor_bridge" / "planner" / "explain.py").read_text(encoding="utf-8")
+    planner = ROOT / "assignor_bridge" / "planner"
+    explanation = (planner / "explanation.py").read_text(encoding="utf-8")
     admitted = (ROOT / "assignor_bridge" / "limited_batches.py").read_text(encoding="utf-8")
-    found = set(re.findall(r'metrics\["(\w+)"\] =', explain + admitted))
+    found = set(re.findall(r'metrics\["(\w+)"\] =', explanation + admitted))
     found |= set(plan(SNAPSHOT)["metrics"])
     found |= set(re.findall(r'^ +"(\w+)": ', admitted, flags=re.MULTILINE))
     java = "\n".join(

@@ -88,7 +88,7 @@ LAGS = GroupLags({"t": 3}, {"t": {0: 100_000, 1: 60_000, 2: 50_000}}, 0)
 def test_plans_show_lag_and_moves_of_the_proposals_example() -> None:
     group = ClassicGroup("g", "range", (member("C0", {"t": (0, 1)}), member("C1", {"t": (2,)})))
     today = group_plan.describe_today(group, LAGS)
-    assert (today.lag, today.moved) == ({"C0": 160_000, "C1": 50_000}, 0)
+    assert (today.lag, today.moves) == ({"C0": 160_000, "C1": 50_000}, 0)
     planned = group_plan.plan(group, LAGS, ASSIGNORS["lag-aware"])
     assert isinstance(planned, GroupPlan)
     assert planned.to_json() == {
