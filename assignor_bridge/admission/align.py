@@ -7,7 +7,7 @@ clock) are not used, so they neither hold other partitions back nor let them run
 
 Kafka searches the whole log. It may return a record that was already read (if records are out of
 order), or a next record with a time in the future; neither shows where to end. The partition then
-advances by one record, and by twice as many in each later batch, until its time is at the horizon.
+advances by one offset, and by twice as many in each later batch, until its time is at the horizon.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.batch_inputs import Flags, Ints, Lag, Limits, Memory, RecordTimes
 
-#: Maximum step, longer than any partition.
-_MAX_STEP_RECORDS = 2**40
+#: Maximum step in offsets, so that doubling cannot overflow.
+_MAX_STEP_OFFSETS = 2**40
 #: Maximum offset look-ups per batch; the answer to the last look-up is used.
 _MAX_LOOK_UPS = 2
 
@@ -107,7 +107,7 @@ def _advance_in_steps(
     for i in np.flatnonzero(stays & ~is_at_horizon).tolist():
         step = steps.get(names[i], 1)
         end[i] += min(step, int(lag.size[i]))
-        next_steps[names[i]] = min(2 * step, _MAX_STEP_RECORDS)
+        next_steps[names[i]] = min(2 * step, _MAX_STEP_OFFSETS)
     if not (end > lag.start).any():  # the horizon of the last look-up was still too early
         end[stamp_ms.argmin()] += 1
     return AlignedEnds(end, next_steps)

@@ -44,7 +44,7 @@ class Member:
     instance: str | None = None
     #: For `failover`: the highest priority gets everything; None ranks lowest.
     priority: int | None = None
-    #: For weighted assignors: share of the load relative to other members; finite and above 0.
+    #: For `lag-aware-sticky`: capacity relative to other members (2: twice the load); above 0.
     capacity: float = 1.0
     #: For `streams`: the partitions of which it keeps a standby copy.
     standby: Mapping[str, Sequence[int]] = field(default_factory=dict)

@@ -89,7 +89,10 @@ class _StandbyPlacement:
         self.add(task, int(members[first]))
 
     def add_copy(self, task: int) -> None:
-        """Add a copy to the farthest member with room; if none has room, make room."""
+        """Add a copy to the member with room that is farthest from the task's holders.
+
+        If no member has room, make room; if that fails, exceed `max_copies`.
+        """
         holders = self.holders[task]
         candidates = self.counts < self.max_copies
         candidates[holders] = False

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 BUSY_S = 1.0
 #: Minimum predicted seconds of a task that is added only to request executors.
 MIN_TASK_S = 0.25
-#: Tasks per possible slot, so that some still wait when Spark requests the last executor.
-TASKS_PER_SLOT = 4
+#: Maximum tasks per slot of the largest allowed cluster: some wait until its last executor starts.
+MAX_TASKS_PER_SLOT = 4
 #: Number of consecutive requesting batches in which additional tasks may run on any executor.
 OPEN_BATCHES = 3
 CALM_S = 0.25  # a calm batch has less work per slot, in seconds
@@ -104,7 +104,7 @@ def _count_tasks_to_request(
     min_records = batch.settings.min_records_per_task or 1
     useful_tasks = min(useful_tasks, int(max(1, batch.total // min_records)))
     absent_executors = allocation.max_executors - executors
-    max_tasks = TASKS_PER_SLOT * (slots + absent_executors * allocation.slots_per_executor)
+    max_tasks = MAX_TASKS_PER_SLOT * (slots + absent_executors * allocation.slots_per_executor)
     tasks = min(useful_tasks, batch.ranges if allocation.unlimited else max_tasks)
     return tasks if tasks > slots else None
 

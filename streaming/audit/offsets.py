@@ -283,14 +283,15 @@ def check_checkpoint(
         only_planned = min(planned_ranges - committed_ranges, default=None)
         yield AuditFinding(
             "ranges-mismatch",
-            f"{elide(list(map(str, differing)))}: the commit has {_format_range(only_committed)}, "
-            f"but the offset log has {_format_range(only_planned)}",
+            f"{elide(list(map(str, differing)))}: for {first}, only the commit has "
+            f"{_format_range(only_committed)}, and only the offset log has "
+            f"{_format_range(only_planned)}",
         )
 
 
 def _format_range(range_: tuple[SourcePartition, int, int] | None) -> str:
     if range_ is None:
-        return "nothing else"
+        return "nothing"
     (_, partition), begin, end = range_
     return f"{partition} [{begin}, {end})"
 

@@ -1,8 +1,7 @@
-"""Read a consumer group as JSON and return its assignment as JSON, for `assignor lab assign`.
+"""Assign a consumer group that is given as JSON data, and apply its steps: `assignor lab assign`.
 
-This module uses plain data; the CLI reads the input and prints the answer. Invalid input raises
-`InputError` with its location. If a valid group cannot be assigned, the assignor or check that
-refused it raises the error.
+Raises InputError, with the key path, if the data do not follow the contract; OptionError if an
+assignor is unknown or a step is impossible; PlanError if an assignor fails or answers wrongly.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Row:
     def seconds_to_loss(self) -> float | None:
         """Minimum time until retention deletes the first unread record; 0 if records were deleted.
 
-        None if unknown: with a limited log size, the time depends on future writes.
+        None if nothing is at risk, or unknown: with a size limit, it depends on future writes.
         """
         if self.lost:
             return 0.0

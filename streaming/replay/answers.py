@@ -99,16 +99,16 @@ def describe_regret(replay: Replay) -> str:
     worst_batch = max(itself.batches, key=lambda p: p.regret_share)
     accepted_s = sum((p.planned_imbalance or 0.0) * p.bound_seconds for p in itself.batches)
     total_regret_s = itself.regret_seconds * len(itself.batches)
-    split = ""
+    accepted_clause = ""
     if itself.name != ITSELF:
         share = f"{min(1.0, accepted_s / total_regret_s):.0%}"
         accepted_text = {"100%": "all of it", "0%": "none of it"}.get(share, f"{share} of it")
         unpredicted = ", and the remainder was not predicted" * (share != "100%")
-        split = f"; the plans accepted {accepted_text}{unpredicted}"
+        accepted_clause = f"; the plans accepted {accepted_text}{unpredicted}"
     return (
         f"Regret of {itself.name}: {format_seconds(itself.regret_seconds)} a batch "
         f"({itself.times_ideal - 1:.1%}) above the best time in hindsight, at most "
-        f"{worst_batch.regret_share:.1%} (batch {worst_batch.batch}){split}"
+        f"{worst_batch.regret_share:.1%} (batch {worst_batch.batch}){accepted_clause}"
     )
 
 

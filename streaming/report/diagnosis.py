@@ -109,37 +109,39 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
         if pieces[largest] >= _MIN_FAIR_SHARES * fair_work:
             excess_work[largest] += pieces[largest] - fair_work
             ratios[largest].append(pieces[largest] / fair_work)
-    hot = max(excess_work, key=lambda tp: (excess_work[tp], tp), default=None)
+    candidate = max(excess_work, key=lambda tp: (excess_work[tp], tp), default=None)
     if (
-        hot is None
+        candidate is None
         or _is_reading_short(facts)
-        or len(ratios[hot]) < _MIN_BATCHES
-        or excess_work[hot] < MIN_COST * busiest_work
+        or len(ratios[candidate]) < _MIN_BATCHES
+        or excess_work[candidate] < MIN_COST * busiest_work
     ):
         return []
     partitions = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
-    other_work = [work_of.get(tp, 0.0) for tp in partitions if tp != hot]
+    other_work = [work_of.get(tp, 0.0) for tp in partitions if tp != candidate]
     effect = (
-        f"alone, so reading takes {median(ratios[hot]):.1f} times as long as if all "
+        f"alone, so reading takes {median(ratios[candidate]):.1f} times as long as if all "
         f"{pluralize(slots, 'slot')} shared it"
     )
-    remedy, cost = _suggest_split(facts), excess_work[hot] / busiest_work
-    share = work_of[hot] / sum(work_of.values())
+    remedy, cost = _suggest_split(facts), excess_work[candidate] / busiest_work
+    share = work_of[candidate] / sum(work_of.values())
     if (
         not other_work
-        or work_of[hot] < _MIN_OVER_MEDIAN * median(other_work)
-        or (share < _MIN_SHARE and work_of[hot] < _MIN_OVER_NEXT * max(other_work))
+        or work_of[candidate] < _MIN_OVER_MEDIAN * median(other_work)
+        or (share < _MIN_SHARE and work_of[candidate] < _MIN_OVER_NEXT * max(other_work))
     ):
-        large = 1 + sum(work_of[hot] <= _MIN_OVER_MEDIAN * work for work in other_work)
+        large = 1 + sum(work_of[candidate] <= _MIN_OVER_MEDIAN * work for work in other_work)
         total_text = "" if large == len(partitions) else f" large partitions of {len(partitions)}"
         about = f"{large}{total_text} for {pluralize(slots, 'slot')}"
-        return [Cause("few partitions", about, f"one slot reads {hot} {effect}", remedy, cost)]
+        return [
+            Cause("few partitions", about, f"one slot reads {candidate} {effect}", remedy, cost)
+        ]
     why = (
         f"this partition has {share:.0%} of the work, probably because most records have the same "
         f"key; one slot reads it {effect}"
     )
     remedy = f"{remedy}; or let the producer split the key into several"
-    return [Cause("hot key", str(hot), why, remedy, cost)]
+    return [Cause("hot key", str(candidate), why, remedy, cost)]
 
 
 def _is_reading_short(facts: SourceFacts) -> bool:

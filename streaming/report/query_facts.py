@@ -81,32 +81,34 @@ def gather_facts(
     Raises OptionError if an input is of another kind, two are of one kind, or the query is
     ambiguous, and WebError if an address does not respond.
     """
-    kinds = classify_inputs(inputs)
+    input_by_kind = classify_inputs(inputs)
     origins: list[tuple[str, str]] = []
     log, label = None, None
-    if "checkpoint" in kinds:
-        log = _keep_last(read_log(kinds["checkpoint"]), batches)
+    if "checkpoint" in input_by_kind:
+        log = _keep_last(read_log(input_by_kind["checkpoint"]), batches)
         query_id = log.checkpoint.query_id
         name = f"{log.checkpoint.name}, query {query_id or 'with unknown ID'}"
         origins.append(("checkpoint", name))
         query = query or query_id
-    elif "plan log" in kinds:
-        raise OptionError(f"{kinds['plan log']!r} is a plan log: also give the query's checkpoint")
+    elif "plan log" in input_by_kind:
+        raise OptionError(
+            f"{input_by_kind['plan log']!r} is a plan log: also give the query's checkpoint"
+        )
     progress: Sequence[BatchProgress] = ()
-    if "metrics log" in kinds:
-        path = kinds["metrics log"]
+    if "metrics log" in input_by_kind:
+        path = input_by_kind["metrics log"]
         progress = _read_progress(path, query, batches)
         origins.append(("metrics log", path))
         _check_same_query(log, progress[0].query_id, path)
         query, label = progress[0].query_id, progress[-1].label
     ui = None
-    if "Spark's UI" in kinds:
-        spark = SparkUi(Address.parse(kinds["Spark's UI"]))
+    if "Spark's UI" in input_by_kind:
+        spark = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
         ui, label = _read_ui(spark, query, log, batches)
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
-    if "plan log" in kinds:
-        origins.append(("plan log", kinds["plan log"]))
-    replays, plans = _replay_sources(log, ui, kinds.get("plan log"))
+    if "plan log" in input_by_kind:
+        origins.append(("plan log", input_by_kind["plan log"]))
+    replays, plans = _replay_sources(log, ui, input_by_kind.get("plan log"))
     title = f"Query {label}" if label else f"Query of {log.checkpoint.name if log else ''}"
     return QueryFacts(title, log, progress, ui, replays, plans, origins, price_per_gb)
 
@@ -151,7 +153,7 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
 
     Raises OptionError if there are two of a kind.
     """
-    kinds: dict[str, str] = {}
+    input_by_kind: dict[str, str] = {}
     for location in inputs:
         if _ADDRESS.match(location) and not Path(location).exists():
             kind = "Spark's UI"
@@ -159,10 +161,10 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
             kind = "plan log" if is_plan_log(Path(location)) else "metrics log"
         else:
             kind = "checkpoint"
-        if kind in kinds:
+        if kind in input_by_kind:
             raise OptionError(f"{location!r} is a second {kind}: give one of each kind")
-        kinds[kind] = location
-    return kinds
+        input_by_kind[kind] = location
+    return input_by_kind
 
 
 def _keep_last(log: CheckpointLog, batches: int | None) -> CheckpointLog:

@@ -31,8 +31,8 @@ class PlacedTask:
 def java_hash(topic: str, partition: int) -> int:
     """Return `org.apache.kafka.common.TopicPartition.hashCode()`, a signed 32-bit number."""
     topic_hash = 0
-    units = topic.encode("utf-16-be", "surrogatepass")
-    for high, low in zip(units[::2], units[1::2], strict=True):
+    utf16_bytes = topic.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(utf16_bytes[::2], utf16_bytes[1::2], strict=True):
         topic_hash = (31 * topic_hash + (high << 8 | low)) & 0xFFFFFFFF
     code = (31 * (31 + partition) + topic_hash) & 0xFFFFFFFF
     return code - (1 << 32) if code >= 1 << 31 else code

@@ -231,7 +231,7 @@ def list_tasks(outcome: PlannedBatch) -> list[PlacedTask]:
 
 
 def _make_cross_zone_test(batch: SimulatedBatch) -> Callable[[Partition, str], bool]:
-    """Return a function that tests whether a partition has no replica in an executor's zone."""
+    """Return a test whether an executor reads a partition across zones; unknown racks: False."""
     if batch.replicas is None:
         return lambda _partition, _executor: False
     rack_sets = map(batch.replicas.racks.__getitem__, batch.replicas.code.tolist())

@@ -124,7 +124,7 @@ def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
         records = np.floor(rates * noise * scenario.records + rng.random(scenario.partitions))
         if (start + records).sum() >= MAX_OFFSET:
             raise OptionError(
-                f"batch {number} exceeds {MAX_OFFSET:,} records in all partitions: choose "
+                f"the scenario has more than {MAX_OFFSET:,} records by batch {number}: choose "
                 "fewer records or batches, or less noise"
             )
         yield SimulatedBatch(

@@ -93,7 +93,10 @@ def parse_schema_json(text: str) -> Any:
 
 
 def add_avro_marker(text: str) -> str:
-    """Add the marker to an Avro schema. It has a default, because the data does not contain it."""
+    """Return the Avro schema with the field `AVRO_MARKER`, whose default stands for absent data.
+
+    Raises ValueError if the text is not JSON or not the schema of a record.
+    """
     schema = parse_schema_json(text)
     if not isinstance(schema, dict) or schema.get("type") != "record" or "fields" not in schema:
         raise ValueError("the Avro schema is not a record with fields")

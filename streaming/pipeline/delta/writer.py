@@ -274,9 +274,10 @@ class DeltaWriter:
         return None
 
     def _compact(self, spark: SparkSession) -> None:
-        report = partial(_LOG.warning, "%s: compaction failed: %s", self._label)
+        message = "%s: the table %r could not be compacted (%s); its rows are written"
+        report = partial(_LOG.warning, message, self._label, self.table.title)
         with (
-            job_errors.report_failure(report, self._redact),  # the rows are written already
+            job_errors.report_failure(report, self._redact),
             _override_settings(spark, self._build_compaction_settings(spark)),
         ):
             self.table.open(spark).optimize().executeCompaction()

@@ -129,7 +129,7 @@ def test_offsets_beyond_64_bits_are_refused(capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines()[-1] == (
-        "assignor: batch 3 exceeds 9,223,372,036,854,775,807 records in all partitions: choose "
+        "assignor: the scenario has more than 9,223,372,036,854,775,807 records by batch 3: choose "
         "fewer records or batches, or less noise"
     )
     large = Scenario(partitions=4, executors=2, batches=9, records=10**18, lags="uniform", noise=0)
