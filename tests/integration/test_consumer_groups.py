@@ -485,26 +485,6 @@ def test_java_assigns_without_lags_if_no_broker_answers(
     assert line.endswith("): unknown lags count as 0")
 
 
-def test_java_requests_lags_when_the_last_leader_rejoins(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    """The request serves the next assignment of the same partitions, for at most 2 s."""
-    path = compile_program(tmp_path_factory.mktemp("requests"), "LagRequests")
-    command = [ivy.find_tool("java"), "-cp", path, "LagRequests"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout.splitlines() == [
-        "first join: []",
-        "leads [t-2]: [caller 3]",
-        "rejoins: [daemon 3]",
-        "leads again [t-2]: []",
-        "leads a grown topic [t-2, t-3]: [daemon 3, caller 4]",
-        "rejoins: [daemon 4]",
-        "did not lead: []",
-        "leads [t-2, t-3]: [caller 4]",
-        "hangs [t-0, t-2] after 2 s: [daemon 4]",
-    ]
-
-
 def run_lag_aware_groups(
     folders: pytest.TempPathFactory, lines: str, *address: str, timeout_s: float = 300
 ) -> subprocess.CompletedProcess[str]:

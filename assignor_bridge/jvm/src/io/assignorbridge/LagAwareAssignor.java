@@ -1,6 +1,5 @@
 package io.assignorbridge;
 
-import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -9,13 +8,10 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.Set;
 import java.util.TreeMap;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
-import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
 import org.apache.kafka.clients.admin.ListOffsetsResult;
@@ -40,24 +36,15 @@ import org.slf4j.LoggerFactory;
  * name, send no user data, and compute the same assignment. Racks are ignored.
  *
  * <p>The group leader fetches lags with the consumer's own settings. A lag that it cannot fetch
- * within two seconds counts as 0. The leader of the last rebalance probably leads the next one, so
- * it requests the lags when it rejoins, while the other members have yet to rejoin.
+ * within two seconds counts as 0.
  */
 public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable {
   private static final Logger LOG = LoggerFactory.getLogger(LagAwareAssignor.class);
   private static final long MAX_FETCH_MS = 2_000;
-  private static final long MAX_LAG_AGE_NANOS = TimeUnit.SECONDS.toNanos(10);
   private static final long DEFAULT_REBALANCE_TIMEOUT_MS = 300_000;
 
   private final Map<String, Object> settings = new HashMap<>();
-  private final AtomicBoolean hasWarned = new AtomicBoolean();
-
-  // Only the consumer's thread uses these fields. A request ends within its time limit and closes
-  // its client, so a consumer that closes during a rebalance leaks nothing.
-  private List<TopicPartition> lastPartitions = List.of(); // empty unless it led the last rebalance
-  private CompletableFuture<Map<TopicPartition, Long>> lagRequest;
-  private List<TopicPartition> requestPartitions;
-  private long requestNanos;
+  private boolean hasWarned;
 
   @Override
   public void configure(Map<String, ?> configs) {
@@ -67,21 +54,6 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   @Override
   public String name() {
     return "lag-aware";
-  }
-
-  /** Requests the lags if this member led the last rebalance; returns null, as it sends no data. */
-  @Override
-  public ByteBuffer subscriptionUserData(Set<String> topics) {
-    List<TopicPartition> partitions = lastPartitions;
-    lastPartitions = List.of();
-    lagRequest = null;
-    if (!partitions.isEmpty()) {
-      requestPartitions = partitions;
-      requestNanos = System.nanoTime();
-      lagRequest =
-          CompletableFuture.supplyAsync(() -> fetchLags(partitions), LagAwareAssignor::startThread);
-    }
-    return null;
   }
 
   @Override
@@ -100,8 +72,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
         partitions.add(new TopicPartition(topic, number));
       }
     }
-    lastPartitions = List.copyOf(partitions);
-    Map<TopicPartition, Long> lags = partitions.isEmpty() ? Map.of() : awaitLags(partitions);
+    Map<TopicPartition, Long> lags = partitions.isEmpty() ? Map.of() : fetchLags(partitions);
     Map<String, List<TopicPartition>> partitionsByMember = new HashMap<>();
     group.groupSubscription().keySet().forEach(m -> partitionsByMember.put(m, new ArrayList<>()));
     Map<String, List<TopicPartition>> partitionsByTopic = new TreeMap<>();
@@ -139,18 +110,6 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       partitionsByMember.get(member).add(partition);
       totalLags.merge(member, lags.getOrDefault(partition, 0L), Long::sum);
     }
-  }
-
-  /** Returns the lags requested at the rejoin, if they fit; fetches the lags otherwise. */
-  private Map<TopicPartition, Long> awaitLags(List<TopicPartition> partitions) {
-    boolean fits =
-        lagRequest != null
-            && System.nanoTime() - requestNanos < MAX_LAG_AGE_NANOS
-            && requestPartitions.equals(partitions);
-    if (!fits) {
-      return fetchLags(partitions);
-    }
-    return lagRequest.completeOnTimeout(Map.of(), timeoutMs(), TimeUnit.MILLISECONDS).join();
   }
 
   /** Returns the lag of each partition, at least 0; omits partitions whose lag is unknown. */
@@ -234,19 +193,14 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
   }
 
   private void warnOnce(Exception error) {
-    if (hasWarned.compareAndSet(false, true)) {
+    if (!hasWarned) {
+      hasWarned = true;
       LOG.warn(
           "the lags of group {} could not be fetched within {} ms ({}): unknown lags count as 0",
           settings.get(ConsumerConfig.GROUP_ID_CONFIG),
           timeoutMs(),
           String.valueOf(error instanceof ExecutionException ? error.getCause() : error));
     }
-  }
-
-  private static void startThread(Runnable request) {
-    Thread thread = new Thread(request, "lag-aware-request");
-    thread.setDaemon(true);
-    thread.start();
   }
 
   private static <T> T await(KafkaFuture<T> future, long deadlineNanos)
