@@ -118,7 +118,7 @@ def test_a_query_that_is_slower_than_its_topic_has_lag_and_fires_the_alert(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Each of its batches reads all that was there when it was planned: lag was always 0."""
-    monkeypatch.setattr("streaming.metrics.attach._MEASURE_INTERVAL_S", 0.2)
+    monkeypatch.setattr("streaming.metrics.attach._LAG_INTERVAL_S", 0.2)
     topic.create(4).fill([60, 20, 10, 0])
     may_end = threading.Semaphore(1)
     history: dict[tuple[str, frozenset[tuple[str, str]]], list[tuple[float, float]]] = {}
