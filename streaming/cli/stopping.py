@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from typing import TYPE_CHECKING, NoReturn
 
 import typer
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from types import FrameType, TracebackType
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: Time after which a signal is sent again, if it came while Python drops exceptions.
+_RETRY_S = 0.01
 
 
 class _StopRequestedError(BaseException):
@@ -59,7 +62,11 @@ class StopSignals:
         for number in _STOP_SIGNALS:
             signal.signal(number, self._handle_signal)
 
-    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._raises and _is_in_import_callback(frame):
+            main_thread = threading.get_ident()  # Python runs signal handlers in no other
+            threading.Timer(_RETRY_S, signal.pthread_kill, (main_thread, number)).start()
+            return
         is_second = self.number is not None  # it arrived while the first was being handled
         self.number = self.number or number
         for each in _STOP_SIGNALS:
@@ -68,6 +75,16 @@ class StopSignals:
             signal.raise_signal(number)
         if self._raises:
             raise _StopRequestedError
+
+
+def _is_in_import_callback(frame: FrameType | None) -> bool:
+    """Return whether `import` is freeing a lock; Python prints and drops an exception there."""
+    while frame is not None:
+        code = frame.f_code
+        if (code.co_filename, code.co_name) == ("<frozen importlib._bootstrap>", "cb"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextlib.contextmanager

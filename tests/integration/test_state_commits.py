@@ -147,7 +147,7 @@ def test_a_fault_after_a_batch_was_written_does_not_end_the_query(
         if number == 0:
             [query] = spark.streams.active
             stream = query._jsq.streamingQuery().sources().head()
-            repairs.append(without(field(stream, "planner"), "files"))
+            repairs.append(without(field(stream, "planner"), "stateFiles"))
 
     frame = opened(spark, topic, new_group(), maxOffsetsPerTrigger="10")
     writer = frame.writeStream.foreachBatch(break_the_bridge)

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from pathlib import Path
 
@@ -538,6 +539,21 @@ def test_a_bug_is_one_line_that_names_the_traceback_file(tmp_path):
     text = path.read_text()
     assert "jars_of_a_bug" in text
     assert "topsecret99" not in text + line
+
+
+def test_a_signal_in_a_callback_of_import_stops_after_the_callback():
+    """Python prints and drops an exception that is raised there."""
+    scope = {"signal": signal}
+    text = "def cb(): signal.raise_signal(signal.SIGTERM)"
+    exec(compile(text, "<frozen importlib._bootstrap>", "exec"), scope)  # noqa: S102
+    with StopSignals() as signals:
+        try:
+            scope["cb"]()  # type: ignore[operator]
+        except BaseException as error:  # noqa: BLE001
+            pytest.fail(f"{type(error).__name__} was raised in the callback")
+        threading.Event().wait(60)
+        pytest.fail("no exception after the callback")
+    assert signals.number == signal.SIGTERM
 
 
 def test_an_error_after_a_signal_is_suppressed():
