@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_BATCHES = 16  # past batches that are remembered
 _DECAY_PER_BATCH = 0.8  # weight of a past batch relative to the next one
 FIRST_RECORDS = 1000  # offsets per slot that every batch may have, even the first
-_MAX_GROWTH = 4  # maximum size of a larger batch relative to the largest remembered batch
+_MAX_GROWTH = 4  # maximum size of a batch relative to the largest remembered batch
 _MIN_SLOPE = 0.1  # lower bound of the slope
 _PRIOR_SIGMA = 30.0  # standard deviation of the slope's prior around 1
 _MIN_NOISE = 0.05  # lower bound of the noise, as a share of the median batch duration
