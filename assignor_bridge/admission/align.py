@@ -52,7 +52,7 @@ class AlignedEnds(NamedTuple):
 def align(
     lag: Lag, times: RecordTimes, alignment: Alignment, steps: Mapping[tuple[str, int], int]
 ) -> AlignedEnds | int:
-    """Return the maximum end of each partition, or a time at which to request offsets first.
+    """Return the maximum end of each partition, or a time (ms) at which to request offsets first.
 
     If Kafka's answer shows that the slowest partition is later than assumed (for example after a
     pause), offsets are requested a second time.
@@ -99,7 +99,7 @@ def _advance_in_steps(
 ) -> AlignedEnds:
     """Advance partitions without progress up to `end` in steps, unless they are at the horizon.
 
-    If no partition would advance, the one with the lowest `stamp_ms` reads one record.
+    If no partition would advance, the one with the lowest `stamp_ms` advances by one offset.
     """
     stays = end <= lag.start
     end[stays] = lag.start[stays]

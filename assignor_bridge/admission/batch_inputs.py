@@ -72,11 +72,11 @@ class RecordTimes(NamedTuple):
     #: Timestamp of the first unread record; -1 if unknown. After a batch it is the newest timestamp
     #: read, because the next record is at least as new if records are in order.
     stamp_ms: Ints
-    #: Number of requests to Kafka for this batch.
+    #: Number of offset look-ups in Kafka for this batch.
     look_ups: int = 0
     #: Horizon for which offsets were last requested (see `align`); None if none were.
     asked_ms: int | None = None
-    #: Offset of the first record at or after `asked_ms`, perhaps already read; -1 if there is none.
+    #: First offset at or after `asked_ms`, perhaps already read; -1: none. None: not requested.
     first_offset: Ints | None = None
 
 
@@ -99,20 +99,20 @@ class Memory:
     waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
     #: Recent batches, newest last.
     times: tuple[BatchTime, ...] = ()
-    #: Next step, in records, of each partition that advances in steps (`align`).
+    #: Next step, in offsets, of each partition that advances in steps (`align`).
     steps: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a batch, and how partitions share it."""
+    """The limits of a batch (None: no limit), and how partitions share it."""
 
     #: Spark's `maxOffsetsPerTrigger`, or its rate limit for this source.
     records: int | None = None
     bytes: int | None = None
     seconds: float | None = None
     fairness: Fairness = "proportional"
-    #: Weight by topic in lower case.
+    #: Weight by topic in lower case; other topics have weight 1.
     weights: Mapping[str, float] = field(default_factory=dict)
     #: Minimum records by topic in lower case.
     floors: Mapping[str, int] = field(default_factory=dict)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MAX_BATCHES = 16  # past batches that are remembered
 _DECAY_PER_BATCH = 0.8  # weight of a past batch relative to the next one
-FIRST_RECORDS = 1000  # maximum records per slot in the first batch
+FIRST_RECORDS = 1000  # offsets per slot that every batch may have, even the first
 _MAX_GROWTH = 4  # maximum size of a batch relative to the largest remembered batch
 _MIN_SLOPE = 0.1  # lower bound of the slope
 _PRIOR_SIGMA = 30.0  # standard deviation of the slope's prior around 1
@@ -32,17 +32,17 @@ _FIRST_READING_SHARE = 0.5  # share of the target for reading in the first batch
 
 
 def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
-    """Return the maximum records of a batch, given the sizes of the last batches.
+    """Return the maximum offsets of a batch, given the sizes of the last batches.
 
     >>> limit_growth((), 2.0)
     2000
     """
-    max_records = max((time.records for time in times), default=0.0)
-    return int(max(FIRST_RECORDS * max(slots, 1.0), _MAX_GROWTH * max_records))
+    max_offsets = max((time.records for time in times), default=0.0)
+    return int(max(FIRST_RECORDS * max(slots, 1.0), _MAX_GROWTH * max_offsets))
 
 
 def fit_read_s(times: Sequence[BatchTime], target_s: float) -> float:
-    """Return how many seconds each slot may read so that a batch takes `target_s` seconds."""
+    """Return the reading seconds per slot for a batch of `target_s`, or a minimum above that."""
     if not times:
         return _FIRST_READING_SHARE * target_s
     reading_s = np.array([time.reading_s for time in times])

@@ -60,7 +60,7 @@ class ReadReports:
 
     @classmethod
     def of(cls, topics: Names, partition: Ints, executors: Names, *measures: Floats) -> ReadReports:
-        """Sort report columns into the canonical order; `measures` has the last four."""
+        """Sort report columns canonically; `measures` are records, bytes, seconds, and offsets."""
         (topic_names, topic), (executor_names, executor) = topics, executors
         records, size, seconds, offsets = measures
         order = argsort_rows((offsets, size, seconds, records), executor, partition, topic)
@@ -156,7 +156,7 @@ class MicroBatch:
 
     @cached_property
     def zones(self) -> Zones | None:
-        """The zones that executors form by rack; None if no racks are known."""
+        """The zones that executors form by rack; None if no replica's rack is known."""
         return None if self.replicas is None else build_zones(self.executors, self.replicas)
 
     def name(self, row: int) -> str:
@@ -184,8 +184,8 @@ def build_batch(
     `parallelism` is the number of slots if no executor takes tasks, as in local mode.
 
     Raises `OptionError` for ranges that end before they start or overlap, names and numbers that
-    Kafka does not allow, ranges of a partition with different racks, and executors that are listed
-    twice or have no or too many slots.
+    Kafka does not allow, ranges of a partition with different racks, executors that are listed
+    twice or have an empty id, and no slots or too many.
     """
     topics, topic = names
     longest_name = max(topics, key=len, default="")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from assignor_bridge.errors import elide
+from assignor_bridge.errors import elide, pluralize
 from assignor_bridge.planner.zones import MAX_ZONES
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ZoneCrossing(NamedTuple):
 
 
 def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> ZoneCrossing | None:
-    """Return how much the pieces read across zones; None if no racks are known."""
+    """Return how much the pieces read across zones; None if no replica's rack is known."""
     if batch.zones is None or batch.replicas is None:
         return None
     zone = batch.zones.zone_of_executor[batch.slot_executor[pieces.slot]]
@@ -50,26 +50,26 @@ def measure_cross_zone(batch: MicroBatch, weights: Weights, pieces: Pieces) -> Z
 def _explain_cross_zone(
     batch: MicroBatch, zones: Zones, replicas: Replicas, weights: Weights, share: float
 ) -> Iterator[str]:
-    code = replicas.code
-    set_work = np.asarray(np.bincount(code, weights.work, len(replicas.racks)), np.float64)
+    set_work = np.asarray(np.bincount(replicas.code, weights.work, len(replicas.racks)), np.float64)
     total = max(float(set_work.sum()), 1e-300)
     unknown_work = sum(set_work[i] for i, racks in enumerate(replicas.racks) if not racks)
-    rack_count, note = len(set(zones.names) - {None}), ""
+    rack_count = len(set(zones.names) - {None})
     if not rack_count:
         yield "no executor has a rack: all are treated as near to every partition"
         return
+    note = f"({pluralize(rack_count, 'rack')} with executors)"
     if unknown_work > 0:
-        note = f"; {unknown_work / total:.0%} of the work has replicas in unknown racks"
+        note += f"; {unknown_work / total:.0%} of the work has replicas in unknown racks"
     if None in zones.names:
         note += "; executors without a rack are treated as near to all"
-    yield f"{share:.1%} of the data read crosses zones ({rack_count} racks with executors){note}"
+    yield f"{share:.1%} of the data read crosses zones {note}"
     unused_racks = sorted({r for r in zones.names if r} - frozenset().union(*replicas.racks))
     if unused_racks:
         yield f"executors run in {_list_racks(unused_racks)}, where no partition has a replica"
     speed = batch.executor_slots / weights.slowness
     speed_share = np.bincount(zones.zone_of_executor, speed, len(zones.names)) / speed.sum()
-    if len(zones.names) > MAX_ZONES:
-        yield f"zones are not used: placement supports at most {MAX_ZONES} racks with executors"
+    if (count := len(zones.names)) > MAX_ZONES:
+        yield f"zones are not used: executors form {count}, placement supports at most {MAX_ZONES}"
     elif share > _NEGLIGIBLE_SHARE:
         yield from _suggest_changes(batch, zones, replicas, set_work / total, speed_share)
 
@@ -97,7 +97,7 @@ def _suggest_changes(
     yield (
         f"at least {crossing_share + far_share:.1%} must cross zones: {excess_share:.0%} of the "
         f"work has replicas only in {_list_racks(names)}, with {speed_share[is_full].sum():.0%} of "
-        "the slots: add executors there, or replicas of these partitions elsewhere"
+        "the total speed: add executors there, or replicas of these partitions elsewhere"
     )
 
 

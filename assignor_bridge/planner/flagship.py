@@ -50,7 +50,7 @@ class Placement:
     pieces: Pieces
     #: Lower bound on the time that the slots in use need, in units of work.
     bound: float
-    #: Slot of each table line, including partitions without data in this batch.
+    #: Slot of each table line, with or without data in this batch; -1 if none.
     slot_of_line: Ints
     #: Sentences about the slots in use.
     notes: tuple[str, ...] = ()
@@ -188,7 +188,7 @@ def find_lower_bound(batch: MicroBatch, weights: Weights, slots: Ints) -> float:
 
     It is the larger of two times: all work at the total speed, and the costliest offset with its
     fixed work on the fastest slot. It assumes divisible ranges even if `split` is off, so that the
-    imbalance shows the cost of that option. For a short batch it is `SHORT_BATCH_S`.
+    imbalance shows the cost of that option. It is `SHORT_BATCH_S` if short, 0 without ranges.
     """
     if not batch.ranges:
         return 0.0

@@ -17,7 +17,7 @@ from assignor_bridge.assignors.check import assign_checked
 from assignor_bridge.assignors.group import Assignment, Group, Member
 from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.partitions import Catalog, Partitions
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, elide
 from assignor_bridge.options import LAG_AWARE_STICKY
 from assignor_bridge.planner.flagship import Placement, find_lower_bound, find_priority
 from assignor_bridge.planner.pieces import Pieces
@@ -38,13 +38,13 @@ _MAX_PARTITIONS = 5_000_000
 
 
 def build_slot_group(batch: MicroBatch, table: PartitionTable, weights: Weights) -> Group:
-    """Return the batch's slots as a consumer group whose lags are the predicted work."""
+    """Return the slots as a group with predicted work as lags; `OptionError` if it is too large."""
     state = table.state
     counts = np.zeros(len(state.topics), np.int64)
     np.maximum.at(counts, state.topic, state.partition + 1)
     if counts.sum() > _MAX_PARTITIONS:
         raise OptionError(
-            f"topics {', '.join(state.topics[:5])} would have {int(counts.sum())} partitions: "
+            f"topics {elide(state.topics, 5)} would have {int(counts.sum())} partitions: "
             f"assignors other than {LAG_AWARE_STICKY!r} support at most {_MAX_PARTITIONS}"
         )
     catalog = Catalog(dict(zip(state.topics, counts.tolist(), strict=True)))

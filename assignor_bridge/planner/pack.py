@@ -115,7 +115,7 @@ def _count_tasks(
     tasks = tasks.astype(np.int64)
     min_tasks = min(options.min_partitions or 0, int(sizes.sum()))
     if min_tasks > max_tasks:
-        notes.append(_explain_limit("minPartitions", min_tasks, max_tasks))
+        notes.append(_explain_limit("minPartitions or dynamic allocation", min_tasks, max_tasks))
     max_counts = sizes if options.split else piece_counts
     missing_tasks = min(min_tasks, max_tasks) - int(tasks.sum())
     slots_in_use = np.flatnonzero(in_use).tolist() if missing_tasks > 0 else []

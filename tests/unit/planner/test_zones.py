@@ -42,7 +42,7 @@ THREE = {"1": "a", "2": "b", "3": "c"}
                      ["0.0% of the data read crosses zones"], id="even with cuts"),
         pytest.param(THREE, dict.fromkeys(range(3), (100, "a")), 0.65,
                      ["at least 65.0% must cross zones: 100% of the work has replicas only in rack "
-                      "a, with 33% of the slots: add executors there, or replicas of these "
+                      "a, with 33% of the total speed: add executors there, or replicas of these "
                       "partitions elsewhere"], id="all leaders in one zone"),
         pytest.param({"1": "a", "2": "b"}, {0: (100, "a"), 1: (100, "b"), 2: (100, "c")}, 1 / 3,
                      ["33.3% of the work has replicas only in rack c, where no executors run: "
@@ -59,7 +59,7 @@ THREE = {"1": "a", "2": "b", "3": "c"}
                      ["no executor has a rack: all are treated as near to every partition"],
                      id="no executor is known"),
         pytest.param({str(i): f"z{i}" for i in range(9)}, dict.fromkeys(range(9), (90, "a")), 1.0,
-                     ["zones are not used: placement supports at most 8 racks with executors"],
+                     ["zones are not used: executors form 9, placement supports at most 8"],
                      id="too many zones"),
     ],
 )  # fmt: skip
