@@ -34,8 +34,9 @@ class LagTotal:
     """Totals of all rows."""
 
     partitions: int
+    #: Number of partitions with a lag above 0.
     with_lag: int
-    #: Sum over the partitions whose lag is known.
+    #: Sum of the known lags above 0, in offsets.
     lag: int
     #: Number of partitions whose lag is unknown.
     unknown_lag: int
@@ -45,6 +46,7 @@ class LagTotal:
     lost: int
     #: Maximum over all partitions; None if unknown for all.
     seconds_behind: float | None
+    #: Minimum over all partitions; None if unknown, or nothing is at risk.
     seconds_to_loss: float | None
     #: Number of partitions with lag whose seconds behind are unknown.
     unknown_seconds: int
@@ -129,15 +131,15 @@ def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
         )
 
     lines = []
-    if ahead := list_partitions("ahead", " at {0} (log ends at {2})"):
+    if ahead_text := list_partitions("ahead", " at {0} (log ends at {2})"):
         lines.append(
-            f"positions beyond the log's end: {ahead}; the topic was probably re-created, and "
+            f"positions beyond the log's end: {ahead_text}; the topic was probably re-created, and "
             "its reader will fail or start over"
         )
-    if lost := list_partitions("lost", " at {0} (log begins at {1})"):
-        lines.append(f"records were deleted unread: {lost}; raise retention.ms or read faster")
-    if gone := list_partitions("gone"):
-        lines.append(f"missing partitions: {gone}; the topic was probably re-created")
+    if lost_text := list_partitions("lost", " at {0} (log begins at {1})"):
+        lines.append(f"records were deleted unread: {lost_text}; raise retention.ms or read faster")
+    if gone_text := list_partitions("gone"):
+        lines.append(f"missing partitions: {gone_text}; the topic was probably re-created")
     return lines + [f"topic {name!r} no longer exists" for name in sorted(gone_topics)]
 
 

@@ -69,8 +69,9 @@ def choose_cluster(
     racks: RackMap | None = None,
     logged_executors: Mapping[int, tuple[Executor, ...]] | None = None,
 ) -> Cluster:
-    """Return the cluster from the plan log, from the options, or from the checkpoint.
+    """Return the cluster: from the plan log, the options, the state, `racks`, or assumptions.
 
+    Raises OptionError if `hosts` is invalid, or given with `executors`.
     `logged_executors` has the executors by batch number, in batch order.
     """
     by_batch = dict(logged_executors or {})

@@ -135,7 +135,7 @@ def read_executors(state: StickyState | None) -> tuple[Executor, ...]:
 
 
 def read_costs(state: StickyState | None) -> Costs | None:
-    """Return the costs learned by the planner, or None if it has not learned any."""
+    """Return the costs learned by the planner, or None if none; only `record` if not relied on."""
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)
