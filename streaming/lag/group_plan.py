@@ -56,9 +56,8 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class GroupLags:
-    """Partitions and lags of the topics that a group subscribes to."""
+    """Number of partitions by topic, and known lags in offsets by topic and partition number."""
 
-    #: Number of partitions by topic; lags in offsets, without partitions whose end is unknown.
     counts: Mapping[str, int]
     lags: Mapping[str, Mapping[int, int]]
     partitions_without_commit: int

@@ -34,7 +34,6 @@ class LagTotal:
     """Totals of all rows."""
 
     partitions: int
-    #: Number of partitions with a lag above 0.
     with_lag: int
     #: Sum of the known lags above 0, in offsets.
     lag: int
@@ -44,9 +43,8 @@ class LagTotal:
     ahead: int
     #: Number of offsets deleted unread.
     lost: int
-    #: Maximum over all partitions; None if unknown for all.
+    #: Maximum of seconds behind and minimum to loss over all partitions; None if unknown for all.
     seconds_behind: float | None
-    #: Minimum over all partitions; None if unknown, or nothing is at risk.
     seconds_to_loss: float | None
     #: Number of partitions with lag whose seconds behind are unknown.
     unknown_seconds: int

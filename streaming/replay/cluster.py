@@ -71,8 +71,7 @@ def choose_cluster(
 ) -> Cluster:
     """Return the cluster: from the plan log, the options, the state, `racks`, or assumptions.
 
-    Raises OptionError if `hosts` is invalid, or given with `executors`.
-    `logged_executors` has the executors by batch number, in batch order.
+    `logged_executors` is by batch number, in batch order. Raises OptionError for invalid `hosts`.
     """
     by_batch = dict(logged_executors or {})
     if by_batch:

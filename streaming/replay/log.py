@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import Checkpoint
     from checkpoints.sticky_state import StickyState
 
-
 #: ID of the executor in local mode, as in Spark's UI.
 DRIVER = "driver"
 

@@ -192,8 +192,8 @@ def _explain_partitions(
             load_text = format_amount(float(load_unmoved[slot]), weights)
             why = f"if it stayed, its slot would take {load_text}"
         else:
-            why = "its previous slot had room" if slot >= 0 else "it has no previous slot"
-            why += "; see the reasons for the plan"
+            cause = "its previous slot had room" if slot >= 0 else "it has no previous slot"
+            why = f"{cause}; see the reasons for the plan"
         # With two digits, the limit could look the same as a fair share.
         why += f"; a slot's limit is {format_amount(limit, weights, 3)}"
         slot_name = None if previous_slot is None else "{}/{}".format(*previous_slot)

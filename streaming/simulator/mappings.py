@@ -40,13 +40,10 @@ def java_hash(topic: str, partition: int) -> int:
 
 def place_by_hash(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:
     """Return one task per range with data; it prefers the executor chosen by hash, if any."""
-    sorted_executors = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
+    ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
     return [
         PlacedTask(
-            sorted_executors[java_hash(r.topic, r.partition) % len(sorted_executors)].id
-            if sorted_executors
-            else None,
-            (r,),
+            ranked[java_hash(r.topic, r.partition) % len(ranked)].id if ranked else None, (r,)
         )
         for r in ranges
         if r.size > 0
