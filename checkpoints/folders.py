@@ -12,8 +12,8 @@ from urllib.parse import unquote
 
 #: Number of folder levels searched, so that a job's folder or its parent folder may be given.
 _MAX_DEPTH = 2
-#: Maximum number of folders searched, because a table next to the checkpoints may have many.
-_MAX_FOLDERS = 500
+#: Maximum number of entries examined, because a table next to the checkpoints may have many.
+_MAX_ENTRIES = 500
 _MAX_LISTED_PATHS = 5
 #: Name prefix of the checkpoint folder of a job's dead-letter query.
 DEAD_LETTER = "dead_letter_"
@@ -69,7 +69,7 @@ class LocalFolder:
             return []
 
     def read(self, path: str) -> bytes | None:
-        """Return a regular file's content; reject other files: reading a pipe may never end."""
+        """Return a file's content; None if it does not exist; raise OSError if it is no file."""
         file = self.root / path
         try:
             status = file.stat()
@@ -124,14 +124,14 @@ def local_path(location: str) -> Path | None:
 def find_checkpoints(folder: Folder) -> tuple[list[str], bool]:
     """Return the paths of the checkpoints in a folder, and whether the search was complete."""
     checkpoints: list[str] = []
-    folders_left = _MAX_FOLDERS
+    entries_left = _MAX_ENTRIES
     parents = [""]
     for _ in range(_MAX_DEPTH):
         other_folders: list[str] = []
         for path in (path for parent in parents for path in _list_entries(folder, parent)):
-            if folders_left == 0:
+            if entries_left == 0:
                 return sorted(checkpoints), False
-            folders_left -= 1
+            entries_left -= 1
             (checkpoints if _is_checkpoint(folder, path) else other_folders).append(path)
         parents = other_folders
     return sorted(checkpoints), True

@@ -48,7 +48,7 @@ class LoggedBatch:
 
 
 def read_query_id(folder: Folder) -> str | None:
-    """Return the id of the query, or None if no query has started."""
+    """Return the query's id; None without `metadata`. Raise CheckpointError if it has no id."""
     raw = folder.read("metadata")
     if raw is None:
         return None
@@ -64,7 +64,7 @@ def list_batches(folder: Folder, path: str) -> list[int]:
 
 
 def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | None:
-    """Return one batch, or None if Spark has just deleted it."""
+    """Return one batch; None without its file. Raise CheckpointError if damaged or too new."""
     raw = folder.read(f"offsets/{number}")
     if raw is None:
         return None
@@ -75,7 +75,7 @@ def read_batch(folder: Folder, number: int, committed: bool) -> LoggedBatch | No
         raise CheckpointError(f"{log_name} is truncated: restore it from a copy of the checkpoint")
     metadata = _parse_json(lines[1]) if lines[1].strip() else {}
     if not isinstance(metadata, dict):
-        raise CheckpointError(f"{log_name} has no JSON in its second line")
+        raise CheckpointError(f"{log_name} has no JSON object in its second line")
     ends: dict[str, KafkaOffsets] = {}
     for index, line in enumerate(lines[2:]):
         source, colon, text = line.partition(":") if version > 1 else (str(index), ":", line)
@@ -152,9 +152,9 @@ def _parse_valid_offsets(value: Any, problem: str) -> KafkaOffsets | None:
 
 def _parse_version(line: str, newest_version: int, file_name: str) -> int:
     digits = line.strip()[1:]
-    if not (line.startswith("v") and digits.isascii() and digits.isdigit()):
+    if not (line.startswith("v") and digits.isascii() and digits.isdigit() and digits.strip("0")):
         raise CheckpointError(f"{file_name} does not begin with a version: it is damaged")
-    if len(digits) > _MAX_DIGITS or not 1 <= int(digits) <= newest_version:
+    if len(digits) > _MAX_DIGITS or int(digits) > newest_version:
         raise CheckpointError(
             f"{file_name} has version {digits[:_MAX_DIGITS]}, but {newest_version} is the newest "
             "supported: a newer Spark wrote it; install a newer assignor-bridge"

@@ -46,7 +46,7 @@ def decode_claims(
     topic: NDArray[np.int64],
     partition: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Return the owner of each partition, from the members' user data; -1 for none."""
+    """Return the owner of each partition, -1 for none; raise StateError if the data is corrupt."""
     code_of_name = {_encode_kafka_string(name): i << 32 for i, name in enumerate(topics)}
     parse_int = int.from_bytes
     blocks: list[bytes] = []  # partition numbers, a block for each topic of each member

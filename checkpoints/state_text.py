@@ -39,8 +39,8 @@ _OLDEST_VERSION = 2
 _ENVELOPE = struct.Struct(">3sBI")
 #: Maximum size of a decoded state, above any real size, so that a forged one cannot fill memory.
 _MAX_BYTES = 64 * 1024 * 1024
-#: Largest plausible absolute value of a cost's logarithm.
-_MAX_LOGARITHM = 50.0
+#: Limit of plausible logarithms, and of errors, shares and weights: absolute values are below.
+_MAX_STATISTIC = 50.0
 #: Type of each integer column.
 _INTEGER_TYPES = {"topic": "<i4", "partition": "<i4", "position": "<i8", "seen": "<i4"}
 #: Stored steps per 1.0 of each float column. Coarse steps compress better.
@@ -52,7 +52,7 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
 )
 #: Represents NaN in an integer column.
 _UNKNOWN = -(2**15)
-_IMPOSSIBLE = "the state is corrupt: it has impossible costs"
+_IMPOSSIBLE_COSTS = "the state is corrupt: it has impossible costs"
 
 #: Errors that reading corrupt data may raise.
 _VALUE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError)
@@ -186,7 +186,7 @@ def _parse_body(body: bytes) -> StickyState:
     if count and (columns["partition"].min() < 0 or len(set(topics)) < len(topics)):
         raise StateError("the state is corrupt: it has impossible partitions")
     for name in ("cost", "last_cost", "evidence", "bytes", "density"):
-        is_valid = np.abs(columns[name]) < _MAX_LOGARITHM
+        is_valid = np.abs(columns[name]) < _MAX_STATISTIC
         if name in {"evidence", "density"}:
             is_valid &= columns[name] >= 0
         columns[name] = np.where(is_valid, columns[name], np.nan)
@@ -219,29 +219,29 @@ def _parse_counters(header: dict[str, Any]) -> dict[str, int]:
 
 
 def _parse_paces(header: dict[str, Any]) -> dict[str, Pace]:
-    paces = {e: Pace(*map(_check_logarithm, pace)) for e, pace in sorted(header["paces"].items())}
+    paces = {e: Pace(*map(_check_statistic, pace)) for e, pace in sorted(header["paces"].items())}
     if min((pace.evidence for pace in paces.values()), default=0) < 0:
-        raise StateError(_IMPOSSIBLE)
+        raise StateError(_IMPOSSIBLE_COSTS)
     return paces
 
 
 def _parse_common(header: list[Any]) -> Common:
     level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on = header
-    level = math.nan if level is None else _check_logarithm(level)
-    shares = (noise, missed, missed_alike, compared)
-    noise, missed, missed_alike, compared = map(_check_logarithm, shares)
-    fixed, reports, errors = float(fixed), float(reports), tuple(map(_check_logarithm, errors))
+    level = math.nan if level is None else _check_statistic(level)
+    statistics = (noise, missed, missed_alike, compared)
+    noise, missed, missed_alike, compared = map(_check_statistic, statistics)
+    fixed, reports, errors = float(fixed), float(reports), tuple(map(_check_statistic, errors))
     own, relied_on = bool(own), bool(relied_on)
     common = Common(
         level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on
     )
     smallest = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
     if not (smallest >= 0 and fixed < 2**63 and math.isfinite(reports)):
-        raise StateError(_IMPOSSIBLE)
+        raise StateError(_IMPOSSIBLE_COSTS)
     return common
 
 
-def _check_logarithm(logarithm: float) -> float:
-    if not abs(logarithm) < _MAX_LOGARITHM:
-        raise StateError(_IMPOSSIBLE)
-    return float(logarithm)
+def _check_statistic(value: float) -> float:
+    if not abs(value) < _MAX_STATISTIC:
+        raise StateError(_IMPOSSIBLE_COSTS)
+    return float(value)

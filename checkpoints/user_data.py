@@ -47,7 +47,7 @@ def encode_claim(owned: Mapping[str, Iterable[int]], generation: int | None) -> 
 
     Topics and partitions are sorted, so that equal claims give equal bytes.
 
-    Raises UserDataError for a topic name over 32,767 bytes or a number that is not an INT32.
+    Raises UserDataError for a topic name over 32,767 bytes or a number out of range.
     """
     topics = {topic: sorted(partitions) for topic, partitions in owned.items()}
     parts = [struct.pack(">i", len(topics))]
@@ -117,7 +117,7 @@ def decode_capacity(data: bytes) -> float:
 
 
 def encode_generation(generation: int | None) -> bytes:
-    """Return the user data of Kafka's cooperative sticky assignor: only the generation."""
+    """Return the user data of Kafka's cooperative sticky assignor: the generation, -1 if None."""
     return _pack_int32("generation", NO_GENERATION if generation is None else generation)
 
 
@@ -133,7 +133,7 @@ def encode_priority(priority: int) -> bytes:
 
 
 def decode_priority(data: bytes | None) -> int | None:
-    """Return the priority in the failover assignor's user data, or None."""
+    """Return the priority in the failover assignor's user data, or None below 4 bytes."""
     if data is None or len(data) < 4:
         return None
     priority: int = struct.unpack_from(">i", data)[0]

@@ -167,23 +167,23 @@ def _read_request(value: Any) -> tuple[MicroBatch, str | None]:
 def write_plan(outcome: PlannedBatch) -> dict[str, Any]:
     """Return a plan as JSON values."""
     batch, tasks = outcome.batch, outcome.tasks
-    ids = [*(executor.id for executor in batch.executors), None]  # index -1: no executor
-    rows: list[dict[str, Any]] = [
-        {"executor": ids[executor], "slot": slot, "ranges": []}
+    executor_ids = [*(executor.id for executor in batch.executors), None]  # index -1: no executor
+    json_tasks: list[dict[str, Any]] = [
+        {"executor": executor_ids[executor], "slot": slot, "ranges": []}
         for executor, slot in zip(tasks.executor.tolist(), tasks.number.tolist(), strict=True)
     ]
     pieces, partitions = tasks.pieces, batch.partition.tolist()
     topics = [batch.topics[topic] for topic in batch.topic.tolist()]
     columns = (tasks.task, pieces.row, pieces.start, pieces.end)
     for task, row, start, end in zip(*(column.tolist() for column in columns), strict=True):
-        rows[task]["ranges"].append(
+        json_tasks[task]["ranges"].append(
             {"topic": topics[row], "partition": partitions[row], "start": start, "end": end}
         )
     for task, standbys in outcome.standbys.items():
-        rows[task]["standbys"] = list(standbys)
+        json_tasks[task]["standbys"] = list(standbys)
     return {
         "assignor": outcome.assignor,
-        "tasks": rows,
+        "tasks": json_tasks,
         "state": encode(outcome.state),
         "metrics": dict(outcome.metrics),
         "reasons": list(outcome.reasons),

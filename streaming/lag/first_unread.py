@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers, Failures
 
-#: Limit per partition in a response. Most first batches fit; so do thousands of partitions.
+#: Maximum bytes per partition in a response. Most first batches fit; so do thousands of partitions.
 _MAX_PARTITION_BYTES = 16 * 1024
 _MESSAGES_PER_CALL = 5_000
 _WAIT_S = 0.1
@@ -40,8 +40,8 @@ def find_first_unread(
 ) -> dict[Partition, FirstRecord | None]:
     """Return the first record of each partition at or after its offset.
 
-    The value is None if only transaction markers follow. If no record arrives within `limit_s` in
-    total, or its timestamp is invalid, the partition is omitted. Failed reads go to `failures`.
+    The value is None if no record follows, only transaction markers or gaps. It is omitted
+    if the read fails (see `failures`) or exceeds `limit_s` in total, or if the time is invalid.
     """
     if not offsets or limit_s <= 0:
         return {}

@@ -34,13 +34,13 @@ class GroupPlan:
     assignor: str
     #: Partitions by member id and topic.
     partitions: Mapping[str, Mapping[str, Sequence[int]]]
-    #: Lag by member id, in records.
+    #: Total lag by member id, in offsets.
     lag: Mapping[str, int]
-    #: Number of partitions that another member owns today.
+    #: Number of partitions that their current owner would lose.
     moves: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the plan as JSON values."""
         return {
             "assignor": self.assignor,
             "moved": self.moves,
@@ -56,7 +56,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class GroupLags:
-    """Partitions and lags of the topics that a group subscribes to."""
+    """Number of partitions by topic, and known lags in offsets by topic and partition number."""
 
     counts: Mapping[str, int]
     lags: Mapping[str, Mapping[int, int]]

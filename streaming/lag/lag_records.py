@@ -1,4 +1,4 @@
-"""Compare positions with the log: records and seconds behind, and time until records are lost."""
+"""Compare positions with the log: offsets and seconds behind, and time until records are lost."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def fetch_rows(
     if whole_topics:
         positions = _add_unread_partitions(positions, partitions)
     existing = {p.tp for p in positions if p.partition in partitions.get(p.topic, ())}
-    retention = brokers.fetch_retention(partitions)
+    retention_by_topic = brokers.fetch_retention(partitions)
     begins, ends = brokers.fetch_log_ranges(existing)
     deadline = time.monotonic() + seconds_limit_s
     rows = []
@@ -152,7 +152,7 @@ def fetch_rows(
             is_gone = position.topic in brokers.missing_topics or (
                 position.topic in partitions and tp not in existing
             )
-            topic_retention = retention.get(position.topic)
+            topic_retention = retention_by_topic.get(position.topic)
             rows.append(
                 Row(position, begin, end, seconds_behind, topic_retention, only_markers, is_gone)
             )
@@ -176,7 +176,7 @@ def _add_unread_partitions(
 
 
 def _find_unread(offset: int | None, begin: int | None, end: int | None) -> int | None:
-    """Return the first unread offset that is still in the log; None if there is none."""
+    """Return the first unread offset that is still in the log; None if none or unknown."""
     if offset is None or begin is None or end is None:
         return None
     first = max(offset, begin)
@@ -184,22 +184,22 @@ def _find_unread(offset: int | None, begin: int | None, end: int | None) -> int 
 
 
 def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
-    """Sort rows by `order` (lag, seconds or loss), worst first and unknown last; "" keeps theirs.
+    """Sort rows by `order` (lag, seconds or loss), worst first, unknown last; "" keeps the order.
 
     With `only_with_lag`, omit partitions that are read to the end.
     """
     selected_rows = [row for row in rows if not only_with_lag or row.lag != 0]
-    figures: dict[str, Callable[[Row], float | None]] = {
+    figure_by_order: dict[str, Callable[[Row], float | None]] = {
         "lag": lambda row: row.lag,
         "seconds": lambda row: row.seconds_behind,
         "loss": lambda row: None if row.seconds_to_loss is None else -row.seconds_to_loss,
     }
-    figure = figures.get(order)
+    figure = figure_by_order.get(order)
     if figure is None:
         return selected_rows
     return sorted(selected_rows, key=lambda row: (figure(row) is None, -(figure(row) or 0)))
 
 
 def round_to_ms(seconds: float | None) -> float | None:
-    """Round to milliseconds."""
+    """Round seconds to milliseconds; None stays None."""
     return None if seconds is None else round(seconds, 3)

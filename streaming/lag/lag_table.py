@@ -35,7 +35,7 @@ class LagTotal:
 
     partitions: int
     with_lag: int
-    #: Sum over the partitions whose lag is known.
+    #: Sum of the known lags above 0, in offsets.
     lag: int
     #: Number of partitions whose lag is unknown.
     unknown_lag: int
@@ -43,7 +43,7 @@ class LagTotal:
     ahead: int
     #: Number of offsets deleted unread.
     lost: int
-    #: Maximum over all partitions; None if unknown for all.
+    #: Maximum of seconds behind and minimum to loss over all partitions; None if unknown for all.
     seconds_behind: float | None
     seconds_to_loss: float | None
     #: Number of partitions with lag whose seconds behind are unknown.
@@ -129,15 +129,15 @@ def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
         )
 
     lines = []
-    if ahead := list_partitions("ahead", " at {0} (log ends at {2})"):
+    if ahead_text := list_partitions("ahead", " at {0} (log ends at {2})"):
         lines.append(
-            f"positions beyond the log's end: {ahead}; the topic was probably re-created, and "
+            f"positions beyond the log's end: {ahead_text}; the topic was probably re-created, and "
             "its reader will fail or start over"
         )
-    if lost := list_partitions("lost", " at {0} (log begins at {1})"):
-        lines.append(f"records were deleted unread: {lost}; raise retention.ms or read faster")
-    if gone := list_partitions("gone"):
-        lines.append(f"missing partitions: {gone}; the topic was probably re-created")
+    if lost_text := list_partitions("lost", " at {0} (log begins at {1})"):
+        lines.append(f"records were deleted unread: {lost_text}; raise retention.ms or read faster")
+    if gone_text := list_partitions("gone"):
+        lines.append(f"missing partitions: {gone_text}; the topic was probably re-created")
     return lines + [f"topic {name!r} no longer exists" for name in sorted(gone_topics)]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Regret below this is a rounding error.
 _ROUNDING_S = 1e-9
-#: A gain below this share of Spark's time is reported as no gain.
+#: A difference below this share of Spark's time is reported as no gain.
 MIN_GAIN = 0.05
 
 

@@ -42,7 +42,7 @@ def format_gigabytes(size: float) -> str:
 
 
 def bill_rows(replay: Replay) -> list[list[str]]:
-    """Return the table rows below `HEAD`; no rows if all partition racks are unknown."""
+    """Return the table rows below `HEAD`; none without traffic or known racks."""
     if replay.traffic is None:
         return []
     return [

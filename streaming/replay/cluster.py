@@ -69,9 +69,9 @@ def choose_cluster(
     racks: RackMap | None = None,
     logged_executors: Mapping[int, tuple[Executor, ...]] | None = None,
 ) -> Cluster:
-    """Return the cluster from the plan log, from the options, or from the checkpoint.
+    """Return the cluster: from the plan log, the options, the state, `racks`, or assumptions.
 
-    `logged_executors` has the executors by batch number, in batch order.
+    `logged_executors` is by batch number, in batch order. Raises OptionError for invalid `hosts`.
     """
     by_batch = dict(logged_executors or {})
     if by_batch:

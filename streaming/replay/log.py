@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from checkpoints.offset_log import Checkpoint
     from checkpoints.sticky_state import StickyState
 
-
 #: ID of the executor in local mode, as in Spark's UI.
 DRIVER = "driver"
 
@@ -135,7 +134,7 @@ def read_executors(state: StickyState | None) -> tuple[Executor, ...]:
 
 
 def read_costs(state: StickyState | None) -> Costs | None:
-    """Return the costs learned by the planner, or None if it has not learned any."""
+    """Return the costs learned by the planner, or None if none; only `record` if not relied on."""
     if state is None or not math.isfinite(state.common.level):
         return None
     record_s = math.exp(state.common.level)

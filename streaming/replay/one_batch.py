@@ -63,7 +63,7 @@ class PartitionStory:
     why: str
     #: Predicted cost, in the plan's unit.
     predicted: float
-    #: Seconds that readers reported; None if the reports are not stored.
+    #: Reported seconds, scaled to a usual executor; None if no report is stored.
     took_s: float | None
 
 
@@ -192,7 +192,8 @@ def _explain_partitions(
             load_text = format_amount(float(load_unmoved[slot]), weights)
             why = f"if it stayed, its slot would take {load_text}"
         else:
-            why = "its previous slot had room; see the reasons for the plan"
+            cause = "its previous slot had room" if slot >= 0 else "it has no previous slot"
+            why = f"{cause}; see the reasons for the plan"
         # With two digits, the limit could look the same as a fair share.
         why += f"; a slot's limit is {format_amount(limit, weights, 3)}"
         slot_name = None if previous_slot is None else "{}/{}".format(*previous_slot)

@@ -52,7 +52,7 @@ def read_plan_log(
     A file may have the plans of several streams, so a plan belongs to a batch if it has the same
     offsets. If a batch ran again, its last plan is returned.
 
-    Raises OptionError if the file cannot be read.
+    Raises OptionError if the file cannot be read, or a batch cannot be planned again.
     """
     offsets_of = {batch.batch: _collect_offsets(batch.ranges) for batch in batches if batch.records}
     plans: dict[int, LoggedPlan] = {}
@@ -87,7 +87,7 @@ def read_tasks(
 ) -> dict[str, LoggedTasks]:
     """Return the logged tasks by source; sources without a plan in the log are omitted.
 
-    Raises OptionError if the file cannot be read, or has no plan of any source.
+    Raises OptionError like `read_plan_log`, or if the file has no plan of any source.
     """
     logged_tasks = {}
     for source, batches in sources.items():

@@ -73,7 +73,7 @@ class Replay:
         )
 
     def compute_cross_zone_share(self, result: MappingResult) -> float | None:
-        """Return the share of bytes known to cross zones; None if no rack is known."""
+        """Return the share of bytes known to cross zones; None without traffic or racks."""
         if self.traffic is None or not self.has_racks:
             return None
         sizes = [_count_bytes(batch, self.traffic) for batch in self.batches]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PRICE_PER_GB = PlannerOptions().zone_price_per_gb
 GB = 1e9  # bytes
 _DAY_S = 86_400
-#: Assumed bytes per record if they are unknown.
+#: Assumed bytes per offset if they are unknown.
 _ASSUMED_BYTES = 100.0
 
 
@@ -36,7 +36,7 @@ class Traffic:
     mean_bytes: float = _ASSUMED_BYTES
     #: Bytes per offset by partition, if known.
     known_bytes: Mapping[Partition, float] = field(default_factory=dict)
-    #: None if the log has no timestamps.
+    #: None without two batches that have different timestamps.
     bytes_a_day: float | None = None
     #: Text that describes where the bytes per offset come from.
     origin: str = ""

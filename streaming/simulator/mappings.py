@@ -39,7 +39,7 @@ def java_hash(topic: str, partition: int) -> int:
 
 
 def place_by_hash(ranges: Sequence[OffsetRange], executors: Sequence[Executor]) -> list[PlacedTask]:
-    """Return one task per partition, on an executor chosen by hash."""
+    """Return one task per range with data; it prefers the executor chosen by hash, if any."""
     ranked = sorted(executors, key=lambda e: (e.host, e.id), reverse=True)
     return [
         PlacedTask(

@@ -49,19 +49,19 @@ class PlayedBatch:
     #: Seconds until the last task ended.
     seconds: float
     #: Lower bound on `seconds` in hindsight: the larger of all work divided by the speed of all
-    #: slots, and the most expensive record, which cannot be split.
+    #: slots, and the most expensive record (it cannot be split) on the fastest executor.
     bound_seconds: float
     tasks: int
     #: Number of partitions with data.
     partitions: int
     #: Number of partitions that changed executor although the previous executor is present.
     moved_partitions: int
-    #: Busy seconds by executor ID.
+    #: Seconds spent on records by executor ID, without starts of tasks and consumers.
     busy_seconds: Mapping[str, float]
     #: Share of bytes read by executors in zones without a replica; None without zones.
     cross_zone_share: float | None = None
-    #: Predicted share by which the plan's busiest slot is above the ideal; None for Spark's
-    #: assignments. `regret_share` minus this was not predicted.
+    #: Predicted share by which the plan's busiest slot is above the ideal; None if no
+    #: assignor planned it. `regret_share` minus this was not predicted.
     planned_imbalance: float | None = None
 
     @property
@@ -272,7 +272,7 @@ class MappingResult:
 
     @property
     def times_ideal(self) -> float:
-        """Time of all batches divided by the ideal time, in which all slots end at once."""
+        """Time of all batches divided by the sum of their `bound_seconds`; 1 without work."""
         ideal = sum(p.bound_seconds for p in self.batches)
         return self.seconds / ideal if ideal else 1.0
 
@@ -325,7 +325,7 @@ def compare(
     find: Callable[[str], Assignor] = lookup,
     locality_wait_s: float = 3.0,
 ) -> list[MappingResult]:
-    """Simulate the scenario with each mapping or assignor; the results exclude warm-up batches."""
+    """Simulate the scenario with each mapping; omit warm-up batches if there are others."""
     queries = [SimulatedQuery(name, scenario, {}, find, locality_wait_s) for name in names]
     results = [play(query) for query in queries]
     return [

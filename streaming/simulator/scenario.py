@@ -106,7 +106,7 @@ class SimulatedBatch:
 
 
 def generate_batches(scenario: Scenario) -> Iterator[SimulatedBatch]:
-    """Yield the batches of a scenario; raise OptionError if offsets exceed Kafka's range."""
+    """Yield the batches of a scenario; raise OptionError if all records exceed MAX_OFFSET."""
     rng = np.random.default_rng(scenario.seed)
     rates = _draw_rates(scenario, rng)
     cost = scenario.cost * np.exp(
@@ -158,7 +158,7 @@ def _draw_rates(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.floa
 
 
 def _draw_rotation(scenario: Scenario, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return shares: half for random 5% of the partitions, half for all partitions alike."""
+    """Return shares: half for random 5% of the partitions (at least one), half for all alike."""
     count = scenario.partitions
     raw = np.full(count, 0.5 / count)
     hot_partitions = rng.choice(count, max(1, count // 20), replace=False)

@@ -3,7 +3,7 @@
 It uses delay scheduling as in `TaskSetManager`. A free slot takes, in the order of the plan:
 
 1. the next task that prefers its executor,
-2. or a task without a preference,
+2. or a task whose preferred executor is absent or not set,
 3. or any task, if no task has started on its preferred executor for `locality_wait_s`.
 """
 

@@ -156,7 +156,7 @@ def test_the_newest_valid_state_is_used_and_others_give_warnings(tmp_path):
         pytest.param({"offsets/0": "{}"}, "does not begin with a version", id="no version"),
         pytest.param({"offsets/0": ""}, "does not begin with a version", id="emptied"),
         pytest.param({"offsets/0": "v1"}, "is truncated", id="one line"),
-        pytest.param({"offsets/0": f"v1\nx\n{ENDS % 1}"}, "no JSON in its second", id="metadata"),
+        pytest.param({"offsets/0": f"v1\nx\n{ENDS % 1}"}, "no JSON object in its second", id="metadata"),
         pytest.param({"offsets/0": f'v1\n{META % 1}\n{{"t":{{"0":1'}, "damaged in line 3",
                      id="cut in an offset"),
         pytest.param({"offsets/0": f"v2\n{META % 1}\n7"}, "source without an offset in line 3",
