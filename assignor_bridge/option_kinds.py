@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A parser, and a description of the values that it accepts."""
+    """A parser (KeyError or ValueError: not allowed), and a description of the allowed values."""
 
     read: Callable[[str], object]
     allowed_values: str
