@@ -78,7 +78,7 @@ def pyspark_home() -> Path:
 
 
 def find_tool(name: str) -> str:
-    """Return the path of a JDK tool in `JAVA_HOME`, or else on the PATH, or raise JarError."""
+    """Return a JDK tool's path, in `JAVA_HOME` if set, else on the PATH; raise JarError if none."""
     home = os.environ.get("JAVA_HOME")
     tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
     if home and not Path(home).is_dir():

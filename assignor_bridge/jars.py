@@ -69,7 +69,7 @@ def write_repository(
 
 
 def prepare_packages() -> Packages:
-    """Write a Maven repository with the jar in the cache; raise JarError if either is missing."""
+    """Write the jar into a cached Maven repository, or raise JarError; return the packages."""
     jar = find_built_jar()
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"

@@ -81,7 +81,7 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
 def check_handover(name: str, group: Group, assignment: Assignment) -> None:
     """Check that no partition is given to a member while another one still owns it (KIP-429).
 
-    A receiver may hold the valid claim against an outdated one. Raises PlanError otherwise.
+    A receiver with the valid claim passes. Raises PlanError with the partition and both members.
     """
     claims, owner = resolve_claims(group), assignment.owner
     for partition, claimant in zip(claims.ids.tolist(), claims.member.tolist(), strict=True):

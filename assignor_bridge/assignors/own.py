@@ -123,7 +123,7 @@ class CustomAssignor:
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
-        """Return an optional method's result, or None; raise PlanError if it is wrong or fails."""
+        """Call an optional method, if any; raise PlanError if it fails or returns a wrong type."""
         function = self._read_attribute(method)
         if function is None:
             return None

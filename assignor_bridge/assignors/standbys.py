@@ -104,7 +104,7 @@ class _StandbyPlacement:
         self.add_farthest(task, candidates, self.compute_nearness(holders))
 
     def _make_room(self, task: int) -> bool:
-        """Shift copies along a chain to free a member for a copy; return False if no chain does."""
+        """Shift copies along a chain to make room, and add a copy; return False if impossible."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
         step_to = dict.fromkeys(givers, (-1, -1))  # giver and copied task
         unvisited = set(self.holders[task])

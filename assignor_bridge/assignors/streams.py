@@ -35,11 +35,11 @@ def assign_streams(group: Group) -> Assignment:
     racks matter (see `find_task_racks`), few tasks are active in a rack while another rack has
     replicas of more of their partitions, as in `sticky`; (4) the fewest tasks leave the member that
     owns most of their partitions; (5) a task without an owner goes to a member with room and a
-    standby copy of it; (6) each task has `standby_replicas` standbys (at most one less than there are
-    members) on distinct members, never the active one; (7) standby counts do not exceed the ceiling
-    of the mean, if that is possible; (8) a standby moves only to a member with room on a host, or
-    else in a rack, without another copy of the task. `notes` reports topics with fewer partitions
-    than there are tasks. Ties: by task, then member id.
+    standby copy of it; (6) each task has `standby_replicas` standbys (at most one less than there
+    are members) on distinct members, never the active one; (7) standby counts do not exceed the
+    ceiling of the mean, if that is possible; (8) a standby moves only to a member with room on a
+    host, or else in a rack, without another copy of the task. `notes` reports topics with fewer
+    partitions than there are tasks. Ties: by task, then member id.
 
     Source: Kafka Streams' tasks (KIP-441, KIP-924) and its priority of rack traffic over stickiness
     (KIP-925); the article on assignment strategies.

@@ -217,10 +217,8 @@ def _list_racks(cluster: Any, counts: Mapping[str, int]) -> dict[str, dict[int, 
     """Return the racks that hold a replica of each partition."""
     rack_by_node = {broker.node_id: broker.rack for broker in cluster.brokers() if broker.rack}
 
-    def find_racks(partition: TopicPartition) -> frozenset[str]:
-        return frozenset(
-            r for n, r in rack_by_node.items() if cluster.is_replica_node(partition, n)
-        )
+    def find_racks(tp: TopicPartition) -> frozenset[str]:
+        return frozenset(r for n, r in rack_by_node.items() if cluster.is_replica_node(tp, n))
 
     return {
         topic: {number: find_racks(TopicPartition(topic, number)) for number in range(count)}

@@ -119,9 +119,7 @@ class AssignorConformance:
                 ]
             for counts in count_lists:
                 is_balanced = max(counts) - min(counts) <= 1
-                _require(
-                    is_balanced, f"balance {kind!r}: partition counts {counts} differ by over 1"
-                )
+                _require(is_balanced, f"balance {kind!r}: counts {counts} differ by over 1")
 
         self._check_any_group(assignor, check, same=kind != "topics")
 
