@@ -55,7 +55,7 @@ class PlannerOptions:
     assignors: tuple[str, ...] = (LAG_AWARE_STICKY,)
     split: bool = _define("assignor.split", True, kinds.BOOLEAN,
         "whether several tasks may read one partition in the same batch")
-    max_imbalance: float = _define("assignor.maxImbalance", 0.05, kinds.SHARE,
+    max_imbalance: float = _define("assignor.maxImbalance", 0.05, kinds.IMBALANCE,
         "maximum planned load of the busiest slot above an even share (0.05 is 5%)")
     min_records_per_task: int | None = _define("assignor.minRecordsPerTask", None, kinds.COUNT,
         "minimum records per task; smaller tasks take records from others, or are joined")

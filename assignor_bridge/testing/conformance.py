@@ -212,7 +212,7 @@ class AssignorConformance:
 
         @self.trials
         @given(**counts, share=st.integers(1, 4), rng=st.randoms(use_true_random=False))
-        def trial(racks: int, members: int, share: int, rng: random.Random) -> None:
+        def run_trial(racks: int, members: int, share: int, rng: random.Random) -> None:
             names = [f"r{n}" for n in range(racks)]
             partition_racks = names * (members * share)
             rng.shuffle(partition_racks)
@@ -228,7 +228,7 @@ class AssignorConformance:
             far = [tp for tp, m in owners.items() if rack_by_member[m] != partition_racks[tp[1]]]
             _require(not far, f"{far} are read across racks unnecessarily")
 
-        trial()
+        run_trial()
 
     def test_rounds(self) -> None:
         """A rebalance ends in the promised rounds, without taking partitions from owners."""
@@ -305,11 +305,11 @@ class AssignorConformance:
 
         @self.trials
         @given(group=groups(same=alike, **shape), seed=st.integers(0, 9))
-        def trial(group: Group, seed: int) -> None:
+        def run_trial(group: Group, seed: int) -> None:
             assume(assignor.refusal(group) is None)
             check(group, random.Random(seed))
 
-        trial()
+        run_trial()
 
 
 def _require(condition: bool, problem: str) -> None:
