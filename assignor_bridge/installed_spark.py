@@ -38,7 +38,7 @@ def spark_version() -> str:
 
 
 def describe_mismatch() -> str | None:
-    """Return a warning if the Spark in SPARK_HOME and pip's pyspark differ in version, or None."""
+    """Return a warning if SPARK_HOME and pip's pyspark differ in version, or None."""
     version = spark_version()
     try:
         pip_version = importlib.metadata.version("pyspark")

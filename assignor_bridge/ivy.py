@@ -78,7 +78,7 @@ def pyspark_home() -> Path:
 
 
 def find_tool(name: str) -> str:
-    """Return the path of a JDK tool in `JAVA_HOME`, or on the PATH if `JAVA_HOME` is not set."""
+    """Return a JDK tool's path, in `JAVA_HOME` if set, else on the PATH; raise JarError if none."""
     home = os.environ.get("JAVA_HOME")
     tool = shutil.which(name, path=str(Path(home) / "bin") if home else None)
     if home and not Path(home).is_dir():
@@ -155,7 +155,7 @@ def retry(fetch_once: Callable[[], None]) -> None:
 def fetch(
     coordinate: str, *, transitive: bool = True, on_line: Callable[[str], None] | None = None
 ) -> list[Path]:
-    """Fetch `group:artifact:version` with its dependencies and return the sorted jar paths.
+    """Fetch `group:artifact:version` and, if `transitive`, its dependencies; return sorted paths.
 
     Concurrent processes wait for the first one. `on_line` receives each line that Ivy prints.
     Raises JarError with the repositories' answers if Ivy fails; temporary failures are retried.
@@ -217,26 +217,26 @@ def resolution_error(output: str, package: str, advice: str) -> JarError:
     ... ''', "org.foo:bar:1.0", "Name a mirror.").args[0].partition(". ")[0])
     org.foo:bar:1.0 could not be fetched (one.example: not there; two.example: host not found)
     """
-    missing = dict.fromkeys(":".join(match) for match in _MISSING.findall(output))
+    missing_coordinates = dict.fromkeys(":".join(match) for match in _MISSING.findall(output))
     # Errors by host, other than "not there"; failed downloads have the key "".
     error_by_host = {_get_host(url): _NO_HOST for url in _UNKNOWN_HOST.findall(output)}
     error_by_host |= {_get_host(url): reason for url, reason in _NO_ACCESS.findall(output)}
     error_by_host |= {_get_host(url): reason for reason, url in _HTTP_ERROR.findall(output)}
     if failed_download := _FAILED_DOWNLOAD.search(output):
         error_by_host[""] = f"a download failed: {failed_download[1]}"
-    if not missing and not error_by_host:
+    if not missing_coordinates and not error_by_host:
         last_lines = " | ".join(line for line in output.splitlines()[-5:] if line.strip())
         return JarError(f"{package} could not be fetched: {last_lines or 'Ivy gave no reason'}")
     hosts = [_get_host(url) for url in _TRIED_URL.findall(output) if not url.startswith("file:")]
     answer_by_host = dict.fromkeys(hosts, "not there") | error_by_host
     answers = [f"{host}: {answer}" if host else answer for host, answer in answer_by_host.items()]
-    needed_by = "" if package in missing else f" (needed for {package})"
+    needed_by = "" if package in missing_coordinates else f" (needed for {package})"
     # Do not retry without a network: unknown hosts and timeouts are treated as permanent.
     may_succeed_later = any(
         error != _NO_HOST and "timed out" not in error.lower() for error in error_by_host.values()
     )
     return (RepositoryTroubleError if may_succeed_later else JarError)(
-        f"{', '.join(missing) or 'a package'} could not be fetched "
+        f"{', '.join(missing_coordinates) or 'a package'} could not be fetched "
         f"({'; '.join(answers) or 'no repository was tried'}){needed_by}. "
         f"Check that the repository is reachable and the version exists. {advice}"
     )

@@ -43,7 +43,7 @@ def connector_coordinate(spark: str | None = None) -> str:
 
 
 def find_built_jar() -> Path:
-    """Return the path of the jar built by `make jar` or included in the wheel."""
+    """Return the newest jar, from `make jar` or the wheel; raise JarError if there is none."""
     jars = sorted(JARS_FOLDER.glob(f"{ARTIFACT}-*.jar"), key=lambda path: path.stat().st_mtime)
     if not jars:
         raise ivy.JarError(
@@ -69,7 +69,7 @@ def write_repository(
 
 
 def prepare_packages() -> Packages:
-    """Write a Maven repository with the jar into the user's cache and return its packages."""
+    """Write the jar into a cached Maven repository, or raise JarError; return the packages."""
     jar = find_built_jar()
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"

@@ -51,15 +51,15 @@ def limit_batch(
         batch.topics, batch.topic, batch.partition, batch.start, batch.end, cost.seconds_per_offset,
         cost.seconds_per_range, cost.bytes_per_offset, cost.slots, seconds_left, retention_s,
     )  # fmt: skip
-    aligned, spread_s = None, 0.0
+    aligned_ends, spread_s = None, 0.0
     if times is not None and options.align_event_time is not None:
         alignment = Alignment(
             round(1000 * options.align_event_time), round(1000 * options.max_future_seconds)
         )
-        aligned_or_time = align(lag, times, alignment, memory.steps)
-        if isinstance(aligned_or_time, int):
-            return LimitedBatch(messages.LookUp(aligned_or_time), memory)
-        aligned, spread_s = aligned_or_time, find_spread_s(times, alignment)
+        ends_or_time = align(lag, times, alignment, memory.steps)
+        if isinstance(ends_or_time, int):
+            return LimitedBatch(messages.LookUp(ends_or_time), memory)
+        aligned_ends, spread_s = ends_or_time, find_spread_s(times, alignment)
     if request.last is not None:
         reading_s = (
             float(np.nansum(batch.observed.seconds)) or request.last.records * ASSUMED_RECORD_S
@@ -75,10 +75,10 @@ def limit_batch(
         dict(options.floors),
         request.fixed_end,
     )
-    if aligned is None:
+    if aligned_ends is None:
         admission = admit(lag, limits, memory)
     else:
-        admission = admit_up_to(lag, aligned, limits, memory)
+        admission = admit_up_to(lag, aligned_ends, limits, memory)
     admitted_offsets = int((admission.end - batch.start).sum())
     held_back_offsets = sum((batch.end - admission.end).tolist())
     metrics: dict[str, str | int | float] = {
@@ -88,7 +88,7 @@ def limit_batch(
     }
     if np.isfinite(seconds_left).any():
         metrics["secondsToLoss"] = round(max(0.0, float(seconds_left.min())), 3)
-    if aligned is not None:
+    if aligned_ends is not None:
         metrics["eventTimeSpreadSeconds"] = spread_s
     ranges = pack_ranges(batch.topics, batch.topic, batch.partition, batch.start, admission.end)
     answer = messages.AdmittedBatch(ranges, metrics)

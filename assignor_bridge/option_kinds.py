@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A parser, and a description of the values that it accepts."""
+    """A parser (KeyError or ValueError: not allowed), and a description of the allowed values."""
 
     read: Callable[[str], object]
     allowed_values: str
@@ -82,7 +82,7 @@ def _parse_slots(text: str) -> float:
 
 
 BOOLEAN = OptionKind(_parse_boolean, "true or false")
-SHARE = OptionKind(_limit(float, 0, 10), "a number from 0 to 10")
+IMBALANCE = OptionKind(_limit(float, 0, 10), "a number from 0 to 10")
 COUNT = OptionKind(_limit(int, 1), "a whole number from 1")
 TASKS = OptionKind(_limit(int, 1, 64), "a whole number from 1 to 64")
 STANDBYS = OptionKind(_limit(int, 0, 16), "a whole number from 0 to 16")

@@ -55,7 +55,7 @@ class PlannerOptions:
     assignors: tuple[str, ...] = (LAG_AWARE_STICKY,)
     split: bool = _define("assignor.split", True, kinds.BOOLEAN,
         "whether several tasks may read one partition in the same batch")
-    max_imbalance: float = _define("assignor.maxImbalance", 0.05, kinds.SHARE,
+    max_imbalance: float = _define("assignor.maxImbalance", 0.05, kinds.IMBALANCE,
         "maximum planned load of the busiest slot above an even share (0.05 is 5%)")
     min_records_per_task: int | None = _define("assignor.minRecordsPerTask", None, kinds.COUNT,
         "minimum records per task; smaller tasks take records from others, or are joined")
@@ -173,12 +173,12 @@ def parse_options(source: Mapping[str, str]) -> PlannerOptions:
     values: dict[str, object] = {}
     per_topic: dict[str, dict[str, object]] = {name: {} for name in _TOPIC_OPTION_BY_FIELD}
     unknown_keys: list[str] = []
-    first_key: dict[str, str] = {}
+    key_by_name: dict[str, str] = {}
     for key in sorted(source):
         lower_name, text = key.lower(), str(source[key])
-        if lower_name in first_key and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
-            raise OptionError(f"option {key!r} is set twice: remove {first_key[lower_name]!r}")
-        first_key[lower_name] = key
+        if lower_name in key_by_name and (lower_name == STRATEGY or lower_name.startswith(PREFIX)):
+            raise OptionError(f"option {key!r} is set twice: remove {key_by_name[lower_name]!r}")
+        key_by_name[lower_name] = key
         if lower_name == STRATEGY:
             values["assignors"] = _parse_assignor_names(text)
             continue

@@ -61,7 +61,7 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
         If the builder also sets `spark.jars` (all packages would then be missing on the executors),
         or if this process has started a JVM without the bridge.
     JarError
-        If the jar is not built, or a package cannot be fetched.
+        If the jar is not built, a package cannot be fetched, or SPARK_HOME has no Spark.
 
     Warns
     -----
@@ -152,7 +152,7 @@ def _get_module(coordinate: str) -> str:
 
 
 def read_spark_defaults() -> dict[str, str]:
-    """Return the settings in `spark-defaults.conf` of the Spark that will run."""
+    """Return the settings in `spark-defaults.conf`, if any, of the Spark that will run."""
     folder = os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf"
     path = Path(folder, "spark-defaults.conf")
     if not path.is_file():

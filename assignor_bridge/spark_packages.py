@@ -36,8 +36,8 @@ _STORED_FOLDER = re.compile(r"^The jars for the packages stored in: (.+)$", re.M
 def resolve(settings: Mapping[str, str], advice: str) -> bool:
     """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether it already had them.
 
-    Only the `settings` in `SETTINGS` are used. Raises JarError if Java is missing or a package
-    cannot be fetched; the message has the repositories' answers and ends with `advice`.
+    Uses only `SETTINGS`. If this package's cache is read-only, resolve nothing and return False.
+    Raises JarError, with the repositories' answers and `advice`, if Java or a package is missing.
     """
     if not Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf", _ENV_FILE).is_file():
         ivy.find_tool("java")  # without this file, Spark finds Java in the same way; fail early

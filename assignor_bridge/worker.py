@@ -97,7 +97,7 @@ class Worker:
 
     def _require_options(self) -> PlannerOptions:
         if self._options is None:
-            raise OptionError("a plan was requested before the options were validated")
+            raise OptionError("a batch was sent before the options were validated")
         return self._options
 
     def _plan(self, request: PlanBatch) -> Planned:

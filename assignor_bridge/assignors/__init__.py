@@ -3,7 +3,7 @@
 - `partitions`: sets of partitions as arrays of numbers
 - `group`: the data (`Member`, `Group`, `Assignment`)
 - `protocol`: the interface of an assignor; `registry`: the built-in assignors, and `choose`
-- `check`: the check that every answer must pass; `loading`: the import of custom assignors
+- `check`: the check that every answer must pass; `custom`: the import of custom assignors
 - `testing`: simulated rebalances, for tests of assignors
 """
 

@@ -32,7 +32,7 @@ _RULE = (
 
 
 def assign_checked(assignor: Assignor, group: Group) -> Assignment:
-    """Run an assignor and check its answer; raise PlanError if either step fails."""
+    """Run an assignor and check its answer; raise PlanError, or its AssignorError, on failure."""
     try:
         answer = assignor.assign(group)
     except AssignorError:
@@ -43,7 +43,7 @@ def assign_checked(assignor: Assignor, group: Group) -> Assignment:
 
 
 def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
-    """Return a copy of an answer after checking that it is valid and complete.
+    """Check that an answer is valid and complete, and return it as a new `Assignment`.
 
     The answer is an `Assignment` or a plain mapping: `{member id: {topic: partition numbers}}`.
 
@@ -81,7 +81,7 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
 def check_handover(name: str, group: Group, assignment: Assignment) -> None:
     """Check that no partition is given to a member while another one still owns it (KIP-429).
 
-    Raises PlanError if one is; the message names the partition and both members.
+    A receiver with the valid claim passes. Raises PlanError with the partition and both members.
     """
     claims, owner = resolve_claims(group), assignment.owner
     for partition, claimant in zip(claims.ids.tolist(), claims.member.tolist(), strict=True):

@@ -108,7 +108,7 @@ def write_generation(member: Member) -> bytes:
 
 
 def read_claim(member: Member, data: bytes | None) -> Member:
-    """Return a copy of the member with the claim in `data`; invalid data is an empty claim."""
+    """Return a copy of the member with the claim in `data`; no or invalid data gives no claim."""
     claim = decode_claim(data)
     generation = None if claim.generation == NO_GENERATION else claim.generation
     return replace(member, owned=claim.owned, generation=generation, user_data=data)

@@ -42,7 +42,7 @@ class Member:
     host: str | None = None
     #: Instance id of a static member; Kafka sorts static members by it.
     instance: str | None = None
-    #: For `failover`: the highest priority gets everything; None ranks lowest.
+    #: For `failover`: the highest priority gets everything; None: that in `user_data`, or lowest.
     priority: int | None = None
     #: For `lag-aware-sticky`: capacity relative to other members (2: twice the load); above 0.
     capacity: float = 1.0

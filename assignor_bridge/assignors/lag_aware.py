@@ -28,7 +28,7 @@ def assign_lag_aware(group: Group) -> Assignment:
     Promises, in order: (1) each subscribed partition goes to one subscriber; (2) per topic, counts
     differ by at most one; (3) per topic, no member's total lag exceeds another's by more than the
     largest lag. Ties: partitions of equal lag by number, members by id. Without lags it is as
-    balanced as `range`. If racks matter (see `racks`), a member in a rack with a replica is
+    balanced as `range`. If racks matter (see `find_racks`), a member in a rack with a replica is
     preferred if its lag exceeds the minimum by at most 5% of the members' mean; bound (3) grows by
     that amount. Negative lags become 0. Lags are not balanced across topics, and owners are
     ignored: use `lag-aware-sticky` for that.
@@ -78,7 +78,7 @@ def _prefer_near_members(
 ) -> list[int]:
     """Return a different member of `members_by_lag` for the partition of each rack set.
 
-    It is the first free member in a rack with a replica, if its lag exceeds that of the first free
+    It is the first free near member (see `find_racks`), if its lag exceeds that of the first free
     member by at most `tolerated_lag`; otherwise it is the first free member.
     """
     queues: dict[int, deque[int]] = {}  # indices in `members_by_lag`, by rack

@@ -187,7 +187,7 @@ def _move_along_chains(flow: _Flow) -> bool:
 
 
 def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return each giver's next step (topic, taker) to `receiver`, and the most loaded giver."""
+    """Return each giver's next step (topic, taker) to `receiver`, and the most loaded of all."""
     next_step: dict[int, tuple[int, int]] = {receiver: (-1, -1)}
     seen_topics: set[int] = set()
     seen_classes: set[int] = set()

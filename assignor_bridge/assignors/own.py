@@ -123,7 +123,7 @@ class CustomAssignor:
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
-        """Call an optional method, if there is one; raise PlanError for a wrong type."""
+        """Call an optional method, if any; raise PlanError if it fails or returns a wrong type."""
         function = self._read_attribute(method)
         if function is None:
             return None
@@ -150,7 +150,7 @@ class CustomAssignor:
         if not isinstance(name, str) or not name.isprintable() or not name.strip() or "," in name:
             raise OptionError(
                 f"assignor {self._reference!r} has an invalid name "
-                f"(a {type(name).__name__}): use one line of text without commas"
+                f"(a {type(name).__name__}): use one line of text, not empty, without commas"
             )
         if name in ASSIGNORS or name.lower() == NONE:
             raise OptionError(
@@ -165,7 +165,7 @@ class CustomAssignor:
         if not is_sequence or not protocols or any(p not in _PROTOCOLS for p in protocols):
             raise OptionError(
                 f"assignor {self._reference!r} has invalid protocols "
-                f"(a {type(protocols).__name__}): expected a tuple of {' and '.join(_PROTOCOLS)}"
+                f"(a {type(protocols).__name__}): expected a tuple of {' and/or '.join(_PROTOCOLS)}"
             )
         return tuple(protocols)
 

@@ -88,7 +88,7 @@ class Catalog(Mapping[str, int]):
         return f"Catalog({dict(self)})"
 
     def span(self, topic: str | int) -> slice:
-        """Return the range of a topic's partition numbers, given its name or index."""
+        """Return the slice of this catalog's numbers that a topic (name or index) has."""
         index = self.index[topic] if isinstance(topic, str) else topic
         return slice(int(self.starts[index]), int(self.starts[index + 1]))
 

@@ -36,7 +36,7 @@ class Assignor(Protocol):
         """Return why it cannot assign this group, or None if it can."""
 
     def reservation(self, group: Group, /) -> str | None:
-        """Return why another assignor is preferable, although this one can assign the group."""
+        """Return why another assignor is preferable for a group that it can assign, or None."""
 
     def assign(self, group: Group, /) -> Assignment:
         """Assign each subscribed partition to one member."""

@@ -23,7 +23,7 @@ def place_standbys(
     """Return each member's standby tasks.
 
     `active_members` has each task's active member; `warm_members` has the members with a copy of
-    it. Each task gets `copies` copies, fewer than there are members. Steps: (1) keep copies on
+    it. Each task gets `copies` copies (below the number of members). Steps: (1) keep copies on
     members with room; (2) add missing copies to the farthest members; (3) move copies to farther
     members.
     """
@@ -104,7 +104,7 @@ class _StandbyPlacement:
         self.add_farthest(task, candidates, self.compute_nearness(holders))
 
     def _make_room(self, task: int) -> bool:
-        """Shift copies along a chain to a member with room, then add a copy to the freed member."""
+        """Shift copies along a chain to make room, and add a copy; return False if impossible."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
         step_to = dict.fromkeys(givers, (-1, -1))  # giver and copied task
         unvisited = set(self.holders[task])

@@ -32,14 +32,14 @@ def assign_streams(group: Group) -> Assignment:
 
     Assumption: all members subscribe to the same topics. Promises, in order: (1) partition p of
     every topic (task p) goes to one member; (2) members' task counts differ by at most one; (3) if
-    racks matter (see `racks`), few tasks are active in a rack while another rack has replicas of
-    more of their partitions, as in `sticky`; (4) the fewest tasks leave the member that owns most
-    of their partitions; (5) a task without an owner goes to a member with room that has a standby
-    copy of it; (6) each task has `standby_replicas` standbys (at most one less than there are
-    members) on distinct members, never the active one; (7) standby counts do not exceed the ceiling
-    of the mean, if that is possible; (8) a standby moves only to a member with room on a host, or
-    else in a rack, without another copy of the task. `notes` reports topics with fewer partitions
-    than there are tasks. Ties: by task, then member id.
+    racks matter (see `find_task_racks`), few tasks are active in a rack while another rack has
+    replicas of more of their partitions, as in `sticky`; (4) the fewest tasks leave the member that
+    owns most of their partitions; (5) a task without an owner goes to a member with room and a
+    standby copy of it; (6) each task has `standby_replicas` standbys (at most one less than there
+    are members) on distinct members, never the active one; (7) standby counts do not exceed the
+    ceiling of the mean, if that is possible; (8) a standby moves only to a member with room on a
+    host, or else in a rack, without another copy of the task. `notes` reports topics with fewer
+    partitions than there are tasks. Ties: by task, then member id.
 
     Source: Kafka Streams' tasks (KIP-441, KIP-924) and its priority of rack traffic over stickiness
     (KIP-925); the article on assignment strategies.
@@ -144,7 +144,7 @@ def _balance_tasks(group: Group, owner: NDArray[np.int32], warm_members: list[li
 
 
 def _assign_to_warm(owner: NDArray[np.int32], warm_members: list[list[int]], members: int) -> None:
-    """Assign tasks without an owner to warm members with room, fewest tasks first, in place."""
+    """Assign each task without an owner to its least loaded warm member with room, if any."""
     min_quota, extra_members = divmod(len(owner), members)
     counts = np.bincount(owner[owner >= 0], minlength=members).tolist()
     extra_members -= sum(count > min_quota for count in counts)

@@ -44,7 +44,7 @@ def rebalance(assignor: Assignor, group: Group, generation: int = 0) -> list[Rou
     Every answer is checked. A cooperative assignor must not give a partition away while its owner
     holds it. `generation` is the group's last generation, if it is newer than every member's.
 
-    Raises PlanError for an answer that breaks a rule, or a rebalance that does not end.
+    Raises PlanError for an invalid answer or an endless rebalance, OptionError for a refusal.
 
     >>> from assignor_bridge.assignors import Group, Member, lookup
     >>> owner = Member("C0", {"t0"}, {"t0": [0, 1, 2, 3]}, generation=4)

@@ -159,11 +159,11 @@ def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
             slots.append(slot)
             heapq.heapreplace(heap, (earliest_end + size, slot))
     else:
-        ends, duration = load / capacity, 1 / capacity
+        ends, time_per_load = load / capacity, 1 / capacity
         for size in sizes.tolist():
-            slot = int((ends + size * duration).argmin())
+            slot = int((ends + size * time_per_load).argmin())
             slots.append(slot)
-            ends[slot] += size * duration[slot]
+            ends[slot] += size * time_per_load[slot]
     return np.array(slots, np.int64)
 
 
@@ -276,10 +276,10 @@ def _find_swap(
     return best[1] if best else None
 
 
-def _relabel(greedy: Ints, owner: Ints, weights: Floats, capacity: Floats) -> Ints:
-    """Move each share of the greedy answer to the slot of equal capacity that owns most of it."""
+def _relabel(greedy_slots: Ints, owner: Ints, weights: Floats, capacity: Floats) -> Ints:
+    """Move each greedy share to its main owner, or to a free slot; capacities must be equal."""
     owned_rows = np.flatnonzero(owner >= 0)
-    pair_codes = greedy[owned_rows] * len(capacity) + owner[owned_rows]
+    pair_codes = greedy_slots[owned_rows] * len(capacity) + owner[owned_rows]
     pairs, pair_index = np.unique(pair_codes, return_inverse=True)
     common_weight = np.bincount(pair_index, weights[owned_rows])
     slot_of_share = np.full(len(capacity), -1, np.int64)
@@ -293,4 +293,4 @@ def _relabel(greedy: Ints, owner: Ints, weights: Floats, capacity: Floats) -> In
         free_slots = np.flatnonzero(~is_used & (capacity == capacity[share]))
         slot_of_share[share] = int(free_slots[0])
         is_used[free_slots[0]] = True
-    return np.asarray(slot_of_share[greedy])
+    return np.asarray(slot_of_share[greedy_slots])

@@ -28,13 +28,13 @@ def assignor(
     Parameters
     ----------
     name
-        A name of the table, an entry point, `package.module:Class`, or your own class, instance or
-        function (see docs/writing-an-assignor.md).
+        Name of a built-in assignor or an entry point, `package.module:Class`, or your own
+        class, instance or function (see docs/writing-an-assignor.md).
     rack
         Rack of this member; its consumer's `client_rack` if None.
     priority, capacity
-        Priority of this member, for `failover`, and its share of the load relative to other
-        members, for `lag-aware-sticky`. Your own assignors may use both.
+        Priority of this member, for `failover`, and its capacity relative to other members, for
+        `lag-aware-sticky` (2 gets twice the load of 1). Your own assignors may use both.
 
     Raises
     ------

@@ -160,7 +160,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         return replace(member, capacity=user_data.decode_capacity(data))
 
     def _attach(self, consumer: Any) -> None:
-        """Record the consumer that uses this object, and copy its rack and settings."""
+        """Record the consumer, if known, with its rack and settings; refuse a second open one."""
         previous_consumer = self._consumer()
         if consumer is None or consumer is previous_consumer:
             return
@@ -186,7 +186,7 @@ class _LagClient:
         names = KafkaAdminClient.DEFAULT_CONFIG.keys() & config.keys() - {"metric_reporters"}
         settings = {name: config[name] for name in names}
         settings["client_id"] = f"{config['client_id']}-lags"
-        self._group, self._reset = config["group_id"], config["auto_offset_reset"]
+        self._group, self._offset_reset = config["group_id"], config["auto_offset_reset"]
         self._admin = KafkaAdminClient(**settings)
         self.close = self._admin.close
 
@@ -205,7 +205,7 @@ class _LagClient:
         lags: dict[str, dict[int, int]] = {}
         for p in partitions:
             offsets = Offsets(end_offsets[p], start_offsets.get(p, 0), commit_offsets.get(p))
-            lags.setdefault(p.topic, {})[p.partition] = offsets.lag(self._reset)
+            lags.setdefault(p.topic, {})[p.partition] = offsets.lag(self._offset_reset)
         return lags
 
     def _list_offsets(self, partitions: list[TopicPartition], spec: Any) -> dict[Any, int]:
@@ -215,10 +215,10 @@ class _LagClient:
 
 def _list_racks(cluster: Any, counts: Mapping[str, int]) -> dict[str, dict[int, frozenset[str]]]:
     """Return the racks that hold a replica of each partition."""
-    racks = {broker.node_id: broker.rack for broker in cluster.brokers() if broker.rack}
+    rack_by_node = {broker.node_id: broker.rack for broker in cluster.brokers() if broker.rack}
 
-    def find_racks(partition: TopicPartition) -> frozenset[str]:
-        return frozenset(racks[node] for node in racks if cluster.is_replica_node(partition, node))
+    def find_racks(tp: TopicPartition) -> frozenset[str]:
+        return frozenset(r for n, r in rack_by_node.items() if cluster.is_replica_node(tp, n))
 
     return {
         topic: {number: find_racks(TopicPartition(topic, number)) for number in range(count)}

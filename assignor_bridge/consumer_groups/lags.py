@@ -54,7 +54,7 @@ class LagReader:
         if topics_without_lags:
             self._topics_in_log.update(topics_without_lags)
             _LOG.warning(
-                "the lags of %s are not known yet: they count as 0 in this rebalance",
+                "the lags of %s are not known yet: 0 is used in this rebalance",
                 elide(topics_without_lags),
             )
         return lags

@@ -79,7 +79,7 @@ def unpack_reports(reports: PackedReports) -> ReadReports:
 
 
 def unpack_times(request: AdmitBatch) -> RecordTimes:
-    """Return the ranges' record times in batch order; raise OptionError if they do not match."""
+    """Return record times in batch order; raise OptionError if missing or not one per range."""
     times = request.times
     if times is None:
         raise OptionError("the request has no record times, but the options require them")

@@ -1,8 +1,8 @@
 """Test custom assignors; requires pytest and hypothesis (the extra `testing`).
 
 - `conformance`: pytest cases for the promises of an assignor, which your class inherits
-- `groups`: consumer groups, as hypothesis strategies and from a seeded generator
-- `answers`: comparison of answers between processes with different hash seeds
+- `random_groups`: consumer groups, as hypothesis strategies and from a seeded generator
+- `hash_seeds`: comparison of answers between processes with different hash seeds
 - `rebalance`, `elect` (from `assignors.testing`): simulated rebalances and strategy elections
 """
 

@@ -119,7 +119,7 @@ class AssignorConformance:
                 ]
             for counts in count_lists:
                 is_balanced = max(counts) - min(counts) <= 1
-                _require(is_balanced, f"counts of {kind} differ by more than one: {counts}")
+                _require(is_balanced, f"balance {kind!r}: counts {counts} differ by over 1")
 
         self._check_any_group(assignor, check, same=kind != "topics")
 
@@ -148,8 +148,8 @@ class AssignorConformance:
             first = rebalance(assignor, replace(group, partition_racks={}))[-1]
             old_owners = _list_owners(first.assignment)
             for leaver in group.ids:
-                stay = tuple(m for m in first.after.members if m.id != leaver)
-                new_owners = _list_owners(_settle(assignor, replace(first.after, members=stay)))
+                others = tuple(m for m in first.after.members if m.id != leaver)
+                new_owners = _list_owners(_settle(assignor, replace(first.after, members=others)))
                 moves = [tp for tp, m in old_owners.items() if m != leaver and new_owners[tp] != m]
                 _require(not moves, f"{leaver} left, and {moves} of other members moved")
 
@@ -180,9 +180,9 @@ class AssignorConformance:
                 is_same = answers[0].as_dict() == other.as_dict()
                 _require(is_same, f"answered {answers[0]!r}, then {other!r}")
                 is_same = dict(answers[0].standbys) == dict(other.standbys)
-                _require(is_same, "answered other standbys")
+                _require(is_same, "made other standbys for an equal group")
                 is_same = dict(answers[0].transferring) == dict(other.transferring)
-                _require(is_same, "withheld other partitions")
+                _require(is_same, "withheld other partitions for an equal group")
 
         self._check_any_group(assignor, check)
 
@@ -212,23 +212,23 @@ class AssignorConformance:
 
         @self.trials
         @given(**counts, share=st.integers(1, 4), rng=st.randoms(use_true_random=False))
-        def trial(racks: int, members: int, share: int, rng: random.Random) -> None:
+        def run_trial(racks: int, members: int, share: int, rng: random.Random) -> None:
             names = [f"r{n}" for n in range(racks)]
             partition_racks = names * (members * share)
             rng.shuffle(partition_racks)
-            owners = names * members
-            rng.shuffle(owners)
+            own_racks = names * members
+            rng.shuffle(own_racks)
             group = Group(
-                tuple(Member(f"m{n}", frozenset({"t"}), rack=r) for n, r in enumerate(owners)),
+                tuple(Member(f"m{n}", frozenset({"t"}), rack=r) for n, r in enumerate(own_racks)),
                 {"t": len(partition_racks)},
                 partition_racks={"t": {p: frozenset({r}) for p, r in enumerate(partition_racks)}},
             )
-            rack = {m.id: m.rack for m in group.members}
-            owned = _list_owners(_settle(assignor, group))
-            far = [tp for tp, member in owned.items() if rack[member] != partition_racks[tp[1]]]
+            rack_by_member = {m.id: m.rack for m in group.members}
+            owners = _list_owners(_settle(assignor, group))
+            far = [tp for tp, m in owners.items() if rack_by_member[m] != partition_racks[tp[1]]]
             _require(not far, f"{far} are read across racks unnecessarily")
 
-        trial()
+        run_trial()
 
     def test_rounds(self) -> None:
         """A rebalance ends in the promised rounds, without taking partitions from owners."""
@@ -238,9 +238,9 @@ class AssignorConformance:
         def check(group: Group, rng: random.Random) -> None:
             for _ in range(_EVENTS):
                 rounds = rebalance(assignor, group)
-                _require(len(rounds) <= limit, f"{len(rounds)} rounds, at most {limit} promised")
-                same = self.same_subscriptions
-                group = disturb(rng, rounds[-1].after, same=same)
+                problem = f"took {len(rounds)} rounds, but at most {limit} are promised"
+                _require(len(rounds) <= limit, problem)
+                group = disturb(rng, rounds[-1].after, same=self.same_subscriptions)
 
         self._check_any_group(assignor, check)
 
@@ -305,11 +305,11 @@ class AssignorConformance:
 
         @self.trials
         @given(group=groups(same=alike, **shape), seed=st.integers(0, 9))
-        def trial(group: Group, seed: int) -> None:
+        def run_trial(group: Group, seed: int) -> None:
             assume(assignor.refusal(group) is None)
             check(group, random.Random(seed))
 
-        trial()
+        run_trial()
 
 
 def _require(condition: bool, problem: str) -> None:
@@ -340,7 +340,7 @@ def _check_lags(group: Group, answer: Assignment, imbalance: float) -> None:
     sizes = [lag for lag, used in zip(lags, group.subscribed.tolist(), strict=True) if used]
     limit = _find_longest_first_load(sizes, len(group.ids)) * (1 + imbalance + _ROUNDING_ERROR)
     load = {m: sum(lags[i] for i in part.ids.tolist()) for m, part in answer.items()}
-    _require(max(load.values()) <= limit, f"lags are {load}, but at most {limit:g} promised")
+    _require(max(load.values()) <= limit, f"lags are {load}, but at most {limit:g} is promised")
 
 
 def _find_longest_first_load(sizes: Sequence[float], members: int) -> float:

@@ -75,13 +75,13 @@ def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
         )
         for seed in SEEDS
     ]
-    answers_of_seeds = []
+    answers_per_seed = []
     for process in processes:
         output, error_output = process.communicate()
         if process.returncode:
             raise OSError(f"{file} failed in a new process: {error_output.strip()}")
-        answers_of_seeds.append(json.loads(output.splitlines()[-1]))
-    return answers_of_seeds
+        answers_per_seed.append(json.loads(output.splitlines()[-1]))
+    return answers_per_seed
 
 
 def main(module: str, file: str) -> None:

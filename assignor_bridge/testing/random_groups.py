@@ -34,7 +34,7 @@ def _draw_claims(draw: st.DrawFn, topics: dict[str, int]) -> dict[str, list[int]
 def groups(
     draw: st.DrawFn, *, same: bool = False, claimed: bool = True, members: int = 6, most: int = 9
 ) -> Group:
-    """Draw a group with claims, racks, lags and priorities.
+    """Draw a group with claims, racks, hosts, lags, priorities and standbys.
 
     With `same`, all members subscribe to all topics. Without `claimed`, they own nothing. `members`
     is the maximum number of members, `most` the maximum number of partitions per topic.

@@ -271,7 +271,7 @@ def test_lags_are_read_without_waiting(caplog: pytest.LogCaptureFixture) -> None
     reader = LagReader(lambda: client, lambda: is_open[0])
     reader.watch({"t"})
     assert reader.get_lags(["t"]) == reader.get_lags(["t"]) == {}
-    assert caplog.messages == ["the lags of t are not known yet: they count as 0 in this rebalance"]
+    assert caplog.messages == ["the lags of t are not known yet: 0 is used in this rebalance"]
     client.gate.set()
     wait_for(lambda: client.closed == 1)
     reader.watch({"u"})
