@@ -89,7 +89,7 @@ class ProgressCounter(StreamingQueryListener):
     onQueryIdle = onQueryTerminated = onQueryStarted
 
     def onQueryProgress(self, event: Any) -> None:
-        """Count a batch once; Spark repeats the last event while a query is idle."""
+        """Count each batch with records once; Spark repeats the last event while idle."""
         progress = event.progress
         result = self._results.get(progress.name)
         is_old = progress.batchId <= self._last_batches.get(progress.name, -1)

@@ -47,7 +47,7 @@ class _Folder(NamedTuple):
 
 
 def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
-    """Check that table folders and the checkpoint are not nested.
+    """Check that tables differ (unless all are shared) and do not nest with the checkpoint.
 
     `locations` has the qualified folder of each existing table, by key path. The config alone may
     have a path without a file system, or a table name without a folder.

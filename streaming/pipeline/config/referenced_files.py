@@ -74,7 +74,7 @@ def check_files(loaded: LoadedJob) -> None:
 
 
 def read_schema(loaded: LoadedJob, source: str) -> str:
-    """Return the text of a source's schema, from its file or from the config itself."""
+    """Return a source's schema as text, from its file or the config; empty if it has none."""
     schema = loaded.job.all_sources[source].records.schema_ or ""
     if not schema.strip().endswith(_SCHEMA_SUFFIXES) or "\n" in schema:
         return schema

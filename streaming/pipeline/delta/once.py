@@ -61,7 +61,7 @@ class OnceWriter:
     def merge(
         self, merge: DeltaMergeBuilder, execution: Any = None, ranges: str | None = None
     ) -> None:
-        """Merge a batch."""
+        """Execute the merge of a batch; for `execution` and `ranges`, see `append`."""
         builder: Any = merge
         self._write(
             builder._spark,

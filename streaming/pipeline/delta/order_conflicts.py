@@ -117,8 +117,8 @@ class OrderConflicts:
             if count and name not in self._logged:
                 self._logged.add(name)
                 conflict = message.format(count=pluralize(count, "record"), example=example)
-                line = "%s: batch %d for the table %r: %s; not logged again in this run"
-                _LOG.warning(line, self._label, batch, self._table, conflict)
+                log_format = "%s: batch %d for the table %r: %s; not logged again in this run"
+                _LOG.warning(log_format, self._label, batch, self._table, conflict)
 
 
 def _position_sql(prefix: str = "") -> str:

@@ -96,7 +96,7 @@ def find_kafka_fields(sequence: DataType | None) -> tuple[str, ...]:
 
 
 def read_mode(properties: Mapping[str, str]) -> WriteMode | None:
-    """Read the mode from a table's properties; None if they have none."""
+    """Read a table's mode; None if it is not recorded, TableError if its columns are invalid."""
     mode = properties.get(_MODE)
     if mode is None:
         return None

@@ -109,7 +109,7 @@ class DeltaWriter:
         self._has_query_id = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Check that rows fit the table, if it exists, and that its write mode has not changed."""
+        """Raise TableError unless rows fit the sink and, if it exists, the table and its mode."""
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
         table_schema = self.table.read_schema(spark)
         self.table_exists = table_schema is not None
@@ -202,7 +202,7 @@ class DeltaWriter:
                 return
 
     def _find_table_error(self, spark: SparkSession, number: int) -> TableError | None:
-        """Return an error if the table was removed while the query ran; None otherwise."""
+        """Return an error if the table was removed; None if it exists or cannot be checked."""
         exists = True
         with contextlib.suppress(Exception):  # the batch's own error is raised
             exists = self.table.exists(spark)

@@ -72,7 +72,7 @@ def parse(
     records, schema
         The source's record settings, and the text of the schema.
     upserts
-        The upserts that write the rows; without any, tombstones are dropped.
+        The upserts that write the rows; without any, only the format `raw` keeps tombstones.
 
     Raises
     ------
@@ -133,21 +133,21 @@ def parse(
 def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
     """Return the reason why a record is bad; it names columns, but contains no values."""
     text = f.col("value").cast("string")
-    unreadable, missing = [], []
+    unreadable_names, missing_names = [], []
     for field, value in zip(parser.schema.fields, parser.values, strict=True):
         is_null = value.isNull() & f.col(PARSED).isNotNull()
         if records.format == "json":
             json_value = f.get_json_object(text, f"$['{field.name}']")
-            unreadable.append(f.when(is_null & json_value.isNotNull(), f.lit(field.name)))
+            unreadable_names.append(f.when(is_null & json_value.isNotNull(), f.lit(field.name)))
         if not field.nullable:
-            missing.append(f.when(is_null, f.lit(field.name)))
-    bad_types, no_values = f.concat_ws(", ", *unreadable), f.concat_ws(", ", *missing)
-    type_reason = f.concat(f.lit("these columns cannot be read as their types: "), bad_types)
-    value_reason = f.concat(f.lit("these NOT NULL columns have no value: "), no_values)
+            missing_names.append(f.when(is_null, f.lit(field.name)))
+    unreadable, missing = (f.concat_ws(", ", *x) for x in (unreadable_names, missing_names))
+    type_reason = f.concat(f.lit("these columns cannot be read as their types: "), unreadable)
+    value_reason = f.concat(f.lit("these NOT NULL columns have no value: "), missing)
     return (
         f.when(is_tombstone, f.lit("a tombstone whose key cannot be read as the upsert's key"))
-        .when(bad_types != "", type_reason)
-        .when(no_values != "", value_reason)
+        .when(unreadable != "", type_reason)
+        .when(missing != "", value_reason)
         .otherwise(f.lit(f"it cannot be read as {records.format} with the schema"))
     )
 

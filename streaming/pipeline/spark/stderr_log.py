@@ -78,7 +78,7 @@ class SparkLog:
             os.close(original_stderr)
 
     def read_last_error(self) -> str:
-        """Return the last error line of a process that has ended; empty if it wrote nothing."""
+        """Return the first uncaught exception in the log, or else the last line; empty if none."""
         for reader in self._readers:
             reader.join(_LAST_OUTPUT_TIMEOUT_S)
         return self._fatal_line or self._last_line
@@ -97,7 +97,7 @@ class SparkLog:
 
 
 def create_log(name: str) -> Path:
-    """Create a file in the user's log folder, or else in the temporary folder."""
+    """Create a log in the user's log folder, keeping the old one, or else a temporary file."""
     folder = user_log_path("assignor-bridge")
     path = folder / name
     try:
