@@ -92,8 +92,10 @@ MILLISECONDS = OptionKind(
 )
 SECONDS = OptionKind(_limit(float, 0.001, 86_400), "a number of seconds from 0.001 to 86400")
 SECONDS_OR_ZERO = OptionKind(_limit(float, 0, 86_400), "a number of seconds from 0 to 86400")
-_DURATIONS = "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days"
-DURATION = OptionKind(_parse_duration, _DURATIONS)
+_DURATION_FORMAT = (
+    "a duration with its unit, such as 30 seconds, 10 minutes or 1 hour, up to 36500 days"
+)
+DURATION = OptionKind(_parse_duration, _DURATION_FORMAT)
 WEIGHT = OptionKind(_limit(float, 0.001, 1000), "a number from 0.001 to 1000")
 PRICE = OptionKind(_limit(float, 0, 1000), "a number from 0 to 1000")
 PRIORITIES = OptionKind(

@@ -123,13 +123,13 @@ class Redactor:
         raise TypeError("a redactor holds secrets and cannot be pickled")
 
     def learn_variable(self, name: str, value: str) -> None:
-        """Hide a variable's value, unless it is ordinary and its name does not look secret."""
+        """Register a variable's value, unless it is ordinary and its name does not look secret."""
         is_plain = _ORDINARY_VALUE.fullmatch(value) or not re.search(r"\w", value)
         if is_secret_key(name) or not is_plain:
-            self._learn(value, "${" + name + "}")
+            self._add_secret(value, "${" + name + "}")
 
     def learn_secrets(self, value: Any, key: str = "") -> None:
-        """Hide the values of settings with secret-looking keys, and passwords in addresses."""
+        """Register values to hide: those with secret-looking keys, and passwords in addresses."""
         if isinstance(value, dict):
             for name, nested in value.items():
                 self.learn_secrets(nested, f"{key}.{name}")
@@ -139,13 +139,13 @@ class Redactor:
         elif value is not None and not isinstance(value, bool):
             text = str(value)
             if is_secret_key(key):
-                self._learn(text, HIDDEN)
+                self._add_secret(text, HIDDEN)
                 for match in _SECRET_PARTS.finditer(text):
                     part = match[match.lastindex or 0]
-                    self._learn(part, HIDDEN)
-                    self._learn(unescape_jaas(part), HIDDEN)
+                    self._add_secret(part, HIDDEN)
+                    self._add_secret(unescape_jaas(part), HIDDEN)
             for match in _USER_INFO.finditer(text):
-                self._learn(match[3], HIDDEN)
+                self._add_secret(match[3], HIDDEN)
 
     def __call__(self, text: str) -> str:
         """Return the text with its secrets hidden."""
@@ -157,8 +157,8 @@ class Redactor:
         text = _WEB_USER.sub(_hide_user, text)
         return _ASSIGNMENT.sub(_hide_value, text)
 
-    def _learn(self, value: str, placeholder: str) -> None:
-        """Hide a value, its encodings in URLs, JSON, HTML and headers, and each of its lines.
+    def _add_secret(self, value: str, placeholder: str) -> None:
+        """Register a value to hide, with its encodings in URLs, JSON, HTML and headers, and lines.
 
         Logs are redacted line by line, and PEM keys have many lines.
         """

@@ -134,7 +134,7 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
         columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
-        ahead = [
+        partitions_ahead = [
             Partition(topic, number)
             for index, number, position in zip(*columns, strict=True)
             if (topic := state.topics[index]) not in recreated
@@ -143,9 +143,9 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
         fault = ""
         if state.topics and not set(state.topics) & set(ends):
             fault = f"it has topics {elide(state.topics)}, but the source reads {elide(list(ends))}"
-        elif ahead:
+        elif partitions_ahead:
             fault = (
-                f"it is ahead of the checkpoint in {_join(ahead)}, so the state or the checkpoint "
+                f"it is ahead of the checkpoint in {_join(partitions_ahead)}, so one of the two "
                 "was restored from a backup"
             )
         yield Check(
@@ -212,8 +212,8 @@ def _find_faults(
             f"it has {len(existing)} partitions, but the checkpoint also has {_join(missing)}: the "
             f"topic was deleted and re-created with fewer; {_NEW_CHECKPOINT}"
         )
-    ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
-    positions = _format_positions(ahead, end, "ends at", logs.ends)
+    partitions_ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
+    positions = _format_positions(partitions_ahead, end, "ends at", logs.ends)
     recreated = [tp for tp in end if tp in logs.recreated_s]
     if recreated:
         first_s = logs.recreated_s[recreated[0]]
@@ -222,12 +222,14 @@ def _find_faults(
             f"{_RECREATED}: {_join(recreated)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
             f"written after the last batch had read past these offsets; {_NEW_CHECKPOINT}"
         )
-    elif ahead and len(ahead) == sum(at > 0 for tp, at in end.items() if tp.number in existing):
+    elif partitions_ahead and len(partitions_ahead) == sum(
+        at > 0 for tp, at in end.items() if tp.number in existing
+    ):
         faults.append(
             f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
             f"read, {positions}; {_NEW_CHECKPOINT}"
         )
-    elif ahead:
+    elif partitions_ahead:
         faults.append(
             f"the checkpoint is ahead of the log end: {positions}; the brokers lost records or the "
             f"topic was re-created; {_NEW_CHECKPOINT}"

@@ -68,16 +68,16 @@ class LogEnds:
         """
         if not self._points:
             return None
-        now_s, end = self._points[-1]
-        if offset >= end:
+        last_s, last_end = self._points[-1]
+        if offset >= last_end:
             return 0.0
         next_s, next_end = self._points[-1]
         for time_s, log_end in reversed(self._points):
             if log_end <= offset:
                 share = (offset - log_end) / (next_end - log_end)
-                return now_s - (time_s + share * (next_s - time_s))
+                return last_s - (time_s + share * (next_s - time_s))
             next_s, next_end = time_s, log_end
         first_s, first_end = self._points[0]
-        if end == first_end:
+        if last_end == first_end:
             return None
-        return now_s - first_s + (first_end - offset) * (now_s - first_s) / (end - first_end)
+        return last_s - first_s + (first_end - offset) * (last_s - first_s) / (last_end - first_end)
