@@ -167,7 +167,8 @@ TARGETS: tuple[Target, ...] = (
            why="medians of 11 rebalances on 2 cores scatter; the others are 0.7 to 1.0"),
     Target("consumer groups", "rebalance of 1,000 partitions, times that of a JVM group with "
            "Kafka's class", "rebalance", most("times the JVM group's"), 1.2,
-           why="the Java assignor opens a client for the lags (0.12 s; not measured again after its request at the rejoin went); the others are 1.0 to 1.8"),
+           why="the Java assignor opens a client for the lags (0.12 s; measured before its "
+               "request at the rejoin was removed); the others are 1.0 to 1.8"),
     Target("balanced lags", "batch time, times Spark's default", "losses",
            balanced_lags, 1.02),
 )  # fmt: skip
