@@ -35,6 +35,7 @@ class StopSignals:
         self.number: int | None = None
         self._second_handler = signal.default_int_handler if unwinds else signal.SIG_DFL
         self._raises = True
+        self._retry: threading.Timer | None = None
         self._previous_handlers = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
 
     def __enter__(self) -> StopSignals:
@@ -44,6 +45,8 @@ class StopSignals:
     def __exit__(
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> bool:
+        if self._retry is not None:
+            self._retry.cancel()
         for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
         if kind is KeyboardInterrupt and self.number is None:  # raised by pyspark's handler
@@ -63,9 +66,10 @@ class StopSignals:
             signal.signal(number, self._handle_signal)
 
     def _handle_signal(self, number: int, frame: FrameType | None) -> None:
-        if self._raises and _is_in_import_callback(frame):
+        if self._raises and self.number is None and _is_in_import_callback(frame):
             main_thread = threading.get_ident()  # Python runs signal handlers in no other
-            threading.Timer(_RETRY_S, signal.pthread_kill, (main_thread, number)).start()
+            self._retry = threading.Timer(_RETRY_S, signal.pthread_kill, (main_thread, number))
+            self._retry.start()
             return
         is_second = self.number is not None  # it arrived while the first was being handled
         self.number = self.number or number

@@ -61,7 +61,7 @@ class ClientSettings:
 
     def to_client_config(self, **more: Any) -> dict[str, Any]:
         """Return the settings with their secrets, for a new client; `_` in `more` means `.`."""
-        # By default, librdkafka logs to stderr, even its settings. Errors that matter are raised.
+        # librdkafka logs to stderr by default. Errors that matter are raised.
         more_settings = {name.replace("_", "."): value for name, value in more.items()}
         return {"log_level": 0, **self._values, **more_settings}
 
