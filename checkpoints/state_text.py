@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAGIC = b"ABs"
-VERSION = 2
+VERSION = 3
 #: The oldest version that can be read.
 _OLDEST_VERSION = 2
 _ENVELOPE = struct.Struct(">3sBI")
@@ -44,9 +44,11 @@ _MAX_LOGARITHM = 50.0
 #: Columns in stored order, with their type and unit. Coarse units compress better.
 _COLUMNS: tuple[tuple[str, str, float], ...] = (
     ("topic", "<i4", 1), ("partition", "<i4", 1), ("position", "<i8", 1), ("seen", "<i4", 1),
-    ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 8),
+    ("cost", "<i2", 1 / 64), ("last_cost", "<i2", 1 / 16), ("evidence", "<i2", 1 / 256),
     ("bytes", "<i2", 1 / 64), ("density", "<i2", 1 / 1024),
 )  # fmt: skip
+#: Largest plausible seconds, precision, or product of seconds and records.
+_MAX_PRODUCT = 1e100
 #: Represents NaN in an integer column.
 _UNKNOWN = -(2**15)
 _IMPOSSIBLE = "the state is corrupt: it has impossible costs"
@@ -105,11 +107,10 @@ def _unpack_column(body: bytes, offset: int, count: int, kind: str, unit: float)
 
 def _round_common(common: Common) -> list[Any]:
     level = round(common.level, 4) if math.isfinite(common.level) else None
+    rounded_fit = [float(f"{product:.6g}") for product in common.fit]
     return [
-        level, common.fixed, common.own, round(common.noise, 4),
-        [round(error, 3) for error in common.errors], round(common.reports, 2),
-        round(common.missed, 4), round(common.missed_alike, 4), round(common.compared, 2),
-        common.relied_on,
+        level, float(f"{common.fixed:.4g}"), round(common.noise, 4), common.noise_batches,
+        rounded_fit, common.fit_batches,
     ]  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def _round_common(common: Common) -> list[Any]:
 def decode(text: str) -> StickyState:
     """Return the state, with read-only arrays; raise StateError if the text is invalid."""
     try:
-        return _parse_body(_decompress(text))
+        return _parse_body(*_decompress(text))
     except StateError:
         raise
     except _SIGNS_OF_CORRUPTION as exc:
@@ -132,7 +133,8 @@ def decode_or_empty(text: str | None) -> tuple[StickyState, str | None]:
         return StickyState.empty(), str(error)
 
 
-def _decompress(text: str) -> bytes:
+def _decompress(text: str) -> tuple[int, bytes]:
+    """Return the version and the body of a state."""
     try:
         raw = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as exc:
@@ -156,10 +158,10 @@ def _decompress(text: str) -> bytes:
         raise StateError(f"the state is corrupt: {exc}") from exc
     if stream.unconsumed_tail or not stream.eof:
         raise StateError("the state is corrupt: it has the wrong length")
-    return body
+    return version, body
 
 
-def _parse_body(body: bytes) -> StickyState:
+def _parse_body(version: int, body: bytes) -> StickyState:
     length = int.from_bytes(body[:4], "big")
     header = orjson.loads(body[4 : 4 + length])
     offset = 4 + length
@@ -191,6 +193,9 @@ def _parse_body(body: bytes) -> StickyState:
         if name in {"evidence", "density"}:
             is_valid &= columns[name] >= 0
         columns[name] = np.where(is_valid, columns[name], np.nan)
+    if version == _OLDEST_VERSION:  # its costs belong to another model
+        header |= {"paces": {}, "common": [None, 0, 0.2, 0, [], 0]}
+        columns |= dict.fromkeys(("cost", "last_cost", "evidence"), np.full(count, np.nan))
     columns["member"] = decode_claims(
         lengths, claims, topics, columns["topic"], columns["partition"]
     )
@@ -220,22 +225,24 @@ def _parse_counters(header: dict[str, Any]) -> dict[str, int]:
 
 
 def _parse_paces(header: dict[str, Any]) -> dict[str, Pace]:
-    paces = {e: Pace(*map(_check_logarithm, pace)) for e, pace in sorted(header["paces"].items())}
-    if min((pace.evidence for pace in paces.values()), default=0) < 0:
-        raise StateError(_IMPOSSIBLE)
+    paces = {}
+    for executor, (slowness, last, evidence) in sorted(header["paces"].items()):
+        paces[executor] = Pace(_check_logarithm(slowness), _check_logarithm(last), float(evidence))
+        if not 0 <= evidence < _MAX_PRODUCT:
+            raise StateError(_IMPOSSIBLE)
     return paces
 
 
 def _parse_common(header: list[Any]) -> Common:
-    level, fixed, own, noise, errors, reports, missed, missed_alike, compared, relied_on = header
+    level, fixed, noise, noise_batches, fit, fit_batches = header
     common = Common(
-        math.nan if level is None else _check_logarithm(level), float(fixed), bool(own),
-        _check_logarithm(noise), tuple(map(_check_logarithm, errors)), float(reports),
-        _check_logarithm(missed), _check_logarithm(missed_alike), _check_logarithm(compared),
-        bool(relied_on),
+        math.nan if level is None else _check_logarithm(level), float(fixed),
+        _check_logarithm(noise), _check_logarithm(noise_batches), tuple(map(float, fit)),
+        _check_logarithm(fit_batches),
     )  # fmt: skip
-    smallest = min(fixed, noise, reports, missed, missed_alike, compared, *errors)
-    if not (smallest >= 0 and fixed < 2**63 and math.isfinite(reports)):
+    smallest = min(fixed, noise, noise_batches, fit_batches, *fit)
+    largest = max(fixed, *fit, 0.0)
+    if not (smallest >= 0 and largest < _MAX_PRODUCT and len(fit) in {0, 9}):
         raise StateError(_IMPOSSIBLE)
     return common
 
