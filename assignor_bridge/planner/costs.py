@@ -308,7 +308,7 @@ def _update_costs(
     # 1. Fixed cost.
     seconds = np.exp(log_seconds - log_slowness[executor])
     common = _update_fixed(state.common, line, records, seconds)
-    if common.fixed != state.common.fixed:
+    if common.fixed > 2 * state.common.fixed or state.common.fixed > 2 * common.fixed:
         columns[:] = 0.0
     # 2. Errors.
     level = common.level
@@ -321,11 +321,12 @@ def _update_costs(
     trusted_s = np.minimum(seconds, expected)  # a stall inflates a report, but not its weight
     trust = trusted_s / (trusted_s + _HALF_TRUST_S)
     # 3. Executors and partitions.
-    paces = _update_paces(paces, log_slowness, reports, error - shift, trust, common.noise)
-    seconds = np.exp(log_seconds - compute_log_slowness(paces)[executor])
-    share = np.maximum(1 - common.fixed / seconds, 0.05)
+    paces = _update_paces(paces, log_slowness, reports, error - shift, trust, common)
+    seconds = np.exp(log_seconds - compute_log_slowness(paces)[executor] - shift)
+    share = 1 - common.fixed / expected  # of the records in the seconds
     weight = trust * share**2
-    log_cost = np.log(seconds * share / records) - level - shift
+    excess = np.log(np.maximum(seconds - common.fixed, _MIN_WORK) / (expected * share))
+    log_cost = factors[line] + np.where(seconds > expected, excess, np.log(seconds / expected) / share)
     total = np.bincount(line, weight, count).astype(np.float64)
     lines = np.flatnonzero(total)
     sample = np.bincount(line, weight * log_cost, count)[lines] / total[lines]
@@ -385,9 +386,9 @@ def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) 
         fit=tuple(products.ravel().tolist()),
         fit_batches=min(common.fit_batches + 1, _MAX_BATCHES),
     )
-    if abs(fixed - common.fixed) > _SIGMAS * error:
-        return common._replace(fixed=fixed)
-    return common
+    # An uncertain fit replaces only a fixed cost that it contradicts.
+    is_used = max(fixed, abs(fixed - common.fixed)) > _SIGMAS * error
+    return common._replace(fixed=fixed) if is_used else common
 
 
 def _solve(products: Floats, count: int) -> tuple[float, float, float]:
@@ -412,7 +413,7 @@ def _update_paces(
     reports: _TimedReports,
     error: Floats,
     trust: Floats,
-    noise: float,
+    common: Common,
 ) -> Floats:
     """Return the executors' paces, updated with the reports of a batch.
 
@@ -440,10 +441,12 @@ def _update_paces(
     deviation = np.abs(excess - np.where(has_spread, median, center)[executor]) * np.sqrt(trust)
     deviation *= np.where(has_spread, independent / np.maximum(independent - 1, 1), 1.0)[executor]
     spread = 1.25 * float(np.average(deviation, weights=trust))
-    weight /= max(noise, spread) ** 2 * math.pi / 2  # efficiency of a median
+    weight /= max(common.noise, spread) ** 2 * math.pi / 2  # efficiency of a median
     rows, updated = np.flatnonzero(weight), paces.copy()
     slowness = np.clip(slowness, -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
-    updated[rows] = _update_means(paces[rows].T, slowness[rows], weight[rows], 1.0).T
+    if not common.noise_batches:  # unknown costs distort each batch alike
+        updated[:, 2] = 0.0
+    updated[rows] = _update_means(updated[rows].T, slowness[rows], weight[rows], 1.0).T
     return updated
 
 
