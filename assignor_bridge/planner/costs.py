@@ -65,7 +65,7 @@ _MIN_OUTLIER = 0.25
 #: Reports that show an executor's spread. With fewer, it seems to have none.
 _MIN_REPORTS = 2
 #: Rounds in which executors are compared. With one, readers of a slow one's partitions look fast.
-_ROUNDS = 4
+_ROUNDS = 6
 #: Maximum logarithm of a slowness; without it, a stalled executor gets nothing for many batches.
 _MAX_LOG_SLOWNESS = math.log(20)
 #: Maximum logarithm of seconds, so that absurd reports do not overflow.
@@ -323,7 +323,7 @@ def _update_costs(
     # 3. Executors and partitions.
     paces = _update_paces(paces, log_slowness, reports, error - shift, trust, common)
     seconds = np.exp(log_seconds - compute_log_slowness(paces)[executor] - shift)
-    share = 1 - common.fixed / expected  # of the records in the seconds
+    share = np.maximum(1 - common.fixed / expected, _MIN_WORK)  # of the records in the seconds
     weight = trust * share**2
     excess = np.log(np.maximum(seconds - common.fixed, _MIN_WORK) / (expected * share))
     log_cost = factors[line] + np.where(seconds > expected, excess, np.log(seconds / expected) / share)
@@ -363,20 +363,20 @@ def _update_noise(common: Common, deviation: Floats, weight: Floats) -> Common:
 
 
 def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) -> Common:
-    """Fit seconds = fixed x pieces + slope x records over partitions and batches.
+    """Fit seconds = fixed + slope x records over partitions and batches.
 
-    `common.fit` has the running means of the products of the three columns, divided by the
-    expected seconds. A partition's pieces are added up, because they are no independent evidence.
+    `common.fit` has the running means of the products of (1, records, seconds), each divided by the
+    expected seconds. Pieces are added up, because a costly partition has more, which would look
+    like fixed costs.
     """
     rows = np.flatnonzero(np.bincount(line))
-    columns = np.array(
-        [np.bincount(line, weight)[rows] for weight in (np.ones(len(line)), records, seconds)]
-    )
+    sums = [np.bincount(line, column)[rows] for column in (records, seconds)]
+    columns = np.array([np.ones(len(rows)), *sums])
     fixed, slope = common.fixed, float(np.median(columns[2] / columns[1]))
     gain, count = max(1 / _MAX_BATCHES, 1 / (common.fit_batches + 1)), len(rows)
     error = math.inf
     for _ in range(3):
-        scaled = columns / (fixed * columns[0] + slope * columns[1])
+        scaled = columns / (fixed + slope * columns[1])
         products = scaled @ scaled.T / count
         if common.fit:
             old = np.array(common.fit).reshape(3, 3)
@@ -425,23 +425,31 @@ def _update_paces(
     counts = np.bincount(executor, minlength=executors)
     if np.count_nonzero(counts) < 2:  # no other executor to compare with
         return paces
-    _, pair = np.unique(line * executors + executor, return_inverse=True)
-    error, slowness = error + log_slowness[executor], log_slowness
-    others = 1 + np.bincount(line, trust)[line] - np.bincount(pair, trust)[pair]
-    for _ in range(_ROUNDS):
-        excess = trust * (error - slowness[executor])
-        excess = np.bincount(line, excess)[line] - np.bincount(pair, excess)[pair]
-        excess = error - excess / others
-        median, weight = compute_medians(executor, excess, trust, executors)
-        center = float(np.median(median[counts > 0]))
-        slowness = median - center
-    # Of few reports, the median is one of them.
+    # 1. Executors whose reports changed.
+    median, weight = compute_medians(executor, error, trust, executors)
+    center = float(np.median(median[counts > 0]))
     independent = weight**2 / np.maximum(np.bincount(executor, trust**2, executors), _MIN_WORK)
     has_spread = independent >= _MIN_REPORTS
-    deviation = np.abs(excess - np.where(has_spread, median, center)[executor]) * np.sqrt(trust)
+    deviation = np.abs(error - np.where(has_spread, median, center)[executor]) * np.sqrt(trust)
     deviation *= np.where(has_spread, independent / np.maximum(independent - 1, 1), 1.0)[executor]
-    spread = 1.25 * float(np.average(deviation, weights=trust))
-    weight /= max(common.noise, spread) ** 2 * math.pi / 2  # efficiency of a median
+    variance = max(common.noise, 1.25 * float(np.average(deviation, weights=trust))) ** 2
+    variance *= math.pi / 2  # of a median
+    changed = np.abs(median - center) * np.sqrt(weight) > _SIGMAS * math.sqrt(variance)
+    changed |= not common.noise_batches
+    # 2. Comparison with other executors.
+    _, pair = np.unique(line * executors + executor, return_inverse=True)
+    others = np.bincount(line, trust)[line] - np.bincount(pair, trust)[pair]
+    trust_of_all = trust
+    trust = trust * np.where(changed[executor], 1.0, others / (1 + others))
+    slowness = log_slowness
+    for _ in range(_ROUNDS):
+        excess = trust_of_all * (error + (log_slowness - slowness)[executor])
+        excess = np.bincount(line, excess)[line] - np.bincount(pair, excess)[pair]
+        excess = error + log_slowness[executor] - excess / np.maximum(others, _MIN_WORK)
+        median, weight = compute_medians(executor, excess, trust, executors)
+        slowness = np.where(weight > 0, (slowness + median - center) / 2, log_slowness)
+    slowness = np.where(weight > 0, median - center, log_slowness)
+    weight /= variance
     rows, updated = np.flatnonzero(weight), paces.copy()
     slowness = np.clip(slowness, -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
     if not common.noise_batches:  # unknown costs distort each batch alike
