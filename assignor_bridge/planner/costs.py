@@ -16,7 +16,7 @@ A common change of all reports changes the common cost `level` and no partition'
 reported, a range's work is its bytes or records. A new partition has its topic's cost.
 
 >>> shrink_towards_zero(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
-[0.0, 0.0, -3.75]
+[0.0, 0.0, -3.984375]
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
     """Return deviations without the part that may be due to `error`: 0 up to `error`."""
     size = np.abs(deviation)
     with np.errstate(invalid="ignore"):
-        shrunk = deviation * (1 - (error / np.maximum(size, error)) ** 2)
+        shrunk = deviation * (1 - (error / np.maximum(size, error)) ** 4)
     return np.where(size > error, shrunk, 0.0)
 
 
@@ -439,22 +439,22 @@ def _update_paces(
     # 2. Comparison with other executors.
     _, pair = np.unique(line * executors + executor, return_inverse=True)
     others = np.bincount(line, trust)[line] - np.bincount(pair, trust)[pair]
-    trust_of_all = trust
-    trust = trust * np.where(changed[executor], 1.0, others / (1 + others))
-    slowness = log_slowness
+    weights = trust * np.where(changed[executor], 1.0, others / (trust + others))
+    error, slowness = error + log_slowness[executor] - center, log_slowness
     for _ in range(_ROUNDS):
-        excess = trust_of_all * (error + (log_slowness - slowness)[executor])
+        excess = trust * (error - slowness[executor])
         excess = np.bincount(line, excess)[line] - np.bincount(pair, excess)[pair]
-        excess = error + log_slowness[executor] - excess / np.maximum(others, _MIN_WORK)
-        median, weight = compute_medians(executor, excess, trust, executors)
-        slowness = np.where(weight > 0, (slowness + median - center) / 2, log_slowness)
-    slowness = np.where(weight > 0, median - center, log_slowness)
+        excess = error - excess / np.maximum(others, _MIN_WORK)
+        median, weight = compute_medians(executor, excess, weights, executors)
+        slowness = np.where(weight > 0, (slowness + median) / 2, log_slowness)
+    slowness = np.where(weight > 0, median, log_slowness)
     weight /= variance
     rows, updated = np.flatnonzero(weight), paces.copy()
     slowness = np.clip(slowness, -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
-    if not common.noise_batches:  # unknown costs distort each batch alike
-        updated[:, 2] = 0.0
+    if common.noise_batches < 2:  # unknown costs distort both batches alike
+        updated[log_slowness == 0] = 0.0
     updated[rows] = _update_means(updated[rows].T, slowness[rows], weight[rows], 1.0).T
+    updated[:, :2] -= np.median(updated[:, 0])
     return updated
 
 
