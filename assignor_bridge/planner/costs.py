@@ -448,7 +448,8 @@ def _update_paces(
         median, weight = compute_medians(executor, excess, weights, executors)
         slowness = np.where(weight > 0, (slowness + median) / 2, log_slowness)
     slowness = np.where(weight > 0, median, log_slowness)
-    weight /= variance
+    independent = weight**2 / np.maximum(np.bincount(executor, weights**2, executors), _MIN_WORK)
+    weight *= np.where(changed, independent / (1 + independent), 1.0) / variance
     rows, updated = np.flatnonzero(weight), paces.copy()
     slowness = np.clip(slowness, -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
     if common.noise_batches < 2:  # unknown costs distort both batches alike
