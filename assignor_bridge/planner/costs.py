@@ -2,21 +2,15 @@
 
     seconds = (fixed + records x cost(partition)) x slowness(executor)
 
-Assumptions: errors are logarithmic, so that 1:50 and 50:1 are equally far from 1. Pieces of a
-partition in one batch share an error, an executor's reports share another.
-
-- `fixed` is the intercept of a line through each partition's seconds by its records, fitted with
-  relative errors. It is replaced only by a significantly different one.
+- `fixed` is the intercept of a line through partitions' seconds by their records, if significant.
 - A cost is a running mean of log(seconds per record), without the fixed seconds. It is shrunk
-  towards its topic's median by its standard error, or by several if most partitions may be equal.
-- A slowness is a running mean of an executor's median error, compared with other executors on the
-  same partitions, and shrunk towards 1 by several standard errors.
+  towards its topic's median: by one standard error if most partitions differ, else by several.
+- A slowness is a running mean of an executor's median log(error), compared with other executors on
+  the same partitions, and shrunk towards 1 by several standard errors.
 
-A common change of all reports changes the common cost `level` and no partition's. Until seconds are
-reported, a range's work is its bytes or records. A new partition has its topic's cost.
-
->>> shrink_towards_zero(np.array([-0.5, 1.0, -4.0]), 1.0).tolist()
-[0.0, 0.0, -3.984375]
+Errors are logarithms, so that 1:50 and 50:1 are equally far from 1. A change that all reports share
+changes only the common cost `level`. A new partition has its topic's cost. Until seconds are
+reported, a range's work is its bytes or records.
 """
 
 from __future__ import annotations
@@ -42,36 +36,33 @@ if TYPE_CHECKING:
 Basis = Literal["records", "bytes", "seconds"]
 #: Standard errors that are treated as noise. With less, noise of 20% moves partitions.
 _SIGMAS = 3.5
-#: Errors beyond this are outliers; with more, a partition whose cost changed is found late.
-_OUTLIER_SIGMAS = 3.0
 #: Batches in a running mean. With more, drifting costs are followed late; with fewer, noise is.
 _MAX_BATCHES = 8.0
-#: Smaller differences between executors are ignored, because partitions' costs absorb them.
-_MIN_LOG_SLOWNESS = math.log(1.15)
-#: A report of this duration has half weight. Without it, waits for a poll are taken for costs.
-_HALF_TRUST_S = 0.1
-#: Lower bound of a report's noise; without it, two equal reports are never contradicted.
-_MIN_NOISE = 0.02
-#: Reports that half of a common change needs. Without it, a lone report never changes a cost.
-_HALF_COMMON_REPORTS = 4.0
-#: Partitions that may lie on a line by chance; without it, few costs look like a fixed cost.
-_FREE_PARTITIONS = 4
-#: Lower bound of records per offset, because the next offsets may hold more records.
-_MIN_DENSITY = 0.01
-#: Records that move an average of bytes or density by half of the maximum, which is the second.
-_HALF_RECORDS, _MAX_GAIN = 5.0, 0.6
 #: Smaller deviations are no outliers. Without it, a low estimate of the noise rejects all reports.
 _MIN_OUTLIER = 0.25
-#: Reports that show an executor's spread. With fewer, it seems to have none.
-_MIN_REPORTS = 2
+#: A report of this duration has half weight. Without it, waits for a poll are taken for costs.
+_HALF_TRUST_S = 0.1
+#: Lower bound of the noise. Without it, two equal reports are never contradicted.
+_MIN_NOISE = 0.02
+#: With as many reports, half of their common change is applied. Without it, a lone report never
+#: changes its partition's cost.
+_HALF_COMMON_REPORTS = 4.0
+#: Partitions that may lie on a line by chance. Without it, few costs look like a fixed cost.
+_FREE_PARTITIONS = 4
+#: Smaller differences of executors are ignored. Without it, pieces move for what costs absorb.
+_MIN_LOG_SLOWNESS = math.log(1.15)
+#: Upper bound of a slowness. Without it, one stall leaves an executor without work for long.
+_MAX_LOG_SLOWNESS = math.log(20)
 #: Rounds in which executors are compared. With one, readers of a slow one's partitions look fast.
 _ROUNDS = 6
-#: Maximum logarithm of a slowness; without it, a stalled executor gets nothing for many batches.
-_MAX_LOG_SLOWNESS = math.log(20)
-#: Maximum logarithm of seconds, so that absurd reports do not overflow.
-_MAX_LOG = 45.0
-_MIN_WORK = 1e-12  # lower bound of work, so that divisions are safe
-#: Seconds per record until seconds are reported, for admission.
+#: Lower bound of records per offset. Without it, dense offsets after sparse ones overload a slot.
+_MIN_DENSITY = 0.01
+#: This many records move an average of bytes or density by half of `_MAX_GAIN`. Without them, one
+#: record replaces the average of many.
+_HALF_RECORDS, _MAX_GAIN = 5.0, 0.6
+_MAX_LOG = 45.0  # of seconds; without it, absurd reports overflow
+_MIN_WORK = 1e-12  # without it, divisions by work fail
+#: Seconds per record until seconds are reported; without it, admission has no unit.
 ASSUMED_RECORD_S = 1e-5
 
 
@@ -148,7 +139,8 @@ def predict_work(state: StickyState, line: Ints, records: Floats) -> tuple[Float
     """Predict the work of reading `records` from the partitions at these table lines."""
     common = state.common
     if math.isfinite(common.level):
-        return common.fixed + records * np.exp(common.level + compute_factors(state))[line], "seconds"
+        cost = np.exp(common.level + compute_factors(state))[line]
+        return common.fixed + records * cost, "seconds"
     if not np.isnan(state.bytes).all():
         log_bytes = fill_from_topic(state.bytes - np.nanmean(state.bytes), state.topic, 0.0)
         return records * np.exp(log_bytes[line]), "bytes"
@@ -211,7 +203,11 @@ def compute_factors(state: StickyState) -> Floats:
 
 
 def shrink_towards_zero(deviation: Floats, error: Floats | float) -> Floats:
-    """Return deviations without the part that may be due to `error`: 0 up to `error`."""
+    """Return deviations without the part that may be due to `error`: 0 up to `error`.
+
+    >>> shrink_towards_zero(np.array([-0.5, 1.0, -2.0]), 1.0).tolist()
+    [0.0, 0.0, -1.875]
+    """
     size = np.abs(deviation)
     with np.errstate(invalid="ignore"):
         shrunk = deviation * (1 - (error / np.maximum(size, error)) ** 4)
@@ -254,19 +250,18 @@ def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float 
     state, raw, line = table.state, batch.observed, table.report_line
     is_count = (raw.records == 0) | (raw.records >= 1)  # values between 0 and 1 overflow quotients
     usable = (line >= 0) & is_count & (raw.records < 2**63)
-    rows = np.flatnonzero(usable)
-    offsets = np.where((raw.offsets > 0) & np.isfinite(raw.offsets), raw.offsets, 0.0)[rows]
-    density = np.clip(raw.records[rows] / np.maximum(offsets, 1.0), _MIN_DENSITY, 1.0)
-    sized = np.flatnonzero(usable & (raw.records > 0) & (raw.bytes > 0) & (raw.bytes < 2**63))
-    log_bytes, records = np.log(raw.bytes[sized] / raw.records[sized]), raw.records[sized]
+    offsets = np.where(usable & (raw.offsets > 0) & np.isfinite(raw.offsets), raw.offsets, 0.0)
+    density = np.clip(raw.records / np.maximum(offsets, 1.0), _MIN_DENSITY, 1.0)
+    usable &= raw.records > 0
+    sized = usable & (raw.bytes > 0) & (raw.bytes < 2**63)
+    records_with_bytes = np.where(sized, raw.records, 0.0)
+    log_bytes = np.log(np.where(sized, raw.bytes / np.maximum(raw.records, 1.0), 1.0))
     state = replace(
         state,
-        density=_update_averages(state.density, line[rows], density, offsets),
-        bytes=_update_averages(state.bytes, line[sized], log_bytes, records),
+        density=_update_averages(state.density, line, density, offsets),
+        bytes=_update_averages(state.bytes, line, log_bytes, records_with_bytes),
     )
-    rows = np.flatnonzero(
-        usable & (raw.records > 0) & (raw.seconds > 0) & np.isfinite(raw.seconds)
-    )
+    rows = np.flatnonzero(usable & (raw.seconds > 0) & np.isfinite(raw.seconds))
     if not len(rows):
         return state, None
     log_seconds = np.clip(np.log(raw.seconds[rows]), -_MAX_LOG, _MAX_LOG)
@@ -275,91 +270,62 @@ def learn(table: PartitionTable, batch: MicroBatch) -> tuple[StickyState, float 
     if state.batches and len(rows) > 1:
         work, _ = predict_work(state, reports.line, reports.records)
         work *= np.exp(compute_log_slowness(paces))[reports.executor]
-        expected, seconds = work / work.sum(), np.exp(log_seconds)
-        error = float(np.abs(expected - seconds / seconds.sum()).sum())
-    state, paces = _update_costs(state, reports, paces)
+        seconds = np.exp(log_seconds)
+        error = float(np.abs(work / work.sum() - seconds / seconds.sum()).sum())
+    state, paces = _update_model(state, reports, paces)
     updated = dict(zip(raw.executors, starmap(Pace, paces.tolist()), strict=True))
     return replace(state, paces={**state.paces, **updated}), error
 
 
 def _update_averages(column: Floats, line: Ints, values: Floats, weight: Floats) -> Floats:
     """Move averages towards the weighted mean of the reported values of their line, if any."""
-    total = np.bincount(line, weight, len(column)).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        mean = np.bincount(line, weight * values, len(column)) / total
+    rows = np.flatnonzero(weight > 0)
+    total = np.bincount(line[rows], weight[rows], len(column)).astype(np.float64)
+    mean = np.bincount(line[rows], (weight * values)[rows], len(column)) / np.maximum(total, 1e-9)
     gain = _MAX_GAIN * total / (total + _HALF_RECORDS)
     updated = np.where(np.isnan(column), mean, column + gain * (mean - column))
     return np.where(total > 0, updated, column)
 
 
-def _update_costs(
+def _update_model(
     state: StickyState, reports: _TimedReports, paces: Floats
 ) -> tuple[StickyState, Floats]:
-    """Divide each report's error between the fixed and common cost, its executor, and partition.
+    """Divide the reports' errors between the fixed and common costs, executors, and partitions.
 
-    1. Update the fixed cost; another one resets the costs, which were learned with the old one.
-    2. Compute each report's error, and move what all have in common to the common cost.
-    3. Update the executors, then the partitions without their executors' slowness.
-    4. Update the noise from the partitions' deviations from their means, and center the costs.
+    1. Update the fixed cost. A very different one resets the costs that were learned with it.
+    2. Compute each report's error, and the part of it that all have in common.
+    3. Update the executors.
+    4. Update the partitions, with the reports' seconds on a usual executor.
     """
-    line, executor, records, log_seconds = reports
-    count, log_slowness = len(state.topic), compute_log_slowness(paces)
-    columns = np.nan_to_num(np.array([state.cost, state.last_cost, state.evidence]))
     # 1. Fixed cost.
+    line, executor, records, log_seconds = reports
+    log_slowness, fixed_before = compute_log_slowness(paces), state.common.fixed
     seconds = np.exp(log_seconds - log_slowness[executor])
     common = _update_fixed(state.common, line, records, seconds)
-    if common.fixed > 2 * state.common.fixed or state.common.fixed > 2 * common.fixed:
-        columns[:] = 0.0
+    if max(common.fixed, fixed_before) > 2 * min(common.fixed, fixed_before):
+        unknown = np.full(len(state.topic), np.nan)
+        state = replace(state, cost=unknown, last_cost=unknown, evidence=unknown)
+    if not math.isfinite(common.level):
+        common = common._replace(level=float(np.median(np.log(seconds / records))))
     # 2. Errors.
-    level = common.level
-    if not math.isfinite(level):
-        level = float(np.median(np.log(seconds / records)))
-    factors = compute_factors(replace(state, common=common, cost=columns[0], evidence=columns[2]))
-    expected = common.fixed + records * np.exp(level + factors[line])
+    state = replace(state, common=common)
+    factors = compute_factors(state)[line]
+    expected = common.fixed + records * np.exp(common.level + factors)
     error = np.log(seconds / expected)
     shift = float(np.median(error)) * len(line) / (len(line) + _HALF_COMMON_REPORTS)
     trusted_s = np.minimum(seconds, expected)  # a stall inflates a report, but not its weight
     trust = trusted_s / (trusted_s + _HALF_TRUST_S)
-    # 3. Executors and partitions.
-    paces = _update_paces(paces, log_slowness, reports, error - shift, trust, common)
-    seconds = np.exp(log_seconds - compute_log_slowness(paces)[executor] - shift)
-    share = np.maximum(1 - common.fixed / expected, _MIN_WORK)  # of the records in the seconds
-    weight = trust * share**2
-    excess = np.log(np.maximum(seconds - common.fixed, _MIN_WORK) / (expected * share))
-    log_cost = factors[line] + np.where(seconds > expected, excess, np.log(seconds / expected) / share)
-    total = np.bincount(line, weight, count).astype(np.float64)
-    lines = np.flatnonzero(total)
-    sample = np.bincount(line, weight * log_cost, count)[lines] / total[lines]
-    before, total = columns[:, lines], total[lines]
-    columns[:, lines] = _update_means(before, sample, total, common.noise)
-    # 4. Noise and center.
-    known = before[2] > 0
-    if known.any():
-        deviation = np.abs(sample - before[0])[known]
-        deviation /= np.sqrt(1 / total[known] + 1 / before[2][known])
-        common = _update_noise(common, deviation, total[known])
-    is_missing = columns[2] <= 0
-    columns[:, is_missing] = np.nan
-    known_costs = columns[:, ~is_missing]
-    (center,), _ = compute_medians(
-        np.zeros(known_costs.shape[1], np.int64), known_costs[0], known_costs[2], 1
-    )
-    columns[:2] -= center
-    level = float(np.clip(level + shift + center, -_MAX_LOG, _MAX_LOG))
-    common = common._replace(level=level)
-    state = replace(
-        state, common=common, cost=columns[0], last_cost=columns[1], evidence=columns[2]
-    )
-    return state, paces
-
-
-def _update_noise(common: Common, deviation: Floats, weight: Floats) -> Common:
-    """Move the noise towards the mean absolute deviation, which is 0.8 times a normal one's."""
-    noise = max(1.25 * float(np.average(deviation, weights=weight)), _MIN_NOISE)
-    gain = max(1 / _MAX_BATCHES, 1 / (common.noise_batches + 1)) * len(weight) / (len(weight) + 1)
-    variance = common.noise**2 + gain * (noise**2 - common.noise**2)
-    batches = min(common.noise_batches + 1, _MAX_BATCHES)
-    return common._replace(noise=math.sqrt(variance), noise_batches=batches)
+    # 3. Executors.
+    paces = _update_paces(paces, reports, error - shift, trust, common)
+    # 4. Partitions. The error of seconds is that of records divided by their share of the seconds.
+    change = compute_log_slowness(paces) - log_slowness
+    seconds *= np.exp(-shift - change[executor])
+    share = np.maximum(1 - common.fixed / expected, _MIN_WORK)
+    positive = np.log(np.maximum(seconds - common.fixed, _MIN_WORK) / (expected * share))
+    negative = np.log(seconds / expected) / share
+    log_cost = factors + np.where(seconds > expected, positive, negative)
+    common = common._replace(level=common.level + shift)
+    return _update_costs(replace(state, common=common), line, log_cost, trust * share**2), paces
 
 
 def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) -> Common:
@@ -367,76 +333,65 @@ def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) 
 
     `common.fit` has the running means of the products of (1, records, seconds), each divided by the
     expected seconds. Pieces are added up, because a costly partition has more, which would look
-    like fixed costs.
+    like fixed costs. A fit of equally many records replaces only a fixed cost that it contradicts.
     """
     rows = np.flatnonzero(np.bincount(line))
     sums = [np.bincount(line, column)[rows] for column in (records, seconds)]
     columns = np.array([np.ones(len(rows)), *sums])
-    fixed, slope = common.fixed, float(np.median(columns[2] / columns[1]))
-    gain, count = max(1 / _MAX_BATCHES, 1 / (common.fit_batches + 1)), len(rows)
-    error = math.inf
-    for _ in range(3):
+    fixed, slope, error = common.fixed, float(np.median(columns[2] / columns[1])), math.inf
+    gain = max(1 / _MAX_BATCHES, 1 / (common.fit_batches + 1))
+    for _ in range(3):  # the weights depend on the fit
         scaled = columns / (fixed + slope * columns[1])
-        products = scaled @ scaled.T / count
+        products = scaled @ scaled.T / len(rows)
         if common.fit:
-            old = np.array(common.fit).reshape(3, 3)
-            products = old + gain * (products - old)
-        fixed, slope, error = _solve(products, count)
-    common = common._replace(
-        fit=tuple(products.ravel().tolist()),
-        fit_batches=min(common.fit_batches + 1, _MAX_BATCHES),
-    )
-    # An uncertain fit replaces only a fixed cost that it contradicts.
-    is_used = max(fixed, abs(fixed - common.fixed)) > _SIGMAS * error
-    return common._replace(fixed=fixed) if is_used else common
+            products = (1 - gain) * np.array(common.fit).reshape(3, 3) + gain * products
+        fixed, slope, error = _solve(products, len(rows))
+    fit, batches = tuple(products.ravel().tolist()), min(common.fit_batches + 1, _MAX_BATCHES)
+    if max(fixed, abs(fixed - common.fixed)) <= _SIGMAS * error:
+        fixed = common.fixed
+    return common._replace(fixed=fixed, fit=fit, fit_batches=batches)
 
 
-def _solve(products: Floats, count: int) -> tuple[float, float, float]:
+def _solve(products: Floats, partitions: int) -> tuple[float, float, float]:
     """Return the fixed cost, the slope, and the standard error of the fixed cost."""
-    (kk, kx, kt), (_, xx, xt), (_, _, tt) = products.tolist()
-    determinant = kk * xx - kx * kx
-    if determinant <= 1e-6 * kk * xx or count <= _FREE_PARTITIONS:
-        return 0.0, xt / xx, math.inf  # equally many records, or too few partitions
-    fixed = (kt * xx - xt * kx) / determinant
-    slope = (xt * kk - kt * kx) / determinant
+    (ones, x, t), (_, xx, xt), (_, _, tt) = products.tolist()
+    determinant = ones * xx - x * x
+    if determinant <= 1e-6 * ones * xx or partitions <= _FREE_PARTITIONS:
+        return 0.0, xt / xx, math.inf
+    fixed, slope = (t * xx - xt * x) / determinant, (xt * ones - t * x) / determinant
     if fixed <= 0:
         fixed, slope = 0.0, xt / xx
     elif slope <= 0:
-        fixed, slope = kt / kk, 0.0
-    variance = max(tt - fixed * kt - slope * xt, 0.0) / (count - _FREE_PARTITIONS)
+        fixed, slope = t / ones, 0.0
+    variance = max(tt - fixed * t - slope * xt, 0.0) / (partitions - _FREE_PARTITIONS)
     return fixed, slope, math.sqrt(variance * xx / determinant)
 
 
 def _update_paces(
-    paces: Floats,
-    log_slowness: Floats,
-    reports: _TimedReports,
-    error: Floats,
-    trust: Floats,
-    common: Common,
+    paces: Floats, reports: _TimedReports, error: Floats, trust: Floats, common: Common
 ) -> Floats:
     """Return the executors' paces, updated with the reports of a batch.
 
-    `error`: logarithm of each report's seconds over those expected of its executor. Each report is
-    compared with what other executors reported about its partition; the expectation counts as one
-    of them. An executor's slowness is the median of its reports, relative to the usual executor.
+    `error`: logarithm of each report's seconds over those expected of its executor. Once costs are
+    known, they absorb what an executor's own partitions share. So only reports of partitions with
+    several readers are compared, unless an executor's median error shows that it changed.
     """
     line, executor, executors = reports.line, reports.executor, len(paces)
-    counts = np.bincount(executor, minlength=executors)
-    if np.count_nonzero(counts) < 2:  # no other executor to compare with
+    if len(np.unique(executor)) < 2:  # no other executor to compare with
         return paces
-    # 1. Executors whose reports changed.
+    # 1. Executors that changed.
+    log_slowness, is_unknown = compute_log_slowness(paces), common.noise_batches < 2
     median, weight = compute_medians(executor, error, trust, executors)
-    center = float(np.median(median[counts > 0]))
-    independent = weight**2 / np.maximum(np.bincount(executor, trust**2, executors), _MIN_WORK)
-    has_spread = independent >= _MIN_REPORTS
-    deviation = np.abs(error - np.where(has_spread, median, center)[executor]) * np.sqrt(trust)
-    deviation *= np.where(has_spread, independent / np.maximum(independent - 1, 1), 1.0)[executor]
-    variance = max(common.noise, 1.25 * float(np.average(deviation, weights=trust))) ** 2
-    variance *= math.pi / 2  # of a median
+    center = float(np.median(median[weight > 0]))
+    count = _count_independent(executor, trust, executors)
+    middle = np.where(count >= 2, median, center)[executor]  # fewer have no spread
+    deviation = np.abs(error - middle) * np.sqrt(trust)
+    deviation *= np.where(count >= 2, count / np.maximum(count - 1, 1), 1.0)[executor]
+    spread = max(common.noise, 1.25 * float(np.average(deviation, weights=trust)))
+    variance = spread**2 * math.pi / 2  # of a median
     changed = np.abs(median - center) * np.sqrt(weight) > _SIGMAS * math.sqrt(variance)
     changed |= not common.noise_batches
-    # 2. Comparison with other executors.
+    # 2. Comparison with the other readers of a partition, whose slowness is compared, too.
     _, pair = np.unique(line * executors + executor, return_inverse=True)
     others = np.bincount(line, trust)[line] - np.bincount(pair, trust)[pair]
     weights = trust * np.where(changed[executor], 1.0, others / (trust + others))
@@ -447,16 +402,48 @@ def _update_paces(
         excess = error - excess / np.maximum(others, _MIN_WORK)
         median, weight = compute_medians(executor, excess, weights, executors)
         slowness = np.where(weight > 0, (slowness + median) / 2, log_slowness)
-    slowness = np.where(weight > 0, median, log_slowness)
-    independent = weight**2 / np.maximum(np.bincount(executor, weights**2, executors), _MIN_WORK)
-    weight *= np.where(changed, independent / (1 + independent), 1.0) / variance
-    rows, updated = np.flatnonzero(weight), paces.copy()
-    slowness = np.clip(slowness, -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
-    if common.noise_batches < 2:  # unknown costs distort both batches alike
-        updated[log_slowness == 0] = 0.0
-    updated[rows] = _update_means(updated[rows].T, slowness[rows], weight[rows], 1.0).T
-    updated[:, :2] -= np.median(updated[:, 0])
-    return updated
+    count = _count_independent(executor, weights, executors)
+    weight *= np.where(changed, count / (1 + count), 1.0) / variance
+    # 3. Running means. Unknown costs distort the first two batches alike.
+    paces = np.where((is_unknown & (log_slowness == 0))[:, None], 0.0, paces)
+    rows = np.flatnonzero(weight)
+    sample = np.clip(median[rows], -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
+    paces[rows] = _update_means(paces[rows].T, sample, weight[rows], 1.0).T
+    paces[:, :2] -= np.median(paces[:, 0])
+    return paces
+
+
+def _count_independent(group: Ints, weight: Floats, groups: int) -> Floats:
+    """Return how many equally weighted reports are worth as much as each group's reports."""
+    total, squares = np.bincount(group, weight, groups), np.bincount(group, weight**2, groups)
+    return np.asarray(total**2 / np.maximum(squares, _MIN_WORK**2))
+
+
+def _update_costs(state: StickyState, line: Ints, log_cost: Floats, weight: Floats) -> StickyState:
+    """Move the costs and the noise of partitions with reports, and center all costs."""
+    columns = np.nan_to_num(np.array([state.cost, state.last_cost, state.evidence]))
+    total = np.bincount(line, weight, len(state.topic)).astype(np.float64)
+    lines = np.flatnonzero(total)
+    before, total = columns[:, lines], total[lines]
+    sample = np.bincount(line, weight * log_cost, len(state.topic))[lines] / total
+    columns[:, lines] = _update_means(before, sample, total, state.common.noise)
+    common, known = state.common, np.flatnonzero(before[2])
+    if len(known):
+        deviation = np.abs(sample - before[0])[known]
+        deviation /= np.sqrt(1 / total[known] + 1 / before[2, known])
+        noise = max(1.25 * float(np.average(deviation, weights=total[known])), _MIN_NOISE)
+        gain = max(1 / _MAX_BATCHES, 1 / (common.noise_batches + 1)) / (1 + 1 / len(known))
+        noise = math.sqrt((1 - gain) * common.noise**2 + gain * noise**2)
+        batches = min(common.noise_batches + 1, _MAX_BATCHES)
+        common = common._replace(noise=noise, noise_batches=batches)
+    columns[:, columns[2] <= 0] = np.nan
+    rows = np.flatnonzero(columns[2] > 0)
+    (center,), _ = compute_medians(np.zeros_like(rows), columns[0, rows], columns[2, rows], 1)
+    columns[:2] -= center
+    level = float(np.clip(common.level + center, -_MAX_LOG, _MAX_LOG))
+    cost, last_cost, evidence = columns
+    common = common._replace(level=level)
+    return replace(state, common=common, cost=cost, last_cost=last_cost, evidence=evidence)
 
 
 def _update_means(columns: Floats, sample: Floats, weight: Floats, noise: float) -> Floats:
@@ -475,7 +462,7 @@ def _update_means(columns: Floats, sample: Floats, weight: Floats, noise: float)
     """
     mean, last_sample, evidence = columns
     with np.errstate(divide="ignore"):
-        sigmas = _OUTLIER_SIGMAS * noise * np.sqrt(1 / weight + 1 / evidence)
+        sigmas = _SIGMAS * noise * np.sqrt(1 / weight + 1 / evidence)
     max_distance = np.maximum(_MIN_OUTLIER, sigmas)
     distance, last_distance = sample - mean, last_sample - mean
     is_outlier = (evidence > 0) & (np.abs(distance) > max_distance)
