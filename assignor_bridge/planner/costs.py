@@ -38,6 +38,8 @@ Basis = Literal["records", "bytes", "seconds"]
 _SIGMAS = 3.5
 #: Batches in a running mean. With more, drifting costs are followed late; with fewer, noise is.
 _MAX_BATCHES = 8.0
+#: The same for executors. With fewer, one of two executors is never found to be slow.
+_MAX_BATCHES_OF_PACE = 16.0
 #: Smaller deviations are no outliers. Without it, a low estimate of the noise rejects all reports.
 _MIN_OUTLIER = 0.25
 #: A report of this duration has half weight. Without it, waits for a poll are taken for costs.
@@ -53,6 +55,8 @@ _FREE_PARTITIONS = 4
 _MIN_LOG_SLOWNESS = math.log(1.15)
 #: Upper bound of a slowness. Without it, one stall leaves an executor without work for long.
 _MAX_LOG_SLOWNESS = math.log(20)
+#: Efficiency of a median compared with a mean if noise is normal.
+_MEDIAN_EFFICIENCY = 2 / math.pi
 #: Rounds in which executors are compared. With one, readers of a slow one's partitions look fast.
 _ROUNDS = 6
 #: Lower bound of records per offset. Without it, dense offsets after sparse ones overload a slot.
@@ -317,8 +321,14 @@ def _update_model(
     trust = trusted_s / (trusted_s + _HALF_TRUST_S)
     # 3. Executors.
     paces = _update_paces(paces, reports, error - shift, trust, common)
-    # 4. Partitions. The error of seconds is that of records divided by their share of the seconds.
+    # 4. Partitions. A slowness that their costs had absorbed makes these uncertain.
     change = compute_log_slowness(paces) - log_slowness
+    median, _ = compute_medians(executor, error - shift, trust, len(paces))
+    absorbed = np.where(change, change - median, 0.0)[executor]
+    total = np.maximum(np.bincount(line, trust, len(state.topic)), _MIN_WORK)
+    sigmas = np.bincount(line, trust * absorbed, len(state.topic)) / total / common.noise
+    state = replace(state, evidence=state.evidence / (1 + state.evidence * sigmas**2))
+    # An error of seconds is one of records divided by their share of the seconds.
     seconds *= np.exp(-shift - change[executor])
     share = np.maximum(1 - common.fixed / expected, _MIN_WORK)
     positive = np.log(np.maximum(seconds - common.fixed, _MIN_WORK) / (expected * share))
@@ -383,13 +393,9 @@ def _update_paces(
     log_slowness, is_unknown = compute_log_slowness(paces), common.noise_batches < 2
     median, weight = compute_medians(executor, error, trust, executors)
     center = float(np.median(median[weight > 0]))
-    count = _count_independent(executor, trust, executors)
-    middle = np.where(count >= 2, median, center)[executor]  # fewer have no spread
-    deviation = np.abs(error - middle) * np.sqrt(trust)
-    deviation *= np.where(count >= 2, count / np.maximum(count - 1, 1), 1.0)[executor]
-    spread = max(common.noise, 1.25 * float(np.average(deviation, weights=trust)))
-    variance = spread**2 * math.pi / 2  # of a median
-    changed = np.abs(median - center) * np.sqrt(weight) > _SIGMAS * math.sqrt(variance)
+    spread, count = _measure_spread(executor, error - center, trust, median - center)
+    precision = weight / max(common.noise, spread) ** 2 * _MEDIAN_EFFICIENCY
+    changed = np.abs(median - center) * np.sqrt(precision) > _SIGMAS
     changed |= not common.noise_batches
     # 2. Comparison with the other readers of a partition, whose slowness is compared, too.
     _, pair = np.unique(line * executors + executor, return_inverse=True)
@@ -402,21 +408,32 @@ def _update_paces(
         excess = error - excess / np.maximum(others, _MIN_WORK)
         median, weight = compute_medians(executor, excess, weights, executors)
         slowness = np.where(weight > 0, (slowness + median) / 2, log_slowness)
-    count = _count_independent(executor, weights, executors)
-    weight *= np.where(changed, count / (1 + count), 1.0) / variance
+    spread, count = _measure_spread(executor, excess, weights, median)
+    precision = weight / max(common.noise, spread) ** 2 * _MEDIAN_EFFICIENCY
+    precision *= np.where(changed, count / (1 + count), 1.0) / (1 - 1 / executors)
     # 3. Running means. Unknown costs distort the first two batches alike.
     paces = np.where((is_unknown & (log_slowness == 0))[:, None], 0.0, paces)
-    rows = np.flatnonzero(weight)
+    rows = np.flatnonzero(precision)
     sample = np.clip(median[rows], -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
-    paces[rows] = _update_means(paces[rows].T, sample, weight[rows], 1.0).T
+    paces[rows] = _update_means(paces[rows].T, sample, precision[rows], 1.0, _MAX_BATCHES_OF_PACE).T
     paces[:, :2] -= np.median(paces[:, 0])
     return paces
 
 
-def _count_independent(group: Ints, weight: Floats, groups: int) -> Floats:
-    """Return how many equally weighted reports are worth as much as each group's reports."""
-    total, squares = np.bincount(group, weight, groups), np.bincount(group, weight**2, groups)
-    return np.asarray(total**2 / np.maximum(squares, _MIN_WORK**2))
+def _measure_spread(
+    group: Ints, values: Floats, weight: Floats, median: Floats
+) -> tuple[float, Floats]:
+    """Return the standard deviation of a trusted value from its group's median.
+
+    Also return each group's number of independent values. Groups of less than two have no spread,
+    so the distance to the usual group at 0 is used.
+    """
+    total = np.bincount(group, weight, len(median))
+    count = total**2 / np.maximum(np.bincount(group, weight**2, len(median)), _MIN_WORK**2)
+    has_spread = count >= 2
+    deviation = np.abs(values - np.where(has_spread, median, 0.0)[group]) * np.sqrt(weight)
+    deviation *= np.where(has_spread, count / np.maximum(count - 1, 1), 1.0)[group]
+    return 1.25 * float(weight @ deviation) / max(float(weight.sum()), _MIN_WORK), count
 
 
 def _update_costs(state: StickyState, line: Ints, log_cost: Floats, weight: Floats) -> StickyState:
@@ -426,7 +443,7 @@ def _update_costs(state: StickyState, line: Ints, log_cost: Floats, weight: Floa
     lines = np.flatnonzero(total)
     before, total = columns[:, lines], total[lines]
     sample = np.bincount(line, weight * log_cost, len(state.topic))[lines] / total
-    columns[:, lines] = _update_means(before, sample, total, state.common.noise)
+    columns[:, lines] = _update_means(before, sample, total, state.common.noise, _MAX_BATCHES)
     common, known = state.common, np.flatnonzero(before[2])
     if len(known):
         deviation = np.abs(sample - before[0])[known]
@@ -446,7 +463,9 @@ def _update_costs(state: StickyState, line: Ints, log_cost: Floats, weight: Floa
     return replace(state, common=common, cost=cost, last_cost=last_cost, evidence=evidence)
 
 
-def _update_means(columns: Floats, sample: Floats, weight: Floats, noise: float) -> Floats:
+def _update_means(
+    columns: Floats, sample: Floats, weight: Floats, noise: float, max_batches: float
+) -> Floats:
     """Move running means towards samples, each worth `weight` reports with this noise.
 
     An outlier does not move the mean. But if the previous sample was an outlier on the same side,
@@ -455,7 +474,7 @@ def _update_means(columns: Floats, sample: Floats, weight: Floats, noise: float)
 
     >>> columns, sample = np.array([[0.0], [0.0], [4.0]]), np.array([1.0])
     >>> for _ in range(2):
-    ...     columns = _update_means(columns, sample, np.ones(1), 0.1)
+    ...     columns = _update_means(columns, sample, np.ones(1), 0.1, 8.0)
     ...     print("mean", columns[0, 0])
     mean 0.0
     mean 1.0
@@ -467,7 +486,7 @@ def _update_means(columns: Floats, sample: Floats, weight: Floats, noise: float)
     distance, last_distance = sample - mean, last_sample - mean
     is_outlier = (evidence > 0) & (np.abs(distance) > max_distance)
     changed = is_outlier & (np.abs(last_distance) > max_distance) & (distance * last_distance > 0)
-    total = evidence * (1 - 1 / _MAX_BATCHES) + weight
+    total = evidence * (1 - 1 / max_batches) + weight
     moved_mean = mean + distance * np.minimum(1.0, weight / total)
     mean = np.where(changed, (sample + last_sample) / 2, np.where(is_outlier, mean, moved_mean))
     evidence = np.where(changed, 2 * weight, np.where(is_outlier, evidence, total))
