@@ -49,6 +49,8 @@ _COLUMNS: tuple[tuple[str, str, float], ...] = (
 )  # fmt: skip
 #: Largest plausible seconds, precision, or product of seconds and records.
 _MAX_PRODUCT = 1e100
+#: Smallest plausible noise; the planner's own lower bound is above it.
+_MIN_NOISE = 0.01
 #: Represents NaN in an integer column.
 _UNKNOWN = -(2**15)
 _IMPOSSIBLE = "the state is corrupt: it has impossible costs"
@@ -240,9 +242,10 @@ def _parse_common(header: list[Any]) -> Common:
         _check_logarithm(noise), _check_logarithm(noise_batches), tuple(map(float, fit)),
         _check_logarithm(fit_batches),
     )  # fmt: skip
-    smallest = min(fixed, noise, noise_batches, fit_batches, *fit)
+    smallest = min(fixed, noise_batches, fit_batches, *fit)
     largest = max(fixed, *fit, 0.0)
-    if not (smallest >= 0 and largest < _MAX_PRODUCT and len(fit) in {0, 9}):
+    is_possible = smallest >= 0 and noise >= _MIN_NOISE and largest < _MAX_PRODUCT
+    if not is_possible or len(fit) not in {0, 9}:
         raise StateError(_IMPOSSIBLE)
     return common
 
