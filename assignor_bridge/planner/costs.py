@@ -29,7 +29,7 @@ from checkpoints.sticky_state import Pace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from assignor_bridge.planner.batch import Floats, Ints, MicroBatch
+    from assignor_bridge.planner.batch import Flags, Floats, Ints, MicroBatch
     from assignor_bridge.planner.table import PartitionTable
     from checkpoints.sticky_state import Common, StickyState
 
@@ -61,9 +61,10 @@ _MEDIAN_EFFICIENCY = 2 / math.pi
 _ROUNDS = 6
 #: Lower bound of records per offset. Without it, dense offsets after sparse ones overload a slot.
 _MIN_DENSITY = 0.01
-#: This many records move an average of bytes or density by half of `_MAX_GAIN`. Without them, one
-#: record replaces the average of many.
-_HALF_RECORDS, _MAX_GAIN = 5.0, 0.6
+#: Maximum weight of a batch in an average of bytes or density. With 1, averages are not smoothed.
+_MAX_GAIN = 0.6
+#: This many records have half of that weight. Without it, one record counts like thousands.
+_HALF_RECORDS = 5.0
 _MAX_LOG = 45.0  # of seconds; without it, absurd reports overflow
 _MIN_WORK = 1e-12  # without it, divisions by work fail
 #: Seconds per record until seconds are reported; without it, admission has no unit.
@@ -312,8 +313,7 @@ def _update_model(
     if not math.isfinite(common.level):
         common = common._replace(level=float(np.median(np.log(seconds / records))))
     # 2. Errors.
-    state = replace(state, common=common)
-    factors = compute_factors(state)[line]
+    factors = compute_factors(replace(state, common=common))[line]
     expected = common.fixed + records * np.exp(common.level + factors)
     error = np.log(seconds / expected)
     shift = float(np.median(error)) * len(line) / (len(line) + _HALF_COMMON_REPORTS)
@@ -321,14 +321,9 @@ def _update_model(
     trust = trusted_s / (trusted_s + _HALF_TRUST_S)
     # 3. Executors.
     paces = _update_paces(paces, reports, error - shift, trust, common)
-    # 4. Partitions. A slowness that their costs had absorbed makes these uncertain.
+    # 4. Partitions. An error of seconds is one of records divided by their share of the seconds.
     change = compute_log_slowness(paces) - log_slowness
-    median, _ = compute_medians(executor, error - shift, trust, len(paces))
-    absorbed = np.where(change, change - median, 0.0)[executor]
-    total = np.maximum(np.bincount(line, trust, len(state.topic)), _MIN_WORK)
-    sigmas = np.bincount(line, trust * absorbed, len(state.topic)) / total / common.noise
-    state = replace(state, evidence=state.evidence / (1 + state.evidence * sigmas**2))
-    # An error of seconds is one of records divided by their share of the seconds.
+    state = _doubt_costs(state, reports, error - shift, trust, change)
     seconds *= np.exp(-shift - change[executor])
     share = np.maximum(1 - common.fixed / expected, _MIN_WORK)
     positive = np.log(np.maximum(seconds - common.fixed, _MIN_WORK) / (expected * share))
@@ -336,6 +331,18 @@ def _update_model(
     log_cost = factors + np.where(seconds > expected, positive, negative)
     common = common._replace(level=common.level + shift)
     return _update_costs(replace(state, common=common), line, log_cost, trust * share**2), paces
+
+
+def _doubt_costs(
+    state: StickyState, reports: _TimedReports, error: Floats, trust: Floats, change: Floats
+) -> StickyState:
+    """Reduce the evidence of costs that had absorbed a changed slowness of their executor."""
+    line, executor, lines = reports.line, reports.executor, len(state.topic)
+    median, _ = compute_medians(executor, error, trust, len(change))
+    absorbed = np.where(change, change - median, 0.0)[executor]
+    total = np.maximum(np.bincount(line, trust, lines), _MIN_WORK)
+    sigmas = np.bincount(line, trust * absorbed, lines) / total / state.common.noise
+    return replace(state, evidence=state.evidence / (1 + state.evidence * sigmas**2))
 
 
 def _update_fixed(common: Common, line: Ints, records: Floats, seconds: Floats) -> Common:
@@ -390,34 +397,44 @@ def _update_paces(
     if len(np.unique(executor)) < 2:  # no other executor to compare with
         return paces
     # 1. Executors that changed.
-    log_slowness, is_unknown = compute_log_slowness(paces), common.noise_batches < 2
-    median, weight = compute_medians(executor, error, trust, executors)
-    center = float(np.median(median[weight > 0]))
-    spread, count = _measure_spread(executor, error - center, trust, median - center)
-    precision = weight / max(common.noise, spread) ** 2 * _MEDIAN_EFFICIENCY
-    changed = np.abs(median - center) * np.sqrt(precision) > _SIGMAS
-    changed |= not common.noise_batches
+    changed, center = _find_changed(executor, error, trust, executors, common)
     # 2. Comparison with the other readers of a partition, whose slowness is compared, too.
     _, pair = np.unique(line * executors + executor, return_inverse=True)
     others = np.bincount(line, trust)[line] - np.bincount(pair, trust)[pair]
     weights = trust * np.where(changed[executor], 1.0, others / (trust + others))
-    error, slowness = error + log_slowness[executor] - center, log_slowness
+    slowness = log_slowness = compute_log_slowness(paces)
+    error = error + log_slowness[executor] - center
     for _ in range(_ROUNDS):
-        excess = trust * (error - slowness[executor])
-        excess = np.bincount(line, excess)[line] - np.bincount(pair, excess)[pair]
-        excess = error - excess / np.maximum(others, _MIN_WORK)
+        weighted = trust * (error - slowness[executor])
+        total = np.bincount(line, weighted)[line] - np.bincount(pair, weighted)[pair]
+        excess = error - total / np.maximum(others, _MIN_WORK)
         median, weight = compute_medians(executor, excess, weights, executors)
         slowness = np.where(weight > 0, (slowness + median) / 2, log_slowness)
     spread, count = _measure_spread(executor, excess, weights, median)
     precision = weight / max(common.noise, spread) ** 2 * _MEDIAN_EFFICIENCY
     precision *= np.where(changed, count / (1 + count), 1.0) / (1 - 1 / executors)
     # 3. Running means. Unknown costs distort the first two batches alike.
-    paces = np.where((is_unknown & (log_slowness == 0))[:, None], 0.0, paces)
+    paces = np.where(((log_slowness == 0) & (common.noise_batches < 2))[:, None], 0.0, paces)
     rows = np.flatnonzero(precision)
     sample = np.clip(median[rows], -_MAX_LOG_SLOWNESS, _MAX_LOG_SLOWNESS)
     paces[rows] = _update_means(paces[rows].T, sample, precision[rows], 1.0, _MAX_BATCHES_OF_PACE).T
     paces[:, :2] -= np.median(paces[:, 0])
     return paces
+
+
+def _find_changed(
+    executor: Ints, error: Floats, trust: Floats, executors: int, common: Common
+) -> tuple[Flags, float]:
+    """Return which executors' median errors stand out, and the usual executor's median error.
+
+    Before costs are known, all executors' errors are news.
+    """
+    median, weight = compute_medians(executor, error, trust, executors)
+    center = float(np.median(median[weight > 0]))
+    spread, _ = _measure_spread(executor, error - center, trust, median - center)
+    precision = weight / max(common.noise, spread) ** 2 * _MEDIAN_EFFICIENCY
+    stands_out = np.abs(median - center) * np.sqrt(precision) > _SIGMAS
+    return stands_out | (common.noise_batches == 0), center
 
 
 def _measure_spread(
