@@ -403,7 +403,9 @@ def _update_paces(
     others = np.bincount(line, trust)[line] - np.bincount(pair, trust)[pair]
     weights = trust * np.where(changed[executor], 1.0, others / (trust + others))
     slowness = log_slowness = compute_log_slowness(paces)
-    error = error + log_slowness[executor] - center
+    error, rows = error + log_slowness[executor] - center, np.flatnonzero(weights)
+    line, executor, pair = line[rows], executor[rows], pair[rows]
+    error, trust, others, weights = error[rows], trust[rows], others[rows], weights[rows]
     for _ in range(_ROUNDS):
         weighted = trust * (error - slowness[executor])
         total = np.bincount(line, weighted)[line] - np.bincount(pair, weighted)[pair]
