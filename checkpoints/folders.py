@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import stat
 from dataclasses import dataclass
@@ -100,17 +101,8 @@ def open_folder(location: str) -> LocalFolder:
             f"{location.partition(':')[0]}: can be read only through Spark's file systems"
         )
     unquoted = unquote(str(folder))
-    is_quoted = not _exists(folder) and _exists(Path(unquoted))
+    is_quoted = not os.path.exists(folder) and os.path.exists(unquoted)  # noqa: PTH110  (no error)
     return LocalFolder(Path(unquoted) if is_quoted and _URL_SCHEME.match(location) else folder)
-
-
-def _exists(path: Path) -> bool:
-    """Return whether a path exists; False if it is invalid or inaccessible."""
-    try:
-        path.stat()
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def local_path(location: str) -> Path | None:

@@ -26,7 +26,7 @@ from streaming.observe.query_progress import parse_time_s, read_progress
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -37,25 +37,6 @@ logger = logging.getLogger(__name__)
 
 _CLOSE_TIMEOUT_S = 10.0
 _LAG_INTERVAL_S = 5.0
-
-
-class _FailureLog:
-    """Context that suppresses failures, because metrics must not stop a query; logs the first."""
-
-    def __init__(self, redact: Callable[[str], str]) -> None:
-        self._redact = redact
-        self._has_logged = False
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, _: object, error: BaseException | None, traceback: object) -> bool:
-        if isinstance(error, Exception) and not self._has_logged:
-            self._has_logged = True
-            reason = self._redact(str(error))
-            logger.warning(
-                "metrics could not be updated; later failures are not logged: %s", reason
-            )
-        return isinstance(error, Exception)
 
 
 class Exporter:
@@ -92,7 +73,7 @@ class Exporter:
             #: Callbacks of `close`, run in reverse order.
             self.at_close = outlets.pop_all()
         self._events: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._failures = _FailureLog(self._redact)
+        self._has_warned = False
         self._next_measurement_s = 0.0
         thread = threading.Thread(target=self._run_events, name="assignor-metrics", daemon=True)
         thread.start()
@@ -128,7 +109,7 @@ class Exporter:
 
     def _run_events(self) -> None:
         while (event := self._wait_for_event()) is not None:
-            with self._failures:
+            with self._warn_once():
                 event()
 
     def _wait_for_event(self) -> Callable[[], None] | None:
@@ -149,7 +130,7 @@ class Exporter:
     def _write_progress(self, text: str) -> None:
         data = redact_progress(orjson.loads(text), self._redact)
         log_ends: Mapping[str, TopicOffsets] = {}
-        with self._failures:
+        with self._warn_once():
             log_ends = self._log_ends(data["id"]).get(data["id"], {})
         for index, source in enumerate(data["sources"]):
             if str(index) in log_ends:
@@ -158,7 +139,7 @@ class Exporter:
         is_new = self._board.update(progress, time.time())
         if self._log and is_new:
             lag_seconds = self._board.compute_max_lag_seconds(progress.query_id)
-            with self._failures:  # still write the textfile, maybe on another disk
+            with self._warn_once():  # still write the textfile, maybe on another disk
                 self._log.write(make_batch_line(progress, lag_seconds), data)
         if self._textfile:
             self._textfile.write()
@@ -171,10 +152,22 @@ class Exporter:
         has_others = self._board.remove(query_id)
         if self._log:
             reason = self._redact(self._why(query_id, error)) if error else None
-            with self._failures:
+            with self._warn_once():
                 self._log.write(make_end_line(query_id, run_id, reason))
         if self._textfile and has_others:  # keep the last query's metrics for node exporter
             self._textfile.write()
+
+    @contextlib.contextmanager
+    def _warn_once(self) -> Iterator[None]:
+        """Suppress failures, because metrics must not stop a query; log only the first one."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001  (a query does not end because of its metrics)
+            if not self._has_warned:
+                self._has_warned = True
+                reason = self._redact(str(error))
+                text = "metrics could not be updated; later failures are not logged: %s"
+                logger.warning(text, reason)
 
 
 class _Listener(StreamingQueryListener):

@@ -42,7 +42,7 @@ public final class IdentityChecks {
     for (int i = 0; i < 300; i++) {
       new StreamIdentity().end();
     }
-    check(StreamIdentity.listRecentlyEnded().size() <= 100, StreamIdentity.listRecentlyEnded().size() + " are told");
+    check(StreamIdentity.listRecentlyEnded().size() <= 100, StreamIdentity.listRecentlyEnded().size() + " are listed");
   }
 
   private static String note(

@@ -475,7 +475,7 @@ public final class ReaderChecks {
       readOnce(consumer, 2, 10 * batch, 10 * batch + 10);
     }
     check(last().assigned.equals(Set.of(partition(0), partition(1))), "" + last().assigned);
-    check(consumer.hasAnyPosition(ranges(4, 0, 1)), "what is read");
+    check(consumer.hasAnyPosition(ranges(4, 0, 1)), "no position within the ranges");
     check(!consumer.hasAnyPosition(List.of(range(3, 0, 1))), "partition 3 is still there");
   }
 
