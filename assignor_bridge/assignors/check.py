@@ -81,9 +81,8 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
 def check_handover(name: str, group: Group, assignment: Assignment) -> None:
     """Check that no partition is given to a member while another one claims it (KIP-429).
 
-    A receiver whose own claim is valid passes (see `resolve_claims`).
-
-    Raises PlanError with the partition and both members.
+    A receiver whose own claim is valid passes (see `resolve_claims`). Raises PlanError with the
+    partition and both members.
     """
     claims, owner = resolve_claims(group), assignment.owner
     for partition, claimant in zip(claims.ids.tolist(), claims.claimant.tolist(), strict=True):
@@ -147,9 +146,7 @@ class _AnswerCheck:
             self.fail(f"returned {len(indices)} member indices in {part!r} for {total} partitions")
         for member in (int(indices.min()), int(indices.max())) if total else ():
             if not -1 <= member < member_count:
-                self.fail(
-                    f"put member index {member} in {part!r}, but there are {member_count} members"
-                )
+                self.fail(f"put member index {member} in {part!r} of a group of {member_count}")
         return indices.astype(np.int32, copy=False)
 
     def check_member(self, member: Any) -> None:

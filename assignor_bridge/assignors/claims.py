@@ -82,10 +82,7 @@ def _list_generations(group: Group) -> Ids:
 
 
 def _is_subscribed(group: Group, ids: Ids, claimant: Ids) -> NDArray[np.bool_] | slice:
-    """Return for each claim whether its member subscribes to the topic.
-
-    If all members subscribe to all topics, return a full slice.
-    """
+    """Return which claims have a subscribed topic; a full slice if all members subscribe to all."""
     names = group.catalog.names
     if len(group.subscriptions) == 1 and group.subscriptions[0][0].issuperset(names):
         return slice(None)

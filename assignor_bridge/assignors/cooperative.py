@@ -62,7 +62,7 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
     """Divide the partitions evenly, in linear time, withholding those that change owner.
 
     Assumption: all members subscribe to the same topics. Promises, in order: (1) partitions that
-    another present member claims are withheld until it has revoked them; (2) counts differ by at most
+    another present member claims are withheld until it revokes them; (2) counts differ by at most
     one; (3) racks as in `sticky`; (4) nothing moves if nothing changed, and never more than balance
     and racks require. Only claims of the newest generation are used. Ties: unowned partitions, in
     the order t0p0, t1p0, t2p0, t0p1, …, fill one member after another to the minimum quota, by id;
@@ -115,8 +115,7 @@ def _assign_first_round(group: Group, claims: Claims, balance_owners: Balance) -
     """Return an answer after which the second round moves only the withheld partitions.
 
     Without racks, the first attempt is such an answer. With racks, the greedy choice may improve
-    once the withheld partitions have no owner, so the balancing is repeated up to `_MAX_RETRIES`
-    times.
+    once the withheld partitions have no owner, so the balancing is repeated (`_MAX_RETRIES`).
     """
     owner = claims.owner.copy()
     balance_owners(owner)

@@ -57,11 +57,9 @@ def assign_lag_aware(group: Group) -> Assignment:
         sorted_partitions = sorted(range(count), key=lambda p: -topic_lags[p])
         lag_of_member: dict[int, float] = dict.fromkeys(subscribers, 0)
         tolerated_lag = _TOLERATED_SHARE * sum(topic_lags) / len(lag_of_member)
-        for round_start in range(
-            0, count, len(lag_of_member)
-        ):  # counts are equal when a round begins
+        for start in range(0, count, len(lag_of_member)):  # counts are equal when a round begins
             member_lags = sorted(lag_of_member.items(), key=_rank_by_lag)
-            partitions = sorted_partitions[round_start : round_start + len(lag_of_member)]
+            partitions = sorted_partitions[start : start + len(lag_of_member)]
             members = [member for member, _ in member_lags]
             if racks is not None:
                 rack_sets = racks.rack_set[span][partitions].tolist()
@@ -80,9 +78,8 @@ def _prefer_near_members(
 ) -> list[int]:
     """Return a different member for the partition of each rack set.
 
-    `member_lags` has members with their lags, least first. The first free near member (see
-    `find_racks`) is returned if its lag exceeds that of the first free member by at most
-    `tolerated_lag`; otherwise the first free member.
+    `member_lags` is sorted by lag. The first free near member (see `find_racks`) is used if its
+    lag exceeds the first free member's by at most `tolerated_lag`, else the first free member.
     """
     queue_by_rack: dict[int, deque[int]] = {}  # free indices in `member_lags`
     rack_of_member = racks.rack_of_member.tolist()
@@ -96,7 +93,7 @@ def _prefer_near_members(
         if member_lags[index][1] > member_lags[least_lag_index][1] + tolerated_lag:
             index = least_lag_index
         member = member_lags[index][0]
-        queue = queues[rack_of_member[member]]
+        queue = queue_by_rack[rack_of_member[member]]
         queue.popleft()
         if not queue:
             del queue_by_rack[rack_of_member[member]]

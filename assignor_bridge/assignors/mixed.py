@@ -111,10 +111,8 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
     quotas = np.maximum(level - loads, 0)
     quotas[np.flatnonzero(loads <= level)[:remaining_members_to_get_an_extra_partition]] += 1
     index = np.repeat(np.arange(len(members)), quotas)
-    load_before = (
-        loads[index] + np.arange(len(index)) - np.repeat(np.cumsum(quotas) - quotas, quotas)
-    )
-    return np.asarray(members[index[np.lexsort((index, load_before))]])
+    height = loads[index] + np.arange(len(index)) - np.repeat(np.cumsum(quotas) - quotas, quotas)
+    return np.asarray(members[index[np.lexsort((index, height))]])
 
 
 def _choose_partitions(
@@ -237,8 +235,8 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     """
     lost_claims = [
         (topic, member)
-        for topic, claimed in flow.claimed_count.items()
-        for member, count in claimed.items()
+        for topic, claims in flow.claimed_count.items()
+        for member, count in claims.items()
         if flow.count[topic].get(member, 0) < count
     ]
     if not lost_claims and not any(
@@ -254,10 +252,9 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
     crossing_cost = 2 * first_level_node + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
     for topic, count_by_member in flow.count.items():
-        claimed_count = flow.claimed_count[topic]
-        far_members = flow.far_members.get(topic, _NO_MEMBERS)
+        claims, far_members = flow.claimed_count[topic], flow.far_members.get(topic, _NO_MEMBERS)
         for m, count in count_by_member.items():  # giving away an unclaimed partition saves a move
-            saving = int(count > claimed_count.get(m, 0)) + crossing_cost * (m in far_members)
+            saving = int(count > claims.get(m, 0)) + crossing_cost * (m in far_members)
             edges.append((member_node[m], topic_node[topic], -saving))
     for topic, m in lost_claims:  # taking a claimed partition back
         is_far = m in flow.far_members.get(topic, _NO_MEMBERS)

@@ -39,7 +39,7 @@ class CustomAssignor:
         self._reference = reference
         self._user_object = user_object
         self._assignor = user_object
-        self._assignor_by_options: dict[frozenset[tuple[str, str]], CustomAssignor] = {}
+        self._variants: dict[frozenset[tuple[str, str]], CustomAssignor] = {}
         if inspect.isclass(user_object):
             with convert_errors(
                 OptionError,
@@ -92,13 +92,9 @@ class CustomAssignor:
     def with_options(self, options: Mapping[str, str]) -> CustomAssignor:
         """Return this assignor configured with `options`; equal options return the same object."""
         key = frozenset(options.items())
-        if key in self._assignor_by_options:
-            return self._assignor_by_options[key]
-        assignor = (
-            CustomAssignor(self._reference, self._user_object)
-            if self._assignor_by_options
-            else self
-        )
+        if key in self._variants:
+            return self._variants[key]
+        assignor = CustomAssignor(self._reference, self._user_object) if self._variants else self
         configure = assignor._read_attribute("configure")
         if configure is not None:
             keys = ", ".join(options) or "none are given"
@@ -111,13 +107,13 @@ class CustomAssignor:
                 f"option '{PREFIX}{self.name}.{min(options)}' is for assignor {self.name!r}, "
                 "which has no `configure(options)`: remove the option, or add that method"
             )
-        self._assignor_by_options[key] = assignor._assignor_by_options[key] = assignor
+        self._variants[key] = assignor._variants[key] = assignor
         return assignor
 
     @property
     def is_configured(self) -> bool:
         """Whether `with_options` was called, with or without options."""
-        return bool(self._assignor_by_options)
+        return bool(self._variants)
 
     def _read_attribute(self, name: str, default: Any = None) -> Any:
         """Return an attribute of the user's object, or the default; reading it may run any code."""
@@ -190,25 +186,23 @@ def configure_assignors(
     Raises OptionError if an assignor is unknown or fails, or an option belongs to no assignor.
     """
     assignors = {name: find(name) for name in names}
-    custom_assignors = {
-        a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)
-    }
-    options_by_assignor: dict[str, dict[str, str]] = {name: {} for name in custom_assignors}
+    by_name = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
+    options_by_name: dict[str, dict[str, str]] = {name: {} for name in by_name}
     for option, value in options:
         assignor_name = max(
-            (n for n in custom_assignors if option.lower().startswith(f"{n}.")),
+            (n for n in by_name if option.lower().startswith(f"{n}.")),
             key=len,
             default=None,
         )
         if assignor_name is None:
-            custom_names = ", ".join(repr(a.name) for a in custom_assignors.values()) or "none"
+            custom_names = ", ".join(repr(a.name) for a in by_name.values()) or "none"
             raise OptionError(
                 f"unknown option '{PREFIX}{option}': it does not begin with the name of a "
                 f"custom assignor in use ({custom_names})"
             )
-        options_by_assignor[assignor_name][option[len(assignor_name) + 1 :]] = value
+        options_by_name[assignor_name][option[len(assignor_name) + 1 :]] = value
     return {
-        name: a.with_options(options_by_assignor[a.name.lower()])
+        name: a.with_options(options_by_name[a.name.lower()])
         if isinstance(a, CustomAssignor)
         else a
         for name, a in assignors.items()

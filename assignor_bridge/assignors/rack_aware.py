@@ -49,24 +49,23 @@ def find_racks(group: Group) -> GroupRacks | None:
     if not names or not group.partition_racks:
         return None
     catalog, no_racks = group.catalog, frozenset[str]()
-    index_by_set: dict[frozenset[str], int] = {no_racks: 0}
+    codes: dict[frozenset[str], int] = {no_racks: 0}
     rack_set = np.zeros(catalog.total, np.int64)
     for topic, racks_of_topic in group.partition_racks.items():
         if topic in catalog:
             start, count = catalog.span(topic).start, catalog[topic]
             for partition, racks in racks_of_topic.items():
                 if 0 <= partition < count:
-                    index = index_by_set.setdefault(frozenset(racks), len(index_by_set))
-                    rack_set[start + partition] = index
-    sorted_sets = sorted(index_by_set, key=sorted)  # independent of the order of the input
-    rack_set = np.argsort([index_by_set[racks] for racks in sorted_sets])[rack_set]
+                    rack_set[start + partition] = codes.setdefault(frozenset(racks), len(codes))
+    sorted_sets = sorted(codes, key=sorted)  # independent of the order of the input
+    rack_set = np.argsort([codes[racks] for racks in sorted_sets])[rack_set]
     used_indices = set(rack_set[group.subscribed].tolist())
     used_sets = [racks for index, racks in enumerate(sorted_sets) if index in used_indices]
     all_racks = no_racks.union(*used_sets)
     if all_racks.isdisjoint(names) or all(racks == all_racks for racks in used_sets):
         return None
-    code = {name: i for i, name in enumerate(names)}
-    rack_of_member = np.array([code[m.rack] if m.rack else -1 for m in group.members], np.int64)
+    index = {name: i for i, name in enumerate(names)}
+    rack_of_member = np.array([index[m.rack] if m.rack else -1 for m in group.members], np.int64)
     near = np.array([[*(name in racks for name in names), True] for racks in sorted_sets], np.bool_)
     members_per_rack = np.bincount(rack_of_member[rack_of_member >= 0], minlength=len(names))
     return GroupRacks(rack_of_member, rack_set, near, near[:, :-1] @ members_per_rack)
@@ -75,8 +74,7 @@ def find_racks(group: Group) -> GroupRacks | None:
 def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     """Return the racks of tasks (partition p of each topic), or None if they do not matter.
 
-    A member is near to a task if its rack has replicas of the most partitions of the task, or if it
-    has no rack.
+    A member with a rack is near to a task if that rack has the most partitions of the task.
     """
     racks = find_racks(group)
     if racks is None:
@@ -88,29 +86,24 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     has_most = replica_counts == replica_counts.max(axis=1, keepdims=True)
     if has_most.all():
         return None
-    near_sets, rack_set = np.unique(has_most, axis=0, return_inverse=True)
+    sets, rack_set = np.unique(has_most, axis=0, return_inverse=True)
     member_racks = racks.rack_of_member[racks.rack_of_member >= 0]
-    members_per_rack = np.bincount(member_racks, minlength=near_sets.shape[1])
-    near = np.column_stack((near_sets, np.ones(len(near_sets), np.bool_)))
-    return GroupRacks(
-        racks.rack_of_member, rack_set.reshape(-1), near, near_sets @ members_per_rack
-    )
+    members_per_rack = np.bincount(member_racks, minlength=sets.shape[1])
+    near = np.column_stack((sets, np.ones(len(sets), np.bool_)))
+    return GroupRacks(racks.rack_of_member, rack_set.reshape(-1), near, sets @ members_per_rack)
 
 
 def assign_unowned_by_rack(
-    racks: GroupRacks,
-    owner: NDArray[np.int32],
-    claimed_owner: NDArray[np.int32],
-    ids: Ids,
-    members: Ids,
+    racks: GroupRacks, owner: NDArray[np.int32], claims: NDArray[np.int32], ids: Ids, members: Ids
 ) -> None:
     """Assign unowned partitions to members below their quota, near members first, in place.
 
-    Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor,
-    in which a member without a rack is never near: (1) Each partition goes to the next near member below the minimum quota, else to a near member
+    Assumption: all `members` subscribe to all topics of `ids`. `claims` has each partition's old
+    owner. As in Kafka's constrained assignor, a member without a rack is near to no partition.
+    (1) Each partition goes to the next near member below the minimum quota, else to a near member
     that may get an extra one; partitions with the fewest near members come first. (2) If no near
-    member has room, a partition stays with the far member that claims it and has room (not in
-    Kafka). (3) The remaining partitions go to the next members with room, extra ones last.
+    member has room, a partition stays with its old owner if that has room (not in Kafka).
+    (3) The remaining partitions go to the next members with room, extra ones last.
     """
     unowned = ids[owner[ids] < 0]
     quotas = _MemberQuotas(owner, ids, members, racks.rack_of_member.tolist())
@@ -127,7 +120,7 @@ def assign_unowned_by_rack(
     # 2. Keep with far members.
     unplaced_ids = []
     for partition in ids_without_near_member:
-        member = int(claimed_owner[partition])
+        member = int(claims[partition])
         if member >= 0 and quotas.take(member):
             owner[partition] = member
         else:
@@ -153,19 +146,17 @@ def split_topics_by_rack_set(
         for rack_set in np.unique(racks.rack_set[ids]).tolist():
             ids_of_part[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
             parts_of_topic[topic].append(topic * set_count + rack_set)
-    members_by_parts_and_rack: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    class_members: dict[tuple[tuple[int, ...], int], list[int]] = {}
     far_members: dict[int, set[int]] = {}
     for topics_of_class, members in classes:
         class_parts = tuple(part for topic in topics_of_class for part in parts_of_topic[topic])
         for member in members:
             rack = int(racks.rack_of_member[member])
-            members_by_parts_and_rack.setdefault((class_parts, rack), []).append(member)
+            class_members.setdefault((class_parts, rack), []).append(member)
             for part in class_parts:
                 if not racks.near[part % set_count, rack]:
                     far_members.setdefault(part, set()).add(member)
-    part_classes = [
-        (parts, tuple(members)) for (parts, _), members in members_by_parts_and_rack.items()
-    ]
+    part_classes = [(parts, tuple(members)) for (parts, _), members in class_members.items()]
     return ids_of_part, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
 
 
@@ -193,7 +184,7 @@ class _MemberQuotas:
         self.next_index = 0
 
     def take_near(self, is_near: Sequence[bool]) -> int:
-        """Add a partition to the next member with room in a near rack, and return it; -1 if none."""
+        """Add a partition to the next member with room in a near rack; return it, or -1 if none."""
         below_min_quota, rack = self.below_min_quota, self.rack_of_member
         if any(count and is_near[r] for r, count in self.racks_below_min_quota.items()):
             index = self.next_index

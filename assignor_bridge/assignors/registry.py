@@ -99,7 +99,7 @@ def choose(
     """Return the first assignor in `preference` that can assign `group`.
 
     An assignor with a reservation (`streams` for topics of different sizes) is also passed over,
-    but the first such is used if no other assignor accepts the group. `custom.Finder` finds custom ones too.
+    but the first such is used if no other accepts the group. `custom.Finder` finds custom ones too.
 
     Raises OptionError for an unknown name, or if all assignors refuse; the message has each reason.
 

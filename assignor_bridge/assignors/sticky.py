@@ -135,9 +135,7 @@ def divide_evenly(
     1. `release_surplus`: a member keeps up to the minimum quota; the first P mod N members with
        more keep an extra partition. Partitions with the highest numbers are released.
     2. `assign_unowned`: the other members are filled. At most P mod N members exceed the minimum
-       quota, so the unowned partitions suffice.
-
-    With racks, `divide_by_rack` does both steps.
+       quota, so the unowned partitions suffice. (With racks, `divide_by_rack` does both steps.)
 
     Ties: partitions in the order of `ids`, members in the order of `members`.
 

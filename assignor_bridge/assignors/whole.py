@@ -13,8 +13,8 @@ capacity; the ideal time is the total load divided by the total capacity. Promis
    elsewhere. If none fits, it swaps a partition for a smaller one. A released partition prefers a
    slot with room on the same executor (the member id before the last `/`); the others go, largest
    first, to the slot that then ends first.
-3. If this breaks promise 1, the LPT answer is used. If subscriptions are equal, each member's share
-   of it goes to the member of equal capacity that owned most of that share.
+3. If this breaks promise 1, the LPT answer is used, with each share at its main previous owner of
+   equal capacity (if all members have the same subscription).
 
 If subscriptions differ, each set of topics with the same subscribers is balanced on top of the
 previous sets, starting with the fewest subscribers. Overall balance and stability are not promised.
@@ -183,15 +183,15 @@ def _choose_releases(
     max_room = float((max_load - load).max())
     releases: list[Ints] = []
     for slot, (start, end) in zip(full_slots.tolist(), spans.tolist(), strict=True):
-        candidates = order[start:end]
-        sizes = weights[candidates]
-        candidates = candidates[(sizes <= max_room) | (sizes > max_load[slot])]
-        sizes, excess = weights[candidates], float(load[slot] - max_load[slot])
+        owned_rows = order[start:end]
+        sizes = weights[owned_rows]
+        owned_rows = owned_rows[(sizes <= max_room) | (sizes > max_load[slot])]
+        sizes, excess = weights[owned_rows], float(load[slot] - max_load[slot])
         sufficient_indices = np.flatnonzero(sizes >= excess)
         if len(sufficient_indices):
-            releases.append(candidates[sufficient_indices[-1:]])
+            releases.append(owned_rows[sufficient_indices[-1:]])
         else:
-            releases.append(candidates[: int(np.searchsorted(np.cumsum(sizes), excess)) + 1])
+            releases.append(owned_rows[: int(np.searchsorted(np.cumsum(sizes), excess)) + 1])
     return np.concatenate(releases)
 
 
@@ -199,13 +199,12 @@ def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor:
     """Assign each size, in order, to the roomiest slot of its owner's executor; -1 if none fits."""
     room_left = room.tolist()
     slots_by_executor: dict[int, list[int]] = {}
-    for slot, executor_index in enumerate(executor.tolist()):
-        slots_by_executor.setdefault(executor_index, []).append(slot)
+    for slot, code in enumerate(executor.tolist()):
+        slots_by_executor.setdefault(code, []).append(slot)
     assigned_slots = []
     owner_executor = np.where(owner >= 0, executor[owner], -1)
-    for size, executor_index in zip(sizes.tolist(), owner_executor.tolist(), strict=True):
-        slots = slots_by_executor.get(executor_index, ())
-        slot = max(slots, key=room_left.__getitem__, default=-1)
+    for size, code in zip(sizes.tolist(), owner_executor.tolist(), strict=True):
+        slot = max(slots_by_executor.get(code, ()), key=room_left.__getitem__, default=-1)
         if slot >= 0 and size <= room_left[slot]:
             room_left[slot] -= size
             assigned_slots.append(slot)
@@ -215,10 +214,7 @@ def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor:
 
 
 def _repair(slot_of_row: Ints, weights: Floats, load: Floats, max_load: Floats) -> Ints:
-    """Move and swap rows, each time from the most overloaded slot that is not stuck.
-
-    Stop if no other slot is overloaded, or at 4 changes per slot plus 20.
-    """
+    """Move and swap rows, each time from the most overloaded slot for which this helps."""
     room = max_load - load
     if (room >= 0).all():
         return slot_of_row
@@ -243,7 +239,7 @@ def _repair(slot_of_row: Ints, weights: Floats, load: Floats, max_load: Floats) 
 def _find_move(
     slot: int, slot_of_row: Ints, weights: Floats, room: Floats
 ) -> list[tuple[int, int]] | None:
-    """Return the lightest row's move to the roomiest slot that leaves both within the limit."""
+    """Return the move of the lightest row that suffices and fits the roomiest slot, or None."""
     roomiest_slot = int(room.argmax())
     rows = np.flatnonzero(slot_of_row == slot)
     sizes = weights[rows]
@@ -256,7 +252,7 @@ def _find_move(
 def _find_swap(
     slot: int, slot_of_row: Ints, weights: Floats, room: Floats
 ) -> list[tuple[int, int]] | None:
-    """Return the first swap or move that ends the excess, or the one that reduces it most."""
+    """Return the first swap or move that ends the excess, else the best; None if none helps."""
     excess = -float(room[slot])
     rows = np.flatnonzero(slot_of_row == slot)
     rows = rows[np.argsort(weights[rows], kind="stable")]
