@@ -83,7 +83,7 @@ class _StandbyPlacement:
     def add_farthest(
         self, task: int, candidates: NDArray[np.bool_], nearness: NDArray[np.int64]
     ) -> None:
-        """Add a copy to the candidate with the least nearness; ties by number of copies, then id."""
+        """Add a copy to the candidate of least nearness; ties by number of copies, then by id."""
         members = np.flatnonzero(candidates)
         index = np.lexsort((members, self.counts[members], nearness[members]))[0]
         self.add(task, int(members[index]))
@@ -131,7 +131,7 @@ class _StandbyPlacement:
         self.add(task, taker)
 
     def move_farther(self, task: int) -> bool:
-        """Move a copy to a member with room, farther from the other holders; return whether it did."""
+        """Move a copy to a farther member with room; return False if there is no such move."""
         for member in self.holders[task][1:]:
             others = [m for m in self.holders[task] if m != member]
             nearness = self.compute_nearness(others)

@@ -104,7 +104,7 @@ def elect(supported: Mapping[str, Sequence[str]]) -> str:
     if not common:
         lists = "; ".join(f"{m!r} supports {', '.join(supported[m]) or 'none'}" for m in members)
         raise InconsistentStrategyError(
-            f"the group has no assignor that all its members support: {lists or 'it has no members'}. "
+            f"the group has no assignor that all its members support: {lists or 'it is empty'}. "
             "Add a common strategy to every member's list before you remove the old one"
         )
     # A counter keeps the order of insertion, and `max` takes the first of equal votes.
