@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.batch_inputs import Flags, Ints, Lag, Limits, Memory, RecordTimes
 
-#: Maximum step in offsets, so that doubling cannot overflow.
-_MAX_STEP_OFFSETS = 2**40
-#: Maximum offset look-ups per batch; the answer to the last look-up is used.
-_MAX_LOOK_UPS = 2
+_MAX_STEP_OFFSETS = 2**40  # maximum step, so that doubling cannot overflow
+_MAX_LOOK_UPS = 2  # maximum offset look-ups per batch; the last answer is used as it is
 
 
 class Alignment(NamedTuple):

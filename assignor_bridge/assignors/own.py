@@ -189,11 +189,8 @@ def configure_assignors(
     by_name = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
     options_by_name: dict[str, dict[str, str]] = {name: {} for name in by_name}
     for option, value in options:
-        assignor_name = max(
-            (n for n in by_name if option.lower().startswith(f"{n}.")),
-            key=len,
-            default=None,
-        )
+        matching_names = [n for n in by_name if option.lower().startswith(f"{n}.")]
+        assignor_name = max(matching_names, key=len, default=None)
         if assignor_name is None:
             custom_names = ", ".join(repr(a.name) for a in by_name.values()) or "none"
             raise OptionError(

@@ -105,17 +105,17 @@ def _assign_near_members(states: list[_TopicAssignment]) -> None:
     states_by_shape: dict[tuple[tuple[int, ...], int], list[_TopicAssignment]] = {}
     for state in states:
         states_by_shape.setdefault((state.members, len(state.partition_racks)), []).append(state)
-    for (members, count), alike in states_by_shape.items():
-        if len(alike) == 1:
-            if alike[0].racks_matter:
-                alike[0].fill(alike[0].is_near)
+    for (members, count), shape_states in states_by_shape.items():
+        if len(shape_states) == 1:
+            if shape_states[0].racks_matter:
+                shape_states[0].fill(shape_states[0].is_near)
             continue
         members_with_room = list(members)
         for partition in range(count):
             for member in members_with_room:
-                if all(s.is_near(member, partition) and s.count_room(member) for s in alike):
-                    for state in alike:
+                if all(s.is_near(member, partition) and s.count_room(member) for s in shape_states):
+                    for state in shape_states:
                         state.assign(member, partition)
-                    if not any(s.count_room(member) for s in alike):
+                    if not any(s.count_room(member) for s in shape_states):
                         members_with_room.remove(member)
                     break

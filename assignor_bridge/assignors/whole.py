@@ -43,10 +43,8 @@ if TYPE_CHECKING:
 
 #: Accepted excess over the greedy answer's time, as a fraction, if moves and swaps miss the limit.
 _SLACK = 0.04
-#: Maximum number of slots tried for a swap, starting with the most room.
-_MAX_SWAP_SLOTS = 50
-#: Relative rounding error of float sums.
-_ROUNDING_ERROR = 1e-9
+_MAX_SWAP_SLOTS = 50  # maximum number of slots tried for a swap, starting with the most room
+_ROUNDING_ERROR = 1e-9  # relative error of float sums
 
 
 def assign_lag_aware_sticky(group: Group) -> Assignment:

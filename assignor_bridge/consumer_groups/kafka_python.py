@@ -126,10 +126,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         self._member = self._strategy.on_assignment(self._member, owned, generation)
 
     def _read_member(self, response_member: Any) -> Member:
-        """Return the member with the claim and the capacity from its subscription.
-
-        `response_member` is an element of kafka-python's JoinGroupResponse.
-        """
+        """Return a member of a JoinGroupResponse, with the claim and capacity that it sent."""
         strategy, subscription = self._strategy, response_member.metadata
         data = None if subscription.user_data is None else bytes(subscription.user_data)
         generation = subscription.generation_id

@@ -35,18 +35,13 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-#: Relative rounding error of lag sums.
-_ROUNDING_ERROR = 1e-9
-#: Speed test: number of partitions in the smaller group.
-_PARTITIONS = 200
-#: Speed test: number of members in both groups.
-_MEMBERS = 16
-#: Speed test: number of partitions in the larger group, relative to the smaller one.
-_SIZE_FACTOR = 4
+_ROUNDING_ERROR = 1e-9  # relative error of lag sums
+_PARTITIONS = 200  # speed test: number of partitions in the smaller group
+_MEMBERS = 16  # speed test: number of members in both groups
+_SIZE_FACTOR = 4  # speed test: partitions in the larger group, relative to the smaller one
 #: An assignor that refuses each of this number of random groups is assumed to refuse all groups.
 _TRIED_GROUPS = 30
-#: Number of consecutive changes to a group.
-_EVENTS = 4
+_REBALANCES = 4  # number of rebalances of a group, with a change between two
 
 
 class AssignorConformance:
@@ -236,7 +231,7 @@ class AssignorConformance:
         limit = self.rounds if "COOPERATIVE" in assignor.protocols else 1
 
         def check(group: Group, rng: random.Random) -> None:
-            for _ in range(_EVENTS):
+            for _ in range(_REBALANCES):
                 rounds = rebalance(assignor, group)
                 problem = f"a rebalance took {len(rounds)} rounds, but at most {limit} are promised"
                 _require(len(rounds) <= limit, problem)

@@ -29,10 +29,8 @@ if TYPE_CHECKING:
 
 #: The compared hash seeds: fixed, so that every run has the same outcome.
 SEEDS = ("1", "2")
-#: Number of random groups.
-_GROUP_COUNT = 20
-#: Number of changes to each group.
-_CHANGE_COUNT = 3
+_GROUP_COUNT = 20  # random groups
+_STATE_COUNT = 3  # states of each group: the first, and one after each change
 _LAGS = (0, 0, 1, 7, 9, 10_000)
 _SCRIPT = "import sys; from assignor_bridge.testing.hash_seeds import main; main(*sys.argv[1:])"
 
@@ -43,7 +41,7 @@ def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
     for number in range(_GROUP_COUNT):
         same_topics = same or number % 2 == 0
         group = random_group(rng, same=same_topics, racks=number % 3 == 0)
-        for _ in range(_CHANGE_COUNT):
+        for _ in range(_STATE_COUNT):
             group = _add_random_load(rng, group)
             if reason := assignor.refusal(group):
                 yield f"{group.ids} of {dict(group.topics)}: refused, {reason}"
