@@ -27,7 +27,7 @@ from assignor_bridge.admission.times import (
     FIRST_OFFSETS,
     MAX_BATCHES,
     MIN_READING_SHARE,
-    fit_read_s,
+    fit_reading_s,
     limit_growth,
 )
 
@@ -99,12 +99,12 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
         else:
             budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
     if limits.seconds is not None:
-        read_s = fit_read_s(times, limits.seconds)
-        read_s = max(read_s - float(lag.seconds_per_range.sum()) / lag.slots, read_s / 2)
+        reading_s = fit_reading_s(times, limits.seconds)
+        reading_s = max(reading_s - float(lag.seconds_per_range.sum()) / lag.slots, reading_s / 2)
         # Costs learned in quiet batches must not limit a backlog's first batch to a few offsets.
         first_batch_s = FIRST_OFFSETS * float(lag.seconds_per_offset.mean())
-        read_s = max(read_s, min(MIN_READING_SHARE * limits.seconds, first_batch_s))
-        budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, read_s))
+        reading_s = max(reading_s, min(MIN_READING_SHARE * limits.seconds, first_batch_s))
+        budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, reading_s))
         budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
     return budgets
 

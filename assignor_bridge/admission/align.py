@@ -50,7 +50,7 @@ class AlignedEnds(NamedTuple):
 def align(
     lag: Lag, times: RecordTimes, alignment: Alignment, steps: Mapping[tuple[str, int], int]
 ) -> AlignedEnds | int:
-    """Return the maximum end of each partition, or a time (ms) at which to request offsets first.
+    """Return the maximum end of each partition, or the time (ms) whose offsets are needed first.
 
     If Kafka's answer shows that the slowest partition is later than assumed (for example after a
     pause), offsets are requested a second time.

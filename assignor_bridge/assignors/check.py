@@ -174,7 +174,7 @@ class _AnswerCheck:
             for topic, partitions in owned.items():
                 kind = type(partitions).__name__
                 if isinstance(partitions, str) or not hasattr(partitions, "__iter__"):
-                    self.fail(f"gave {member!r} a {kind} of {topic!r}, not a list of partitions")
+                    self.fail(f"gave {member!r} a {kind} for {topic!r}, not a list of partitions")
                 for partition in partitions:
                     self.assign(owner, self.index[member], topic, partition)
         return Assignment(self.group, owner)

@@ -70,7 +70,7 @@ class Group:
     """The complete input of an assignor.
 
     Members are kept sorted by id. `topics` has all existing topics with their partition counts;
-    subscriptions to other topics are ignored.
+    subscriptions to other topics are ignored. Raises OptionError if two members have the same id.
     """
 
     members: tuple[Member, ...]

@@ -122,8 +122,8 @@ def _choose_partitions(
     assigned_owner = owner_by_partition.copy()
     owner_by_partition[:] = -1
     missing_counts = dict(counts)
-    for candidates in (claimed_owner, assigned_owner):
-        for index, member in enumerate(candidates.tolist()):
+    for preferred_owner in (claimed_owner, assigned_owner):
+        for index, member in enumerate(preferred_owner.tolist()):
             if owner_by_partition[index] < 0 and missing_counts.get(member, 0):
                 owner_by_partition[index] = member
                 missing_counts[member] -= 1

@@ -148,7 +148,7 @@ def place_whole(
 
 
 def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
-    """Assign each size, in order, to the slot that then ends first; ties by slot number."""
+    """Assign each size (largest first) to the slot that then ends first; ties by slot number."""
     slots = []
     if (capacity == capacity[0]).all():
         heap = [(end, slot) for slot, end in enumerate(load.tolist())]
@@ -279,7 +279,7 @@ def _find_swap(
 
 
 def _relabel(greedy_slots: Ints, owner: Ints, weights: Floats, capacity: Floats) -> Ints:
-    """Give each greedy share to its main owner of equal capacity, or to a free slot of the same."""
+    """Give each greedy share to its main owner, or else to a free slot, of equal capacity."""
     owned_rows = np.flatnonzero(owner >= 0)
     pair_codes = greedy_slots[owned_rows] * len(capacity) + owner[owned_rows]
     pairs, pair_index = np.unique(pair_codes, return_inverse=True)
