@@ -2,7 +2,8 @@
 
 `Messages.java` has a record for each. Ranges, reports and tasks are sent as packed columns, because
 10,000 JSON objects take ten times as long to read. A column is base64 of little-endian numbers:
-`int64` for offsets and times, `float64` for values of reports (NaN: unknown), else `int32`.
+`int64` for offsets and times, `float64` for all measurements of reports, even counts (NaN:
+unknown), and `int32` for all others.
 """
 
 from __future__ import annotations
