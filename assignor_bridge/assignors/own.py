@@ -39,7 +39,7 @@ class CustomAssignor:
         self._reference = reference
         self._user_object = user_object
         self._assignor = user_object
-        self._variants: dict[frozenset[tuple[str, str]], CustomAssignor] = {}
+        self._variants: dict[frozenset[tuple[str, str]], CustomAssignor] = {}  # by options
         if inspect.isclass(user_object):
             with convert_errors(
                 OptionError,

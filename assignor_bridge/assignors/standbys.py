@@ -53,7 +53,7 @@ class _StandbyPlacement:
         self.holders: list[list[int]] = [[member] for member in active_members]
         #: Tasks of which each member has a standby copy.
         self.tasks: list[set[int]] = [set() for _ in group.members]
-        self.counts = np.zeros(len(group.members), np.int64)  # copies of each member
+        self.counts = np.zeros(len(group.members), np.int64)  # standby copies by member
         #: Maximum copies per member; exceeded only if there is no other place for a copy.
         self.max_copies = -(-copies * len(active_members) // len(group.members))
 
