@@ -5,8 +5,8 @@ Promises, in order:
 1. Each end is within the partition's unread offsets, and the batch has at least one offset.
 2. The batch never exceeds Spark's record limit.
 3. Each topic gets its floor, even if the batch exceeds its target time or bytes.
-4. No partition starves. Half of the budget after floors (at least one record) is a reserve: it
-   gives one record each to the partitions that waited longest. So each partition is admitted
+4. No partition starves. Half of the budget after floors (at least one offset) is a reserve: it
+   gives one offset each to the partitions that waited longest. So each partition is admitted
    within 1 + partitions / reserve batches.
 5. With `deadline`, records that retention deletes soon are admitted first.
 6. The remaining budgets are shared by weight, or by weight times lag with `proportional`.
@@ -24,10 +24,10 @@ from assignor_bridge.admission.batch_inputs import Admission, Budget, Memory
 from assignor_bridge.admission.deadline import compare_with_margin, raise_urgent
 from assignor_bridge.admission.fill import fill
 from assignor_bridge.admission.times import (
-    FIRST_RECORDS,
+    FIRST_OFFSETS,
     MAX_BATCHES,
     MIN_READING_SHARE,
-    fit_read_s,
+    fit_reading_s,
     limit_growth,
 )
 
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.batch_inputs import BatchTime, Floats, Ints, Lag, Limits
 
-#: Maximum records per batch, low enough for floats to represent every whole number.
-_MAX_RECORDS = 2**52
+#: Maximum offsets of a partition, floor or limit; floats represent every integer up to it.
+_MAX_OFFSETS = 2**52
 
 
 def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
@@ -45,17 +45,17 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
 
     1. Rank partitions by how many batches they have waited.
     2. Turn the limits into budgets.
-    3. Set minimums: topic floors, one record per partition from the reserve, urgent records.
+    3. Set minimums: topic floors, one offset per partition from the reserve, urgent offsets.
     4. Share the remaining budgets by weight (`fill`).
     5. Update how many batches each partition has waited.
     """
     # 1. Rank partitions.
     waited_batches = np.zeros(len(lag.start), np.int64)
-    if memory.waiting:
-        waited_batches[:] = [memory.waiting.get(name, 0) for name in lag.names]
+    if memory.waited_batches:
+        waited_batches[:] = [memory.waited_batches.get(name, 0) for name in lag.names]
     order = np.argsort(-waited_batches, kind="stable")
     # 2. Make budgets.
-    max_offsets = np.minimum(lag.size, _MAX_RECORDS)
+    max_offsets = np.minimum(lag.size, _MAX_OFFSETS)
     budgets = _build_budgets(lag, limits, memory.times)
     if limits.fixed_end:
         budgets = _equalize_batches(max_offsets, budgets)
@@ -74,13 +74,13 @@ def admit(lag: Lag, limits: Limits, memory: Memory) -> Admission:
     # 4. Share the remaining budgets.
     offsets, limited_by = fill(min_offsets, max_offsets, weight, budgets, order)
     offsets = _trim_to_limit(offsets, min_offsets, limits.records)
-    if not offsets.any():  # the budgets are too small for one record
+    if not offsets.any():  # the budgets are too small for one offset
         offsets[order[0]] = 1
     # 5. Count this batch for the partitions without offsets.
     rows_without_offsets = np.flatnonzero(offsets == 0).tolist()
     names = lag.names if rows_without_offsets else []
-    new_waiting = {names[i]: int(waited_batches[i]) + 1 for i in rows_without_offsets}
-    return Admission(lag.start + offsets, limited_by, replace(memory, waiting=new_waiting))
+    new_waited = {names[i]: int(waited_batches[i]) + 1 for i in rows_without_offsets}
+    return Admission(lag.start + offsets, limited_by, replace(memory, waited_batches=new_waited))
 
 
 def remember_batch_time(memory: Memory, time: BatchTime) -> Memory:
@@ -92,19 +92,19 @@ def _build_budgets(lag: Lag, limits: Limits, times: Sequence[BatchTime]) -> list
     ones = np.ones(len(lag.start))
     budgets = []
     if limits.records is not None:
-        budgets.append(Budget("records", ones, float(min(limits.records, _MAX_RECORDS))))
+        budgets.append(Budget("records", ones, float(min(limits.records, _MAX_OFFSETS))))
     if limits.bytes is not None:
         if np.isnan(lag.bytes_per_offset).any():  # no bytes are reported yet
             budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
         else:
             budgets.append(Budget("bytes", lag.bytes_per_offset, float(limits.bytes)))
     if limits.seconds is not None:
-        read_s = fit_read_s(times, limits.seconds)
-        read_s = max(read_s - float(lag.seconds_per_range.sum()) / lag.slots, read_s / 2)
-        # Costs learned in quiet batches must not limit a backlog's first batch to a few records.
-        first_batch_s = FIRST_RECORDS * float(lag.seconds_per_offset.mean())
-        read_s = max(read_s, min(MIN_READING_SHARE * limits.seconds, first_batch_s))
-        budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, read_s))
+        reading_s = fit_reading_s(times, limits.seconds)
+        reading_s = max(reading_s - float(lag.seconds_per_range.sum()) / lag.slots, reading_s / 2)
+        # Costs learned in quiet batches must not limit a backlog's first batch to a few offsets.
+        first_batch_s = FIRST_OFFSETS * float(lag.seconds_per_offset.mean())
+        reading_s = max(reading_s, min(MIN_READING_SHARE * limits.seconds, first_batch_s))
+        budgets.append(Budget("seconds", lag.seconds_per_offset / lag.slots, reading_s))
         budgets.append(Budget("growth", ones, limit_growth(times, lag.slots)))
     return budgets
 
@@ -123,7 +123,7 @@ def _equalize_batches(max_offsets: Ints, budgets: Sequence[Budget]) -> list[Budg
 
 
 def _count_reserve(waiting_rows: Ints, floors: Ints, budgets: Sequence[Budget]) -> int:
-    """Return how many waiting partitions get one record each from the reserve (at least 1)."""
+    """Return how many waiting partitions get one offset each from the reserve (at least 1)."""
     count = len(waiting_rows)
     for budget in budgets:
         half_budget = (budget.amount - float(budget.cost @ floors)) / 2
@@ -133,13 +133,13 @@ def _count_reserve(waiting_rows: Ints, floors: Ints, budgets: Sequence[Budget]) 
 
 
 def _share_floors(lag: Lag, limits: Limits, max_offsets: Ints, order: Ints) -> Ints:
-    """Divide each topic's floor equally among its partitions; leave a record for the reserve."""
+    """Divide each topic's floor equally among its partitions; leave an offset for the reserve."""
     floors = np.zeros(len(max_offsets), np.int64)
     for code, topic in enumerate(lag.topics):
         if floor := limits.floors.get(topic.lower()):
             rows = order[lag.topic[order] == code]
             ones, zeros = np.ones(len(rows)), np.zeros(len(rows), np.int64)
-            budget = Budget("floor", ones, float(min(floor, _MAX_RECORDS)))
+            budget = Budget("floor", ones, float(min(floor, _MAX_OFFSETS)))
             offsets, _ = fill(zeros, max_offsets[rows], ones, [budget], np.arange(len(rows)))
             floors[rows] = _trim_to_limit(offsets, zeros, floor)
     return _trim_to_limit(floors, np.zeros_like(floors), limits.records and limits.records - 1)
@@ -151,9 +151,9 @@ def _compute_weights(lag: Lag, limits: Limits) -> Floats:
     return weight * lag.size if limits.fairness == "proportional" else weight
 
 
-def _trim_to_limit(offsets: Ints, min_offsets: Ints, max_records: int | None) -> Ints:
-    """Reduce `offsets`, in place, to `max_records`; largest additions to the minimums first."""
-    excess = 0 if max_records is None else int(offsets.sum()) - max_records
+def _trim_to_limit(offsets: Ints, min_offsets: Ints, limit: int | None) -> Ints:
+    """Reduce `offsets`, in place, to a sum of `limit`, largest additions to the minimums first."""
+    excess = 0 if limit is None else int(offsets.sum()) - limit
     for i in np.argsort(min_offsets - offsets, kind="stable").tolist() if excess > 0 else ():
         removed_offsets = min(excess, int(offsets[i] - min_offsets[i]))
         offsets[i] -= removed_offsets

@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.batch_inputs import Flags, Ints, Lag, Limits, Memory, RecordTimes
 
-#: Maximum step in offsets, so that doubling cannot overflow.
-_MAX_STEP_OFFSETS = 2**40
-#: Maximum offset look-ups per batch; the answer to the last look-up is used.
-_MAX_LOOK_UPS = 2
+_MAX_STEP_OFFSETS = 2**40  # maximum step, so that doubling cannot overflow
+_MAX_LOOK_UPS = 2  # maximum offset look-ups per batch; the last answer is used as it is
 
 
 class Alignment(NamedTuple):
@@ -52,7 +50,7 @@ class AlignedEnds(NamedTuple):
 def align(
     lag: Lag, times: RecordTimes, alignment: Alignment, steps: Mapping[tuple[str, int], int]
 ) -> AlignedEnds | int:
-    """Return the maximum end of each partition, or a time (ms) at which to request offsets first.
+    """Return the maximum end of each partition, or the time (ms) whose offsets are needed first.
 
     If Kafka's answer shows that the slowest partition is later than assumed (for example after a
     pause), offsets are requested a second time.
@@ -68,7 +66,7 @@ def align(
         return horizon_ms
     if horizon_ms > times.asked_ms and times.look_ups < _MAX_LOOK_UPS:
         return horizon_ms
-    first_offset, is_usable = times.first_offset, _find_usable_times(times, alignment)
+    first_offset, is_usable = times.first_offset, _flag_usable_times(times, alignment)
     end = np.where(first_offset < 0, lag.latest, np.minimum(first_offset, lag.latest))
     stamp_ms = np.where(is_usable, times.stamp_ms, np.iinfo(np.int64).max)
     is_at_horizon = is_usable & (stamp_ms >= times.asked_ms)
@@ -77,20 +75,20 @@ def align(
 
 def find_spread_s(times: RecordTimes, alignment: Alignment) -> float:
     """Return the seconds from the slowest to the fastest partition's time; 0 if unknown."""
-    usable_ms = times.stamp_ms[_find_usable_times(times, alignment)]
+    usable_ms = times.stamp_ms[_flag_usable_times(times, alignment)]
     return float(usable_ms.max() - usable_ms.min()) / 1000 if len(usable_ms) else 0.0
 
 
 def _find_horizon(times: RecordTimes, alignment: Alignment) -> int | None:
     """Return the horizon in milliseconds; None if all records may be read."""
-    usable_ms = times.stamp_ms[_find_usable_times(times, alignment)]
+    usable_ms = times.stamp_ms[_flag_usable_times(times, alignment)]
     if len(times.stamp_ms) < 2 or not len(usable_ms):
         return None
     horizon_ms = int(usable_ms.min()) + alignment.span_ms
     return horizon_ms if horizon_ms <= times.now_ms + alignment.max_future_ms else None
 
 
-def _find_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
+def _flag_usable_times(times: RecordTimes, alignment: Alignment) -> Flags:
     return (times.stamp_ms >= 0) & (times.stamp_ms <= times.now_ms + alignment.max_future_ms)
 
 
@@ -125,6 +123,7 @@ def admit_up_to(lag: Lag, aligned: AlignedEnds, limits: Limits, memory: Memory) 
     admission = admit(advancing_lag, replace(limits, fixed_end=False), memory)
     end[is_advancing] = admission.end
     names = lag.only(~is_advancing).names
-    kept_counts = {name: memory.waiting[name] for name in names if name in memory.waiting}
-    new_memory = replace(admission.memory, waiting={**kept_counts, **admission.memory.waiting})
+    waited_batches = {n: memory.waited_batches[n] for n in names if n in memory.waited_batches}
+    waited_batches |= admission.memory.waited_batches
+    new_memory = replace(admission.memory, waited_batches=waited_batches)
     return Admission(end, admission.held_back_by or "time", new_memory)

@@ -54,10 +54,10 @@ class Lag:
         topics = [self.topics[t] for t in self.topic.tolist()]
         return list(zip(topics, self.partition.tolist(), strict=True))
 
-    def only(self, rows: Flags) -> Lag:
+    def only(self, flags: Flags) -> Lag:
         """Return the lag of the partitions whose flag is set."""
         columns: dict[str, Any] = {
-            name: column[rows]
+            name: column[flags]
             for name, column in vars(self).items()
             if isinstance(column, np.ndarray) and name != "size"
         }
@@ -96,7 +96,7 @@ class Memory:
     """State kept between admissions; it is not saved, and is rebuilt after a restart."""
 
     #: Number of consecutive batches that admitted nothing from a partition with unread records.
-    waiting: Mapping[tuple[str, int], int] = field(default_factory=dict)
+    waited_batches: Mapping[tuple[str, int], int] = field(default_factory=dict)
     #: Recent batches, newest last.
     times: tuple[BatchTime, ...] = ()
     #: Next step, in offsets, of each partition that advances in steps (`align`).
@@ -107,14 +107,14 @@ class Memory:
 class Limits:
     """The limits of a batch (None: no limit), and how partitions share it."""
 
-    #: Spark's `maxOffsetsPerTrigger`, or its rate limit for this source.
+    #: Maximum offsets: Spark's `maxOffsetsPerTrigger`, or its rate limit for this source.
     records: int | None = None
     bytes: int | None = None
     seconds: float | None = None
     fairness: Fairness = "proportional"
     #: Weight by topic in lower case; other topics have weight 1.
     weights: Mapping[str, float] = field(default_factory=dict)
-    #: Minimum records by topic in lower case.
+    #: Minimum number of offsets by topic in lower case.
     floors: Mapping[str, int] = field(default_factory=dict)
     #: Whether there is a fixed end (`availableNow`), which is reached in batches of equal size.
     fixed_end: bool = False
@@ -130,8 +130,8 @@ class Budget(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Admission:
-    """The end of each partition, the limit that held offsets back (if any), and the memory."""
+    """The batch's end of each partition, the limit that held offsets back, and the memory."""
 
     end: Ints
-    held_back_by: str | None
+    held_back_by: str | None  # a `Budget.name`, or `time` (alignment)
     memory: Memory

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from assignor_bridge.admission.batch_inputs import BatchTime, Floats
 
-MAX_BATCHES = 16  # past batches that are remembered
+MAX_BATCHES = 16  # maximum number of remembered batches
 _DECAY_PER_BATCH = 0.8  # weight of a past batch relative to the next one
-FIRST_RECORDS = 1000  # offsets per slot that every batch may have, even the first
+FIRST_OFFSETS = 1000  # offsets per slot that every batch may have, even the first
 _MAX_GROWTH = 4  # maximum size of a batch relative to the largest remembered batch
 _MIN_SLOPE = 0.1  # lower bound of the slope
 _PRIOR_SIGMA = 30.0  # standard deviation of the slope's prior around 1
@@ -37,12 +37,12 @@ def limit_growth(times: Sequence[BatchTime], slots: float) -> int:
     >>> limit_growth((), 2.0)
     2000
     """
-    max_offsets = max((time.records for time in times), default=0.0)
-    return int(max(FIRST_RECORDS * max(slots, 1.0), _MAX_GROWTH * max_offsets))
+    largest_offsets = max((time.records for time in times), default=0.0)
+    return int(max(FIRST_OFFSETS * max(slots, 1.0), _MAX_GROWTH * largest_offsets))
 
 
-def fit_read_s(times: Sequence[BatchTime], target_s: float) -> float:
-    """Return the reading seconds per slot for a batch of `target_s`, or a minimum above that."""
+def fit_reading_s(times: Sequence[BatchTime], target_s: float) -> float:
+    """Return the reading seconds per slot of a batch that takes `target_s`, at least a minimum."""
     if not times:
         return _FIRST_READING_SHARE * target_s
     reading_s = np.array([time.reading_s for time in times])
@@ -55,7 +55,7 @@ def fit_read_s(times: Sequence[BatchTime], target_s: float) -> float:
 
 
 def _estimate_slope(reading_s: Floats, batch_s: Floats) -> float:
-    """Return the weighted median slope of all pairs of batches (Theil-Sen), shrunk towards 1."""
+    """Return the weighted Theil-Sen slope shrunk towards 1; 1 if all reading times are equal."""
     i, j = np.triu_indices(len(reading_s), 1)
     distance = np.abs(reading_s[j] - reading_s[i])
     differs = distance > 0

@@ -1,6 +1,6 @@
 """Assignors: pure functions from a `Group` to an `Assignment`.
 
-- `partitions`: sets of partitions as arrays of numbers
+- `partitions`: sets of partitions as arrays of ids
 - `group`: the data (`Member`, `Group`, `Assignment`)
 - `protocol`: the interface of an assignor; `registry`: the built-in assignors, and `choose`
 - `check`: the check that every answer must pass; `custom`: the import of custom assignors

@@ -2,7 +2,7 @@
 
 No assignor can lose or duplicate a partition. Each subscribed, existing partition goes to exactly
 one member that subscribes to it. A cooperative assignor may instead withhold a partition for such a
-member while another member of the group still owns it.
+member while another member of the group claims it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RULE = (
 
 
 def assign_checked(assignor: Assignor, group: Group) -> Assignment:
-    """Run an assignor and check its answer; raise PlanError, or its AssignorError, on failure."""
+    """Run an assignor and check its answer; raise PlanError, or its own AssignorError."""
     try:
         answer = assignor.assign(group)
     except AssignorError:
@@ -57,39 +57,40 @@ def check_assignment(name: str, group: Group, answer: Any) -> Assignment:
     """
     check = _AnswerCheck(name, group)
     try:
-        read = check.rebuild if isinstance(answer, Assignment) else check.read_mappings
-        checked = read(answer)
+        build = check.rebuild if isinstance(answer, Assignment) else check.build_from_mappings
+        assignment = build(answer)
     except AssignorError:
         raise
     except Exception as error:  # reading a user's object may run any code
         raise PlanError(
-            f"assignor {name!r} gave an unreadable answer: {describe_error(error)}. {_RULE}"
+            f"assignor {name!r} returned an unreadable answer: {describe_error(error)}. {_RULE}"
         ) from error
-    check.check_subscriptions(checked.owner, "gave", "to")
-    is_missing = (checked.owner < 0) & group.subscribed
-    if checked.withheld is not None:
-        check.check_withheld(checked.owner, checked.withheld)
-        is_missing &= checked.withheld < 0
+    check.check_subscriptions(assignment.owner, "gave", "to")
+    is_missing = (assignment.owner < 0) & group.subscribed
+    if assignment.withheld is not None:
+        check.check_withheld(assignment.owner, assignment.withheld)
+        is_missing &= assignment.withheld < 0
     total = int(group.subscribed.sum())
     check.fail_if(np.flatnonzero(is_missing), "left", f"of {total} partitions without a member")
-    for member, copies in checked.standbys.items():
-        owned_copies = copies.ids[checked.owner[copies.ids] == check.index[member]]
-        check.fail_if(owned_copies, f"made {member!r} the standby of", "partitions that it owns")
-    return checked
+    for member, copies in assignment.standbys.items():
+        owned_ids = copies.ids[assignment.owner[copies.ids] == check.index[member]]
+        check.fail_if(owned_ids, f"made {member!r} the standby of", "partitions that it owns")
+    return assignment
 
 
 def check_handover(name: str, group: Group, assignment: Assignment) -> None:
-    """Check that no partition is given to a member while another one still owns it (KIP-429).
+    """Check that no partition is given to a member while another one claims it (KIP-429).
 
-    A receiver with the valid claim passes. Raises PlanError with the partition and both members.
+    A receiver whose own claim is valid passes (see `resolve_claims`). Raises PlanError with the
+    partition and both members.
     """
     claims, owner = resolve_claims(group), assignment.owner
-    for partition, claimant in zip(claims.ids.tolist(), claims.member.tolist(), strict=True):
+    for partition, claimant in zip(claims.ids.tolist(), claims.claimant.tolist(), strict=True):
         receiver = int(owner[partition])
         if receiver not in (-1, claimant) and claims.owner[partition] != receiver:
             raise PlanError(
                 f"assignor {name!r} gave {group.catalog.name(partition)} to "
-                f"{group.ids[receiver]!r} while {group.ids[claimant]!r} owns it: "
+                f"{group.ids[receiver]!r} while {group.ids[claimant]!r} claims it: "
                 "a cooperative assignor must withhold it for one round"
             )
 
@@ -105,10 +106,10 @@ class _AnswerCheck:
         """Index of each member by id."""
         return {member: i for i, member in enumerate(self.group.ids)}
 
-    def fail(self, problem: str, names: Iterable[str] = ()) -> NoReturn:
-        listed = ", ".join(names)
+    def fail(self, problem: str, details: Iterable[str] = ()) -> NoReturn:
+        detail_text = ", ".join(details)
         raise PlanError(
-            f"assignor {self.name!r} {problem}{': ' + listed if listed else ''}. {_RULE}"
+            f"assignor {self.name!r} {problem}{': ' + detail_text if detail_text else ''}. {_RULE}"
         )
 
     def fail_if(self, partition_ids: NDArray[np.integer], action: str, problem: str) -> None:
@@ -118,12 +119,12 @@ class _AnswerCheck:
             self.fail(f"{action} {len(partition_ids)} {problem}", names)
 
     def rebuild(self, answer: Assignment) -> Assignment:
-        """Check each part of `answer`, and return a new Assignment built from them."""
+        """Check each part of `answer`, and return a new Assignment built from these parts."""
         if answer.ids != self.group.ids or answer.catalog != self.catalog:
             self.fail("returned an assignment whose members or topics are not those of the group")
         if not isinstance(answer.standbys, Mapping):
             kind = type(answer.standbys).__name__
-            self.fail(f"returned standbys as a {kind}, not a mapping")
+            self.fail(f"returned standbys of type {kind}, not a mapping")
         notes, withheld = answer.notes, answer.withheld
         if isinstance(notes, str) or not all(isinstance(note, str) for note in notes):
             self.fail("returned notes that are not a list of strings")
@@ -137,15 +138,15 @@ class _AnswerCheck:
 
     def check_indices(self, part: str, values: Any) -> NDArray[np.int32]:
         """Check an array of member indices, one per partition; -1 means no member."""
-        indices, total, members = np.asarray(values), self.catalog.total, len(self.group.ids)
+        indices, total, member_count = np.asarray(values), self.catalog.total, len(self.group.ids)
         if indices.ndim != 1 or (indices.dtype.kind not in "iu" and len(indices)):
             kind = f"{indices.ndim} dimensions of {indices.dtype}"
             self.fail(f"returned {part!r} with {kind}, not one dimension of member indices")
         if len(indices) != total:
             self.fail(f"returned {len(indices)} member indices in {part!r} for {total} partitions")
         for member in (int(indices.min()), int(indices.max())) if total else ():
-            if not -1 <= member < members:
-                self.fail(f"put member index {member} in {part!r}: the group has {members} members")
+            if not -1 <= member < member_count:
+                self.fail(f"put member index {member} in {part!r} of a group of {member_count}")
         return indices.astype(np.int32, copy=False)
 
     def check_member(self, member: Any) -> None:
@@ -155,13 +156,13 @@ class _AnswerCheck:
     def check_standbys(self, member: Any, copies: Any) -> Partitions:
         self.check_member(member)
         if not isinstance(copies, Mapping):
-            self.fail(f"gave {member!r} standbys as a {type(copies).__name__}, not a mapping")
+            self.fail(f"gave {member!r} standbys of type {type(copies).__name__}, not a mapping")
         ids = self.catalog.ids(copies).astype(np.int64, casting="same_kind", copy=False)
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.catalog.total:
             self.fail(f"gave {member!r} standbys of partitions that do not exist")
         return Partitions(self.catalog, ids)
 
-    def read_mappings(self, answer: Any) -> Assignment:
+    def build_from_mappings(self, answer: Any) -> Assignment:
         if not isinstance(answer, Mapping):
             self.fail(f"returned a {type(answer).__name__}, not a mapping of members to topics")
         owner = np.full(self.catalog.total, -1, np.int32)
@@ -173,7 +174,7 @@ class _AnswerCheck:
             for topic, partitions in owned.items():
                 kind = type(partitions).__name__
                 if isinstance(partitions, str) or not hasattr(partitions, "__iter__"):
-                    self.fail(f"gave {member!r} a {kind} of {topic!r}, not a list of partitions")
+                    self.fail(f"gave {member!r} a {kind} for {topic!r}, not a list of partitions")
                 for partition in partitions:
                     self.assign(owner, self.index[member], topic, partition)
         return Assignment(self.group, owner)
@@ -187,8 +188,8 @@ class _AnswerCheck:
             self.fail(f"gave {name!r} a partition that does not exist", (description,))
         partition_id = self.catalog.span(topic).start + int(partition)
         if owner[partition_id] >= 0:
-            members = f"{self.group.ids[int(owner[partition_id])]!r} and {name!r}"
-            self.fail(f"gave one partition twice, to {members}", (f"{topic}-{partition}",))
+            owners = f"{self.group.ids[int(owner[partition_id])]!r} and {name!r}"
+            self.fail(f"gave one partition twice, to {owners}", (f"{topic}-{partition}",))
         owner[partition_id] = member
 
     def check_subscriptions(self, owner: NDArray[np.integer], verb: str, preposition: str) -> None:
@@ -217,6 +218,6 @@ class _AnswerCheck:
         self.check_subscriptions(withheld, "withheld", "for")
         claims = resolve_claims(self.group)
         has_other_claim = np.zeros(len(owner), np.bool_)
-        has_other_claim[claims.ids[withheld[claims.ids] != claims.member]] = True
+        has_other_claim[claims.ids[withheld[claims.ids] != claims.claimant]] = True
         unclaimed_ids = np.flatnonzero(is_withheld & ~has_other_claim)
-        self.fail_if(unclaimed_ids, "withheld", "partitions that no other member holds")
+        self.fail_if(unclaimed_ids, "withheld", "partitions that no other member claims")

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 class Claims:
     """The partitions that members claim to own, and the owners whose claims are valid."""
 
-    #: Numbers of the claimed partitions, member by member.
+    #: Ids of the claimed partitions (see `Catalog`), member by member.
     ids: Ids
     #: Index of the claiming member, for each element of `ids`.
-    member: Ids
+    claimant: Ids
     #: For each partition, index of the member with the valid claim; -1 if there is none.
     owner: NDArray[np.int32]
 
@@ -35,33 +35,33 @@ def resolve_claims(group: Group, *, newest_only: bool = False) -> Claims:
     A claim is valid if its member still subscribes to the topic and no other member claims the
     partition at the same or a newer generation. A claim without a generation is older than all
     others. If two members claim a partition at the same newest generation, neither owns it.
-    `newest_only` drops all claims older than the group's newest generation, even uncontested ones
-    (the rule of constrained-cooperative-sticky).
+    With `newest_only`, claims older than the group's newest generation are invalid, even if
+    uncontested (the rule of constrained-cooperative-sticky).
     """
-    ids, member = _collect_claims(group)
+    ids, claimant = _collect_claims(group)
     owner = np.full(group.catalog.total, -1, np.int32)
-    claims = Claims(ids, member, owner)
+    claims = Claims(ids, claimant, owner)
     if not len(ids):
         return claims
     if newest_only:
-        generation = _list_generations(group)
-        is_newest = generation[member] == generation.max()
-        ids, member = ids[is_newest], member[is_newest]
+        generation_of_member = _list_generations(group)
+        is_newest = generation_of_member[claimant] == generation_of_member.max()
+        ids, claimant = ids[is_newest], claimant[is_newest]
     if int(np.bincount(ids, minlength=1).max()) > 1:
-        generation = _list_generations(group)[member]
+        generation = _list_generations(group)[claimant]
         newest_generation = np.full(len(owner), -2, np.int64)
         np.maximum.at(newest_generation, ids, generation)
         is_newest = generation == newest_generation[ids]
-        ids, member = ids[is_newest], member[is_newest]
+        ids, claimant = ids[is_newest], claimant[is_newest]
         is_uncontested = np.bincount(ids, minlength=len(owner))[ids] == 1
-        ids, member = ids[is_uncontested], member[is_uncontested]
-    is_subscribed = _is_subscribed(group, ids, member)
-    owner[ids[is_subscribed]] = member[is_subscribed]
+        ids, claimant = ids[is_uncontested], claimant[is_uncontested]
+    is_subscribed = _is_subscribed(group, ids, claimant)
+    owner[ids[is_subscribed]] = claimant[is_subscribed]
     return claims
 
 
 def _collect_claims(group: Group) -> tuple[Ids, Ids]:
-    """Return the numbers of the claimed partitions, and the claiming member's index for each."""
+    """Return the ids of the claimed partitions, and the claiming member's index for each."""
     catalog, no_ids = group.catalog, np.empty(0, np.int64)
     claimed_ids = []
     for member in group.members:
@@ -69,10 +69,10 @@ def _collect_claims(group: Group) -> tuple[Ids, Ids]:
             claimed_ids.append(member.owned.ids_in(catalog))
         else:
             claimed_ids.append(catalog.ids(member.owned) if member.owned else no_ids)
-    claim_sizes = np.fromiter(map(len, claimed_ids), np.int64, len(claimed_ids))
-    if not claim_sizes.any():
+    claim_counts = np.fromiter(map(len, claimed_ids), np.int64, len(claimed_ids))
+    if not claim_counts.any():
         return no_ids, no_ids
-    return np.concatenate(claimed_ids), np.repeat(np.arange(len(claimed_ids)), claim_sizes)
+    return np.concatenate(claimed_ids), np.repeat(np.arange(len(claimed_ids)), claim_counts)
 
 
 def _list_generations(group: Group) -> Ids:
@@ -81,8 +81,8 @@ def _list_generations(group: Group) -> Ids:
     )
 
 
-def _is_subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | slice:
-    """Return for each claim whether its member subscribes to the topic; a full slice if all do."""
+def _is_subscribed(group: Group, ids: Ids, claimant: Ids) -> NDArray[np.bool_] | slice:
+    """Return which claims have a subscribed topic; a full slice if all members subscribe to all."""
     names = group.catalog.names
     if len(group.subscriptions) == 1 and group.subscriptions[0][0].issuperset(names):
         return slice(None)
@@ -91,11 +91,11 @@ def _is_subscribed(group: Group, ids: Ids, member: Ids) -> NDArray[np.bool_] | s
     for row, (topics, indices) in enumerate(group.subscriptions):
         row_of_member[list(indices)] = row
         subscribes[row, [group.catalog.index[t] for t in topics if t in group.catalog]] = True
-    return np.asarray(subscribes[row_of_member[member], group.catalog.topic_of[ids]])
+    return np.asarray(subscribes[row_of_member[claimant], group.catalog.topic_of[ids]])
 
 
 def write_claim(member: Member) -> bytes | None:
-    """Return the user data of Kafka's sticky assignor; None before the first assignment."""
+    """Return the claim as Kafka's sticky assignor encodes it; None before the first assignment."""
     if not member.owned and member.generation is None:
         return None
     generation = NO_GENERATION if member.generation is None else member.generation
@@ -103,12 +103,12 @@ def write_claim(member: Member) -> bytes | None:
 
 
 def write_generation(member: Member) -> bytes:
-    """Return the user data of Kafka's cooperative assignor; it has no owned partitions."""
+    """Return the user data of Kafka's cooperative sticky assignor: the generation, -1 if None."""
     return encode_generation(member.generation)
 
 
 def read_claim(member: Member, data: bytes | None) -> Member:
-    """Return a copy of the member with the claim in `data`; no or invalid data gives no claim."""
+    """Return a copy of the member with `data` and its claim; no or invalid data gives no claim."""
     claim = decode_claim(data)
     generation = None if claim.generation == NO_GENERATION else claim.generation
     return replace(member, owned=claim.owned, generation=generation, user_data=data)

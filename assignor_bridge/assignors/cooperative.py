@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     #: Assigns the unowned partitions and balances all of them, in place.
     Balance = Callable[[NDArray[np.int32]], None]
 
-#: Maximum number of attempts to find an answer that the second round does not change.
-_MAX_TRIES = 8
+#: Maximum number of further attempts to find an answer that the second round does not change.
+_MAX_RETRIES = 8
 
 
 def assign_cooperative_sticky(group: Group) -> Assignment:
-    """Assign as `sticky` does, but withhold partitions that another present member still owns.
+    """Assign as `sticky` does, but withhold partitions that another present member claims.
 
     Promises, in order: (1) no partition goes to a member while another member claims it, unless the
-    receiver's claim is the newest; (2) each other subscribed partition goes to one subscriber;
+    receiver's claim is valid; (2) each other subscribed partition goes to one subscriber;
     (3) after the owners have revoked the withheld partitions, the next round assigns them and moves
     nothing else; each goes to the member named in `withheld` if all members subscribe to the same
     topics, and nearly always otherwise (that round chooses again among equally good assignments);
@@ -55,14 +55,14 @@ def assign_cooperative_sticky(group: Group) -> Assignment:
     C0: [t0p0, t0p1]
     C1: [t0p2, t0p3]
     """
-    return _assign_in_two_rounds(group, resolve_claims(group), lambda owner: balance(group, owner))
+    return _assign_first_round(group, resolve_claims(group), lambda owner: balance(group, owner))
 
 
 def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
     """Divide the partitions evenly, in linear time, withholding those that change owner.
 
     Assumption: all members subscribe to the same topics. Promises, in order: (1) partitions that
-    another present member owns are withheld until it has revoked them; (2) counts differ by at most
+    another present member claims are withheld until it revokes them; (2) counts differ by at most
     one; (3) racks as in `sticky`; (4) nothing moves if nothing changed, and never more than balance
     and racks require. Only claims of the newest generation are used. Ties: unowned partitions, in
     the order t0p0, t1p0, t2p0, t0p1, …, fill one member after another to the minimum quota, by id;
@@ -86,7 +86,7 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
             f"assignor 'constrained-cooperative-sticky' refused the group: {reason}. "
             "Use 'cooperative-sticky' for such groups."
         )
-    ids = group.catalog.by_partition
+    ids = group.catalog.ids_by_number
     if not group.subscribed.all():
         ids = ids[group.subscribed[ids]]
     members, racks = np.arange(len(group.members)), find_racks(group)
@@ -95,32 +95,32 @@ def assign_constrained_cooperative_sticky(group: Group) -> Assignment:
         if len(ids):
             divide_evenly(group.catalog, owner, ids, members, fill="blocks", racks=racks)
 
-    return _assign_in_two_rounds(group, resolve_claims(group, newest_only=True), divide)
+    return _assign_first_round(group, resolve_claims(group, newest_only=True), divide)
 
 
 def describe_different_subscriptions(group: Group) -> str | None:
-    """Return a sentence that names two members with different subscriptions; None if all agree."""
+    """Return text that names two members with different subscriptions, or None if all agree."""
     if len(group.subscriptions) <= 1:
         return None
     (one_topics, (one, *_)), (other_topics, (other, *_)) = group.subscriptions[:2]
     topic = min(one_topics ^ other_topics)
     subscriber, non_subscriber = (one, other) if topic in one_topics else (other, one)
     return (
-        f"its members must all subscribe to the same topics, but {group.ids[subscriber]!r} "
+        f"all members must subscribe to the same topics, but {group.ids[subscriber]!r} "
         f"subscribes to {topic!r} and {group.ids[non_subscriber]!r} does not"
     )
 
 
-def _assign_in_two_rounds(group: Group, claims: Claims, balance_owners: Balance) -> Assignment:
-    """Return an answer after which the next round moves only the withheld partitions.
+def _assign_first_round(group: Group, claims: Claims, balance_owners: Balance) -> Assignment:
+    """Return an answer after which the second round moves only the withheld partitions.
 
     Without racks, the first attempt is such an answer. With racks, the greedy choice may improve
-    once the withheld partitions have no owner, so the balancing is repeated.
+    once the withheld partitions have no owner, so the balancing is repeated (`_MAX_RETRIES`).
     """
     owner = claims.owner.copy()
     balance_owners(owner)
     answer = _withhold(group, claims, owner)
-    for _ in range(_MAX_TRIES):
+    for _ in range(_MAX_RETRIES):
         if answer.withheld is None or find_racks(group) is None:
             break
         next_owner = answer.owner.copy()
@@ -132,9 +132,9 @@ def _assign_in_two_rounds(group: Group, claims: Claims, balance_owners: Balance)
 
 
 def _withhold(group: Group, claims: Claims, owner: NDArray[np.int32]) -> Assignment:
-    """Withhold the partitions that another member has to revoke first."""
+    """Return an assignment that withholds partitions which another member must revoke first."""
     is_withheld = np.zeros(len(owner), np.bool_)
-    is_withheld[claims.ids[owner[claims.ids] != claims.member]] = True
+    is_withheld[claims.ids[owner[claims.ids] != claims.claimant]] = True
     is_withheld &= (claims.owner != owner) & (owner >= 0)
     if not is_withheld.any():
         return Assignment(group, owner)

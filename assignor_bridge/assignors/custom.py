@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from assignor_bridge.assignors.protocol import Assignor
 
 #: Entry point group in which distributions register their assignors.
-ENTRY_POINTS = "assignor_bridge.assignors"
+ENTRY_POINT_GROUP = "assignor_bridge.assignors"
 
 
 class Finder:
     """Finds assignors by name; loads each custom assignor only once."""
 
     def __init__(self) -> None:
-        self._loaded: dict[str, Assignor] = {}
+        self._custom_by_name: dict[str, Assignor] = {}
 
     def __call__(self, name: str) -> Assignor:
-        """Return the assignor that `find` returns for this name."""
+        """Return the same assignor for a name each time; `find` finds it."""
         if name in ASSIGNORS:
             return ASSIGNORS[name]
-        if name not in self._loaded:
-            self._loaded[name] = find(name)
-        return self._loaded[name]
+        if name not in self._custom_by_name:
+            self._custom_by_name[name] = find(name)
+        return self._custom_by_name[name]
 
 
 def find(name: str) -> Assignor:
@@ -47,24 +47,24 @@ def find(name: str) -> Assignor:
         return ASSIGNORS[name]
     if ":" in name:
         return CustomAssignor(name, _import_object(name))
-    points = metadata.entry_points(group=ENTRY_POINTS, name=name)
+    points = metadata.entry_points(group=ENTRY_POINT_GROUP, name=name)
     for point in sorted(points, key=lambda p: p.value):
         with convert_errors(
             OptionError, f"assignor {name!r} (entry point {point.value}) could not be loaded: {{}}"
         ):
-            loaded = point.load()
-        return CustomAssignor(name, loaded)
+            user_object = point.load()
+        return CustomAssignor(name, user_object)
     return lookup(name)
 
 
 def _import_object(name: str) -> Any:
-    module, _, attribute = name.partition(":")
+    module_name, _, attribute_path = name.partition(":")
     with convert_errors(
         OptionError,
         f"assignor {name!r} could not be loaded: {{}}. "
         "Write 'package.module:Class', and make the package importable for the planner",
     ):
-        loaded: Any = import_module(module)
-        for part in attribute.split("."):
-            loaded = getattr(loaded, part)
-    return loaded
+        user_object: Any = import_module(module_name)
+        for attribute in attribute_path.split("."):
+            user_object = getattr(user_object, attribute)
+    return user_object

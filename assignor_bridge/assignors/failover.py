@@ -20,7 +20,7 @@ def assign_failover(group: Group) -> Assignment:
     highest-priority subscriber gets all partitions of a topic; when it leaves, the next-highest
     subscriber gets them. Ties: the first member by id. Members without a priority, in `priority` or
     in user data, rank below all others (in the article they rank highest and would get all
-    partitions). Balance, lags and owners are ignored.
+    partitions). Balance, lags, racks and owners are ignored.
 
     Source: `FailoverAssignor` of "Understanding Kafka partition assignment strategies".
 
@@ -32,11 +32,11 @@ def assign_failover(group: Group) -> Assignment:
     """
     owner = np.full(group.catalog.total, -1, np.int32)
     ranks = [_rank_priority(member) for member in group.members]
-    preferred_member: dict[tuple[int, ...], int] = {}
+    member_by_subscribers: dict[tuple[int, ...], int] = {}
     for topic, subscribers in group.subscribers.items():
-        if subscribers not in preferred_member:
-            preferred_member[subscribers] = max(subscribers, key=lambda m: (ranks[m], -m))
-        owner[group.catalog.span(topic)] = preferred_member[subscribers]
+        if subscribers not in member_by_subscribers:
+            member_by_subscribers[subscribers] = max(subscribers, key=lambda m: (ranks[m], -m))
+        owner[group.catalog.span(topic)] = member_by_subscribers[subscribers]
     return Assignment(group, owner)
 
 

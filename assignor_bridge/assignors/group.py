@@ -42,7 +42,7 @@ class Member:
     host: str | None = None
     #: Instance id of a static member; Kafka sorts static members by it.
     instance: str | None = None
-    #: For `failover`: the highest priority gets everything; None: that in `user_data`, or lowest.
+    #: For `failover`: the highest gets all partitions; None: read `user_data`, or else lowest.
     priority: int | None = None
     #: For `lag-aware-sticky`: capacity relative to other members (2: twice the load); above 0.
     capacity: float = 1.0
@@ -70,7 +70,7 @@ class Group:
     """The complete input of an assignor.
 
     Members are kept sorted by id. `topics` has all existing topics with their partition counts;
-    subscriptions to other topics are ignored.
+    subscriptions to other topics are ignored. Raises OptionError if two members have the same id.
     """
 
     members: tuple[Member, ...]
@@ -107,7 +107,7 @@ class Group:
     def kafka_order(self) -> tuple[int, ...]:
         """Indices of members in the order of Kafka's `AbstractPartitionAssignor.MemberInfo`.
 
-        Static members come first, by instance id, and keep their position across restarts.
+        Static members come first, by instance id, which restarts keep; then the others, by id.
         """
         keys = [(m.instance is None, m.instance or "", i) for i, m in enumerate(self.members)]
         return tuple(index for _, _, index in sorted(keys))
@@ -115,29 +115,29 @@ class Group:
     @cached_property
     def subscriptions(self) -> tuple[tuple[frozenset[str], tuple[int, ...]], ...]:
         """Distinct subscriptions with their members' indices, ordered by first member."""
-        by_object: dict[int, list[int]] = {}
+        indices_by_object: dict[int, list[int]] = {}
         for index, member in enumerate(self.members):
-            by_object.setdefault(id(member.topics), []).append(index)
-        by_value: dict[frozenset[str], list[int]] = {}
-        for indices in by_object.values():
-            by_value.setdefault(self.members[indices[0]].topics, []).extend(indices)
-        return tuple((topics, tuple(sorted(indices))) for topics, indices in by_value.items())
+            indices_by_object.setdefault(id(member.topics), []).append(index)
+        by_topics: dict[frozenset[str], list[int]] = {}
+        for indices in indices_by_object.values():
+            by_topics.setdefault(self.members[indices[0]].topics, []).extend(indices)
+        return tuple((topics, tuple(sorted(indices))) for topics, indices in by_topics.items())
 
     @cached_property
     def subscribers(self) -> Mapping[str, tuple[int, ...]]:
-        """Indices of the members that subscribe to each existing topic, sorted by topic."""
-        by_topic: dict[str, list[int]] = {}
+        """Member indices by existing topic that has subscribers; both are sorted."""
+        indices_by_topic: dict[str, list[int]] = {}
         for topics, indices in self.subscriptions:
             for topic in topics:
                 if topic in self.catalog:
-                    by_topic.setdefault(topic, []).extend(indices)
-        return {topic: tuple(sorted(by_topic[topic])) for topic in sorted(by_topic)}
+                    indices_by_topic.setdefault(topic, []).extend(indices)
+        return {t: tuple(sorted(indices)) for t, indices in sorted(indices_by_topic.items())}
 
     @cached_property
     def subscribed(self) -> NDArray[np.bool_]:
         """For each partition, whether any member subscribes to its topic."""
-        topics = [topic in self.subscribers for topic in self.catalog]
-        flags: NDArray[np.bool_] = np.repeat(np.array(topics, np.bool_), self.catalog.counts)
+        topic_flags = np.array([topic in self.subscribers for topic in self.catalog], np.bool_)
+        flags: NDArray[np.bool_] = np.repeat(topic_flags, self.catalog.counts)
         flags.setflags(write=False)  # custom assignors must not change it
         return flags
 
@@ -151,10 +151,10 @@ class Group:
                 if 0 <= partition < count:
                     lags[start + partition] = max(lag, 0)
         if not math.isfinite(sum(lags)):
-            for partition, lag in enumerate(lags):
+            for partition_id, lag in enumerate(lags):
                 if not math.isfinite(lag):
                     raise OptionError(
-                        f"the lag of {catalog.name(partition)} is {lag}: it must be finite"
+                        f"the lag of {catalog.name(partition_id)} is {lag}: it must be finite"
                     )
         return lags
 
@@ -164,7 +164,7 @@ class Group:
         generation: int,
         on_assignment: Callable[[Member, Partitions, int], Member] = Member.rejoin,
     ) -> Group:
-        """Return the group after a rebalance; `on_assignment` makes members, as in `Assignor`."""
+        """Return the group after a rebalance: claims by `on_assignment`, and new standbys."""
         members = tuple(
             replace(
                 on_assignment(member, assignment[member.id], generation),
@@ -176,7 +176,7 @@ class Group:
 
 
 class Assignment(Mapping[str, Partitions]):
-    """A lazy mapping of member id to the `Partitions` assigned to it."""
+    """A lazy mapping of member id to the `Partitions` assigned to that member."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Assignment(Mapping[str, Partitions]):
         self.ids = group.ids
         #: Index of the owning member for each partition, -1 for none.
         self.owner = owner
-        #: For `streams`: the partitions of which each member keeps a copy.
+        #: For `streams`: by member id, the partitions of which the member keeps a copy.
         self.standbys: Mapping[str, Partitions] = standbys or {}
         #: For cooperative assignors: index of each withheld partition's next owner, -1 for other
         #: partitions. A partition is withheld until its present owner has revoked it.
@@ -201,12 +201,12 @@ class Assignment(Mapping[str, Partitions]):
 
     @cached_property
     def counts(self) -> Ids:
-        """Number of partitions of each member, by index."""
+        """Number of partitions of each member, by the member's index."""
         return np.bincount(self.owner[self.owner >= 0], minlength=len(self.ids))
 
     @cached_property
     def arrays(self) -> list[Ids]:
-        """Sorted partition numbers of each member, by the member's index."""
+        """Sorted partition ids of each member (see `Catalog`), by the member's index."""
         order = stable_order(self.owner + 1)
         unassigned = len(order) - int(self.counts.sum())
         cuts = (unassigned + np.cumsum(self.counts)).tolist()

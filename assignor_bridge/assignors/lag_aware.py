@@ -54,49 +54,49 @@ def assign_lag_aware(group: Group) -> Assignment:
                 ids = np.arange(span.start, span.stop)
                 assign_unowned_by_rack(racks, owner, owner.copy(), ids, np.asarray(subscribers))
             continue
-        partitions_by_lag = sorted(range(count), key=lambda p: -topic_lags[p])
-        total_lag: dict[int, float] = dict.fromkeys(subscribers, 0)
-        tolerated_lag = _TOLERATED_SHARE * sum(topic_lags) / len(total_lag)
-        for first in range(0, count, len(total_lag)):  # counts are equal when a round begins
-            members_by_lag = sorted(total_lag.items(), key=_rank_by_lag)
-            partitions = partitions_by_lag[first : first + len(total_lag)]
-            members = [member for member, _ in members_by_lag]
+        sorted_partitions = sorted(range(count), key=lambda p: -topic_lags[p])
+        lag_of_member: dict[int, float] = dict.fromkeys(subscribers, 0)
+        tolerated_lag = _TOLERATED_SHARE * sum(topic_lags) / len(lag_of_member)
+        for start in range(0, count, len(lag_of_member)):  # counts are equal when a round begins
+            member_lags = sorted(lag_of_member.items(), key=_rank_by_lag)
+            partitions = sorted_partitions[start : start + len(lag_of_member)]
+            members = [member for member, _ in member_lags]
             if racks is not None:
                 rack_sets = racks.rack_set[span][partitions].tolist()
-                members = _prefer_near_members(racks, rack_sets, members_by_lag, tolerated_lag)
+                members = _prefer_near_members(racks, rack_sets, member_lags, tolerated_lag)
             for partition, member in zip(partitions, members, strict=False):
                 owner[span.start + partition] = member
-                total_lag[member] += topic_lags[partition]
+                lag_of_member[member] += topic_lags[partition]
     return Assignment(group, owner)
 
 
 def _prefer_near_members(
     racks: GroupRacks,
     rack_sets: Sequence[int],
-    members_by_lag: Sequence[tuple[int, float]],
+    member_lags: Sequence[tuple[int, float]],
     tolerated_lag: float,
 ) -> list[int]:
-    """Return a different member of `members_by_lag` for the partition of each rack set.
+    """Return a different member for the partition of each rack set.
 
-    It is the first free near member (see `find_racks`), if its lag exceeds that of the first free
-    member by at most `tolerated_lag`; otherwise it is the first free member.
+    `member_lags` is sorted by lag. The first free near member (see `find_racks`) is used if its
+    lag exceeds the first free member's by at most `tolerated_lag`, else the first free member.
     """
-    queues: dict[int, deque[int]] = {}  # indices in `members_by_lag`, by rack
+    queue_by_rack: dict[int, deque[int]] = {}  # free indices in `member_lags`
     rack_of_member = racks.rack_of_member.tolist()
-    for index, (member, _) in enumerate(members_by_lag):
-        queues.setdefault(rack_of_member[member], deque()).append(index)
+    for index, (member, _) in enumerate(member_lags):
+        queue_by_rack.setdefault(rack_of_member[member], deque()).append(index)
     chosen_members = []
     for rack_set in rack_sets:
-        least_lag_index = min(queue[0] for queue in queues.values())
-        near_indices = [q[0] for rack, q in queues.items() if racks.near[rack_set, rack]]
+        least_lag_index = min(queue[0] for queue in queue_by_rack.values())
+        near_indices = [q[0] for rack, q in queue_by_rack.items() if racks.near[rack_set, rack]]
         index = min(near_indices, default=least_lag_index)
-        if members_by_lag[index][1] > members_by_lag[least_lag_index][1] + tolerated_lag:
+        if member_lags[index][1] > member_lags[least_lag_index][1] + tolerated_lag:
             index = least_lag_index
-        member = members_by_lag[index][0]
-        queue = queues[rack_of_member[member]]
+        member = member_lags[index][0]
+        queue = queue_by_rack[rack_of_member[member]]
         queue.popleft()
         if not queue:
-            del queues[rack_of_member[member]]
+            del queue_by_rack[rack_of_member[member]]
         chosen_members.append(member)
     return chosen_members
 

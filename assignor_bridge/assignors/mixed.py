@@ -4,12 +4,12 @@ Promises, in order: counts are balanced; the fewest partitions are read across r
 partitions move. A topic's partitions differ only in their owners, so counts by topic and member
 suffice for the search.
 
-1. Assign the unowned partitions greedily, as Kafka does.
+1. Release the partitions read across racks, and assign the unowned ones greedily, as Kafka does.
 2. Move partitions along *chains* (augmenting paths), from a member to another with at least two
    fewer, possibly through other members. If there is no such chain, counts are balanced: loads over
    subscriptions form a base polyhedron, in which every local optimum is a global one.
-3. Move partitions along *cycles*, which keep the sorted counts, until none saves moves. Then the
-   number of moves is minimal. A read across racks costs more than all moves of a cycle.
+3. Move partitions along *cycles*, which keep the sorted counts, until none saves anything: reads
+   across racks first, then moves. Then both are minimal, in this order.
 4. Choose the partitions.
 """
 
@@ -85,10 +85,10 @@ def balance_mixed_subscriptions(
         far_members,
     )
     # 2. and 3. Move partitions.
-    balanced, improved = _move_along_chains(flow), _move_along_cycles(flow)
+    chains_moved, cycles_moved = _move_along_chains(flow), _move_along_cycles(flow)
     # 4. Choose the partitions.
     for topic, owner_by_partition in owners.items():
-        if balanced or improved or far_members:
+        if chains_moved or cycles_moved or far_members:
             _choose_partitions(owner_by_partition, claims[topic], flow.count[topic])
         owner[ids[topic]] = owner_by_partition
 
@@ -103,8 +103,8 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
     loads = load[members]
     sorted_loads = np.sort(loads)
     # Partitions needed to raise the first k members to the same load.
-    cost = np.arange(1, len(sorted_loads) + 1) * sorted_loads - np.cumsum(sorted_loads)
-    raised_count = int(np.searchsorted(cost, count, side="right"))
+    needed_counts = np.arange(1, len(sorted_loads) + 1) * sorted_loads - np.cumsum(sorted_loads)
+    raised_count = int(np.searchsorted(needed_counts, count, side="right"))
     level, remaining_members_to_get_an_extra_partition = divmod(
         count + int(sorted_loads[:raised_count].sum()), raised_count
     )
@@ -118,12 +118,12 @@ def _choose_least_loaded(load: Ids, members: Ids, count: int) -> Ids:
 def _choose_partitions(
     owner_by_partition: NDArray[np.int32], claimed_owner: NDArray[np.int32], counts: dict[int, int]
 ) -> None:
-    """Choose each member's partitions of a topic: claimed ones, then assigned ones, then any."""
+    """Choose each member's partitions of a topic, in place: claimed, then assigned, then any."""
     assigned_owner = owner_by_partition.copy()
     owner_by_partition[:] = -1
     missing_counts = dict(counts)
-    for candidates in (claimed_owner, assigned_owner):
-        for index, member in enumerate(candidates.tolist()):
+    for preferred_owner in (claimed_owner, assigned_owner):
+        for index, member in enumerate(preferred_owner.tolist()):
             if owner_by_partition[index] < 0 and missing_counts.get(member, 0):
                 owner_by_partition[index] = member
                 missing_counts[member] -= 1
@@ -144,7 +144,7 @@ class _Flow:
     #: By topic and member: number of partitions assigned now; no zeros.
     count: dict[int, dict[int, int]]
     #: By topic and member: number of partitions claimed.
-    claimed: dict[int, dict[int, int]]
+    claimed_count: dict[int, dict[int, int]]
     #: By member: number of partitions over all topics.
     load: list[int]
     #: By topic: the members without a replica in their rack; no empty sets.
@@ -152,11 +152,11 @@ class _Flow:
 
     def move(self, topic: int, giver: int, taker: int) -> None:
         """Move one partition of `topic`; the caller updates the loads."""
-        holders = self.count[topic]
-        holders[giver] -= 1
-        if not holders[giver]:
-            del holders[giver]
-        holders[taker] = holders.get(taker, 0) + 1
+        count_by_member = self.count[topic]
+        count_by_member[giver] -= 1
+        if not count_by_member[giver]:
+            del count_by_member[giver]
+        count_by_member[taker] = count_by_member.get(taker, 0) + 1
 
 
 def _move_along_chains(flow: _Flow) -> bool:
@@ -187,7 +187,7 @@ def _move_along_chains(flow: _Flow) -> bool:
 
 
 def _find_givers(flow: _Flow, receiver: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """Return each giver's next step (topic, taker) to `receiver`, and the most loaded of all."""
+    """Return the next step (topic, taker) of each giver and `receiver`, and the most loaded."""
     next_step: dict[int, tuple[int, int]] = {receiver: (-1, -1)}
     seen_topics: set[int] = set()
     seen_classes: set[int] = set()
@@ -228,15 +228,15 @@ def _move_along_cycles(flow: _Flow) -> bool:
 
 
 def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
-    """Return a cycle of steps (topic, giver) that saves moves; empty if there is none.
+    """Return a cycle of steps (topic, giver) that saves cross-rack reads or moves; [] if none does.
 
     Each giver gives a partition to the next giver. A step with topic -1 joins two chains: its giver
     has one partition fewer than the next giver.
     """
     lost_claims = [
         (topic, member)
-        for topic, claimed in flow.claimed.items()
-        for member, count in claimed.items()
+        for topic, claims in flow.claimed_count.items()
+        for member, count in claims.items()
         if flow.count[topic].get(member, 0) < count
     ]
     if not lost_claims and not any(
@@ -245,20 +245,20 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
         return []
     members = sorted(flow.class_of)
     # The nodes are members, topics, classes, and levels of load, in this order.
-    node = {m: i for i, m in enumerate(members)}
-    topic_node = {t: len(node) + i for i, t in enumerate(flow.count)}
-    first_class_node = len(node) + len(topic_node)
+    member_node = {m: i for i, m in enumerate(members)}
+    topic_node = {t: len(member_node) + i for i, t in enumerate(flow.count)}
+    first_class_node = len(member_node) + len(topic_node)
     first_level_node = first_class_node + len(flow.topics)
     crossing_cost = 2 * first_level_node + max(flow.load) + 2  # more than all moves of a cycle
     edges: list[tuple[int, int, int]] = []
-    for topic, holders in flow.count.items():
-        claimed, far_members = flow.claimed[topic], flow.far_members.get(topic, _NO_MEMBERS)
-        for m, count in holders.items():  # giving away an unclaimed partition saves a move
-            saving = int(count > claimed.get(m, 0)) + crossing_cost * (m in far_members)
-            edges.append((node[m], topic_node[topic], -saving))
+    for topic, count_by_member in flow.count.items():
+        claims, far_members = flow.claimed_count[topic], flow.far_members.get(topic, _NO_MEMBERS)
+        for m, count in count_by_member.items():  # giving away an unclaimed partition saves a move
+            saving = int(count > claims.get(m, 0)) + crossing_cost * (m in far_members)
+            edges.append((member_node[m], topic_node[topic], -saving))
     for topic, m in lost_claims:  # taking a claimed partition back
         is_far = m in flow.far_members.get(topic, _NO_MEMBERS)
-        edges.append((topic_node[topic], node[m], crossing_cost * is_far))
+        edges.append((topic_node[topic], member_node[m], crossing_cost * is_far))
     # All members of a class are in one rack.
     member_of_class = {class_index: m for m, class_index in flow.class_of.items()}
     for class_index, topics_of_class in enumerate(flow.topics):
@@ -268,17 +268,17 @@ def _find_saving_cycle(flow: _Flow) -> list[tuple[int, int]]:
             edges.append((topic_node[t], first_class_node + class_index, cost))
     min_load = min(flow.load[m] for m in members)
     for m in members:
-        edges.append((first_class_node + flow.class_of[m], node[m], 0))
-        height = first_level_node + flow.load[m] - min_load
-        edges.extend(((node[m], height + 1, 0), (height, node[m], 0)))
+        edges.append((first_class_node + flow.class_of[m], member_node[m], 0))
+        level_node = first_level_node + flow.load[m] - min_load
+        edges.extend(((member_node[m], level_node + 1, 0), (level_node, member_node[m], 0)))
     cycle = find_negative_cycle(*np.asarray(edges, dtype=np.int64).T)
     if not cycle:
         return []
-    topic_of = {node: topic for topic, node in topic_node.items()}
+    topic_by_node = {node: topic for topic, node in topic_node.items()}
     start = next(i for i, node in enumerate(cycle) if node < len(members))
     cycle = cycle[start:] + cycle[:start]
     return [  # a member is followed by a topic, or by the level that joins two chains
-        (topic_of.get(next_node, -1), members[node])
+        (topic_by_node.get(next_node, -1), members[node])
         for node, next_node in zip(cycle, cycle[1:] + cycle[:1], strict=True)
         if node < len(members)
     ]

@@ -39,7 +39,7 @@ class CustomAssignor:
         self._reference = reference
         self._user_object = user_object
         self._assignor = user_object
-        self._by_options: dict[frozenset[tuple[str, str]], CustomAssignor] = {}
+        self._variants: dict[frozenset[tuple[str, str]], CustomAssignor] = {}  # by options
         if inspect.isclass(user_object):
             with convert_errors(
                 OptionError,
@@ -92,9 +92,9 @@ class CustomAssignor:
     def with_options(self, options: Mapping[str, str]) -> CustomAssignor:
         """Return this assignor configured with `options`; equal options return the same object."""
         key = frozenset(options.items())
-        if key in self._by_options:
-            return self._by_options[key]
-        assignor = CustomAssignor(self._reference, self._user_object) if self._by_options else self
+        if key in self._variants:
+            return self._variants[key]
+        assignor = CustomAssignor(self._reference, self._user_object) if self._variants else self
         configure = assignor._read_attribute("configure")
         if configure is not None:
             keys = ", ".join(options) or "none are given"
@@ -107,23 +107,23 @@ class CustomAssignor:
                 f"option '{PREFIX}{self.name}.{min(options)}' is for assignor {self.name!r}, "
                 "which has no `configure(options)`: remove the option, or add that method"
             )
-        self._by_options[key] = assignor._by_options[key] = assignor
+        self._variants[key] = assignor._variants[key] = assignor
         return assignor
 
     @property
     def is_configured(self) -> bool:
-        """Whether it has received its options."""
-        return bool(self._by_options)
+        """Whether `with_options` was called, with or without options."""
+        return bool(self._variants)
 
     def _read_attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute of the user's object; reading it may run any code."""
+        """Return an attribute of the user's object, or the default; reading it may run any code."""
         with convert_errors(
             OptionError, f"assignor {self.name!r} raised {{}} when `{name}` was read"
         ):
             return getattr(self._assignor, name, default)
 
     def _call(self, method: str, expected_type: Any, expected: str, *arguments: Any) -> Any:
-        """Call an optional method, if any; raise PlanError if it fails or returns a wrong type."""
+        """Return an optional method's answer, None without it; raise PlanError if it is invalid."""
         function = self._read_attribute(method)
         if function is None:
             return None
@@ -154,8 +154,7 @@ class CustomAssignor:
             )
         if name in ASSIGNORS or name.lower() == NONE:
             raise OptionError(
-                f"assignor {self._reference!r} has a built-in assignor's name, {name!r}: "
-                "give it another name"
+                f"assignor {self._reference!r} has the reserved name {name!r}: give it another name"
             )
         return str.__str__(name)  # flatten subclasses: msgspec encodes only plain str
 
@@ -181,26 +180,27 @@ def configure_assignors(
     """Return the named assignors, keyed by name as written; configure the custom ones.
 
     `options` has the names (without `assignor.`) and values of the options that are not built in.
-    Each belongs to the custom assignor whose name it begins with, ignoring case: `mine.age` is the
-    option `age` of the assignor `mine`.
+    Each belongs to the custom assignor with the longest name that it begins with, ignoring case:
+    `mine.age` is the option `age` of the assignor `mine`.
 
     Raises OptionError if an assignor is unknown or fails, or an option belongs to no assignor.
     """
     assignors = {name: find(name) for name in names}
-    adapters = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
-    own_options: dict[str, dict[str, str]] = {name: {} for name in adapters}
+    by_name = {a.name.lower(): a for a in assignors.values() if isinstance(a, CustomAssignor)}
+    options_by_name: dict[str, dict[str, str]] = {name: {} for name in by_name}
     for option, value in options:
-        assignor_name = max(
-            (n for n in adapters if option.lower().startswith(f"{n}.")), key=len, default=None
-        )
+        matching_names = [n for n in by_name if option.lower().startswith(f"{n}.")]
+        assignor_name = max(matching_names, key=len, default=None)
         if assignor_name is None:
-            custom_names = ", ".join(repr(a.name) for a in adapters.values()) or "none"
+            custom_names = ", ".join(repr(a.name) for a in by_name.values()) or "none"
             raise OptionError(
                 f"unknown option '{PREFIX}{option}': it does not begin with the name of a "
                 f"custom assignor in use ({custom_names})"
             )
-        own_options[assignor_name][option[len(assignor_name) + 1 :]] = value
+        options_by_name[assignor_name][option[len(assignor_name) + 1 :]] = value
     return {
-        name: a.with_options(own_options[a.name.lower()]) if isinstance(a, CustomAssignor) else a
+        name: a.with_options(options_by_name[a.name.lower()])
+        if isinstance(a, CustomAssignor)
+        else a
         for name, a in assignors.items()
     }

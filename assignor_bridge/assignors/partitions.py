@@ -1,8 +1,8 @@
-"""Store sets of partitions as arrays of numbers, so that groups of 100,000 partitions are cheap.
+"""Store sets of partitions as arrays of ids, so that groups of 100,000 partitions are cheap.
 
-A `Catalog` numbers the partitions of all topics consecutively, topics sorted by name: partition 3
-of the second topic has the number `counts[0] + 3`. A set of partitions is a sorted array of such
-numbers; an assignment is an array with a member index for each partition (`Assignment.owner`). Set
+A `Catalog` gives the partitions of all topics consecutive ids, topics sorted by name: partition
+number 3 of the second topic has the id `counts[0] + 3`. A set of partitions is a sorted array of
+ids; an assignment is an array with a member index for each partition id (`Assignment.owner`). Set
 operations and checks are a few passes over contiguous integers. One Python object per partition
 would cost 50 to 100 bytes, and 50 to 100 ns per access. Topic mappings are built on first use.
 """
@@ -27,7 +27,7 @@ _NO_IDS = np.empty(0, np.int64)
 
 
 class Catalog(Mapping[str, int]):
-    """Topics with their partition counts, and a number for each partition.
+    """Topics with their partition counts, and an id (from 0) for each partition.
 
     >>> catalog = Catalog({"t0": 2, "t1": 3})
     >>> catalog.ids({"t1": [0, 2]}), catalog.name(4)
@@ -42,7 +42,7 @@ class Catalog(Mapping[str, int]):
         if len(self.counts) and self.counts.min() < 0:
             topic = self.names[int(self.counts.argmin())]
             raise ValueError(f"topic {topic!r} has {topics[topic]} partitions: expected 0 or more")
-        #: The number that each topic's first partition has; the last element is `total`.
+        #: Id of each topic's first partition; the last element is `total`.
         self.starts: Ids = np.concatenate(([0], np.cumsum(self.counts)))
         self.total = int(self.starts[-1])
         for array in (self.counts, self.starts):  # custom assignors must not change them
@@ -50,17 +50,17 @@ class Catalog(Mapping[str, int]):
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Index of each topic by name."""
+        """Index of each topic, by name."""
         return {name: i for i, name in enumerate(self.names)}
 
     @cached_property
     def topic_of(self) -> Ids:
-        """Topic index of each partition."""
+        """Topic index of each partition, by partition id."""
         return np.repeat(np.arange(len(self.names)), self.counts)
 
     @cached_property
-    def by_partition(self) -> Ids:
-        """All partitions by number, then by topic: t0p0, t1p0, t2p0, t0p1 and so on."""
+    def ids_by_number(self) -> Ids:
+        """All partition ids, sorted by number, then topic: t0p0, t1p0, t2p0, t0p1 and so on."""
         return np.lexsort((self.topic_of, np.arange(self.total) - self.starts[self.topic_of]))
 
     def __getitem__(self, topic: str) -> int:
@@ -88,18 +88,18 @@ class Catalog(Mapping[str, int]):
         return f"Catalog({dict(self)})"
 
     def span(self, topic: str | int) -> slice:
-        """Return the slice of this catalog's numbers that a topic (name or index) has."""
+        """Return the slice of partition ids that a topic (name or index) has."""
         index = self.index[topic] if isinstance(topic, str) else topic
         return slice(int(self.starts[index]), int(self.starts[index + 1]))
 
     def all_of(self, topics: Sequence[int]) -> Ids:
-        """Return the numbers of all partitions of the topics with these indices."""
+        """Return the partition ids of topics, given by distinct indices (at least one)."""
         if len(topics) == len(self):
             return np.arange(self.total)
         return np.concatenate([np.arange(self.starts[t], self.starts[t + 1]) for t in topics])
 
     def ids(self, owned: Mapping[str, Iterable[int]]) -> Ids:
-        """Return the sorted, distinct numbers of the partitions in `owned` that exist here."""
+        """Return the sorted, distinct ids of the partitions in `owned` that exist here."""
         if isinstance(owned, Partitions):
             return owned.ids_in(self)
         ids_by_topic = []
@@ -112,13 +112,13 @@ class Catalog(Mapping[str, int]):
         return np.unique(np.concatenate(ids_by_topic)) if ids_by_topic else _NO_IDS
 
     def name(self, partition_id: int) -> str:
-        """Return the name of a partition: `topic-partition`."""
+        """Return the name of a partition: topic and number, such as `t0-3`."""
         topic = int(np.searchsorted(self.starts, partition_id, side="right")) - 1
         return f"{self.names[topic]}-{partition_id - int(self.starts[topic])}"
 
 
 class Partitions(Mapping[str, tuple[int, ...]]):
-    """A set of partitions: a lazy mapping of topic to sorted numbers, equal to a plain dict."""
+    """A set of partitions: a lazy mapping of topic to sorted numbers, comparable with dicts."""
 
     def __init__(self, catalog: Catalog, ids: Ids) -> None:
         self.catalog = catalog
@@ -130,23 +130,23 @@ class Partitions(Mapping[str, tuple[int, ...]]):
         return len(self.ids)
 
     def ids_in(self, catalog: Catalog) -> Ids:
-        """Return the numbers of these partitions in another catalog; skip missing ones."""
+        """Return the ids of these partitions in another catalog; skip missing partitions."""
         old_catalog = self.catalog
         if old_catalog is catalog or not len(self.ids):
             return self.ids
         new_index = np.fromiter(
             (catalog.index.get(n, -1) for n in old_catalog.names), np.int64, len(old_catalog)
         )
-        topic = np.searchsorted(old_catalog.starts, self.ids, side="right") - 1
-        number = self.ids - old_catalog.starts[topic]
-        topic = new_index[topic]
+        old_topic = np.searchsorted(old_catalog.starts, self.ids, side="right") - 1
+        number = self.ids - old_catalog.starts[old_topic]
+        topic = new_index[old_topic]
         exists = topic >= 0
         exists[exists] = number[exists] < catalog.counts[topic[exists]]
         return np.asarray(catalog.starts[topic[exists]] + number[exists], dtype=np.int64)
 
     @cached_property
     def view(self) -> dict[str, tuple[int, ...]]:
-        """The set as a plain dict."""
+        """The set as a plain dict of topic to sorted partition numbers."""
         topics = np.searchsorted(self.catalog.starts, self.ids, side="right") - 1
         numbers = (self.ids - self.catalog.starts[topics]).tolist()
         cuts = np.flatnonzero(np.diff(topics, prepend=-1, append=-1)).tolist()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from assignor_bridge.assignors.group import Assignment, Group
 
-#: Before a rebalance, EAGER members revoke all partitions, COOPERATIVE ones only those that move.
+#: EAGER members revoke all partitions before they join, COOPERATIVE ones, later, those that move.
 RebalanceProtocol = Literal["EAGER", "COOPERATIVE"]
 
 
@@ -39,7 +39,7 @@ class Assignor(Protocol):
         """Return why another assignor is preferable for a group that it can assign, or None."""
 
     def assign(self, group: Group, /) -> Assignment:
-        """Assign each subscribed partition to one member."""
+        """Assign each subscribed partition to one member or withhold it (`Assignment.withheld`)."""
 
     def user_data(self, member: Member, /) -> bytes | None:
         """Return the bytes that the member adds to its subscription, or None."""
@@ -47,7 +47,7 @@ class Assignor(Protocol):
     def on_assignment(
         self, member: Member, owned: Mapping[str, Sequence[int]], generation: int, /
     ) -> Member:
-        """Return the member as it joins next time, with the partitions that it owns now."""
+        """Return the member as it joins next time, owning `owned` at `generation`."""
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ class GroupRacks:
     rack_set: Ids
     #: Whether a rack set (row) has a rack (column); the last column is for members without a rack.
     near: NDArray[np.bool_]
-    #: Number of members in the racks of each set.
+    #: Number of members whose rack is in each set.
     near_counts: Ids
 
     def is_far(self, partition: Ids, member: NDArray[np.integer]) -> NDArray[np.bool_]:
@@ -49,16 +49,16 @@ def find_racks(group: Group) -> GroupRacks | None:
     if not names or not group.partition_racks:
         return None
     catalog, no_racks = group.catalog, frozenset[str]()
-    sets: dict[frozenset[str], int] = {no_racks: 0}
+    codes: dict[frozenset[str], int] = {no_racks: 0}
     rack_set = np.zeros(catalog.total, np.int64)
     for topic, racks_of_topic in group.partition_racks.items():
         if topic in catalog:
             start, count = catalog.span(topic).start, catalog[topic]
             for partition, racks in racks_of_topic.items():
                 if 0 <= partition < count:
-                    rack_set[start + partition] = sets.setdefault(frozenset(racks), len(sets))
-    sorted_sets = sorted(sets, key=sorted)  # independent of the order of the input
-    rack_set = np.argsort([sets[racks] for racks in sorted_sets])[rack_set]
+                    rack_set[start + partition] = codes.setdefault(frozenset(racks), len(codes))
+    sorted_sets = sorted(codes, key=sorted)  # independent of the order of the input
+    rack_set = np.argsort([codes[racks] for racks in sorted_sets])[rack_set]
     used_indices = set(rack_set[group.subscribed].tolist())
     used_sets = [racks for index, racks in enumerate(sorted_sets) if index in used_indices]
     all_racks = no_racks.union(*used_sets)
@@ -74,15 +74,16 @@ def find_racks(group: Group) -> GroupRacks | None:
 def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
     """Return the racks of tasks (partition p of each topic), or None if they do not matter.
 
-    A member is near to a task if its rack has replicas of the most partitions of the task.
+    A member with a rack is near to a task if that rack has the most partitions of the task.
     """
     racks = find_racks(group)
     if racks is None:
         return None
-    count = np.zeros((tasks, racks.near.shape[1] - 1), np.int64)
+    replica_counts = np.zeros((tasks, racks.near.shape[1] - 1), np.int64)
     for topic in group.subscribers:
-        count[: group.catalog[topic]] += racks.near[racks.rack_set[group.catalog.span(topic)], :-1]
-    has_most = count == count.max(axis=1, keepdims=True)
+        rack_set = racks.rack_set[group.catalog.span(topic)]
+        replica_counts[: group.catalog[topic]] += racks.near[rack_set, :-1]
+    has_most = replica_counts == replica_counts.max(axis=1, keepdims=True)
     if has_most.all():
         return None
     sets, rack_set = np.unique(has_most, axis=0, return_inverse=True)
@@ -93,19 +94,20 @@ def find_task_racks(group: Group, tasks: int) -> GroupRacks | None:
 
 
 def assign_unowned_by_rack(
-    racks: GroupRacks, owner: NDArray[np.int32], claimed: NDArray[np.int32], ids: Ids, members: Ids
+    racks: GroupRacks, owner: NDArray[np.int32], claims: NDArray[np.int32], ids: Ids, members: Ids
 ) -> None:
     """Assign unowned partitions to members below their quota, near members first, in place.
 
-    Assumption: all `members` subscribe to all topics of `ids`. As in Kafka's constrained assignor:
+    Assumption: all `members` subscribe to all topics of `ids`. `claims` has each partition's old
+    owner. As in Kafka's constrained assignor, a member without a rack is near to no partition.
     (1) Each partition goes to the next near member below the minimum quota, else to a near member
     that may get an extra one; partitions with the fewest near members come first. (2) If no near
-    member has room, a partition stays with the far member that claims it and has room (not in
-    Kafka). (3) The remaining partitions go to the next members with room, extra ones last.
+    member has room, a partition stays with its old owner if that has room (not in Kafka).
+    (3) The remaining partitions go to the next members with room, extra ones last.
     """
     unowned = ids[owner[ids] < 0]
     quotas = _MemberQuotas(owner, ids, members, racks.rack_of_member.tolist())
-    near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # False: without a rack
+    near = [[*flags, False] for flags in racks.near[:, :-1].tolist()]  # False: no rack
     # 1. Assign to near members.
     ids_without_near_member = []
     fewest_near_first = np.argsort(racks.near_counts[racks.rack_set[unowned]], kind="stable")
@@ -118,7 +120,7 @@ def assign_unowned_by_rack(
     # 2. Keep with far members.
     unplaced_ids = []
     for partition in ids_without_near_member:
-        member = int(claimed[partition])
+        member = int(claims[partition])
         if member >= 0 and quotas.take(member):
             owner[partition] = member
         else:
@@ -132,67 +134,67 @@ def assign_unowned_by_rack(
 def split_topics_by_rack_set(
     catalog: Catalog, classes: Sequence[Subscription], racks: GroupRacks | None
 ) -> tuple[dict[int, Ids], Sequence[Subscription], dict[int, frozenset[int]]]:
-    """Split topics by rack set; return the parts' partitions, subscriptions, and far members."""
+    """Split topics by rack set; return each part's partition ids, the classes, and far members."""
     topics = sorted({topic for topics_of_class, _ in classes for topic in topics_of_class})
     if racks is None:
         return {t: catalog.all_of([t]) for t in topics}, classes, {}
-    part_ids: dict[int, Ids] = {}
+    ids_of_part: dict[int, Ids] = {}
     parts_of_topic: dict[int, list[int]] = {topic: [] for topic in topics}
     set_count = len(racks.near)
     for topic in topics:
         ids = catalog.all_of([topic])
         for rack_set in np.unique(racks.rack_set[ids]).tolist():
-            part_ids[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
+            ids_of_part[topic * set_count + rack_set] = ids[racks.rack_set[ids] == rack_set]
             parts_of_topic[topic].append(topic * set_count + rack_set)
-    members_of_parts: dict[tuple[tuple[int, ...], int], list[int]] = {}
+    class_members: dict[tuple[tuple[int, ...], int], list[int]] = {}
     far_members: dict[int, set[int]] = {}
     for topics_of_class, members in classes:
         class_parts = tuple(part for topic in topics_of_class for part in parts_of_topic[topic])
         for member in members:
             rack = int(racks.rack_of_member[member])
-            members_of_parts.setdefault((class_parts, rack), []).append(member)
+            class_members.setdefault((class_parts, rack), []).append(member)
             for part in class_parts:
                 if not racks.near[part % set_count, rack]:
                     far_members.setdefault(part, set()).add(member)
-    part_classes = [(parts, tuple(members)) for (parts, _), members in members_of_parts.items()]
-    return part_ids, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
+    part_classes = [(parts, tuple(members)) for (parts, _), members in class_members.items()]
+    return ids_of_part, part_classes, {part: frozenset(ms) for part, ms in far_members.items()}
 
 
 class _MemberQuotas:
     """The members' partition counts, and which members still have room for a partition."""
 
     def __init__(
-        self, owner: NDArray[np.int32], ids: Ids, members: Ids, rack: Sequence[int]
+        self, owner: NDArray[np.int32], ids: Ids, members: Ids, rack_of_member: Sequence[int]
     ) -> None:
-        self.rack = rack
-        self.min_quota, extra = divmod(len(ids), len(members))
-        current_owner = owner[ids]
-        counts = np.bincount(current_owner[current_owner >= 0], minlength=int(members.max()) + 1)
+        self.rack_of_member = rack_of_member
+        self.min_quota, extra_members = divmod(len(ids), len(members))
+        owners = owner[ids]
+        counts = np.bincount(owners[owners >= 0], minlength=int(members.max()) + 1)
         columns = members.tolist(), counts[members].tolist()
         self.counts: dict[int, int] = dict(zip(*columns, strict=True))
         #: Kafka's term: members that may still exceed the minimum quota by one.
-        self.remaining_members_to_get_an_extra_partition = extra - sum(
+        self.remaining_members_to_get_an_extra_partition = extra_members - sum(
             count > self.min_quota for count in self.counts.values()
         )
         self.below_min_quota = [m for m, count in self.counts.items() if count < self.min_quota]
         self.at_min_quota = [m for m, count in self.counts.items() if count == self.min_quota]
         #: Number of members of `below_min_quota` and of `at_min_quota` in each rack.
-        self.racks_below_min_quota = Counter(rack[m] for m in self.below_min_quota)
-        self.racks_at_min_quota = Counter(rack[m] for m in self.at_min_quota)
+        self.racks_below_min_quota = Counter(rack_of_member[m] for m in self.below_min_quota)
+        self.racks_at_min_quota = Counter(rack_of_member[m] for m in self.at_min_quota)
         self.next_index = 0
 
-    def take_near(self, near: Sequence[bool]) -> int:
-        """Add a partition to the next member in a near rack; return -1 if none has room."""
-        below_min_quota, rack = self.below_min_quota, self.rack
-        if any(count and near[r] for r, count in self.racks_below_min_quota.items()):
+    def take_near(self, is_near: Sequence[bool]) -> int:
+        """Add a partition to the next member with room in a near rack; return it, or -1 if none."""
+        below_min_quota, rack = self.below_min_quota, self.rack_of_member
+        if any(count and is_near[r] for r, count in self.racks_below_min_quota.items()):
             index = self.next_index
-            while not near[rack[below_min_quota[index]]]:
+            while not is_near[rack[below_min_quota[index]]]:
                 index = (index + 1) % len(below_min_quota)
             return self._take_below(index)
         if self.remaining_members_to_get_an_extra_partition and any(
-            count and near[r] for r, count in self.racks_at_min_quota.items()
+            count and is_near[r] for r, count in self.racks_at_min_quota.items()
         ):
-            return self._take_extra(next(m for m in self.at_min_quota if near[rack[m]]))
+            return self._take_extra(next(m for m in self.at_min_quota if is_near[rack[m]]))
         return -1
 
     def take(self, member: int) -> bool:
@@ -207,7 +209,7 @@ class _MemberQuotas:
         return True
 
     def take_next(self) -> int:
-        """Add a partition to the next member and return it."""
+        """Add a partition to the next member with room, which must exist, and return it."""
         if self.below_min_quota:
             return self._take_below(self.next_index)
         return self._take_extra(self.at_min_quota[0])
@@ -218,8 +220,8 @@ class _MemberQuotas:
         if self.counts[member] == self.min_quota:
             del self.below_min_quota[index]
             self.at_min_quota.append(member)
-            self.racks_below_min_quota[self.rack[member]] -= 1
-            self.racks_at_min_quota[self.rack[member]] += 1
+            self.racks_below_min_quota[self.rack_of_member[member]] -= 1
+            self.racks_at_min_quota[self.rack_of_member[member]] += 1
         else:
             index += 1
         self.next_index = index % len(self.below_min_quota) if self.below_min_quota else 0
@@ -228,6 +230,6 @@ class _MemberQuotas:
     def _take_extra(self, member: int) -> int:
         self.counts[member] += 1
         self.at_min_quota.remove(member)
-        self.racks_at_min_quota[self.rack[member]] -= 1
+        self.racks_at_min_quota[self.rack_of_member[member]] -= 1
         self.remaining_members_to_get_an_extra_partition -= 1
         return member

@@ -36,14 +36,14 @@ def assign_range(group: Group) -> Assignment:
     """
     owner = np.full(group.catalog.total, -1, np.int32)
     rank = np.argsort(np.asarray(group.kafka_order, dtype=np.int64))
-    sorted_members: dict[tuple[int, ...], tuple[int, ...]] = {}
+    members_by_subscribers: dict[tuple[int, ...], tuple[int, ...]] = {}
     states: list[_TopicAssignment] = []
     for topic, subscribers in group.subscribers.items():
-        if subscribers not in sorted_members:
-            sorted_members[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
+        if subscribers not in members_by_subscribers:
+            members_by_subscribers[subscribers] = tuple(sorted(subscribers, key=rank.__getitem__))
         states.append(
             _TopicAssignment(
-                group, topic, sorted_members[subscribers], owner[group.catalog.span(topic)]
+                group, topic, members_by_subscribers[subscribers], owner[group.catalog.span(topic)]
             )
         )
     if any(state.racks_matter for state in states):
@@ -52,9 +52,9 @@ def assign_range(group: Group) -> Assignment:
             state.fill(lambda _member, _partition: True)
     else:
         for state in states:
-            blocks = np.full(len(state.members), state.min_quota)
-            blocks[: state.extra_members] += 1
-            state.owner[:] = np.repeat(state.members, blocks)
+            block_sizes = np.full(len(state.members), state.min_quota)
+            block_sizes[: state.extra_members] += 1
+            state.owner[:] = np.repeat(state.members, block_sizes)
     return Assignment(group, owner)
 
 
@@ -67,12 +67,13 @@ class _TopicAssignment:
         self.members = members
         #: A view of the owners of this topic's partitions.
         self.owner = owner
+        #: `extra_members` members may still exceed the minimum quota by one.
         self.min_quota, self.extra_members = divmod(len(owner), len(members))
         self.counts = dict.fromkeys(members, 0)
         self.rack_of_member = {m: group.members[m].rack for m in members if group.members[m].rack}
         replicas = group.partition_racks.get(name, {})
-        partition_count = len(owner) if self.rack_of_member else 0
-        self.partition_racks = [frozenset(replicas.get(p, ())) for p in range(partition_count)]
+        partitions = range(len(owner) if self.rack_of_member else 0)
+        self.partition_racks = [frozenset(replicas.get(p, ())) for p in partitions]
         all_racks = frozenset().union(*self.partition_racks)
         self.racks_matter = not all_racks.isdisjoint(self.rack_of_member.values()) and any(
             racks != all_racks for racks in self.partition_racks
@@ -99,22 +100,22 @@ class _TopicAssignment:
                 self.assign(member, partition)
 
 
-def _assign_near_members(topics: list[_TopicAssignment]) -> None:
+def _assign_near_members(states: list[_TopicAssignment]) -> None:
     """Assign partitions to members in a rack with a replica, co-partitioned topics together."""
-    co_partitioned: dict[tuple[tuple[int, ...], int], list[_TopicAssignment]] = {}
-    for topic in topics:
-        co_partitioned.setdefault((topic.members, len(topic.partition_racks)), []).append(topic)
-    for (members, count), states in co_partitioned.items():
-        if len(states) == 1:
-            if states[0].racks_matter:
-                states[0].fill(states[0].is_near)
+    states_by_shape: dict[tuple[tuple[int, ...], int], list[_TopicAssignment]] = {}
+    for state in states:
+        states_by_shape.setdefault((state.members, len(state.partition_racks)), []).append(state)
+    for (members, count), shape_states in states_by_shape.items():
+        if len(shape_states) == 1:
+            if shape_states[0].racks_matter:
+                shape_states[0].fill(shape_states[0].is_near)
             continue
         members_with_room = list(members)
         for partition in range(count):
             for member in members_with_room:
-                if all(t.is_near(member, partition) and t.count_room(member) for t in states):
-                    for topic in states:
-                        topic.assign(member, partition)
-                    if not any(t.count_room(member) for t in states):
+                if all(s.is_near(member, partition) and s.count_room(member) for s in shape_states):
+                    for state in shape_states:
+                        state.assign(member, partition)
+                    if not any(s.count_room(member) for s in shape_states):
                         members_with_room.remove(member)
                     break

@@ -85,7 +85,7 @@ class Choice:
 
 
 def split_names(preference: str | Iterable[str]) -> tuple[str, ...]:
-    """Return the names in a comma-separated list, in order; raise OptionError without any."""
+    """Return the names in a comma-separated text or a list; raise OptionError if it has none."""
     parts = preference.split(",") if isinstance(preference, str) else list(preference)
     names = tuple(name.strip() for name in parts if name.strip())
     if not names:
@@ -99,7 +99,7 @@ def choose(
     """Return the first assignor in `preference` that can assign `group`.
 
     An assignor with a reservation (`streams` for topics of different sizes) is also passed over,
-    but is used if no other assignor accepts the group. `custom.Finder` finds custom ones too.
+    but the first such is used if no other accepts the group. `custom.Finder` finds custom ones too.
 
     Raises OptionError for an unknown name, or if all assignors refuse; the message has each reason.
 

@@ -34,17 +34,17 @@ def assign_roundrobin(group: Group) -> Assignment:
     owner = np.full(catalog.total, -1, np.int32)
     order = np.asarray(group.kafka_order, dtype=np.int64)
     rank = np.argsort(order)
-    positions_of: dict[tuple[int, ...], Ids] = {}
-    next_position = 0  # index in `order` of the next member
+    positions_by_subscribers: dict[tuple[int, ...], Ids] = {}
+    next_position = 0  # of the next member in `order`
     for topic, subscribers in group.subscribers.items():
         count = catalog[topic]
         if not count:
             continue
-        positions = positions_of.get(subscribers)
+        positions = positions_by_subscribers.get(subscribers)
         if positions is None:
-            positions = positions_of[subscribers] = np.sort(rank[list(subscribers)])
-        first = bisect_left(positions, next_position)
-        dealt_positions = positions[(first + np.arange(count)) % len(positions)]
+            positions = positions_by_subscribers[subscribers] = np.sort(rank[list(subscribers)])
+        first_index = bisect_left(positions, next_position)
+        dealt_positions = positions[(first_index + np.arange(count)) % len(positions)]
         owner[catalog.span(topic)] = order[dealt_positions]
         next_position = (int(dealt_positions[-1]) + 1) % len(order)
     return Assignment(group, owner)

@@ -22,25 +22,25 @@ def place_standbys(
 ) -> list[set[int]]:
     """Return each member's standby tasks.
 
-    `active_members` has each task's active member; `warm_members` has the members with a copy of
-    it. Each task gets `copies` copies (below the number of members). Steps: (1) keep copies on
+    `active_members` has each task's active member, `warm_members` the members with a copy of each
+    task. Each task gets `copies` copies (below the number of members). Steps: (1) keep copies on
     members with room; (2) add missing copies to the farthest members; (3) move copies to farther
     members.
     """
     # 1. Keep copies.
-    standbys = _StandbyPlacement(group, active_members, copies)
+    placement = _StandbyPlacement(group, active_members, copies)
     for task, members in enumerate(warm_members):
         for member in members:
-            if len(standbys.holders[task]) <= copies and standbys.has_room(task, member):
-                standbys.add(task, member)
+            if len(placement.holders[task]) <= copies and placement.has_room(task, member):
+                placement.add(task, member)
     # 2. Add missing copies.
     for task in range(len(active_members)):
-        while len(standbys.holders[task]) <= copies:
-            standbys.add_copy(task)
+        while len(placement.holders[task]) <= copies:
+            placement.add_copy(task)
     # 3. Move copies.
-    while sum(standbys.move_farther(task) for task in range(len(active_members))):
+    while sum(placement.move_farther(task) for task in range(len(active_members))):
         pass
-    return standbys.tasks
+    return placement.tasks
 
 
 class _StandbyPlacement:
@@ -53,8 +53,8 @@ class _StandbyPlacement:
         self.holders: list[list[int]] = [[member] for member in active_members]
         #: Tasks of which each member has a standby copy.
         self.tasks: list[set[int]] = [set() for _ in group.members]
-        self.counts = np.zeros(len(group.members), np.int64)
-        #: Copies per member that are exceeded only if there is no other place for a copy.
+        self.counts = np.zeros(len(group.members), np.int64)  # standby copies by member
+        #: Maximum copies per member; exceeded only if there is no other place for a copy.
         self.max_copies = -(-copies * len(active_members) // len(group.members))
 
     def has_room(self, task: int, member: int) -> bool:
@@ -83,30 +83,30 @@ class _StandbyPlacement:
     def add_farthest(
         self, task: int, candidates: NDArray[np.bool_], nearness: NDArray[np.int64]
     ) -> None:
-        """Add a copy to the farthest candidate; ties by number of copies, then by id."""
+        """Add a copy to the candidate of least nearness; ties by number of copies, then by id."""
         members = np.flatnonzero(candidates)
-        first = np.lexsort((members, self.counts[members], nearness[members]))[0]
-        self.add(task, int(members[first]))
+        index = np.lexsort((members, self.counts[members], nearness[members]))[0]
+        self.add(task, int(members[index]))
 
     def add_copy(self, task: int) -> None:
         """Add a copy to the member with room that is farthest from the task's holders.
 
-        If no member has room, make room; if that fails, exceed `max_copies`.
+        If no member has room, shift other copies; if that fails, exceed `max_copies`.
         """
         holders = self.holders[task]
         candidates = self.counts < self.max_copies
         candidates[holders] = False
         if not candidates.any():
-            if self._make_room(task):
+            if self._add_by_shifting(task):
                 return
             candidates[:] = True
             candidates[holders] = False
         self.add_farthest(task, candidates, self.compute_nearness(holders))
 
-    def _make_room(self, task: int) -> bool:
-        """Shift copies along a chain to make room, and add a copy; return False if impossible."""
+    def _add_by_shifting(self, task: int) -> bool:
+        """Shift other copies along a chain until a member has room; return False if impossible."""
         givers = [m for m in range(len(self.counts)) if m not in self.holders[task]]
-        step_to = dict.fromkeys(givers, (-1, -1))  # giver and copied task
+        step_to = dict.fromkeys(givers, (-1, -1))  # by taker: giver and copied task
         unvisited = set(self.holders[task])
         queue = deque(givers)
         while queue:
@@ -116,12 +116,12 @@ class _StandbyPlacement:
                     unvisited.remove(taker)
                     step_to[taker] = (giver, copied_task)
                     if self.counts[taker] < self.max_copies:
-                        self._shift_copies(step_to, taker, task)
+                        self._shift_and_add(step_to, taker, task)
                         return True
                     queue.append(taker)
         return False
 
-    def _shift_copies(self, step_to: dict[int, tuple[int, int]], receiver: int, task: int) -> None:
+    def _shift_and_add(self, step_to: dict[int, tuple[int, int]], receiver: int, task: int) -> None:
         taker = receiver
         while step_to[taker][0] >= 0:
             giver, copied_task = step_to[taker]
@@ -131,7 +131,7 @@ class _StandbyPlacement:
         self.add(task, taker)
 
     def move_farther(self, task: int) -> bool:
-        """Move one copy to a farther member with room; return False if there is no such move."""
+        """Move a copy to a farther member with room; return False if there is no such move."""
         for member in self.holders[task][1:]:
             others = [m for m in self.holders[task] if m != member]
             nearness = self.compute_nearness(others)

@@ -79,8 +79,9 @@ def assign_uniform(group: Group) -> Assignment:
 def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None:
     """Assign unowned partitions and balance `owner`, in place; `assign_sticky` lists the promises.
 
-    Subscriptions connected by shared topics are balanced together: `divide_evenly` balances a
-    single subscription, `balance_mixed_subscriptions` several.
+    Subscriptions connected by shared topics are balanced together: by `divide_evenly` if there is
+    only one, else by `balance_mixed_subscriptions`. If racks matter and the group has several
+    subscriptions, `balance_mixed_subscriptions` balances all of them.
     """
     catalog, racks = group.catalog, find_racks(group)
     for classes in _connect_subscriptions(group):
@@ -92,28 +93,29 @@ def balance(group: Group, owner: NDArray[np.int32], fill: Fill = "deal") -> None
 
 
 def _connect_subscriptions(group: Group) -> list[list[Subscription]]:
-    """Return the distinct subscriptions in lists, each connected by shared topics."""
+    """Return lists of distinct subscriptions connected by shared topics; ignore empty topics."""
     index, counts = group.catalog.index, group.catalog.counts.tolist()
-    members_of: dict[tuple[int, ...], list[int]] = {}
+    members_by_topics: dict[tuple[int, ...], list[int]] = {}
     for subscription, members in group.subscriptions:
         topics = tuple(sorted(index[t] for t in subscription if t in index and counts[index[t]]))
         if topics:
-            members_of.setdefault(topics, []).extend(members)
-    root = list(range(len(counts)))
+            members_by_topics.setdefault(topics, []).extend(members)
+    parent = list(range(len(counts)))
 
     def find_root(topic: int) -> int:
-        while root[topic] != topic:
-            root[topic] = root[root[topic]]
-            topic = root[topic]
+        while parent[topic] != topic:
+            parent[topic] = parent[parent[topic]]  # halve the path
+            topic = parent[topic]
         return topic
 
-    for topics in members_of:
+    for topics in members_by_topics:
         for topic in topics[1:]:
-            root[find_root(topic)] = find_root(topics[0])
-    components: dict[int, list[Subscription]] = {}
-    for topics, indices in members_of.items():
-        components.setdefault(find_root(topics[0]), []).append((topics, tuple(sorted(indices))))
-    return list(components.values())
+            parent[find_root(topic)] = find_root(topics[0])
+    component_by_root: dict[int, list[Subscription]] = {}
+    for topics, indices in members_by_topics.items():
+        component = component_by_root.setdefault(find_root(topics[0]), [])
+        component.append((topics, tuple(sorted(indices))))
+    return list(component_by_root.values())
 
 
 def divide_evenly(
@@ -125,7 +127,7 @@ def divide_evenly(
     fill: Fill = "deal",
     racks: GroupRacks | None = None,
 ) -> None:
-    """Divide `ids` evenly over `members`, in place, with the fewest moves.
+    """Divide `ids` evenly over `members`, in place, with the fewest moves (without racks).
 
     Assumption: all `members` subscribe to the topics of all P `ids`. `owner` has the member with
     the valid claim to each partition, -1 for none. The minimum quota of N members is floor(P/N).
@@ -133,7 +135,7 @@ def divide_evenly(
     1. `release_surplus`: a member keeps up to the minimum quota; the first P mod N members with
        more keep an extra partition. Partitions with the highest numbers are released.
     2. `assign_unowned`: the other members are filled. At most P mod N members exceed the minimum
-       quota, so the unowned partitions suffice.
+       quota, so the unowned partitions suffice. (With racks, `divide_by_rack` does both steps.)
 
     Ties: partitions in the order of `ids`, members in the order of `members`.
 
@@ -161,33 +163,33 @@ def divide_by_rack(
 ) -> None:
     """Divide as `divide_evenly` does, with few partitions read across racks.
 
-    In the first round, `prefer` may assign unowned partitions before the racks are used. Rounds
-    repeat until one changes nothing; without owned partitions there is one round, as in Kafka.
+    In the first pass, `prefer` may assign unowned partitions before the racks are used. Passes
+    repeat until one changes nothing; without owned partitions there is one pass, as in Kafka.
     """
     may_improve = True
     while may_improve:
-        claimed_owner, owned_ids = owner.copy(), ids[owner[ids] >= 0]
-        kept_owner = owner.copy()
+        old_owner, owned_ids = owner.copy(), ids[owner[ids] >= 0]
+        owner_with_far = owner.copy()
         owner[owned_ids[racks.is_far(owned_ids, owner[owned_ids])]] = -1
-        for candidate in (owner, kept_owner):
+        for candidate in (owner, owner_with_far):
             release_surplus(catalog, candidate, ids, members)
             if prefer is not None:
                 prefer(candidate)
-            assign_unowned_by_rack(racks, candidate, claimed_owner, ids, members)
+            assign_unowned_by_rack(racks, candidate, old_owner, ids, members)
             if not len(owned_ids):
                 return
         # Release far partitions only if fewer partitions are far afterwards.
-        if racks.is_far(ids, kept_owner[ids]).sum() <= racks.is_far(ids, owner[ids]).sum():
-            owner[ids] = kept_owner[ids]
-        may_improve, prefer = bool((owner[ids] != claimed_owner[ids]).any()), None
+        if racks.is_far(ids, owner_with_far[ids]).sum() <= racks.is_far(ids, owner[ids]).sum():
+            owner[ids] = owner_with_far[ids]
+        may_improve, prefer = bool((owner[ids] != old_owner[ids]).any()), None
 
 
 def release_surplus(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, members: Ids) -> None:
     """Release each member's partitions above its quota (step 1 of `divide_evenly`)."""
-    min_quota, members_to_get_an_extra_partition = divmod(len(ids), len(members))
+    min_quota, extra_members = divmod(len(ids), len(members))
     counts = _count_owned(owner, ids, members)
     quotas = np.minimum(counts, min_quota)
-    quotas[np.flatnonzero(counts > min_quota)[:members_to_get_an_extra_partition]] += 1
+    quotas[np.flatnonzero(counts > min_quota)[:extra_members]] += 1
     is_above_quota = counts > quotas
     if not is_above_quota.any():
         return
@@ -198,9 +200,9 @@ def release_surplus(catalog: Catalog, owner: NDArray[np.int32], ids: Ids, member
     number = candidates - catalog.starts[topic]
     candidates = candidates[np.lexsort((topic, number, owner[candidates]))]
     candidate_owner = owner[candidates]
-    first_of_owner = np.flatnonzero(np.diff(candidate_owner, prepend=-1))
-    candidate_counts = np.diff(np.append(first_of_owner, len(candidates)))
-    position = np.arange(len(candidates)) - np.repeat(first_of_owner, candidate_counts)
+    first_index = np.flatnonzero(np.diff(candidate_owner, prepend=-1))  # of each owner
+    candidate_counts = np.diff(np.append(first_index, len(candidates)))
+    position = np.arange(len(candidates)) - np.repeat(first_index, candidate_counts)
     owner[candidates[position >= quota_of_member[candidate_owner]]] = -1
 
 

@@ -39,7 +39,7 @@ def assign_streams(group: Group) -> Assignment:
     are members) on distinct members, never the active one; (7) standby counts do not exceed the
     ceiling of the mean, if that is possible; (8) a standby moves only to a member with room on a
     host, or else in a rack, without another copy of the task. `notes` reports topics with fewer
-    partitions than there are tasks. Ties: by task, then member id.
+    partitions than tasks, and missing standbys. Ties: by task, then member id.
 
     Source: Kafka Streams' tasks (KIP-441, KIP-924) and its priority of rack traffic over stickiness
     (KIP-925); the article on assignment strategies.
@@ -82,8 +82,8 @@ def assign_streams(group: Group) -> Assignment:
         for name, standby_tasks in zip(
             group.ids, place_standbys(group, task_owner.tolist(), warm_members, copies), strict=True
         ):
-            by_topic = {t: [n for n in standby_tasks if n < catalog[t]] for t in group.subscribers}
-            standbys[name] = Partitions(catalog, catalog.ids(by_topic))
+            numbers = {t: [n for n in standby_tasks if n < catalog[t]] for t in group.subscribers}
+            standbys[name] = Partitions(catalog, catalog.ids(numbers))
     return Assignment(group, owner, standbys=standbys, notes=tuple(notes))
 
 
@@ -110,7 +110,7 @@ def _find_task_owners(group: Group, tasks: int) -> NDArray[np.int32]:
 
 
 def _find_warm_members(group: Group, tasks: int) -> list[list[int]]:
-    """Return the members, by id, that report a standby copy of each task."""
+    """Return the members that report a standby copy of each task, sorted by id."""
     warm_members: list[list[int]] = [[] for _ in range(tasks)]
     for index, member in enumerate(group.members):
         copied_tasks = {p for t, ps in member.standby.items() if t in group.subscribers for p in ps}
@@ -140,7 +140,7 @@ def _balance_tasks(group: Group, owner: NDArray[np.int32], warm_members: list[li
         _assign_to_warm(owner, near_warm_members, len(members))
 
     divide_by_rack(catalog, owner, numbers, members, racks, prefer=prefer_warm_members)
-    divide_by_rack(catalog, owner, numbers, members, racks)  # repeats until nothing moves
+    divide_by_rack(catalog, owner, numbers, members, racks)  # the first may make only one pass
 
 
 def _assign_to_warm(owner: NDArray[np.int32], warm_members: list[list[int]], members: int) -> None:
@@ -149,9 +149,9 @@ def _assign_to_warm(owner: NDArray[np.int32], warm_members: list[list[int]], mem
     counts = np.bincount(owner[owner >= 0], minlength=members).tolist()
     extra_members -= sum(count > min_quota for count in counts)
     for task in np.flatnonzero(owner < 0).tolist():
-        with_room = [m for m in warm_members[task] if counts[m] < min_quota + (extra_members > 0)]
-        if with_room:
-            member = min(with_room, key=lambda m: (counts[m], m))
+        max_count = min_quota + (extra_members > 0)
+        if candidates := [m for m in warm_members[task] if counts[m] < max_count]:
+            member = min(candidates, key=lambda m: (counts[m], m))
             extra_members -= counts[member] == min_quota
             counts[member] += 1
             owner[task] = member

@@ -94,17 +94,19 @@ def elect(supported: Mapping[str, Sequence[str]]) -> str:
     one with the first voter by id wins. To upgrade a group, list both the new and the old strategy
     until every member lists the new one.
 
-    Raises InconsistentStrategyError if the lists share no name; the message has each member's list.
+    Raises InconsistentStrategyError if there are no members, or if their lists share no name.
 
     >>> elect({"C0": ["cooperative-sticky", "sticky"], "C1": ["sticky"]})
     'sticky'
     """
     members = sorted(supported)
-    common = set(supported[members[0]]).intersection(*supported.values()) if members else set()
+    if not members:
+        raise InconsistentStrategyError("the group has no members: pass the list of at least one")
+    common = set(supported[members[0]]).intersection(*supported.values())
     if not common:
         lists = "; ".join(f"{m!r} supports {', '.join(supported[m]) or 'none'}" for m in members)
         raise InconsistentStrategyError(
-            f"the group has no assignor that all its members support: {lists or 'it is empty'}. "
+            f"the group has no assignor that all its members support: {lists}. "
             "Add a common strategy to every member's list before you remove the old one"
         )
     # A counter keeps the order of insertion, and `max` takes the first of equal votes.

@@ -8,12 +8,13 @@ capacity; the ideal time is the total load divided by the total capacity. Promis
 1. No member exceeds the limit: the time of the greedy longest-first (LPT) answer, or the ideal time
    plus `max_imbalance`, whichever is longer. LPT is within 4/3 of the best for equal capacities. If
    moves and swaps do not reach the limit, 1.04 times LPT is accepted.
-2. A partition stays with its owner at the highest claimed generation. Only a member above the limit
-   releases partitions: the smallest sufficient one, or else the largest ones that fit elsewhere. If
-   none fits, it swaps a partition for a smaller one. A released partition prefers a slot with room
-   on the same executor (the member id before the last `/`); the others go, largest first, to the
-   slot that then ends first.
-3. If this breaks promise 1, the LPT answer is used; each share goes to its main previous owner.
+2. A partition stays with the member whose claim is valid (see `claims`). Only a member above the
+   limit releases partitions: the smallest sufficient one, or else the largest ones that fit
+   elsewhere. If none fits, it swaps a partition for a smaller one. A released partition prefers a
+   slot with room on the same executor (the member id before the last `/`); the others go, largest
+   first, to the slot that then ends first.
+3. If this breaks promise 1, the LPT answer is used, with each share at its main previous owner of
+   equal capacity (if all members have the same subscription).
 
 If subscriptions differ, each set of topics with the same subscribers is balanced on top of the
 previous sets, starting with the fewest subscribers. Overall balance and stability are not promised.
@@ -42,10 +43,8 @@ if TYPE_CHECKING:
 
 #: Accepted excess over the greedy answer's time, as a fraction, if moves and swaps miss the limit.
 _SLACK = 0.04
-#: Maximum number of slots tried for a swap, starting with the most room.
-_MAX_SWAP_SLOTS = 50
-#: Relative rounding error of float sums.
-_ROUNDING_ERROR = 1e-9
+_MAX_SWAP_SLOTS = 50  # maximum number of slots tried for a swap, starting with the most room
+_ROUNDING_ERROR = 1e-9  # relative error of float sums
 
 
 def assign_lag_aware_sticky(group: Group) -> Assignment:
@@ -61,7 +60,7 @@ def assign_lag_aware_sticky(group: Group) -> Assignment:
     members = group.members
     capacity = np.array([m.capacity for m in members], np.float64)
     catalog = group.catalog
-    # Partitions without lag get a small weight, so that they are balanced too.
+    # A small weight is added to each lag, so that partitions without lag are balanced too.
     lags = np.array(group.lag_list(), np.float64)
     weights = lags + max(float(lags.sum()), 1.0) * 1e-9 / max(1, len(lags))
     owner = resolve_claims(group).owner.astype(np.int64)
@@ -73,17 +72,17 @@ def assign_lag_aware_sticky(group: Group) -> Assignment:
         topics_by_subscribers.setdefault(subscribers, []).append(catalog.index[topic])
     for subscribers in sorted(topics_by_subscribers, key=lambda members: (len(members), members)):
         ids = catalog.all_of(topics_by_subscribers[subscribers])
-        slots = np.array(subscribers, np.int64)
-        local_slot = np.full(len(members) + 1, -1, np.int64)
-        local_slot[slots] = np.arange(len(slots))
-        local_slots = place_whole(
+        member_of_slot = np.array(subscribers, np.int64)
+        slot_of_member = np.full(len(members) + 1, -1, np.int64)  # the last cell is for -1
+        slot_of_member[member_of_slot] = np.arange(len(member_of_slot))
+        slot_of_row = place_whole(
             weights[ids],
-            local_slot[owner[ids]],
-            capacity[slots],
-            executor[slots],
-            base_load=load[slots],
+            slot_of_member[owner[ids]],
+            capacity[member_of_slot],
+            executor[member_of_slot],
+            base_load=load[member_of_slot],
         )
-        new_owner[ids] = slots[local_slots]
+        new_owner[ids] = member_of_slot[slot_of_row]
         load += np.bincount(new_owner[ids], weights[ids], len(members))
     return Assignment(group, new_owner)
 
@@ -105,8 +104,8 @@ def place_whole(
 
     Steps: (1) compute the limit; (2) release weights from slots above it; (3) assign weights
     without a slot, first on the same executor if there is room, then longest first; (4) move and
-    swap until no slot is above the limit. If one stays above both the limit and 1.04 times the
-    greedy time, use the greedy answer.
+    swap until no slot is above the limit or none can be improved. If one stays above both the limit
+    and 1.04 times the greedy time, use the greedy answer.
 
     >>> weights, capacity = np.array([5.0, 4.0, 3.0, 2.0]), np.ones(2)
     >>> place_whole(weights, np.array([0, 0, 0, 1]), capacity, np.array([0, 1])).tolist()
@@ -149,7 +148,7 @@ def place_whole(
 
 
 def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
-    """Assign each size, in order, to the slot that then ends first; ties by slot number."""
+    """Assign each size (largest first) to the slot that then ends first; ties by slot number."""
     slots = []
     if (capacity == capacity[0]).all():
         heap = [(end, slot) for slot, end in enumerate(load.tolist())]
@@ -167,56 +166,59 @@ def assign_longest_first(sizes: Floats, load: Floats, capacity: Floats) -> Ints:
     return np.array(slots, np.int64)
 
 
-def _choose_releases(rows: Ints, weights: Floats, owner: Ints, load: Floats, limit: Floats) -> Ints:
+def _choose_releases(
+    rows: Ints, weights: Floats, owner: Ints, load: Floats, max_load: Floats
+) -> Ints:
     """Return the rows to release from slots above the limit; `rows` has all, heaviest first.
 
-    Each of them fits into another slot, or is alone larger than its slot's limit.
+    Each released row fits into the slot with the most room, or alone exceeds its slot's limit.
     """
-    full_slots = np.flatnonzero(load > limit)
+    full_slots = np.flatnonzero(load > max_load)
     if not len(full_slots):
         return full_slots
     order = rows[np.argsort(owner[rows], kind="stable")]
     spans = np.searchsorted(owner[order], np.append(full_slots, full_slots + 1)).reshape(2, -1).T
-    max_room = float((limit - load).max())
+    max_room = float((max_load - load).max())
     releases: list[Ints] = []
     for slot, (start, end) in zip(full_slots.tolist(), spans.tolist(), strict=True):
-        owned = order[start:end]
-        owned = owned[(weights[owned] <= max_room) | (weights[owned] > limit[slot])]
-        excess = float(load[slot] - limit[slot])
-        sufficient_indices = np.flatnonzero(weights[owned] >= excess)
+        owned_rows = order[start:end]
+        sizes = weights[owned_rows]
+        owned_rows = owned_rows[(sizes <= max_room) | (sizes > max_load[slot])]
+        sizes, excess = weights[owned_rows], float(load[slot] - max_load[slot])
+        sufficient_indices = np.flatnonzero(sizes >= excess)
         if len(sufficient_indices):
-            releases.append(owned[sufficient_indices[-1:]])
+            releases.append(owned_rows[sufficient_indices[-1:]])
         else:
-            releases.append(owned[: int(np.searchsorted(np.cumsum(weights[owned]), excess)) + 1])
+            releases.append(owned_rows[: int(np.searchsorted(np.cumsum(sizes), excess)) + 1])
     return np.concatenate(releases)
 
 
 def _assign_on_same_executor(sizes: Floats, owner: Ints, room: Floats, executor: Ints) -> Ints:
     """Assign each size, in order, to the roomiest slot of its owner's executor; -1 if none fits."""
     room_left = room.tolist()
-    slots_of: dict[int, list[int]] = {}
-    for slot, executor_id in enumerate(executor.tolist()):
-        slots_of.setdefault(executor_id, []).append(slot)
+    slots_by_executor: dict[int, list[int]] = {}
+    for slot, code in enumerate(executor.tolist()):
+        slots_by_executor.setdefault(code, []).append(slot)
     assigned_slots = []
     owner_executor = np.where(owner >= 0, executor[owner], -1)
-    for size, executor_id in zip(sizes.tolist(), owner_executor.tolist(), strict=True):
-        roomiest = max(slots_of.get(executor_id, ()), key=room_left.__getitem__, default=-1)
-        if roomiest >= 0 and size <= room_left[roomiest]:
-            room_left[roomiest] -= size
-            assigned_slots.append(roomiest)
+    for size, code in zip(sizes.tolist(), owner_executor.tolist(), strict=True):
+        slot = max(slots_by_executor.get(code, ()), key=room_left.__getitem__, default=-1)
+        if slot >= 0 and size <= room_left[slot]:
+            room_left[slot] -= size
+            assigned_slots.append(slot)
         else:
             assigned_slots.append(-1)
     return np.array(assigned_slots, np.int64)
 
 
-def _repair(slot_of_row: Ints, weights: Floats, load: Floats, limit: Floats) -> Ints:
-    """Move and swap rows of slots above the limit, always from the most overloaded slot."""
-    room = limit - load
+def _repair(slot_of_row: Ints, weights: Floats, load: Floats, max_load: Floats) -> Ints:
+    """Move and swap rows, each time from the most overloaded slot for which this helps."""
+    room = max_load - load
     if (room >= 0).all():
         return slot_of_row
     slot_of_row, is_stuck = slot_of_row.copy(), np.zeros(len(room), np.bool_)
     for _ in range(4 * len(room) + 20):
-        slot = int(np.where(is_stuck, np.inf, room / limit).argmin())
+        slot = int(np.where(is_stuck, np.inf, room / max_load).argmin())
         if room[slot] >= 0 or is_stuck[slot]:
             break
         change = _find_move(slot, slot_of_row, weights, room) or _find_swap(
@@ -235,20 +237,20 @@ def _repair(slot_of_row: Ints, weights: Floats, load: Floats, limit: Floats) -> 
 def _find_move(
     slot: int, slot_of_row: Ints, weights: Floats, room: Floats
 ) -> list[tuple[int, int]] | None:
-    """Return the move of the lightest row that keeps both slots within the limit, or None."""
-    roomiest = int(room.argmax())
+    """Return the move of the lightest row that suffices and fits the roomiest slot, or None."""
+    roomiest_slot = int(room.argmax())
     rows = np.flatnonzero(slot_of_row == slot)
     sizes = weights[rows]
-    fitting_rows = rows[(sizes >= -room[slot]) & (sizes <= room[roomiest])]
+    fitting_rows = rows[(sizes >= -room[slot]) & (sizes <= room[roomiest_slot])]
     if not len(fitting_rows):
         return None
-    return [(int(fitting_rows[weights[fitting_rows].argmin()]), roomiest)]
+    return [(int(fitting_rows[weights[fitting_rows].argmin()]), roomiest_slot)]
 
 
 def _find_swap(
     slot: int, slot_of_row: Ints, weights: Floats, room: Floats
 ) -> list[tuple[int, int]] | None:
-    """Return the swap or move that keeps both slots within the limit or reduces the excess most."""
+    """Return the first swap or move that ends the excess, else the best; None if none helps."""
     excess = -float(room[slot])
     rows = np.flatnonzero(slot_of_row == slot)
     rows = rows[np.argsort(weights[rows], kind="stable")]
@@ -277,7 +279,7 @@ def _find_swap(
 
 
 def _relabel(greedy_slots: Ints, owner: Ints, weights: Floats, capacity: Floats) -> Ints:
-    """Move each greedy share to its main owner, or to a free slot; capacities must be equal."""
+    """Give each greedy share to its main owner, or else to a free slot, of equal capacity."""
     owned_rows = np.flatnonzero(owner >= 0)
     pair_codes = greedy_slots[owned_rows] * len(capacity) + owner[owned_rows]
     pairs, pair_index = np.unique(pair_codes, return_inverse=True)

@@ -39,8 +39,8 @@ def assignor(
     Raises
     ------
     OptionError
-        If there is no such assignor, if it ignores `priority` or `capacity`, or if kafka-python is
-        missing or too old.
+        If there is no such assignor, if it ignores `priority` or `capacity`, if `capacity` is not a
+        finite number above 0, or if kafka-python is missing or too old.
     """
     strategy = _find(name)
     for argument, value, default, assignor_name in (

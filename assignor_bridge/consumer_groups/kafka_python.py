@@ -57,7 +57,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         return self._strategy.name
 
     def supported_protocols(self) -> list[Any]:
-        """Return the rebalance protocols, the preferred one first."""
+        """Return the protocols, the preferred one first; attach the consumer under construction."""
         self._attach(_find_consumer_under_construction())
         return [RebalanceProtocol[protocol] for protocol in self._strategy.protocols]
 
@@ -95,7 +95,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         or its answer is invalid.
         """
         if consumer := self._consumer():
-            # kafka-python 3.0.12 forgets a join for changed metadata if `poll` ends before it does.
+            # kafka-python 3.0.12 forgets a join for new metadata if `poll` ends before the join.
             consumer._coordinator.request_rejoin()
         strategy = self._strategy
         group_members = tuple(map(self._read_member, members))
@@ -126,10 +126,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         self._member = self._strategy.on_assignment(self._member, owned, generation)
 
     def _read_member(self, response_member: Any) -> Member:
-        """Return a member with the claim and the capacity in its subscription.
-
-        `response_member` is an element of kafka-python's JoinGroupResponse.
-        """
+        """Return a member of a JoinGroupResponse, with the claim and capacity that it sent."""
         strategy, subscription = self._strategy, response_member.metadata
         data = None if subscription.user_data is None else bytes(subscription.user_data)
         generation = subscription.generation_id
@@ -160,7 +157,7 @@ class GroupAssignor(AbstractPartitionAssignor):
         return replace(member, capacity=user_data.decode_capacity(data))
 
     def _attach(self, consumer: Any) -> None:
-        """Record the consumer, if known, with its rack and settings; refuse a second open one."""
+        """Record the consumer, if known, and drop old claims; refuse a second open consumer."""
         previous_consumer = self._consumer()
         if consumer is None or consumer is previous_consumer:
             return
@@ -180,7 +177,7 @@ class GroupAssignor(AbstractPartitionAssignor):
 
 
 class _LagClient:
-    """Looks up the lags of a group, with the settings of its consumer."""
+    """Looks up the lags of a group, with the settings of this member's consumer."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         names = KafkaAdminClient.DEFAULT_CONFIG.keys() & config.keys() - {"metric_reporters"}
@@ -191,7 +188,7 @@ class _LagClient:
         self.close = self._admin.close
 
     def look_up(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Return the lag of each partition of the topics that exist."""
+        """Return the lag of each partition of the existing topics, by topic and number."""
         partitions = [
             TopicPartition(topic["name"], partition["partition_index"])
             for topic in self._admin.describe_topics(sorted(topics))
@@ -214,7 +211,7 @@ class _LagClient:
 
 
 def _list_racks(cluster: Any, counts: Mapping[str, int]) -> dict[str, dict[int, frozenset[str]]]:
-    """Return the racks that hold a replica of each partition."""
+    """Return the known racks with a replica of each partition, by topic and number."""
     rack_by_node = {broker.node_id: broker.rack for broker in cluster.brokers() if broker.rack}
 
     def find_racks(tp: TopicPartition) -> frozenset[str]:

@@ -1,7 +1,7 @@
 """Lags of a consumer group, looked up on a separate thread with a separate client.
 
 kafka-python runs `assign` on the consumer's only I/O thread, so a request from there would wait for
-itself. Lags are looked up in advance (of a new topic at once, every 30 seconds), not at each join.
+itself. Lags are looked up in advance: for a new topic at once, then every 30 seconds.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assignor_bridge.errors import AssignorError, convert_errors, elide
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    Lags = Mapping[str, Mapping[int, int]]
+    Lags = Mapping[str, Mapping[int, int]]  # by topic and partition number
 
 _REFRESH_S = 30.0
 _LOG = logging.getLogger(__name__)
@@ -24,8 +24,8 @@ _LOG = logging.getLogger(__name__)
 class LagReader:
     """Reads the lags of a group's topics in the background.
 
-    `connect` returns a client with `look_up(topics)` and `close()`; it is called again after an
-    error. The thread ends when `is_needed()` is false.
+    `connect` returns a client with `look_up(topics)` and `close()`; after an error, `connect` is
+    called again. The thread ends when `is_needed()` is false.
     """
 
     def __init__(self, connect: Callable[[], Any], is_needed: Callable[[], bool]) -> None:
@@ -48,7 +48,7 @@ class LagReader:
             self._thread.start()
 
     def get_lags(self, topics: Iterable[str]) -> Lags:
-        """Return the lags of the last look-up; log each of `topics` that has none, once."""
+        """Return the lags of the last look-up; log once each of `topics` that it does not have."""
         lags = self._lags
         topics_without_lags = sorted(set(topics) - lags.keys() - self._topics_in_log)
         if topics_without_lags:

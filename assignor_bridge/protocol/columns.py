@@ -43,7 +43,7 @@ def unpack_batch(request: BatchRequest, options: PlannerOptions) -> MicroBatch:
 
 
 def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
-    """Return topics, partitions and offsets; raise OptionError if the columns are inconsistent."""
+    """Return topics, partitions, starts and ends; raise OptionError for inconsistent columns."""
     reader = _ColumnReader(ranges, "ranges")
     return (
         reader.read_names("topics", "topic"),
@@ -54,7 +54,7 @@ def unpack_ranges(ranges: PackedRanges) -> tuple[Names, Ints, Ints, Ints]:
 
 
 def unpack_racks(racks: PackedRacks | None, ranges: PackedRanges) -> Replicas | None:
-    """Return each range's replica racks, if sent; raise OptionError for inconsistent columns."""
+    """Return each range's replica racks, None if not sent; raise OptionError if inconsistent."""
     if racks is None:
         return None
     set_index = _ColumnReader(racks, "racks", len(ranges.partition) // 4).read_integers("range", 4)
@@ -79,7 +79,7 @@ def unpack_reports(reports: PackedReports) -> ReadReports:
 
 
 def unpack_times(request: AdmitBatch) -> RecordTimes:
-    """Return record times in batch order; raise OptionError if missing or not one per range."""
+    """Return record times by topic and partition; raise OptionError if missing or incomplete."""
     times = request.times
     if times is None:
         raise OptionError("the request has no record times, but the options require them")
@@ -155,20 +155,19 @@ class _ColumnReader:
             self._row_count = len(numbers)
         if len(numbers) != self._row_count:
             raise OptionError(
-                f"{path} has {len(numbers)} numbers: expected {self._row_count}, "
-                "as in the other columns"
+                f"{path} has {len(numbers)} numbers: expected {self._row_count}, one per row"
             )
         return numbers
 
     def read_names(self, list_field: str, index_field: str) -> Names:
-        """Return a column's sorted distinct names, and the index of each cell's name in them."""
+        """Return a column's sorted distinct names, and the index of each row's name in them."""
         listed_names: list[str] = getattr(self._columns, list_field)
         indices = self.read_integers(index_field, 4)
         if len(indices) and not 0 <= indices.min() <= indices.max() < len(listed_names):
             invalid_index = indices.min() if indices.min() < 0 else indices.max()
             raise OptionError(
                 f"{self._name}.{index_field} has {invalid_index}: "
-                f"expected an index below {len(listed_names)} in {list_field!r}"
+                f"expected an index in {list_field!r}, which has {len(listed_names)} names"
             )
         used_indices = np.flatnonzero(np.bincount(indices)).tolist()
         distinct_names, used_codes = encode_names([listed_names[index] for index in used_indices])

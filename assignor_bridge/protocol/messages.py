@@ -2,7 +2,8 @@
 
 `Messages.java` has a record for each. Ranges, reports and tasks are sent as packed columns, because
 10,000 JSON objects take ten times as long to read. A column is base64 of little-endian numbers:
-`int64` for offsets and times, `float64` for measurements (NaN: unknown), `int32` for all others.
+`int64` for offsets and times, `float64` for all measurements of reports, even counts (NaN:
+unknown), and `int32` for all others.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class PackedRacks(Message, frozen=True):
 
 
 class PackedReports(Message, frozen=True):
-    """The readers' reports as packed columns."""
+    """The readers' reports as packed columns; `offsets` has numbers of offsets read."""
 
     topics: list[str]
     executors: list[str]
@@ -86,7 +87,7 @@ class PackedTasks(Message, frozen=True):
 
     executors: list[str]
     topics: list[str]
-    #: Index in `executors` of each task; -1: any executor.
+    #: Index in `executors` of each task's executor; -1: any executor.
     executor: Column
     #: Slot of each task.
     slot: Column
@@ -97,7 +98,7 @@ class PackedTasks(Message, frozen=True):
     partition: Column
     start: Column
     end: Column
-    #: By task: ids of alternative executors, the preferred one first.
+    #: By task index: ids of alternative executors, the preferred one first.
     standbys: dict[int, tuple[str, ...]]
 
 
@@ -140,7 +141,7 @@ class PlanBatch(BatchRequest, frozen=True, tag="plan"):
 
 
 class CompletedBatch(Message, frozen=True):
-    """Size of the last admitted batch, and seconds from its admission to its completion."""
+    """Size of the last admitted batch in offsets, and seconds from admission to completion."""
 
     records: float
     seconds: float
@@ -164,7 +165,7 @@ class PackedTimes(Message, frozen=True):
 class AdmitBatch(BatchRequest, frozen=True, tag="admit"):
     """Request: limit the next batch; `ranges` go up to the last record that Spark may read."""
 
-    #: Value of `maxOffsetsPerTrigger`; None if it is not set.
+    #: Spark's limit of offsets (see `Limits.records`); None if it has none.
     most_records: Positive | None = None
     #: Whether the query stops at the end of these ranges.
     fixed_end: bool = False
@@ -248,7 +249,7 @@ def read_request(line: bytes) -> Request:
 
 
 def write_answer(answer: Answer) -> bytes:
-    """Encode an answer as one line, or a `Failed` if that is impossible (a lone surrogate)."""
+    """Encode an answer as one line; if impossible (a lone surrogate), encode a `Failed` instead."""
     try:
         return _ANSWER_ENCODER.encode(answer) + b"\n"
     except (UnicodeEncodeError, TypeError, AttributeError) as error:

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
     if error.name not in ("hypothesis", "pytest"):
         raise
     raise OptionError(
-        f"assignor_bridge.testing needs {error.name}, which is not installed: "
+        f"assignor_bridge.testing needs {error.name!r}, which is not installed: "
         "pip install pytest hypothesis"
     ) from error
 

@@ -23,7 +23,7 @@ from assignor_bridge.assignors.group import Group, Member
 from assignor_bridge.assignors.own import CustomAssignor
 from assignor_bridge.assignors.protocol import Strategy
 from assignor_bridge.assignors.testing import rebalance
-from assignor_bridge.testing.hash_seeds import SEEDS, answers, answers_by_seed
+from assignor_bridge.testing.hash_seeds import SEEDS, answers, collect_answers
 from assignor_bridge.testing.random_groups import disturb, groups, random_group
 
 if TYPE_CHECKING:
@@ -35,18 +35,13 @@ if TYPE_CHECKING:
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
-#: Relative rounding error of lag sums.
-_ROUNDING_ERROR = 1e-9
-#: Speed test: number of partitions in the smaller group.
-_PARTITIONS = 200
-#: Speed test: number of members in both groups.
-_MEMBERS = 16
-#: Speed test: number of partitions in the larger group, relative to the smaller one.
-_SIZE_FACTOR = 4
-#: An assignor that refuses this number of random groups is assumed to refuse all groups.
+_ROUNDING_ERROR = 1e-9  # relative error of lag sums
+_PARTITIONS = 200  # speed test: number of partitions in the smaller group
+_MEMBERS = 16  # speed test: number of members in both groups
+_SIZE_FACTOR = 4  # speed test: partitions in the larger group, relative to the smaller one
+#: An assignor that refuses each of this number of random groups is assumed to refuse all groups.
 _TRIED_GROUPS = 30
-#: Number of consecutive changes to a group.
-_EVENTS = 4
+_REBALANCES = 4  # number of rebalances of a group, with a change between two
 
 
 class AssignorConformance:
@@ -65,8 +60,8 @@ class AssignorConformance:
     imbalance: ClassVar[float] = 0.05
     #: Whether nothing moves if nothing changed.
     sticky: ClassVar[bool] = False
-    #: Whether a join moves only the newcomer's partitions, and a leave only the leaver's, if all
-    #: members subscribe to the same topics.
+    #: Whether a join moves partitions only to the newcomer, and a leave only the leaver's, if all
+    #: members subscribe to the same topics and partitions have no racks.
     least_moves: ClassVar[bool] = False
     #: Whether no partition is read across racks if a balanced answer without such reads exists.
     racks: ClassVar[bool] = False
@@ -93,9 +88,9 @@ class AssignorConformance:
             topics = {m.id: m.topics for m in group.members}
             all_partitions = {(t, p) for t in group.subscribers for p in range(group.topics[t])}
             _require(set(owner) == all_partitions, "some subscribed partitions have no member")
-            wrong_pairs = [tp for tp, member in owner.items() if tp[0] not in topics[member]]
+            foreign_pairs = [tp for tp, member in owner.items() if tp[0] not in topics[member]]
             _require(
-                not wrong_pairs, f"{wrong_pairs} went to members that do not subscribe to them"
+                not foreign_pairs, f"{foreign_pairs} went to members that do not subscribe to them"
             )
 
         self._check_any_group(assignor, check)
@@ -189,11 +184,11 @@ class AssignorConformance:
     def test_the_hash_seed_does_not_matter(self) -> None:
         """Processes with different hash seeds, thus other set orders, give the same answer."""
         case = type(self)
-        file = getattr(sys.modules.get(case.__module__), "__file__", None)
-        if file is None or "." in case.__qualname__:
+        path = getattr(sys.modules.get(case.__module__), "__file__", None)
+        if path is None or "." in case.__qualname__:
             pytest.skip("a new process can import only top-level classes of a module")
         one, other = (
-            answers[case.__qualname__] for answers in answers_by_seed(case.__module__, file)
+            answers[case.__qualname__] for answers in collect_answers(case.__module__, path)
         )
         for first, second in zip(one, other, strict=False):
             if first != second:
@@ -236,9 +231,9 @@ class AssignorConformance:
         limit = self.rounds if "COOPERATIVE" in assignor.protocols else 1
 
         def check(group: Group, rng: random.Random) -> None:
-            for _ in range(_EVENTS):
+            for _ in range(_REBALANCES):
                 rounds = rebalance(assignor, group)
-                problem = f"took {len(rounds)} rounds, but at most {limit} are promised"
+                problem = f"a rebalance took {len(rounds)} rounds, but at most {limit} are promised"
                 _require(len(rounds) <= limit, problem)
                 group = disturb(rng, rounds[-1].after, same=self.same_subscriptions)
 
@@ -249,12 +244,13 @@ class AssignorConformance:
         if self.growth is None:
             pytest.skip("`growth` is not promised")
         assignor = self._make_assignor()
-        few, many = (_count_lines(assignor, n) for n in (_PARTITIONS, _SIZE_FACTOR * _PARTITIONS))
-        ratio = many / few / _SIZE_FACTOR
-        if ratio > self.growth:
+        sizes = _PARTITIONS, _SIZE_FACTOR * _PARTITIONS
+        few_lines, many_lines = (_count_lines(assignor, partitions) for partitions in sizes)
+        growth = many_lines / few_lines / _SIZE_FACTOR
+        if growth > self.growth:
             raise AssertionError(
-                f"{_PARTITIONS} partitions take {few:,} lines of Python, and {_SIZE_FACTOR} times "
-                f"as many partitions take {many:,} lines: {ratio:.1f} times as many for each "
+                f"{sizes[0]} partitions take {few_lines:,} lines of Python, and {sizes[1]} "
+                f"partitions take {many_lines:,} lines: {growth:.1f} times as many for each "
                 f"partition, but at most {self.growth:g} is promised"
             )
 
@@ -322,7 +318,7 @@ def _settle(assignor: Assignor, group: Group) -> Assignment:
 
 
 def _list_owners(answer: Assignment) -> dict[tuple[str, int], str]:
-    """Return the owner of each partition, from the mapping that members read."""
+    """Return the owner by topic and number, read from the answer as members read it."""
     pairs = [
         ((topic, number), member)
         for member, part in answer.items()
@@ -337,7 +333,7 @@ def _list_owners(answer: Assignment) -> dict[tuple[str, int], str]:
 
 def _check_lags(group: Group, answer: Assignment, imbalance: float) -> None:
     lags = group.lag_list()
-    sizes = [lag for lag, used in zip(lags, group.subscribed.tolist(), strict=True) if used]
+    sizes = [lag for lag, flag in zip(lags, group.subscribed.tolist(), strict=True) if flag]
     limit = _find_longest_first_load(sizes, len(group.ids)) * (1 + imbalance + _ROUNDING_ERROR)
     load = {m: sum(lags[i] for i in part.ids.tolist()) for m, part in answer.items()}
     _require(max(load.values()) <= limit, f"lags are {load}, but at most {limit:g} is promised")
@@ -389,11 +385,11 @@ def _count_lines(assignor: Assignor, partitions: int) -> int:
     lags = {t: {p: 1 + (7 * p) % 101 for p in range(n)} for t, n in topics.items()}
     new_group = Group(members, topics, lags)
     owning_group = rebalance(assignor, new_group)[-1].after  # fills imports and caches, not counted
-    count = 0
+    line_count = 0
 
     def trace(_frame: Any, event: str, _argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
+        nonlocal line_count
+        line_count += event == "line"
         return trace
 
     previous_trace = sys.gettrace()
@@ -403,4 +399,4 @@ def _count_lines(assignor: Assignor, partitions: int) -> int:
             assignor.assign(group)
     finally:
         sys.settrace(previous_trace)
-    return count
+    return line_count

@@ -29,21 +29,19 @@ if TYPE_CHECKING:
 
 #: The compared hash seeds: fixed, so that every run has the same outcome.
 SEEDS = ("1", "2")
-#: Number of random groups.
-_GROUP_COUNT = 20
-#: Number of changes to each group.
-_CHANGE_COUNT = 3
+_GROUP_COUNT = 20  # random groups
+_STATE_COUNT = 3  # states of each group: the first, and one after each change
 _LAGS = (0, 0, 1, 7, 9, 10_000)
 _SCRIPT = "import sys; from assignor_bridge.testing.hash_seeds import main; main(*sys.argv[1:])"
 
 
 def answers(assignor: Assignor, *, same: bool) -> Iterator[str]:
-    """Yield seeded random groups, each changed several times, with the answers as text."""
+    """Yield a text for each state of seeded random groups: the group, and the answer or refusal."""
     rng = random.Random(1)
     for number in range(_GROUP_COUNT):
         same_topics = same or number % 2 == 0
         group = random_group(rng, same=same_topics, racks=number % 3 == 0)
-        for _ in range(_CHANGE_COUNT):
+        for _ in range(_STATE_COUNT):
             group = _add_random_load(rng, group)
             if reason := assignor.refusal(group):
                 yield f"{group.ids} of {dict(group.topics)}: refused, {reason}"
@@ -63,11 +61,11 @@ def _add_random_load(rng: random.Random, group: Group) -> Group:
 
 
 @lru_cache(maxsize=8)
-def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
-    """Return, for each seed, the answers by conformance class; raise OSError if a process fails."""
+def collect_answers(module_name: str, path: str) -> Sequence[dict[str, list[str]]]:
+    """Return each seed's answers, by conformance class; raise OSError if a process fails."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", _SCRIPT, module, file],
+            [sys.executable, "-c", _SCRIPT, module_name, path],
             env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -79,31 +77,31 @@ def answers_by_seed(module: str, file: str) -> Sequence[dict[str, list[str]]]:
     for process in processes:
         output, error_output = process.communicate()
         if process.returncode:
-            raise OSError(f"{file} failed in a new process: {error_output.strip()}")
+            raise OSError(f"{path} failed in a new process: {error_output.strip()}")
         answers_per_seed.append(json.loads(output.splitlines()[-1]))
     return answers_per_seed
 
 
-def main(module: str, file: str) -> None:
+def main(module_name: str, path: str) -> None:
     """Print the answers of a module's conformance classes as a JSON object by class name."""
     from assignor_bridge.testing.conformance import AssignorConformance
 
-    answers_by_name = {}
-    for case in vars(_import_file(module, file)).values():
-        is_defined_here = isinstance(case, type) and case.__module__ == module
+    answers_by_class = {}
+    for case in vars(_import_file(module_name, path)).values():
+        is_defined_here = isinstance(case, type) and case.__module__ == module_name
         if is_defined_here and issubclass(case, AssignorConformance) and case.assignor is not None:
             try:
-                answers_by_name[case.__qualname__] = [*case().answers()]
+                answers_by_class[case.__qualname__] = [*case().answers()]
             except AssignorError as error:  # another test case reports it
-                answers_by_name[case.__qualname__] = [str(error)]
-    sys.stdout.write(f"\n{json.dumps(answers_by_name)}\n")
+                answers_by_class[case.__qualname__] = [str(error)]
+    sys.stdout.write(f"\n{json.dumps(answers_by_class)}\n")
 
 
-def _import_file(name: str, file: str) -> ModuleType:
+def _import_file(module_name: str, path: str) -> ModuleType:
     """Import a file as the named module, even if it is not on `sys.path`, as pytest does."""
-    spec = spec_from_file_location(name, file)
+    spec = spec_from_file_location(module_name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{file} is not a Python file")
-    module = sys.modules[name] = module_from_spec(spec)
+        raise ImportError(f"{path} is not a Python file")
+    module = sys.modules[module_name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

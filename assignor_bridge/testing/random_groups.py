@@ -95,7 +95,7 @@ def random_group(rng: random.Random, *, same: bool, racks: bool = False) -> Grou
 
 
 def disturb(rng: random.Random, group: Group, *, same: bool) -> Group:
-    """Return the group after a random event, such as a join, new partitions, a zombie, or none."""
+    """Return the group, without lags, after a random event, such as a join, a zombie, or none."""
     racks = group.partition_racks
     members = {m.id: m for m in group.members}
     topics = dict(group.topics)

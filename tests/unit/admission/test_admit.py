@@ -96,7 +96,7 @@ def test_waiting_partitions_come_first_until_they_are_read():
         memory = admitted.memory
         order.append((admitted.end - lag.start).tolist().index(1))
     assert order == [0, 1, 2, 0]
-    assert memory.waiting == {("t", 1): 2, ("t", 2): 1}
+    assert memory.waited_batches == {("t", 1): 2, ("t", 2): 1}
 
 
 def test_availablenow_uses_batches_of_equal_size():

@@ -95,10 +95,10 @@ def test_a_partition_that_waits_for_others_keeps_its_place():
     lag = make_lag({"t": [20, 20, 20]})
     waiting = {("t", 0): 2, ("t", 1): 3}
     aligned = AlignedEnds(np.array([30, 10, 12]), {("t", 2): 2})
-    memory = Memory(waiting=waiting)
+    memory = Memory(waited_batches=waiting)
     admitted = admit_up_to(lag, aligned, Limits(1), memory)
     assert (admitted.end.tolist(), admitted.held_back_by) == ([11, 10, 10], "records")
-    assert admitted.memory.waiting == {("t", 1): 3, ("t", 2): 1}
+    assert admitted.memory.waited_batches == {("t", 1): 3, ("t", 2): 1}
     assert admitted.memory.steps == {("t", 2): 2}
 
 

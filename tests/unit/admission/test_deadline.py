@@ -40,7 +40,7 @@ def test_floors_and_waiting_partitions_come_before_urgent_ones():
     lag = make_lag({"a": [1000], "b": [1000, 1000]}, left=[5.0, np.inf, np.inf], retention=DAY)
     limits = Limits(100, fairness="deadline", floors={"b": 20})
     assert (admit(lag, limits, Memory()).end - lag.start).tolist() == [80, 10, 10]
-    waited = Memory(waiting={("b", 1): 3})
+    waited = Memory(waited_batches={("b", 1): 3})
     assert (admit(lag, HURRY, waited).end - lag.start).tolist() == [99, 0, 1]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from assignor_bridge.admission.batch_inputs import BatchTime
-from assignor_bridge.admission.times import FIRST_RECORDS, MAX_BATCHES, fit_read_s, limit_growth
+from assignor_bridge.admission.times import FIRST_OFFSETS, MAX_BATCHES, fit_reading_s, limit_growth
 
 READ = 1e-5
 
@@ -21,7 +21,7 @@ def played(
     rng = np.random.default_rng(3)
     times: tuple[BatchTime, ...] = ()
     for i in range(batches):
-        records = max(1.0, min(fit_read_s(times, target) / READ, limit_growth(times, 1.0)))
+        records = max(1.0, min(fit_reading_s(times, target) / READ, limit_growth(times, 1.0)))
         seconds = (fixed + records * each) * float(rng.lognormal(0, noise))
         seconds *= 1.0 if i else first
         times = (*times, BatchTime(records, records * READ, seconds))[-MAX_BATCHES:]
@@ -44,9 +44,9 @@ def test_batches_approach_the_target_time(fixed, each, noise, first):
 def test_a_fixed_cost_beyond_the_target_does_not_starve_the_query(fixed, noise):
     """Batches of such a sink once shrank to one record without becoming faster."""
     took, records = played(fixed, 2e-5, 2.0, 60, noise, first=5.0)
-    assert float(np.median(records[10:])) > FIRST_RECORDS
+    assert float(np.median(records[10:])) > FIRST_OFFSETS
     assert float(np.median(took)) < 1.2 * fixed + 2.0
 
 
 def test_the_first_batch_reads_for_half_of_the_target():
-    assert fit_read_s((), 3.0) == 1.5
+    assert fit_reading_s((), 3.0) == 1.5

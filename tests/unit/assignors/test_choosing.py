@@ -50,7 +50,7 @@ def test_choice_by_preference(names: str, group: Group, chosen: str | None) -> N
 def test_the_choice_has_the_reasons() -> None:
     choice = choose("constrained-cooperative-sticky,sticky", MIXED)
     assert choice.refusals == (
-        "'constrained-cooperative-sticky' was passed over: its members must all subscribe to the "
+        "'constrained-cooperative-sticky' was passed over: all members must subscribe to the "
         "same topics, but 'B' subscribes to 'u' and 'A' does not",
     )
     assert choose("streams", UNEVEN).refusals == ()
@@ -230,9 +230,9 @@ def test_an_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param({"A": {"t": ["0"]}}, "a partition that does not exist: t-0", id="a string"),
         pytest.param({"A": [0]}, "gave 'A' a list, not a mapping of topics", id="no topics"),
         pytest.param(None, "returned a NoneType, not a mapping of members", id="nothing"),
-        pytest.param({"A": {"t": 3}}, "gave 'A' a int of 't', not a list", id="a number"),
+        pytest.param({"A": {"t": 3}}, "gave 'A' a int for 't', not a list", id="a number"),
         pytest.param({"A": {"t": None}}, "gave 'A' a NoneType of 't', not a list", id="none"),
-        pytest.param({"A": {"t": "01"}}, "gave 'A' a str of 't', not a list", id="digits"),
+        pytest.param({"A": {"t": "01"}}, "gave 'A' a str for 't', not a list", id="digits"),
         pytest.param({"A": {"t": [True]}}, r"t-True \(a bool\)", id="a flag"),
         pytest.param({"A": {"t": np.zeros((2, 2))}}, r"does not exist: t-\[0", id="2-D"),
         pytest.param({"A": {"t": [1.0]}}, r"does not exist: t-1.0 \(a float\)", id="a float"),
@@ -274,9 +274,9 @@ class Explosive:
         pytest.param({"owner": [0] * 11 + [-2]}, "member index -2 in 'owner'", id="before"),
         pytest.param({"owner": [0] * 12, "notes": 3}, "unreadable answer: TypeError", id="notes"),
         pytest.param({"owner": [0] * 12, "notes": "abc"}, "not a list of strings", id="a note"),
-        pytest.param({"owner": [0] * 12, "standbys": [1]}, "standbys as a list", id="standbys"),
+        pytest.param({"owner": [0] * 12, "standbys": [1]}, "standbys of type list", id="standbys"),
         pytest.param(
-            {"owner": [0] * 12, "standbys": {"B": 1}}, "gave 'B' standbys as a int", id="standby"
+            {"owner": [0] * 12, "standbys": {"B": 1}}, "gave 'B' standbys of type int", id="standby"
         ),
         pytest.param({"owner": Explosive()}, "RuntimeError: look away", id="explosive"),
     ],
@@ -308,7 +308,7 @@ HELD = Group((Member("A", T, {"t": [0, 1]}, 1), Member("B", T), Member("C", froz
         pytest.param((-1, -1), (-7, 1), "member index -7 in 'withheld'", id="below"),
         pytest.param((0, 0), (-1, 1), "gave and withheld 1 partitions: t-1", id="both"),
         pytest.param((0, -1), (-1, 2), "withheld 1 partitions for members that do not", id="topic"),
-        pytest.param((0, -1), (-1, 0), "that no other member holds: t-1", id="its own"),
+        pytest.param((0, -1), (-1, 0), "that no other member claims: t-1", id="its own"),
         pytest.param((-1, -1), (-1, 1), "left 1 of 2 partitions without a member: t-0", id="lost"),
         pytest.param(
             (0, -1), (1,), "returned 1 member indices in 'withheld' for 2 partitions", id="short"
@@ -330,7 +330,7 @@ def test_partitions_of_another_member_may_be_withheld() -> None:
 
 def test_withholding_an_unowned_partition_is_refused() -> None:
     answer = Assignment(SAME, np.full(12, -1), withheld=np.zeros(12, np.int64))
-    with pytest.raises(PlanError, match="withheld 12 partitions that no other member holds"):
+    with pytest.raises(PlanError, match="withheld 12 partitions that no other member claims"):
         check_assignment("mine", SAME, answer)
 
 

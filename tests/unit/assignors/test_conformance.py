@@ -242,5 +242,5 @@ def test_without_the_extra_the_error_names_the_packages_to_install(
     for name in [n for n in sys.modules if n.startswith("assignor_bridge.testing")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, missing, None)  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match=rf"needs {missing}.*pip install pytest hypothesis"):
+    with pytest.raises(OptionError, match=rf"needs '{missing}'.*pip install pytest hypothesis"):
         importlib.import_module("assignor_bridge.testing")

@@ -187,7 +187,7 @@ def test_a_cooperative_class_must_not_take_what_another_member_owns() -> None:
     members = Members(Cluster(t=2), a=assignor(Grabbing))
     members.rebalance()
     members.assignors["b"] = assignor(Grabbing)
-    with pytest.raises(PlanError, match="gave t-0 to 'b' while 'a' owns it"):
+    with pytest.raises(PlanError, match="gave t-0 to 'b' while 'a' claims it"):
         members.rebalance()
 
 

@@ -160,7 +160,7 @@ def test_a_request_with_racks():
         pytest.param({"range": "/v///wAAAAA="}, OptionError, "racks.range has -2",
                      id="below unknown"),
         pytest.param({"range": "AAAAAA=="}, OptionError,
-                     "racks.range has 1 numbers: expected 2, as in the other columns",
+                     "racks.range has 1 numbers: expected 2, one per row",
                      id="too few"),
         pytest.param({"range": "AAA="}, OptionError, "racks.range ends within a number", id="cut"),
         pytest.param({"sets": ["a"]}, InputError, r"`\$.racks.sets\[0\]`", id="a name"),
