@@ -104,7 +104,7 @@ class Audit:
         self.scope = "sampled rows" if are_sampled else "rows"
         log_findings = [f for f in self.findings if self.queries or f.kind not in _BATCH_KINDS]
         self.findings = sort_by_severity([*log_findings, *findings])
-        self.rows_read, self.records_compared = row_audit.rows, row_audit.compared
+        self.rows_read, self.records_compared = row_audit.rows_read, row_audit.records_compared
 
 
 def audit(evidence: Evidence, since: int | None = None) -> Audit:

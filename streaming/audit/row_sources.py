@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
-from streaming.audit.rows import BLOCK, RowAudit, sample_blocks
+from streaming.audit.rows import BLOCK_OFFSETS, RowAudit, sample_blocks
 from streaming.kafka.brokers import is_group_refusal
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def audit_rows(
     begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
     log_ranges = {p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()}
     targets = [(p, begin, end) for p, (begin, end) in sorted(log_ranges.items()) if begin < end]
-    block_size = 1 << 62 if sample is None else BLOCK
+    block_size = 1 << 62 if sample is None else BLOCK_OFFSETS
     if sample is not None:
         targets = sample_blocks({p: (begin, end) for p, begin, end in targets}, sample)
         frame = _filter_blocks(spark, frame, targets)
@@ -144,9 +144,9 @@ def _filter_blocks(spark: SparkSession, frame: DataFrame, spans: list[Span]) -> 
 
     schema = "topic STRING, partition INT, block BIGINT"
     blocks = spark.createDataFrame(
-        [(p.topic, p.number, low // BLOCK) for p, low, _ in spans], schema
+        [(p.topic, p.number, low // BLOCK_OFFSETS) for p, low, _ in spans], schema
     )
-    block = f.floor(f.col("offset") / BLOCK).cast("bigint")
+    block = f.floor(f.col("offset") / BLOCK_OFFSETS).cast("bigint")
     keys = ["topic", "partition", "block"]
     return (
         frame.withColumn("block", block)
