@@ -57,17 +57,21 @@ def audit_rows(
 
     `spans` are the offsets `[begin, end)` that the batches read, by partition; if empty, each
     partition is audited from its first row to its last. Without `brokers`, only rows are read.
-    `sample` is the number of offsets to audit; None audits all. `version` is the table version that
-    `spans` describe, because a running query may add others; None is the newest.
+    `sample` is the approximate number of offsets to audit; None audits all. `version` is the table
+    version that `spans` describe, because a running query may add versions; None is the newest.
 
-    Raises OptionError if one of the columns does not exist or has a NULL, and
-    TopicUnreadableError if the brokers do not return the records.
+    Raises OptionError if one of the columns does not exist or has a NULL, and TopicUnreadableError
+    if a partition does not exist or the brokers do not return its records.
     """
     frame, content_columns = _select_columns(spark, table, columns, version)
     ranges = dict(spans) or _compute_row_spans(frame, columns)
     begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
-    log_ranges = {p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()}
-    targets = [(p, begin, end) for p, (begin, end) in sorted(log_ranges.items()) if begin < end]
+    remaining_ranges = {
+        p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()
+    }
+    targets = [
+        (p, begin, end) for p, (begin, end) in sorted(remaining_ranges.items()) if begin < end
+    ]
     block_size = 1 << 62 if sample is None else BLOCK_OFFSETS
     if sample is not None:
         targets = sample_blocks({p: (begin, end) for p, begin, end in targets}, sample)
@@ -82,12 +86,14 @@ def audit_rows(
     ):
         partition = block[0]
         span = pending_spans.pop(block, (partition, 0, 0))
-        deleted = range(ranges.get(partition, (0, 0))[0], log_ranges.get(partition, (0, 0))[0])
-        items = (_to_item(row) for row in rows if row[2] not in deleted)
+        deleted_offsets = range(
+            ranges.get(partition, (0, 0))[0], remaining_ranges.get(partition, (0, 0))[0]
+        )
+        items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
         _merge_span(result, span, items, brokers, content_columns)
     for span in pending_spans.values():
         _merge_span(result, span, (), brokers, content_columns)
-    for p, (begin, _) in sorted(log_ranges.items()):
+    for p, (begin, _) in sorted(remaining_ranges.items()):
         if begin > ranges[p][0]:
             result.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
     return result, list(result.findings)
@@ -214,9 +220,12 @@ class _CommittedRecords:
 
 
 def _consume(
-    brokers: Brokers, span: Span, content: tuple[str, ...], isolation: str = "read_uncommitted"
+    brokers: Brokers, span: Span, columns: tuple[str, ...], isolation: str = "read_uncommitted"
 ) -> Generator[Item, None, None]:
-    """Yield the offset and content of each record of a span, up to the end of the log."""
+    """Yield the offset and content of each record of a span, up to the end of the log.
+
+    Raises TopicUnreadableError if the brokers report an error or do not respond in time.
+    """
     partition, begin, end = span
     if begin >= end:
         return
@@ -247,7 +256,7 @@ def _consume(
                 if offset is None or offset >= end:
                     return
                 values = {"key": message.key, "value": message.value}
-                yield offset, tuple(_to_bytes(values[name]()) for name in content)
+                yield offset, tuple(_to_bytes(values[name]()) for name in columns)
                 next_offset, silent_s = offset + 1, 0.0
             if silent_s >= brokers.limit_s:
                 raise TopicUnreadableError(f"{partition}: no answer within {brokers.limit_s:g} s")
