@@ -66,12 +66,8 @@ def audit_rows(
     frame, content_columns = _select_columns(spark, table, columns, version)
     ranges = dict(spans) or _compute_row_spans(frame, columns)
     begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
-    remaining_ranges = {
-        p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()
-    }
-    targets = [
-        (p, begin, end) for p, (begin, end) in sorted(remaining_ranges.items()) if begin < end
-    ]
+    kept_ranges = {p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()}
+    targets = [(p, begin, end) for p, (begin, end) in sorted(kept_ranges.items()) if begin < end]
     block_size = 1 << 62 if sample is None else BLOCK_OFFSETS
     if sample is not None:
         targets = sample_blocks({p: (begin, end) for p, begin, end in targets}, sample)
@@ -87,13 +83,13 @@ def audit_rows(
         partition = block[0]
         span = pending_spans.pop(block, (partition, 0, 0))
         deleted_offsets = range(
-            ranges.get(partition, (0, 0))[0], remaining_ranges.get(partition, (0, 0))[0]
+            ranges.get(partition, (0, 0))[0], kept_ranges.get(partition, (0, 0))[0]
         )
         items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
         _merge_span(result, span, items, brokers, content_columns)
     for span in pending_spans.values():
         _merge_span(result, span, (), brokers, content_columns)
-    for p, (begin, _) in sorted(remaining_ranges.items()):
+    for p, (begin, _) in sorted(kept_ranges.items()):
         if begin > ranges[p][0]:
             result.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
     return result, list(result.findings)
