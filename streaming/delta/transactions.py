@@ -83,8 +83,9 @@ def describe_mismatch(
     if batch < last_completed and not log.is_row_loss_accepted(replace_version):
         table_end = f"the query's batches only up to {batch}"
         table_end = "no batch of the query" if batch == NO_BATCH else table_end
-        can_accept = replace_version is not None
-        or_accept = f"; or {_describe_acceptance(replace_version)}" if can_accept else ""
+        or_accept = (
+            "" if replace_version is None else f"; or {_describe_acceptance(replace_version)}"
+        )
         return (
             f"has {table_end}, but the checkpoint {checkpoint!r} has completed batch "
             f"{last_completed}: the table was recreated, restored from a copy, or replaced by "
@@ -101,7 +102,7 @@ def describe_mismatch(
     return None
 
 
-def _describe_acceptance(version: int | None) -> str:
+def _describe_acceptance(version: int) -> str:
     return f"set the table property '{ACCEPTED}' = '{version}' to accept the missing rows"
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     #: Offset by topic and partition number, in the format of Spark's progress.
     TopicOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
-    #: Offsets by query id and source number.
+    #: Offsets by query ID and source index.
     QueryOffsets: TypeAlias = Mapping[str, Mapping[str, TopicOffsets]]
 
 _BROKERS_TIMEOUT_MS = 2000
@@ -50,7 +50,10 @@ class LogEnds:
         self._points: deque[tuple[float, int]] = deque(maxlen=_MAX_LOG_ENDS_PER_PARTITION)
 
     def add(self, time_s: float, end: int) -> None:
-        """Add a measured log end; drop earlier ones if the log shrank or the clock went back."""
+        """Add a log end; drop earlier ones if the log shrank or the clock went back too far.
+
+        An end that is not later than the last stored one updates it.
+        """
         points = self._points
         if points and (end < points[-1][1] or time_s < points[-1][0] - _MAX_CLOCK_STEP_S):
             points.clear()
@@ -62,7 +65,7 @@ class LogEnds:
         points.append((time_s, end))
 
     def estimate_lag_s(self, offset: int) -> float | None:
-        """Return the estimated seconds since the log ended at `offset`; None if unknown.
+        """Return the estimated seconds since the log ended at `offset`; 0 if it does, None if unknown.
 
         Offsets below the first stored end are extrapolated at the mean rate of the stored ends.
         """
