@@ -22,7 +22,7 @@ from streaming.observe.progress_log import (
     make_end_line,
     redact_progress,
 )
-from streaming.observe.query_progress import parse_time_s, read_progress
+from streaming.observe.query_progress import parse_progress, parse_time_s
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class Exporter:
         for index, source in enumerate(data["sources"]):
             if str(index) in log_ends:
                 source["logEndOffset"] = log_ends[str(index)]
-        progress = read_progress(data)
+        progress = parse_progress(data)
         is_new = self._board.update(progress, time.time())
         if self._log and is_new:
             lag_seconds = self._board.compute_max_lag_seconds(progress.query_id)

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from streaming.metrics.log_ends import LogEnds
 from streaming.metrics.names import ASSIGNOR, METRICS
-from streaming.observe.query_progress import read_offsets
+from streaming.observe.query_progress import parse_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -86,7 +86,7 @@ class _QueryMetrics:
         self.last_progress = replace(
             self.last_progress,
             sources=tuple(
-                replace(s, log_ends=read_offsets(ends_by_source.get(str(s.index), {})) or {})
+                replace(s, log_ends=parse_offsets(ends_by_source.get(str(s.index), {})) or {})
                 for s in self.last_progress.sources
             ),
         )

@@ -65,9 +65,10 @@ class LogEnds:
         points.append((time_s, end))
 
     def estimate_lag_s(self, offset: int) -> float | None:
-        """Return the estimated seconds since the log ended at `offset`; 0 if it does, None if unknown.
+        """Return the estimated seconds since the log ended at `offset`; None if unknown.
 
-        Offsets below the first stored end are extrapolated at the mean rate of the stored ends.
+        Offsets below the first stored end are extrapolated at the mean rate of the stored ends. An
+        offset at or beyond the last end has a lag of 0.
         """
         if not self._points:
             return None

@@ -213,7 +213,7 @@ class _LogFile:
         return Path(os.path.realpath(self._raw_path)) if self._can_rotate else self._raw_path
 
     def write(self, lines: bytes) -> None:
-        """Write and flush the lines; first rotate a file that is too long, or reopen a moved one."""
+        """Rotate a file that is too long or reopen one that was moved, then write the lines."""
         if self._can_rotate:
             with contextlib.suppress(OSError):  # a log that is too long is better than no log
                 self._rotate_if_long()

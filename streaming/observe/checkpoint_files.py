@@ -79,7 +79,7 @@ class HadoopFolder:
 
     @staticmethod
     def _call(method: Any, *arguments: Any) -> Any:
-        """Call a method of the JVM; raise its exceptions as OSError."""
+        """Call a method of the JVM; raise its exceptions as OSError or FileNotFoundError."""
         from py4j.protocol import Py4JJavaError
 
         try:
