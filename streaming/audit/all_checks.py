@@ -38,10 +38,8 @@ if TYPE_CHECKING:
     from streaming.audit.intervals import Intervals
     from streaming.audit.rows import RowAudit
 
-
 #: Scope of a proof: each commit's offsets and number of rows, or some or all of the rows.
 Scope = Literal["commits", "sampled rows", "rows"]
-
 #: Kinds of findings about batches; dropped if rows are audited and the log has no batch.
 _BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
 #: Kinds of gaps in the proof, after which batches may have read offsets unknown to the audit.
@@ -122,10 +120,8 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         if batch.version in history.commits:
             batches_by_query.setdefault(batch.query, []).append(batch)
     queries = [_summarize_query(*item, history) for item in batches_by_query.items()]
-    findings = sort_by_severity(
-        _run_checks(
-            evidence, history, batches_by_query, queries, all_batches=all_batches, since=since
-        )
+    findings = _run_checks(
+        evidence, history, batches_by_query, queries, all_batches=all_batches, since=since
     )
     rows = [add.rows for add, _ in history.files.values()]
     versions = [v for v in (*history.commits, *evidence.damaged) if v >= since]
@@ -135,7 +131,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         files=len(history.files),
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
         queries=queries,
-        findings=findings,
+        findings=sort_by_severity(findings),
         is_upsert=history.is_upsert,
     )
 

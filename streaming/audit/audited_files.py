@@ -105,10 +105,9 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         crc_by_version = {
             v: delta_log.read_checksum(folder, v) for v in delta_log.list_checksum_versions(folder)
         }
-    except NoCheckpointError as error:
-        raise OptionError(str(error)) from error
     except CheckpointError as error:
-        raise UnreadableTableError(str(error)) from error
+        error_class = OptionError if isinstance(error, NoCheckpointError) else UnreadableTableError
+        raise error_class(str(error)) from error
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise UnreadableTableError(f"{error.filename or table}: {why}") from error

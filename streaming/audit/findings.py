@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: `wrong`: the files show a fault, such as rows that are missing, doubled, or not from a batch.
+#: `wrong`: a fault is proved, such as rows that are missing, doubled, or not from a batch.
 #: `unproved`: nothing is known to be wrong, but evidence for the proof is missing.
 Verdict = Literal["wrong", "unproved"]
 
@@ -32,7 +32,7 @@ _DELETE = (
 )
 _RESTORE = "restore the file from a backup, or RESTORE the table to a version without it"
 _WRITER = "find the writer (DESCRIBE HISTORY); if this was intended, set --since to a later version"
-_ROW_WRITER = "find the writer (DESCRIBE HISTORY), and correct the rows if this was not intended"
+_ROWS = "find the writer (DESCRIBE HISTORY), and correct the rows if this was not intended"
 _LOG = "restore the log's file from a backup"
 
 #: All kinds, by name. docs/audit.md has the same table.
@@ -88,16 +88,10 @@ KINDS = {
         "a RESTORE removed batches, which the query does not read again",
         f"RESTORE the table to the version before that RESTORE; or {_APPEND}",
     ),
-    "restored-unknown": FindingKind(
-        "unproved", "a RESTORE went back to an unknown version", _WRITER
-    ),
-    "foreign-rows": FindingKind("wrong", "a commit that is not a batch appended rows", _WRITER),
-    "rows-changed": FindingKind(
-        "wrong", "a commit that is not a batch deleted or changed rows", _WRITER
-    ),
-    "rows-outside": FindingKind(
-        "wrong", "a file has offsets that no batch had read when it was written", _WRITER
-    ),
+    "restored-unknown": FindingKind("unproved", "a RESTORE went to an unknown version", _WRITER),
+    "foreign-rows": FindingKind("wrong", "a non-batch commit appended rows", _WRITER),
+    "rows-changed": FindingKind("wrong", "a non-batch commit deleted or changed rows", _WRITER),
+    "rows-outside": FindingKind("wrong", "a file has offsets that no batch had read", _WRITER),
     "file-lost": FindingKind("wrong", "a data file of the table does not exist", _RESTORE),
     "file-changed": FindingKind("wrong", "a data file's size differs from the log", _RESTORE),
     "file-doubled": FindingKind(
@@ -129,12 +123,8 @@ KINDS = {
     "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG),
     "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE),
     "rows-missing": FindingKind("wrong", "the table has no row for a record of the topic", _APPEND),
-    "rows-invented": FindingKind(
-        "wrong", "a row's offset is in no batch or has no record", _ROW_WRITER
-    ),
-    "rows-differ": FindingKind(
-        "wrong", "a row's key or value differs from its record", _ROW_WRITER
-    ),
+    "rows-invented": FindingKind("wrong", "a row's offset is in no batch or has no record", _ROWS),
+    "rows-differ": FindingKind("wrong", "a row's key or value differs from its record", _ROWS),
     "rows-unproved": FindingKind(
         "unproved",
         "some offsets have no row: transaction markers, compaction, a filter, or a loss",

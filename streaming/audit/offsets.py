@@ -124,9 +124,8 @@ class _ChainCheck:
         absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
         logged_batches = [number for number in self.logged_ranges if number in absent_batches]
         absent_ranges = [self.logged_ranges[number] for number in logged_batches]
-        lost_offsets = [
-            text for r in absent_ranges for text in _format_unread(r, self.other_offsets)
-        ]
+        others = self.other_offsets
+        lost_offsets = [text for r in absent_ranges for text in _format_unread(r, others)]
         if lost_offsets:
             batches_text = _format_batches(absent_batches.start, absent_batches.stop)
             yield AuditFinding("batch-missing", f"{batches_text} {position}: {elide(lost_offsets)}")
@@ -284,16 +283,16 @@ def check_checkpoint(
     ]
     if differing_batches:
         first = differing_batches[0]
-        planned_ranges = set(iter_ranges(logged_ranges[first.number]))
-        committed_ranges = set(iter_ranges(first.ranges or {}))
-        details = f"{elide(list(map(str, differing_batches)))}: of {first}, "
-        details += " and ".join(
-            f"only {place} has {partition} [{begin}, {end})"
-            for place, only_there in (
-                ("the commit", committed_ranges - planned_ranges),
-                ("the offset log", planned_ranges - committed_ranges),
-            )
-            for (_, partition), begin, end in sorted(only_there)[:1]
+        planned = set(iter_ranges(logged_ranges[first.number]))
+        committed = set(iter_ranges(first.ranges or {}))
+        only_committed, only_planned = committed - planned, planned - committed
+        clauses = [
+            f"only the {place} has {partition} [{begin}, {end})"
+            for place, ranges in (("commit", only_committed), ("offset log", only_planned))
+            for (_, partition), begin, end in sorted(ranges)[:1]
+        ]
+        details = (
+            f"{elide(list(map(str, differing_batches)))}: for {first}, {' and '.join(clauses)}"
         )
         yield AuditFinding("ranges-mismatch", details)
 

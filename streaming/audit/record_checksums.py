@@ -22,9 +22,8 @@ _MAX_HASHED_RECORDS = 10**10
 def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
     """Compare each batch's counted records with its ranges, and update the counters of `query`.
 
-    A checksum that differs has two possible causes. Either Spark read wrong records, or it reran a
-    task and counted one record twice for each offset without a record. The second is considered
-    only if another batch of the query has offsets without a record.
+    A checksum differs if Spark read wrong records, or if it reran a task and counted as many records
+    twice as offsets have no record. The second is possible only if another batch has such offsets.
     """
     differing_batches = []
     for batch in query.batches:

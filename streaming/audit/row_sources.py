@@ -82,9 +82,8 @@ def audit_rows(
     ):
         partition = block[0]
         span = pending_spans.pop(block, (partition, 0, 0))
-        deleted_offsets = range(
-            ranges.get(partition, (0, 0))[0], kept_ranges.get(partition, (0, 0))[0]
-        )
+        low, _ = ranges.get(partition, (0, 0))
+        deleted_offsets = range(low, begins.get(partition, low))
         items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
         _merge_span(result, span, items, brokers, content_columns)
     for span in pending_spans.values():
@@ -218,10 +217,7 @@ class _CommittedRecords:
 def _consume(
     brokers: Brokers, span: Span, columns: tuple[str, ...], isolation: str = "read_uncommitted"
 ) -> Generator[Item, None, None]:
-    """Yield the offset and content of each record of a span, up to the end of the log.
-
-    Raises TopicUnreadableError if the brokers report an error or do not respond in time.
-    """
+    """Yield the offset and content of each record of a span, up to the end of the log."""
     partition, begin, end = span
     if begin >= end:
         return

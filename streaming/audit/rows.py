@@ -127,11 +127,10 @@ class RowAudit:
 
     @property
     def findings(self) -> Iterator[AuditFinding]:
-        """One finding for each kind of fault that was found."""
-        for kind, faults in sorted(
-            self.faults.items(), key=lambda item: list(KINDS).index(item[0])
-        ):
-            if faults.count:
+        """One finding for each kind of fault with an offset, in the order of `KINDS`."""
+        for kind in KINDS:
+            faults = self.faults.get(kind)
+            if faults and faults.count:
                 texts = elide([format_offsets(*span) for span in faults.spans])
                 yield AuditFinding(kind, f"{pluralize(faults.count, 'offset')}: {texts}")
 
@@ -160,12 +159,6 @@ def sample_blocks(spans: Mapping[Partition, tuple[int, int]], count: int) -> lis
     for number in sorted(block_numbers):
         index = bisect.bisect_right(blocks_until, number)
         block = first_blocks[index] + number - (blocks_until[index - 1] if index else 0)
-        begin, end = spans[partitions[index]]
-        sample.append(
-            (
-                partitions[index],
-                max(block * BLOCK_OFFSETS, begin),
-                min((block + 1) * BLOCK_OFFSETS, end),
-            )
-        )
+        low, (begin, end) = block * BLOCK_OFFSETS, spans[partitions[index]]
+        sample.append((partitions[index], max(low, begin), min(low + BLOCK_OFFSETS, end)))
     return sample

@@ -21,8 +21,7 @@ _SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
 def delta_coordinate(version: str | None = None) -> str:
     """Return Delta's Maven coordinate for a Spark version (default: the installed one).
 
-    A Spark newer than all known ones gets the newest build (see `describe_unknown_spark`). Raises
-    OptionError for an older Spark without a build.
+    A newer Spark gets the newest build; an older one without a build raises OptionError.
 
     >>> delta_coordinate("4.0.4"), delta_coordinate("4.9.1")
     ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')

@@ -58,14 +58,13 @@ class Exporter:
         self._redact = redact or Redactor()
         self._why = why or (lambda _, text: first_error_line(text))
         self._board = Board(config.cluster_name)
-        self._textfile = (
-            Textfile(self._board, config.textfile, config.file_mode) if config.textfile else None
-        )
+        path, mode = config.textfile, config.file_mode
+        self._textfile = Textfile(self._board, path, mode) if path else None
         self._log: Log | None = None
         self._endpoint: Endpoint | None = None
         with contextlib.ExitStack() as outlets:
             if config.log is not None or config.log_file is not None:
-                self._log = Log(config.log_file, config.file_mode)
+                self._log = Log(config.log_file, mode)
                 outlets.callback(self._log.close)
             if config.port is not None:
                 self._endpoint = Endpoint(self._board, config.port, config.address)

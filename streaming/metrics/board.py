@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from streaming.metrics.log_ends import QueryOffsets, TopicOffsets
     from streaming.observe.query_progress import BatchProgress, SourceProgress
 
+    #: Offset, lag in offsets, and lag in seconds, by partition; a lag is None if unknown.
+    _Positions: TypeAlias = dict[Partition, tuple[int, int | None, float | None]]
     #: Metric name, label values, and value.
     _Sample = tuple[str, tuple[str, ...], float]
     _Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
@@ -94,13 +96,14 @@ class _QueryMetrics:
 
     def _record_log_ends(self, time_s: float) -> None:
         """Record log ends: at `time_s` if they were measured, else at the batch's timestamp."""
-        old_log_ends, self.log_ends = self.log_ends, {}
+        log_ends = {}
         for source in self.last_progress.sources:
             end_time_s = time_s if source.log_ends else self.last_progress.timestamp_s
             for tp, end in source.ends.items():
                 key = source.index, tp
-                self.log_ends[key] = old_log_ends.get(key) or LogEnds()
-                self.log_ends[key].add(end_time_s, end)
+                log_ends[key] = self.log_ends.get(key) or LogEnds()
+                log_ends[key].add(end_time_s, end)
+        self.log_ends = log_ends
 
     def estimate_lags(self, source: SourceProgress) -> dict[Partition, tuple[int, float | None]]:
         """Return each partition's lag in unread offsets, and in seconds (None if unknown).
@@ -234,7 +237,7 @@ class Board(Collector):
 
         If several sources of a group read a partition, the lowest offset is used.
         """
-        positions_by_group: dict[str, dict[Partition, _Position]] = defaultdict(dict)
+        positions_by_group: dict[str, _Positions] = defaultdict(dict)
         log_ends: dict[Partition, int] = {}
         for query in self._queries.values():
             label = query.last_progress.label
@@ -253,13 +256,7 @@ class Board(Collector):
             yield "kafka_partition_latest_offset", labels, end
 
 
-#: Offset, lag in offsets, and lag in seconds of a partition; a lag is None if it is unknown.
-_Position = tuple[int, "int | None", "float | None"]
-
-
-def _collect_group_samples(
-    labels: tuple[str, str], positions: dict[Partition, _Position]
-) -> Iterator[_Sample]:
+def _collect_group_samples(labels: tuple[str, str], positions: _Positions) -> Iterator[_Sample]:
     prefix = "kafka_consumergroup_group_"
     topic_lags: dict[str, int] = defaultdict(int)
     for (topic, partition), (offset, lag, seconds) in positions.items():

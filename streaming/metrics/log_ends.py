@@ -50,15 +50,12 @@ class LogEnds:
         self._points: deque[tuple[float, int]] = deque(maxlen=_MAX_LOG_ENDS_PER_PARTITION)
 
     def add(self, time_s: float, end: int) -> None:
-        """Add a log end; drop earlier ones if the log shrank or the clock went back too far.
-
-        An end that is not later than the last stored one updates it.
-        """
+        """Add a log end; drop earlier ones if the log shrank or the clock went back too far."""
         points = self._points
         if points and (end < points[-1][1] or time_s < points[-1][0] - _MAX_CLOCK_STEP_S):
             points.clear()
         elif points and time_s <= points[-1][0]:
-            points[-1] = (points[-1][0], end)
+            points[-1] = (points[-1][0], end)  # keep the later time
             return
         if len(points) > 1 and points[-1][1] == points[-2][1] == end:
             points.pop()  # keep only the first and the last of equal ends

@@ -1,8 +1,7 @@
 """Define the name, kind, labels, and meaning of all metrics; `docs/metrics.md` has the same table.
 
 `KAFKA` has the names and labels of kafka-lag-exporter, so that its dashboards and alerts work.
-`SPARK` follows the names of Spark's `MetricsReporter`, in base units. `ASSIGNOR` has the metrics of
-the planner and the readers. Counters end in `_total`.
+`SPARK` follows Spark's `MetricsReporter`, in base units. `ASSIGNOR` has the planner's and readers'.
 """
 
 from __future__ import annotations

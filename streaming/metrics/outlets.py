@@ -1,7 +1,4 @@
-"""Outlets of metrics: an HTTP endpoint for Prometheus, a file for node exporter, and a log.
-
-All are opened before a query starts. The endpoint serves only `/metrics`. No client can block it.
-"""
+"""Outlets of metrics: an HTTP endpoint for Prometheus, a file for node exporter, and a log."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class MetricsError(AssignorError):
 
 
 class Endpoint:
-    """An HTTP endpoint, `http://address:port/metrics`."""
+    """An HTTP endpoint, `http://address:port/metrics`, which no client can block."""
 
     def __init__(self, board: Board, port: int, address: str) -> None:
         self._server = _create_server(port, address, _Handler.factory(_create_registry(board)))

@@ -2,7 +2,6 @@
 
 - `query_progress`: Spark's progress of a batch; `progress_log`: the JSON log of progress
 - `spark_ui`: batches and tasks from Spark's UI, over `web`; `scrape`: the metrics endpoint
-- `figures`: measurements of a run; `which_query`: selects one of several queries; `words`: texts
-- `checkpoint_files`: checkpoints on any file system; `check_result`: results of checks
-- `masters`: addresses of Spark masters
+- `figures`: measurements of a run; `which_query`: selects a query; `masters`: Spark's addresses
+- `checkpoint_files`: checkpoints on any file system; `check_result`: checks; `words`: formatting
 """

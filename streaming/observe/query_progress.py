@@ -142,10 +142,7 @@ class BatchProgress:
 
 
 def parse_progress(data: Mapping[str, Any]) -> BatchProgress:
-    """Parse a progress event.
-
-    Raises ValueError, LookupError, TypeError, AttributeError, or ArithmeticError if it is invalid.
-    """
+    """Parse a progress event; raise an exception of any standard type if it is invalid."""
     states = data.get("stateOperators") or ()
     return BatchProgress(
         query_id=str(data["id"]),

@@ -60,11 +60,8 @@ def _select_metrics(text: str, query: str | None, location: object) -> QueryMetr
     # The query's consumer group has the query's name, or is the only group without a query's name.
     groups = {s.labels["group"] for s in samples if s.name == _LAG_METRIC}
     custom_groups = groups - set(label_by_id.values())
-    group = (
-        custom_groups.pop()
-        if metrics.label not in groups and len(custom_groups) == 1
-        else metrics.label
-    )
+    has_custom_group = metrics.label not in groups and len(custom_groups) == 1
+    group = custom_groups.pop() if has_custom_group else metrics.label
     for sample in samples:
         labels = sample.labels
         if labels.get("query_id") == metrics.query_id:
