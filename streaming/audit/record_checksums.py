@@ -22,8 +22,8 @@ _MAX_HASHED_RECORDS = 10**10
 def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
     """Compare each batch's counted records with its ranges, and update the counters of `query`.
 
-    A checksum differs if Spark read wrong records, or if it reran a task and counted as many records
-    twice as offsets have no record. The second is possible only if another batch has such offsets.
+    A checksum differs if Spark read wrong records, or if it reran a task and counted a record twice
+    for each offset without a record. The second is assumed only if another batch has such offsets.
     """
     differing_batches = []
     for batch in query.batches:
