@@ -198,9 +198,9 @@ def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
         yield AuditFinding("log-begins-late", f"the log begins at version {first}, not {since}")
     if missing := _find_log_gaps(evidence, since):
         yield AuditFinding("commit-missing", list_numbers("version", missing))
-    texts = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
-    if texts:
-        yield AuditFinding("commit-damaged", elide(texts))
+    damage_texts = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
+    if damage_texts:
+        yield AuditFinding("commit-damaged", elide(damage_texts))
 
 
 def _find_log_gaps(evidence: Evidence, since: int = 0) -> list[range]:

@@ -105,8 +105,8 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
         added_files = [file for file in commit.adds if file.data_change]
         operation = f"{commit.info.operation or 'a commit'} at version {version}"
         if removed_files:
-            counts = f"{pluralize(len(removed_files), 'file')} removed, {len(added_files):,} added"
-            removal_texts.append(f"{operation} ({counts})")
+            removed = pluralize(len(removed_files), "file")
+            removal_texts.append(f"{operation} ({removed} removed, {len(added_files):,} added)")
         elif added_files:
             rows = [file.rows for file in added_files]
             rows_text = "" if None in rows else f", {pluralize(sum(n for n in rows if n), 'row')}"
@@ -146,14 +146,14 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
     """
     known_difference = None if not history.is_whole else (0, 0)
     mismatches = []
-    for version, (files, size) in history.counts.items():
+    for version, (file_count, size) in history.counts.items():
         checksum = checksums.get(version)
         if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
             continue
-        difference = (checksum.num_files - files, checksum.table_size_bytes - size)
+        difference = (checksum.num_files - file_count, checksum.table_size_bytes - size)
         if known_difference is not None and difference != known_difference:
             mismatches.append(
-                f"version {version} has {files + known_difference[0]:,} files "
+                f"version {version} has {file_count + known_difference[0]:,} files "
                 f"({size + known_difference[1]:,} bytes), "
                 f"but its .crc has {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes)"
             )
@@ -173,16 +173,16 @@ def _describe_miscount(commit: Commit) -> str | None:
     files_metric, rows_metric = _COUNT_METRICS.get(commit.info.operation, ("", ""))
     if any(f.deletion_vector for f in (*commit.adds, *commit.removes)):
         return None
-    files, added_files = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
+    reported_files, added_files = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
     row_counts = [file.rows for file in commit.adds if file.rows is not None]
-    empty_files = int(files_metric == "numFiles" and len(row_counts) == added_files)
-    if files is not None and not added_files <= files <= added_files + empty_files:
-        details = f"reports {files:,} files in its metrics, but adds {added_files:,}"
+    max_files = added_files + int(files_metric == "numFiles" and len(row_counts) == added_files)
+    if reported_files is not None and not added_files <= reported_files <= max_files:
+        details = f"reports {reported_files:,} files in its metrics, but adds {added_files:,}"
         return f"version {commit.version} {details}"
-    rows, added_rows = parse_whole_number(metrics.get(rows_metric)), sum(row_counts)
-    if rows in {None, added_rows} or len(row_counts) < added_files or commit.removes:
+    reported_rows, added_rows = parse_whole_number(metrics.get(rows_metric)), sum(row_counts)
+    if reported_rows in {None, added_rows} or len(row_counts) < added_files or commit.removes:
         return None
-    details = f"reports {rows:,} rows in its metrics, but its files have {added_rows:,}"
+    details = f"reports {reported_rows:,} rows in its metrics, but its files have {added_rows:,}"
     return f"version {commit.version} {details}"
 
 

@@ -88,43 +88,42 @@ def replay(commits: Iterable[Commit]) -> History:
     history = History({commit.version: commit for commit in commits}, False)
     if not history.commits:
         return history
-    first = next(iter(history.commits))
-    history.is_whole = first == 0
+    history.is_whole = next(iter(history.commits)) == 0
     #: The version that each version is based on.
     bases: dict[int, int | None] = {}
     #: Hash of each version's set of files, to find the target of a `RESTORE` by time.
     hashes: dict[int, int] = {}
-    files_hash, size, previous = 0, 0, None
+    files_hash, size, previous_version = 0, 0, None
     for version, commit in history.commits.items():
         removed_keys = {file.key for file in commit.removes}
         for key in removed_keys:  # 1.
-            removed = history.files.pop(key, None)
-            if removed is not None:
+            entry = history.files.pop(key, None)
+            if entry is not None:
                 files_hash ^= hash(key)
-                size -= removed[0].size
+                size -= entry[0].size
         for add in commit.adds:
-            existing = history.files.get(add.key)
-            if existing is not None and add.data_change:
-                history.double_adds.append((add, existing[1], version))
-            if existing is None:
+            old_entry = history.files.get(add.key)
+            if old_entry is not None and add.data_change:
+                history.double_adds.append((add, old_entry[1], version))
+            if old_entry is None:
                 files_hash ^= hash(add.key)
                 size += add.size
-            history.files[add.key] = (add, existing[1] if existing else version)
+            history.files[add.key] = (add, old_entry[1] if old_entry else version)
         hashes[version] = files_hash
-        bases[version] = previous  # 2.
+        bases[version] = previous_version  # 2.
         if commit.is_restore:
             target = commit.restored_to
             if target is None:
-                equal = (v for v in reversed(hashes) if v != version and hashes[v] == files_hash)
-                target = next(equal, None) if history.is_whole else None
+                targets = (v for v in reversed(hashes) if v != version and hashes[v] == files_hash)
+                target = next(targets, None) if history.is_whole else None
             history.restores.append(TableRestore(target, version))
             bases[version] = target
         history.counts[version] = (len(history.files), size)
         if commit.metadata is not None:
             history.properties = commit.metadata.configuration
-        previous = version
+        previous_version = version
     live = set()  # 3.
-    live_version: int | None = previous
+    live_version: int | None = previous_version
     while live_version is not None and live_version not in live:
         live.add(live_version)
         live_version = bases.get(live_version)

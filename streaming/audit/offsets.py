@@ -42,16 +42,16 @@ def check_query(
     yield from _check_order(batches)
     batch_by_number: dict[int, BatchCommit] = {}  # the first live commit, else the first one
     for batch in batches:
-        other = batch_by_number.get(batch.number)
-        if other is None:
+        earlier_commit = batch_by_number.get(batch.number)
+        if earlier_commit is None:
             batch_by_number[batch.number] = batch
             continue
-        are_both_live = {other.version, batch.version} <= history.live
+        are_both_live = {earlier_commit.version, batch.version} <= history.live
         if are_both_live:
             yield AuditFinding(
                 "batch-twice",
-                f"batch {batch.number} of query {batch.query} is in versions {other.version} and "
-                f"{batch.version}{_format_ranges(batch.ranges)}",
+                f"batch {batch.number} of query {batch.query} is in versions "
+                f"{earlier_commit.version} and {batch.version}{_format_ranges(batch.ranges)}",
             )
         elif batch.version in history.live:
             batch_by_number[batch.number] = batch
@@ -63,15 +63,15 @@ def check_query(
 
 
 def _check_order(batches: Sequence[BatchCommit]) -> Iterator[AuditFinding]:
-    highest: BatchCommit | None = None
-    seen_numbers = set()
+    highest_batch: BatchCommit | None = None
+    numbers = set()
     for batch in batches:
-        if highest and batch.number < highest.number and batch.number not in seen_numbers:
-            details = f"query {batch.query}: {batch} was committed after {highest}"
+        if highest_batch and batch.number < highest_batch.number and batch.number not in numbers:
+            details = f"query {batch.query}: {batch} was committed after {highest_batch}"
             yield AuditFinding("batch-order", details)
-        if highest is None or batch.number > highest.number:
-            highest = batch
-        seen_numbers.add(batch.number)
+        if highest_batch is None or batch.number > highest_batch.number:
+            highest_batch = batch
+        numbers.add(batch.number)
 
 
 def _check_chain(
@@ -124,8 +124,8 @@ class _ChainCheck:
         absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
         logged_batches = [number for number in self.logged_ranges if number in absent_batches]
         absent_ranges = [self.logged_ranges[number] for number in logged_batches]
-        others = self.other_offsets
-        lost_offsets = [text for r in absent_ranges for text in _format_unread(r, others)]
+        other_offsets = self.other_offsets
+        lost_offsets = [text for r in absent_ranges for text in _format_unread(r, other_offsets)]
         if lost_offsets:
             batches_text = _format_batches(absent_batches.start, absent_batches.stop)
             yield AuditFinding("batch-missing", f"{batches_text} {position}: {elide(lost_offsets)}")

@@ -73,7 +73,7 @@ def audit_rows(
         targets = sample_blocks({p: (begin, end) for p, begin, end in targets}, sample)
         frame = _filter_blocks(spark, frame, targets)
     retention = brokers.fetch_retention({p.topic for p in ranges}) if brokers is not None else {}
-    result = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
+    row_audit = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
     pending_spans = {(span[0], span[1] // block_size): span for span in targets}
     ordered_rows = frame.orderBy("topic", "partition", "offset")
     for block, rows in groupby(
@@ -85,13 +85,13 @@ def audit_rows(
         low, _ = ranges.get(partition, (0, 0))
         deleted_offsets = range(low, begins.get(partition, low))
         items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
-        _merge_span(result, span, items, brokers, content_columns)
+        _merge_span(row_audit, span, items, brokers, content_columns)
     for span in pending_spans.values():
-        _merge_span(result, span, (), brokers, content_columns)
+        _merge_span(row_audit, span, (), brokers, content_columns)
     for p, (begin, _) in sorted(kept_ranges.items()):
         if begin > ranges[p][0]:
-            result.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
-    return result, list(result.findings)
+            row_audit.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
+    return row_audit, list(row_audit.findings)
 
 
 def _to_item(row: Any) -> Item:
@@ -162,16 +162,16 @@ def _request_log_begins(
     """Return each partition's log begin; raise TopicUnreadableError for a missing partition."""
     note_count = len(brokers.notes)
     partitions = brokers.list_partitions({partition.topic for partition in spans})
-    existing = {p for p in spans if p.number in partitions.get(p.topic, ())}
-    if missing := sorted(str(p) for p in spans.keys() - existing):
+    existing_partitions = {p for p in spans if p.number in partitions.get(p.topic, ())}
+    if missing := sorted(str(p) for p in spans.keys() - existing_partitions):
         why = "; ".join(brokers.notes[note_count:]) or "not on the brokers"
         raise TopicUnreadableError(f"{elide(missing)}: {why}, so no rows were compared")
-    begins, _ = brokers.fetch_log_ranges(existing)
+    begins, _ = brokers.fetch_log_ranges(existing_partitions)
     return begins
 
 
 def _merge_span(
-    result: RowAudit,
+    row_audit: RowAudit,
     span: Span,
     rows: Iterable[Item],
     brokers: Brokers | None,
@@ -179,13 +179,13 @@ def _merge_span(
 ) -> None:
     """Merge the rows of a span with its records; without brokers, check only the rows."""
     if brokers is None:
-        result.merge(span, rows, None)
+        row_audit.merge(span, rows, None)
         return
     with (
         closing(_consume(brokers, span, content_columns)) as records,
         closing(_CommittedRecords(brokers, span)) as committed,
     ):
-        result.merge(span, rows, records, committed.has)
+        row_audit.merge(span, rows, records, committed.has)
 
 
 class _CommittedRecords:

@@ -84,10 +84,10 @@ class AddedFile(_DataFile, frozen=True, rename="camel"):
     @property
     def rows(self) -> int | None:
         """Number of rows that are not deleted; None if the statistics have no valid number."""
-        count = self.statistics.get("numRecords")
-        if not isinstance(count, int) or not 0 <= count <= MAX_OFFSET:
+        row_count = self.statistics.get("numRecords")
+        if not isinstance(row_count, int) or not 0 <= row_count <= MAX_OFFSET:
             return None
-        return count - (self.deletion_vector.cardinality if self.deletion_vector else 0)
+        return row_count - (self.deletion_vector.cardinality if self.deletion_vector else 0)
 
 
 class RemovedFile(_DataFile, frozen=True, rename="camel"):

@@ -114,7 +114,7 @@ def read_log(table: str | Folder, query_id: str | None) -> TableLog:
     OptionError
         If there is no Delta table, or it cannot be read.
     """
-    name = table if isinstance(table, str) else table.name
+    table_name = table if isinstance(table, str) else table.name
     try:
         return _read_table_log(open_folder(table) if isinstance(table, str) else table, query_id)
     except CheckpointError as error:
@@ -123,7 +123,7 @@ def read_log(table: str | Folder, query_id: str | None) -> TableLog:
         if isinstance(error, OptionError):
             raise
         reason = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"
-        raise OptionError(f"Delta table {name!r} cannot be read: {reason}") from error
+        raise OptionError(f"Delta table {table_name!r} cannot be read: {reason}") from error
 
 
 def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:

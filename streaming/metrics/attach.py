@@ -165,8 +165,8 @@ class Exporter:
             if not self._has_warned:
                 self._has_warned = True
                 reason = self._redact(str(error))
-                text = "metrics could not be updated; later failures are not logged: %s"
-                logger.warning(text, reason)
+                message = "metrics could not be updated; later failures are not logged: %s"
+                logger.warning(message, reason)
 
 
 class _Listener(StreamingQueryListener):
