@@ -16,7 +16,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
-    """A finished task that read from Kafka."""
+    """A finished or running task that reads records."""
 
     #: Executor slot that ran it, as `<executor>/<slot>`.
     slot: str
@@ -33,7 +33,7 @@ class BatchFigures:
     """A micro-batch, measured from Spark's UI, its progress, or both."""
 
     batch: int
-    #: Seconds from trigger to commit (progress), or of all jobs (UI; 0 while one is running).
+    #: Seconds from trigger to commit, or in Spark's UI from first to last job; 0 while one runs.
     seconds: float
     records: int = 0
     tasks: tuple[TaskFigures, ...] = ()
@@ -41,7 +41,7 @@ class BatchFigures:
     slots: tuple[str, ...] = ()
     #: Unread offsets when the batch started, by partition name.
     lag: Mapping[str, int] = field(default_factory=dict)
-    #: Metrics of the source, by name.
+    #: The source's metrics, by their full name.
     metrics: Mapping[str, str] = field(default_factory=dict)
     #: Ages of its newest and oldest record at the commit, in seconds; None if not measured.
     newest_age_s: float | None = None
