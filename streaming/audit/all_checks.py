@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from assignor_bridge.errors import elide
+from assignor_bridge.errors import elide, pluralize
 from streaming.audit.files import (
     check_counts,
     check_files,
@@ -30,7 +30,7 @@ from streaming.audit.rows import compute_read_spans
 from streaming.delta.transactions import ACCEPTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from assignor_bridge.model import Partition
     from streaming.audit.audited_files import Evidence
@@ -38,11 +38,9 @@ if TYPE_CHECKING:
     from streaming.audit.intervals import Intervals
     from streaming.audit.rows import RowAudit
 
-
-#: Scope of a proof: each commit's offsets and number of rows, or the rows themselves.
+#: Scope of a proof: each commit's offsets and number of rows, or some or all of the rows.
 Scope = Literal["commits", "sampled rows", "rows"]
-
-#: Kinds of findings about batches; ignored if rows are audited and no streaming query wrote them.
+#: Kinds of findings about batches; dropped if rows are audited and the log has no batch.
 _BATCH_KINDS = {"no-batch", "foreign-rows", "rows-changed", "log-begins-late"}
 #: Kinds of gaps in the proof, after which batches may have read offsets unknown to the audit.
 _GAP_KINDS = {"no-ranges", "log-begins-late", "commit-missing", "commit-damaged", "batch-unknown"}
@@ -54,7 +52,7 @@ class AuditedQuery:
 
     id: str
     batches: list[BatchCommit]
-    #: Number of offsets in the query's live commits.
+    #: Number of offsets, and of partitions, in the query's live commits.
     offsets: int
     partitions: int
     #: Number of batches in which Spark counted one record per offset.
@@ -73,7 +71,7 @@ class Audit:
     first_version: int
     last_version: int
     files: int
-    #: Number of rows in `files`; None if a statistic or the begin of the log is missing.
+    #: Number of rows in the table; None if a statistic is missing or version 0 is not audited.
     rows: int | None
     queries: list[AuditedQuery]
     findings: list[AuditFinding] = field(default_factory=list)
@@ -92,7 +90,7 @@ class Audit:
 
     @property
     def spans(self) -> dict[Partition, tuple[int, int]]:
-        """Offsets `[begin, end)` that the batches read, by partition; empty if any are unknown."""
+        """Offsets `[begin, end)` that were read, by partition; empty if not all are known."""
         if any(finding.kind in _GAP_KINDS for finding in self.findings) or self.first_version > 0:
             return {}
         return compute_read_spans(batch for query in self.queries for batch in query.batches)
@@ -104,11 +102,11 @@ class Audit:
         self.scope = "sampled rows" if are_sampled else "rows"
         log_findings = [f for f in self.findings if self.queries or f.kind not in _BATCH_KINDS]
         self.findings = sort_by_severity([*log_findings, *findings])
-        self.rows_read, self.records_compared = row_audit.rows, row_audit.compared
+        self.rows_read, self.records_compared = row_audit.rows_read, row_audit.records_compared
 
 
 def audit(evidence: Evidence, since: int | None = None) -> Audit:
-    """Audit a table from version `since` on; None starts at the first version."""
+    """Audit a table from version `since` on; None starts at version 0."""
     history = replay(evidence.commits)
     all_batches = history.list_batches(evidence.checkpoint)
     since = since or 0
@@ -117,13 +115,13 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
     history.double_adds = [d for d in history.double_adds if d[2] >= since]
     history.counts = {v: count for v, count in history.counts.items() if v >= since}
     history.is_whole = history.is_whole and since == 0
-    by_query: dict[str, list[BatchCommit]] = {}
+    batches_by_query: dict[str, list[BatchCommit]] = {}
     for batch in all_batches:
         if batch.version in history.commits:
-            by_query.setdefault(batch.query, []).append(batch)
-    queries = [_summarize_query(query, batches, history) for query, batches in by_query.items()]
-    findings = sort_by_severity(
-        _run_checks(evidence, history, by_query, queries, all_batches=all_batches, since=since)
+            batches_by_query.setdefault(batch.query, []).append(batch)
+    queries = [_summarize_query(*item, history) for item in batches_by_query.items()]
+    findings = _run_checks(
+        evidence, history, batches_by_query, queries, all_batches=all_batches, since=since
     )
     rows = [add.rows for add, _ in history.files.values()]
     versions = [v for v in (*history.commits, *evidence.damaged) if v >= since]
@@ -133,7 +131,7 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
         files=len(history.files),
         rows=None if None in rows or not history.is_whole else sum(n for n in rows if n),
         queries=queries,
-        findings=findings,
+        findings=sort_by_severity(findings),
         is_upsert=history.is_upsert,
     )
 
@@ -141,46 +139,46 @@ def audit(evidence: Evidence, since: int | None = None) -> Audit:
 def _run_checks(
     evidence: Evidence,
     history: History,
-    by_query: dict[str, list[BatchCommit]],
+    batches_by_query: dict[str, list[BatchCommit]],
     queries: list[AuditedQuery],
     *,
     all_batches: list[BatchCommit],
     since: int,
 ) -> Iterator[AuditFinding]:
-    """Run each check. `by_query` omits the batches before version `since`."""
+    """Run each check. `batches_by_query` omits the batches before version `since`."""
     yield from _check_log(evidence, since)
-    offsets = {
+    offsets_by_query = {
         query: collect_read_offsets(batch for batch in batches if batch.version in history.live)
-        for query, batches in by_query.items()
+        for query, batches in batches_by_query.items()
     }
-    other_offsets = {query: _collect_offsets_of_others(query, offsets) for query in by_query}
-    yield from _check_restores(history, by_query, other_offsets)
+    other_offsets = {q: _collect_offsets_of_others(q, offsets_by_query) for q in batches_by_query}
+    audited_batches = [batch for batches in batches_by_query.values() for batch in batches]
+    yield from _check_restores(history, audited_batches, other_offsets)
     checkpoint = evidence.checkpoint
-    for query, batches in by_query.items():
-        own = checkpoint if checkpoint is not None and checkpoint.query_id == query else None
-        yield from check_query(batches, history, own, other_offsets[query])
+    for query, batches in batches_by_query.items():
+        own_checkpoint = checkpoint if checkpoint and checkpoint.query_id == query else None
+        yield from check_query(batches, history, own_checkpoint, other_offsets[query])
         yield from _check_metadata(batches)
         yield from check_statistics(batches, history)
     # Several queries may merge the same records into an upsert table without changing its rows.
     if not history.is_upsert:
-        yield from check_overlaps_of_queries(offsets)
+        yield from check_overlaps_of_queries(offsets_by_query)
     checkpoint_findings: list[AuditFinding] = []
     if checkpoint is not None:
         offsets_of_others = other_offsets.get(checkpoint.query_id or "", {})
         checkpoint_findings += check_checkpoint(
             checkpoint,
-            evidence.completed,
+            evidence.last_completed,
             all_batches,
             is_whole=history.is_whole,
             other_offsets=offsets_of_others,
             since=since,
         )
     yield from checkpoint_findings
-    if not by_query and not checkpoint_findings:
+    if not batches_by_query and not checkpoint_findings:
         note = f"; the last batch is in version {all_batches[-1].version}" if all_batches else ""
-        yield AuditFinding("no-batch", f"{len(history.commits):,} commits{note}")
-    batch_versions = {batch.version for batches in by_query.values() for batch in batches}
-    yield from check_writers(history, batch_versions)
+        yield AuditFinding("no-batch", f"{pluralize(len(history.commits), 'commit')}{note}")
+    yield from check_writers(history, {batch.version for batch in audited_batches})
     topics = {
         p.topic for q in queries for b in q.batches for (_, p), _, _ in iter_ranges(b.ranges or {})
     }
@@ -200,9 +198,9 @@ def _check_log(evidence: Evidence, since: int) -> Iterator[AuditFinding]:
         yield AuditFinding("log-begins-late", f"the log begins at version {first}, not {since}")
     if missing := _find_log_gaps(evidence, since):
         yield AuditFinding("commit-missing", list_numbers("version", missing))
-    damaged = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
-    if damaged:
-        yield AuditFinding("commit-damaged", elide(damaged))
+    damage_texts = [f"version {v}: {why}" for v, why in evidence.damaged.items() if v >= since]
+    if damage_texts:
+        yield AuditFinding("commit-damaged", elide(damage_texts))
 
 
 def _find_log_gaps(evidence: Evidence, since: int = 0) -> list[range]:
@@ -210,37 +208,34 @@ def _find_log_gaps(evidence: Evidence, since: int = 0) -> list[range]:
     return find_gaps(versions, max(versions[0], since), versions[-1])
 
 
-def _collect_offsets_of_others(query: str, offsets: dict[str, Intervals]) -> Intervals:
-    """Return the offsets read by all queries except `query`."""
+def _collect_offsets_of_others(query: str, offsets_by_query: dict[str, Intervals]) -> Intervals:
+    """Return the merged offsets that the queries other than `query` read."""
     result: Intervals = {}
-    for intervals in (intervals for other, intervals in offsets.items() if other != query):
+    for intervals in (offsets for other, offsets in offsets_by_query.items() if other != query):
         for partition, partition_intervals in intervals.items():
             result[partition] = merge_intervals([*result.get(partition, []), *partition_intervals])
     return result
 
 
 def _check_restores(
-    history: History, by_query: dict[str, list[BatchCommit]], other_offsets: dict[str, Intervals]
+    history: History, batches: Sequence[BatchCommit], other_offsets: dict[str, Intervals]
 ) -> Iterator[AuditFinding]:
-    """Report batches that a `RESTORE` removed and that no later commit wrote again."""
+    """Report batches that a live `RESTORE` removed and whose offsets no live batch has again."""
     for restore in history.restores:
         if restore.version not in history.live:
             continue
         if restore.target is None:
             yield AuditFinding("restored-unknown", f"RESTORE at version {restore.version}")
             continue
-        live_batches = {
-            (b.query, b.number) for bs in by_query.values() for b in bs if b.version in history.live
-        }
+        live_batches = {(b.query, b.number) for b in batches if b.version in history.live}
         removed_batches = [
             batch
-            for batches in by_query.values()
             for batch in batches
             if restore.target < batch.version < restore.version
             and batch.version not in history.live
             and (batch.query, batch.number) not in live_batches
         ]
-        gap_sizes = {
+        lost_counts = {
             str(batch): sum(
                 high - low
                 for (_, p), begin, end in iter_ranges(batch.ranges or {})
@@ -249,15 +244,16 @@ def _check_restores(
             for batch in removed_batches
         }
         # Keep a batch with unknown ranges, because it may have read any offset.
-        removed_batches = [b for b in removed_batches if b.ranges is None or gap_sizes[str(b)]]
-        if removed_batches:
+        lost_batches = [b for b in removed_batches if b.ranges is None or lost_counts[str(b)]]
+        if lost_batches:
             is_accepted = history.properties.get(ACCEPTED) == str(restore.version)
             note = f"; the table property {ACCEPTED} accepts this" if is_accepted else ""
+            bound = "at least " if any(batch.ranges is None for batch in lost_batches) else ""
+            offsets = pluralize(sum(lost_counts.values()), "offset")
             yield AuditFinding(
                 "restored",
                 f"version {restore.version} restored version {restore.target}, which removed "
-                f"{elide(list(map(str, removed_batches)))}: {sum(gap_sizes.values()):,} "
-                f"offsets{note}",
+                f"{elide(list(map(str, lost_batches)))}: {bound}{offsets}{note}",
             )
 
 

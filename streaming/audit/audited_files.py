@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from assignor_bridge.errors import AssignorError, OptionError
-from checkpoints.folders import CheckpointError, LocalFolder, open_folder
+from checkpoints.folders import CheckpointError, LocalFolder, NoCheckpointError, open_folder
 from checkpoints.offset_log import read_checkpoint
 from streaming.delta import delta_log
 
@@ -40,7 +40,7 @@ class Evidence:
     checkpoint: Checkpoint | None = None
     #: Number of the query's last completed batch, or None. It is read before the table, and
     #: `checkpoint` after the table, because the query may run during the audit.
-    completed: int | None = None
+    last_completed: int | None = None
     #: None if only the log is audited.
     files: DataFiles | None = None
 
@@ -57,7 +57,7 @@ class DataFiles:
     root: Path
 
     def read_size(self, path: str) -> int | None:
-        """Return the size in bytes of a file in the log; None if it is not a regular file."""
+        """Return the size in bytes of a file in the log; None if no regular file exists."""
         try:
             status = self._resolve(path).stat()
         except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: an invalid path
@@ -102,18 +102,20 @@ def read_evidence(table: str, checkpoint: str | None) -> Evidence:
         if not commits and not damaged:
             raise UnreadableTableError(f"{table}: its log was deleted during the audit; try again")
         second_read = read_checkpoint(open_folder(checkpoint)) if checkpoint is not None else None
-        crc_files = {
+        crc_by_version = {
             v: delta_log.read_checksum(folder, v) for v in delta_log.list_checksum_versions(folder)
         }
     except CheckpointError as error:
-        raise OptionError(str(error)) from error
+        error_class = OptionError if isinstance(error, NoCheckpointError) else UnreadableTableError
+        raise error_class(str(error)) from error
     except OSError as error:
         why = error.strerror or type(error).__name__
         raise UnreadableTableError(f"{error.filename or table}: {why}") from error
-    checksums = {version: crc for version, crc in crc_files.items() if crc is not None}
-    last_committed = first_read.last_committed if first_read else None
-    completed = last_committed.batch_id if last_committed else None
-    return Evidence(commits, damaged, checksums, second_read, completed, DataFiles(folder.root))
+    checksums = {version: crc for version, crc in crc_by_version.items() if crc is not None}
+    last_batch = first_read.last_committed if first_read else None
+    last_completed = last_batch.batch_id if last_batch else None
+    files = DataFiles(folder.root)
+    return Evidence(commits, damaged, checksums, second_read, last_completed, files)
 
 
 def _open_table(table: str) -> LocalFolder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from assignor_bridge.errors import elide
+from assignor_bridge.errors import elide, pluralize
 from assignor_bridge.model import MAX_OFFSET
 from streaming.audit.findings import AuditFinding
 from streaming.audit.intervals import iter_ranges
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streaming.audit.history import BatchCommit, History
     from streaming.delta.delta_log import AddedFile, Commit, FileKey, TableChecksum
 
-#: Names of the commit metrics that count new files and rows, by operation.
+#: Names of the commit metrics that count new files and rows ("" if none), by operation.
 _COUNT_METRICS = {
     "WRITE": ("numFiles", "numOutputRows"),
     "STREAMING UPDATE": ("numAddedFiles", "numOutputRows"),
@@ -32,7 +32,7 @@ _UPSERT_COLUMN = "_sequence"
 def check_files(
     history: History, files: DataFiles | None, topics: Collection[str]
 ) -> Iterator[AuditFinding]:
-    """Check that each file exists, has the size in the log, and is in the table only once."""
+    """Check that each local file exists, has the size in the log, and is in the table only once."""
     doubled_files: dict[str, str] = {}
     for add, first_version, version in history.double_adds:
         doubled_files[add.path] = f"{add.path} (versions {first_version} and {version})"
@@ -65,10 +65,10 @@ def _find_equal_files(
 
     Two batches cannot write equal files if each row identifies its record, as in an upsert table or
     by Kafka's columns. Other files, and files of one batch (`UNION ALL` may repeat records), are
-    compared only if a commit's metrics do not match it, or another writer made the commit.
+    compared only if one of their commits contradicts its metrics or is neither batch nor `RESTORE`.
     """
-    suspects = {v for v in history.commits if _describe_miscount(history.commits[v])}
-    suspects |= {v for v, commit in history.commits.items() if is_foreign(commit)}
+    commits = history.commits.items()
+    suspects = {v for v, commit in commits if is_foreign(commit) or _describe_miscount(commit)}
     groups: dict[Any, list[tuple[AddedFile, int]]] = {}
     for add, version in history.files.values():
         if add.rows:
@@ -76,7 +76,7 @@ def _find_equal_files(
             groups.setdefault((add.size, add.stats, values, add.key[1]), []).append((add, version))
     for group in groups.values():
         first, *others = group
-        bounds = _read_bounds(first[0], topics, history.is_upsert)
+        bounds = _parse_bounds(first[0], topics, history.is_upsert)
         identifies_records = history.is_upsert or bounds is not None
         for other in others:
             may_repeat = not identifies_records or first[1] == other[1]
@@ -96,8 +96,8 @@ def is_foreign(commit: Commit) -> bool:
 
 
 def check_writers(history: History, batch_versions: Collection[int]) -> Iterator[AuditFinding]:
-    """Check that, except for RESTOREs, only commits in `batch_versions` add or remove rows."""
-    appends, changes = [], []
+    """Check that no live commit adds or removes rows unless it is a batch or a `RESTORE`."""
+    append_texts, removal_texts = [], []
     for version, commit in history.commits.items():
         if version in batch_versions or commit.is_restore or version not in history.live:
             continue
@@ -105,15 +105,16 @@ def check_writers(history: History, batch_versions: Collection[int]) -> Iterator
         added_files = [file for file in commit.adds if file.data_change]
         operation = f"{commit.info.operation or 'a commit'} at version {version}"
         if removed_files:
-            counts = f"{len(removed_files)} files removed, {len(added_files)} added"
-            changes.append(f"{operation} ({counts})")
+            removed = pluralize(len(removed_files), "file")
+            removal_texts.append(f"{operation} ({removed} removed, {len(added_files):,} added)")
         elif added_files:
-            rows = sum(file.rows or 0 for file in added_files)
-            appends.append(f"{operation} ({len(added_files)} files, {rows:,} rows)")
-    if appends:
-        yield AuditFinding("foreign-rows", elide(appends))
-    if changes:
-        yield AuditFinding("rows-changed", elide(changes))
+            rows = [file.rows for file in added_files]
+            rows_text = "" if None in rows else f", {pluralize(sum(n for n in rows if n), 'row')}"
+            append_texts.append(f"{operation} ({pluralize(len(rows), 'file')}{rows_text})")
+    if append_texts:
+        yield AuditFinding("foreign-rows", elide(append_texts))
+    if removal_texts:
+        yield AuditFinding("rows-changed", elide(removal_texts))
 
 
 def check_counts(history: History) -> Iterator[AuditFinding]:
@@ -121,38 +122,38 @@ def check_counts(history: History) -> Iterator[AuditFinding]:
     miscounts = [text for text in map(_describe_miscount, history.commits.values()) if text]
     if miscounts:
         yield AuditFinding("count-mismatch", elide(miscounts))
-    file_rows: dict[FileKey, int | None] = {}
-    changes = []
+    rows_by_file: dict[FileKey, int | None] = {}
+    compaction_texts = []
     for version, commit in history.commits.items():
-        file_rows |= {file.key: file.rows for file in commit.adds}
+        rows_by_file |= {file.key: file.rows for file in commit.adds}
         if commit.adds and commit.removes and not commit.changes_data:
-            old_rows = [file_rows.get(file.key) for file in commit.removes]
+            old_rows = [rows_by_file.get(file.key) for file in commit.removes]
             new_rows = [file.rows for file in commit.adds]
             counts = [sum(n for n in side if n is not None) for side in (old_rows, new_rows)]
             if None not in [*old_rows, *new_rows] and counts[0] != counts[1]:
                 operation = commit.info.operation or "a compaction"
                 count_text = f"{counts[0]:,} rows became {counts[1]:,}"
-                changes.append(f"{operation} at version {version}: {count_text}")
-    if changes:
-        yield AuditFinding("compaction-rows", elide(changes))
+                compaction_texts.append(f"{operation} at version {version}: {count_text}")
+    if compaction_texts:
+        yield AuditFinding("compaction-rows", elide(compaction_texts))
 
 
 def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Iterator[AuditFinding]:
     """Compare the table's number of files and bytes with each commit's checksum file (`.crc`).
 
-    Each difference is reported once, at its first version. If the log does not begin at version 0,
-    the first checksum is the reference, because the number of earlier files is unknown.
+    Each difference is reported once, at its first version. If the audit begins after version 0, the
+    first checksum is the reference, so that earlier differences are not reported.
     """
     known_difference = None if not history.is_whole else (0, 0)
     mismatches = []
-    for version, (number, size) in history.counts.items():
+    for version, (file_count, size) in history.counts.items():
         checksum = checksums.get(version)
         if checksum is None or checksum.num_files is None or checksum.table_size_bytes is None:
             continue
-        difference = (checksum.num_files - number, checksum.table_size_bytes - size)
+        difference = (checksum.num_files - file_count, checksum.table_size_bytes - size)
         if known_difference is not None and difference != known_difference:
             mismatches.append(
-                f"version {version} has {number + known_difference[0]:,} files "
+                f"version {version} has {file_count + known_difference[0]:,} files "
                 f"({size + known_difference[1]:,} bytes), "
                 f"but its .crc has {checksum.num_files:,} ({checksum.table_size_bytes:,} bytes)"
             )
@@ -162,7 +163,7 @@ def check_state(history: History, checksums: Mapping[int, TableChecksum]) -> Ite
 
 
 def _describe_miscount(commit: Commit) -> str | None:
-    """Describe how a commit's files or rows differ from its metrics; return None if they agree.
+    """Describe how a commit's files or rows contradict its metrics; None if they do not.
 
     Spark's first task writes a file even if it has no rows (`FileFormatWriter`). If Delta collects
     statistics, it counts that file in `numFiles` but omits it from the commit
@@ -172,23 +173,24 @@ def _describe_miscount(commit: Commit) -> str | None:
     files_metric, rows_metric = _COUNT_METRICS.get(commit.info.operation, ("", ""))
     if any(f.deletion_vector for f in (*commit.adds, *commit.removes)):
         return None
-    number, added_files = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
-    counts = [file.rows for file in commit.adds if file.rows is not None]
-    empty_files = int(files_metric == "numFiles" and len(counts) == added_files)
-    if number is not None and not added_files <= number <= added_files + empty_files:
-        details = f"reports {number} files in its metrics, but adds {added_files}"
+    reported_files, added_files = parse_whole_number(metrics.get(files_metric)), len(commit.adds)
+    row_counts = [file.rows for file in commit.adds if file.rows is not None]
+    max_files = added_files + int(files_metric == "numFiles" and len(row_counts) == added_files)
+    if reported_files is not None and not added_files <= reported_files <= max_files:
+        details = f"reports {reported_files:,} files in its metrics, but adds {added_files:,}"
         return f"version {commit.version} {details}"
-    number, rows = parse_whole_number(metrics.get(rows_metric)), sum(counts)
-    if number in {None, rows} or len(counts) < added_files or commit.removes:
+    reported_rows, added_rows = parse_whole_number(metrics.get(rows_metric)), sum(row_counts)
+    if reported_rows in {None, added_rows} or len(row_counts) < added_files or commit.removes:
         return None
-    details = f"reports {number:,} rows in its metrics, but its files have {rows:,}"
+    details = f"reports {reported_rows:,} rows in its metrics, but its files have {added_rows:,}"
     return f"version {commit.version} {details}"
 
 
 def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[AuditFinding]:
-    """Check that a file has no offset outside the ranges of its batch and the batches before it.
+    """Check that a file's offsets lie between the lowest and highest that its query had read.
 
     Earlier batches are included, because a stateful query may emit rows for their records later.
+    Files without statistics, and those of a batch without ranges or with a merge, are not checked.
     """
     files_outside = []
     spans: dict[Partition, tuple[int, int]] = {}
@@ -204,33 +206,34 @@ def check_statistics(batches: list[BatchCommit], history: History) -> Iterator[A
         if batch.ranges is None or commit.removes:  # a merge also rewrites other batches' rows
             continue
         for add in commit.adds:
-            bounds = _read_bounds(add, topics, history.is_upsert)
+            bounds = _parse_bounds(add, topics, history.is_upsert)
             if bounds is None:
                 continue
-            (first, last), (low, high) = bounds
-            file_spans = {p: offsets for p, offsets in spans.items() if first <= p.number <= last}
+            (first, last), (min_offset, max_offset) = bounds
+            file_spans = {p: span for p, span in spans.items() if first <= p.number <= last}
             if not knows_all_ranges and len({p.number for p in file_spans}) <= last - first:
                 continue
             begins = [begin for begin, _ in file_spans.values()] if knows_all_ranges else []
             min_begin = min(begins, default=0)
             max_end = max((end for _, end in file_spans.values()), default=0)
-            if low < min_begin or high >= max_end:
-                read_text = f"offsets {min_begin} to {max_end - 1}" if file_spans else "none"
+            if min_offset < min_begin or max_offset >= max_end:
+                begin_text = f"{min_begin} to " if knows_all_ranges else "up to "
+                read_text = f"only offsets {begin_text}{max_end - 1}" if file_spans else "none"
                 files_outside.append(
-                    f"{add.path} has offsets {low} to {high} in partitions {first} to {last}; "
-                    f"up to {batch}, the query read {read_text} of them"
+                    f"{add.path} has offsets {min_offset} to {max_offset} in partitions {first} to "
+                    f"{last}, but by {batch}, the query had read {read_text} of these partitions"
                 )
     if files_outside:
         yield AuditFinding("rows-outside", elide(files_outside))
 
 
-def _read_bounds(
+def _parse_bounds(
     add: AddedFile, topics: Collection[str], is_upsert: bool
 ) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return a file's (minimum, maximum) partition and (minimum, maximum) offset, or None.
+    """Return a file's (minimum, maximum) partition and (minimum, maximum) offset; None if unknown.
 
-    They come from statistics of Kafka's columns. Columns with the same names are ignored if their
-    minimum topic is not in `topics`.
+    They come from statistics of Kafka's columns or, in an upsert table, of `_UPSERT_COLUMN`. Other
+    columns named like Kafka's are ignored: their minimum topic is not in `topics`.
     """
     stats = add.statistics
     low, high = stats.get("minValues"), stats.get("maxValues")

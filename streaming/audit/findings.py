@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: `wrong`: offsets or rows are missing, exist twice, or were not written by a batch.
+#: `wrong`: a fault is proved, such as rows that are missing, doubled, or not from a batch.
 #: `unproved`: nothing is known to be wrong, but evidence for the proof is missing.
 Verdict = Literal["wrong", "unproved"]
 
@@ -32,11 +32,12 @@ _DELETE = (
 )
 _RESTORE = "restore the file from a backup, or RESTORE the table to a version without it"
 _WRITER = "find the writer (DESCRIBE HISTORY); if this was intended, set --since to a later version"
+_ROWS = "find the writer (DESCRIBE HISTORY), and correct the rows if this was not intended"
 _LOG = "restore the log's file from a backup"
 
 #: All kinds, by name. docs/audit.md has the same table.
 KINDS = {
-    "gap": FindingKind("wrong", "no commit has the offsets between two batches", _APPEND),
+    "gap": FindingKind("wrong", "no commit has offsets that the query must have read", _APPEND),
     "overlap": FindingKind("wrong", "two batches have the same offsets", _DELETE),
     "range-reversed": FindingKind(
         "wrong",
@@ -87,20 +88,16 @@ KINDS = {
         "a RESTORE removed batches, which the query does not read again",
         f"RESTORE the table to the version before that RESTORE; or {_APPEND}",
     ),
-    "restored-unknown": FindingKind(
-        "unproved", "a RESTORE went back to an unknown version", _WRITER
-    ),
-    "foreign-rows": FindingKind("wrong", "another writer appended rows without ranges", _WRITER),
-    "rows-changed": FindingKind("wrong", "another writer deleted or changed rows", _WRITER),
-    "rows-outside": FindingKind(
-        "wrong", "a file has offsets that no batch had read when it was written", _WRITER
-    ),
+    "restored-unknown": FindingKind("unproved", "a RESTORE went to an unknown version", _WRITER),
+    "foreign-rows": FindingKind("wrong", "a non-batch commit appended rows", _WRITER),
+    "rows-changed": FindingKind("wrong", "a non-batch commit deleted or changed rows", _WRITER),
+    "rows-outside": FindingKind("wrong", "a file has offsets that no batch had read", _WRITER),
     "file-lost": FindingKind("wrong", "a data file of the table does not exist", _RESTORE),
     "file-changed": FindingKind("wrong", "a data file's size differs from the log", _RESTORE),
     "file-doubled": FindingKind(
         "wrong",
         "a data file is in the log twice, or two files have the same content",
-        "remove one of the two files from the table",
+        "remove one of two equal files; for a file listed twice, restore the log's file",
     ),
     "count-mismatch": FindingKind(
         "wrong", "a commit's metrics do not match the files or rows that it adds", _LOG
@@ -109,7 +106,7 @@ KINDS = {
         "wrong", "the files in the log do not match the count or size in the .crc file", _LOG
     ),
     "compaction-rows": FindingKind(
-        "wrong", "a compaction changed the number of rows", "RESTORE the previous version"
+        "wrong", "a compaction changed the number of rows", "RESTORE the version before it"
     ),
     "records-mismatch": FindingKind(
         "wrong",
@@ -126,10 +123,8 @@ KINDS = {
     "commit-missing": FindingKind("wrong", "a version is missing from the log", _LOG),
     "rows-doubled": FindingKind("wrong", "several rows have the same offset", _DELETE),
     "rows-missing": FindingKind("wrong", "the table has no row for a record of the topic", _APPEND),
-    "rows-invented": FindingKind(
-        "wrong", "a row's offset is in no batch or has no record", _WRITER
-    ),
-    "rows-differ": FindingKind("wrong", "a row's key or value differs from its record", _WRITER),
+    "rows-invented": FindingKind("wrong", "a row's offset is in no batch or has no record", _ROWS),
+    "rows-differ": FindingKind("wrong", "a row's key or value differs from its record", _ROWS),
     "rows-unproved": FindingKind(
         "unproved",
         "some offsets have no row: transaction markers, compaction, a filter, or a loss",
@@ -147,20 +142,20 @@ KINDS = {
     ),
     "log-begins-late": FindingKind(
         "unproved",
-        "the log was cleaned up: earlier commits cannot be proved",
+        "Delta has cleaned up the log, so earlier commits cannot be proved",
         "audit from the first remaining version (--since); raise delta.logRetentionDuration",
     ),
     "no-batch": FindingKind(
         "unproved",
-        "the log has no batch of a streaming query",
-        "pass the table that the query writes, or audit the rows (--columns)",
+        "the audited versions have no batch of a streaming query",
+        "pass the table that the query writes, lower --since, or audit the rows (--columns)",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class AuditFinding:
-    """One fault of a table, or one gap in the proof."""
+    """A fault of the table, or evidence that is missing."""
 
     kind: str
     #: The batches, versions, partitions, and offsets affected.

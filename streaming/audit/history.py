@@ -36,7 +36,7 @@ class History:
     """A table's history, from the first version still in its log."""
 
     commits: dict[int, Commit]
-    #: Whether the log begins at version 0.
+    #: Whether the log, and the audit, begin at version 0.
     is_whole: bool
     #: Versions that no later `RESTORE` undid.
     live: frozenset[int] = frozenset()
@@ -62,8 +62,9 @@ class History:
                 query = parse_query_id(transaction.app_id)
                 if query is None or transaction.version < 0:
                     continue
-                own = metadata if metadata and metadata.query == query else None
-                ranges = own.ranges if own and own.batch == transaction.version else None
+                batch_id = query, transaction.version
+                is_own = metadata and (metadata.query, metadata.batch) == batch_id
+                ranges = metadata.ranges if metadata and is_own else None
                 if ranges is None and checkpoint is not None and query == checkpoint.query_id:
                     ranges = logged_ranges.get(transaction.version)
                 batches.append(BatchCommit(query, transaction.version, version, ranges, metadata))
@@ -71,7 +72,7 @@ class History:
 
 
 def _is_merge(commit: Commit) -> bool:
-    """Return whether `assignor run` wrote a merge; other merges may leave several rows per key."""
+    """Return whether the commit is a merge by `assignor run`, after which each key has one row."""
     app_ids = {transaction.app_id for transaction in commit.transactions}
     job_app_ids = {make_writer_name(query) for query in map(parse_query_id, app_ids) if query}
     return commit.info.operation == "MERGE" and not job_app_ids.isdisjoint(app_ids)
@@ -87,46 +88,45 @@ def replay(commits: Iterable[Commit]) -> History:
     history = History({commit.version: commit for commit in commits}, False)
     if not history.commits:
         return history
-    first = next(iter(history.commits))
-    history.is_whole = first == 0
+    history.is_whole = next(iter(history.commits)) == 0
     #: The version that each version is based on.
-    base: dict[int, int | None] = {}
+    bases: dict[int, int | None] = {}
     #: Hash of each version's set of files, to find the target of a `RESTORE` by time.
-    states: dict[int, int] = {}
-    state, size, previous = 0, 0, None
+    hashes: dict[int, int] = {}
+    files_hash, size, previous_version = 0, 0, None
     for version, commit in history.commits.items():
         removed_keys = {file.key for file in commit.removes}
         for key in removed_keys:  # 1.
-            removed = history.files.pop(key, None)
-            if removed is not None:
-                state ^= hash(key)
-                size -= removed[0].size
+            entry = history.files.pop(key, None)
+            if entry is not None:
+                files_hash ^= hash(key)
+                size -= entry[0].size
         for add in commit.adds:
-            existing = history.files.get(add.key)
-            if existing is not None and add.data_change:
-                history.double_adds.append((add, existing[1], version))
-            if existing is None:
-                state ^= hash(add.key)
+            old_entry = history.files.get(add.key)
+            if old_entry is not None and add.data_change:
+                history.double_adds.append((add, old_entry[1], version))
+            if old_entry is None:
+                files_hash ^= hash(add.key)
                 size += add.size
-            history.files[add.key] = (add, existing[1] if existing else version)
-        states[version] = state
-        base[version] = previous  # 2.
+            history.files[add.key] = (add, old_entry[1] if old_entry else version)
+        hashes[version] = files_hash
+        bases[version] = previous_version  # 2.
         if commit.is_restore:
             target = commit.restored_to
             if target is None:
-                same_states = (v for v in reversed(states) if v != version and states[v] == state)
-                target = next(same_states, None) if history.is_whole else None
+                targets = (v for v in reversed(hashes) if v != version and hashes[v] == files_hash)
+                target = next(targets, None) if history.is_whole else None
             history.restores.append(TableRestore(target, version))
-            base[version] = target
+            bases[version] = target
         history.counts[version] = (len(history.files), size)
         if commit.metadata is not None:
             history.properties = commit.metadata.configuration
-        previous = version
+        previous_version = version
     live = set()  # 3.
-    live_version: int | None = previous
+    live_version: int | None = previous_version
     while live_version is not None and live_version not in live:
         live.add(live_version)
-        live_version = base.get(live_version)
+        live_version = bases.get(live_version)
     history.live = frozenset(live)
     mode = history.properties.get("assignor.mode")
     history.is_upsert = mode == "upsert" if mode else any(map(_is_merge, history.commits.values()))

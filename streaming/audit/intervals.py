@@ -29,12 +29,12 @@ def iter_ranges(ranges: KafkaRanges) -> Iterator[tuple[SourcePartition, int, int
 
 def collect_read_offsets(batches: Iterable[BatchCommit]) -> Intervals:
     """Return the merged offset intervals that the batches read."""
-    ranges: Intervals = {}
+    spans: Intervals = {}
     for batch in batches:
         for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
             if begin < end:
-                ranges.setdefault(partition, []).append((begin, end))
-    return {partition: merge_intervals(spans) for partition, spans in ranges.items()}
+                spans.setdefault(partition, []).append((begin, end))
+    return {partition: merge_intervals(intervals) for partition, intervals in spans.items()}
 
 
 def count_offsets(batches: Iterable[BatchCommit]) -> int:
@@ -42,14 +42,14 @@ def count_offsets(batches: Iterable[BatchCommit]) -> int:
     return sum(max(0, high - low) for b in batches for _, low, high in iter_ranges(b.ranges or {}))
 
 
-def merge_intervals(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Merge adjacent and overlapping ranges.
+def merge_intervals(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort intervals, and merge adjacent and overlapping ones.
 
     >>> merge_intervals([(5, 7), (0, 2), (2, 4)])
     [(0, 4), (5, 7)]
     """
     result: list[tuple[int, int]] = []
-    for begin, end in sorted(ranges):
+    for begin, end in sorted(intervals):
         if result and begin <= result[-1][1]:
             result[-1] = (result[-1][0], max(result[-1][1], end))
         else:
@@ -58,7 +58,7 @@ def merge_intervals(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def find_gaps(numbers: Iterable[int], first: int, end: int) -> list[range]:
-    """Return the gaps between the ascending `numbers`, within `[first, end)`.
+    """Return the numbers in `[first, end)` that are not in the ascending `numbers`, as ranges.
 
     The numbers come from files, so a gap may have 2**63 numbers and is never iterated over.
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def format_offsets(partition: Partition, begin: int, end: int) -> str:
-    """Format the offsets `[begin, end)` for a message.
+    """Format the offsets `[begin, end)`, at least one, for a message.
 
     >>> format_offsets(Partition("t", 0), 5, 8), format_offsets(Partition("t", 0), 5, 6)
     ('t-0 offsets 5 to 7', 't-0 offset 5')
@@ -40,37 +40,38 @@ def check_query(
     live batches of other queries read; these are not reported as gaps.
     """
     yield from _check_order(batches)
-    live_by_number: dict[int, BatchCommit] = {}
+    batch_by_number: dict[int, BatchCommit] = {}  # the first live commit, else the first one
     for batch in batches:
-        earlier = live_by_number.get(batch.number)
-        if earlier is None:
-            live_by_number[batch.number] = batch
+        earlier_commit = batch_by_number.get(batch.number)
+        if earlier_commit is None:
+            batch_by_number[batch.number] = batch
             continue
-        are_both_live = {earlier.version, batch.version} <= history.live
+        are_both_live = {earlier_commit.version, batch.version} <= history.live
         if are_both_live:
             yield AuditFinding(
                 "batch-twice",
-                f"batch {batch.number} of query {batch.query} is in versions {earlier.version} and "
-                f"{batch.version}{_format_ranges(batch.ranges)}",
+                f"batch {batch.number} of query {batch.query} is in versions "
+                f"{earlier_commit.version} and {batch.version}{_format_ranges(batch.ranges)}",
             )
         elif batch.version in history.live:
-            live_by_number[batch.number] = batch
-    chain = [live_by_number[n] for n in sorted(live_by_number)]
+            batch_by_number[batch.number] = batch
+    chain = [batch_by_number[n] for n in sorted(batch_by_number)]
     yield from _check_chain(chain, history.is_whole, checkpoint, other_offsets)
-    rangeless_batches = [str(b) for b in live_by_number.values() if b.ranges is None]
+    rangeless_batches = [str(b) for b in chain if b.ranges is None]
     if rangeless_batches:
         yield AuditFinding("no-ranges", f"query {batches[0].query}: {elide(rangeless_batches)}")
 
 
 def _check_order(batches: Sequence[BatchCommit]) -> Iterator[AuditFinding]:
-    newest: BatchCommit | None = None
-    seen = set()
+    highest_batch: BatchCommit | None = None
+    numbers = set()
     for batch in batches:
-        if newest is not None and batch.number < newest.number and batch.number not in seen:
-            yield AuditFinding("batch-order", f"{batch} came after {newest} of query {batch.query}")
-        if newest is None or batch.number > newest.number:
-            newest = batch
-        seen.add(batch.number)
+        if highest_batch and batch.number < highest_batch.number and batch.number not in numbers:
+            details = f"query {batch.query}: {batch} was committed after {highest_batch}"
+            yield AuditFinding("batch-order", details)
+        if highest_batch is None or batch.number > highest_batch.number:
+            highest_batch = batch
+        numbers.add(batch.number)
 
 
 def _check_chain(
@@ -79,7 +80,7 @@ def _check_chain(
     checkpoint: Checkpoint | None,
     other_offsets: Intervals,
 ) -> Iterator[AuditFinding]:
-    """Check that each range begins where the previous one ended; `batches` are in order."""
+    """Check that each range begins where the last one ended; `batches` is sorted by number."""
     logged_ranges = checkpoint.ranges if checkpoint is not None else {}
     begins = checkpoint.begins if checkpoint is not None else {}
     if is_whole and batches[0].number > 0:
@@ -90,7 +91,8 @@ def _check_chain(
     check = _ChainCheck(logged_ranges, other_offsets, ends, missing_ends_are_0=has_begins)
     for batch in batches:
         yield from check.compare(batch)
-    yield from check.compare_with_logged_ends(batches[-1], _read_ends(checkpoint, batches[-1]))
+    logged_ends = _get_logged_ends(checkpoint, batches[-1].number)
+    yield from check.compare_with_logged_ends(batches[-1], logged_ends)
 
 
 @dataclass
@@ -98,14 +100,14 @@ class _ChainCheck:
     """Compare each batch of a query with the ends of the batches before it.
 
     If a batch has no commit, its partitions may be missing from all later batches. The offset log
-    has their ranges, or at least their ends after the last batch.
+    has the batch's ranges, or at least the last batch's end of every partition.
     """
 
     #: Ranges in the offset log, by batch number.
     logged_ranges: Mapping[int, KafkaRanges]
     #: Offsets read by other queries; they are not gaps.
     other_offsets: Intervals
-    #: End of the last batch that read each partition.
+    #: End of the last batch that read each partition, or the partition's begin in the checkpoint.
     ends: dict[SourcePartition, int]
     #: Whether a partition missing from `ends` has no earlier batch, and so begins at offset 0.
     missing_ends_are_0: bool
@@ -122,26 +124,27 @@ class _ChainCheck:
         absent_batches = range(previous.number + 1 if previous else batch.number, batch.number)
         logged_batches = [number for number in self.logged_ranges if number in absent_batches]
         absent_ranges = [self.logged_ranges[number] for number in logged_batches]
-        missing = [text for r in absent_ranges for text in _format_missing(r, self.other_offsets)]
-        if missing:
-            numbers = _format_batches(absent_batches.start, absent_batches.stop)
-            yield AuditFinding("batch-missing", f"{numbers} {position}: {elide(missing)}")
+        other_offsets = self.other_offsets
+        lost_offsets = [text for r in absent_ranges for text in _format_unread(r, other_offsets)]
+        if lost_offsets:
+            batches_text = _format_batches(absent_batches.start, absent_batches.stop)
+            yield AuditFinding("batch-missing", f"{batches_text} {position}: {elide(lost_offsets)}")
         for ranges in absent_ranges:
-            self.ends |= {partition: end for partition, _, end in iter_ranges(ranges)}
+            self.ends |= {key: end for key, _, end in iter_ranges(ranges)}
         unlogged_batches = find_gaps(logged_batches, absent_batches.start, absent_batches.stop)
         if batch.ranges is None:
             self.ends, self.missing_ends_are_0 = {}, False
             self.unknown_batches += unlogged_batches
             return
         gaps, overlaps = self._compare_with_ends(batch.ranges)
-        for partition, begin, end in iter_ranges(batch.ranges):
+        for key, begin, end in iter_ranges(batch.ranges):
             if end < begin:
-                self.reversed_partitions.add(partition)
-                details = f"{batch}: {partition[1]} begins at {begin} but ends at {end}"
+                self.reversed_partitions.add(key)
+                details = f"{batch}: {key[1]} begins at {begin} but ends at {end}"
                 yield AuditFinding("range-reversed", details)
         if gaps and unlogged_batches:
-            numbers = _format_batches(unlogged_batches[0].start, unlogged_batches[-1].stop)
-            yield AuditFinding("batch-missing", f"{numbers} {position}: {elide(gaps)}")
+            batches_text = _format_batches(unlogged_batches[0].start, unlogged_batches[-1].stop)
+            yield AuditFinding("batch-missing", f"{batches_text} {position}: {elide(gaps)}")
         elif gaps:
             yield AuditFinding("gap", f"{elide(gaps)}, {position}")
         else:
@@ -167,13 +170,13 @@ class _ChainCheck:
     def compare_with_logged_ends(
         self, last: BatchCommit, logged_ends: Mapping[SourcePartition, int]
     ) -> Iterator[AuditFinding]:
-        """Compare `ends` with the last batch's ends in the offset log."""
-        checked = logged_ends if self.missing_ends_are_0 else self.ends.keys() & logged_ends
-        ends = {partition: self.ends.get(partition, 0) for partition in checked}
+        """Report gaps up to the last batch's logged ends, or batches whose offsets are unknown."""
+        keys = logged_ends if self.missing_ends_are_0 else self.ends.keys() & logged_ends
+        ends = {key: self.ends.get(key, 0) for key in keys}
         gaps = [
-            format_offsets(p[1], *span)
-            for p in sorted(ends.keys() - self.reversed_partitions)
-            for span in subtract_intervals(p[1], ends[p], logged_ends[p], self.other_offsets)
+            format_offsets(key[1], *span)
+            for key in sorted(ends.keys() - self.reversed_partitions)
+            for span in subtract_intervals(key[1], ends[key], logged_ends[key], self.other_offsets)
         ]
         if gaps:
             yield AuditFinding("gap", f"{elide(gaps)}, up to {last} in the checkpoint")
@@ -182,10 +185,10 @@ class _ChainCheck:
             yield AuditFinding("batch-unknown", f"query {last.query}: {details}")
 
 
-def _read_ends(checkpoint: Checkpoint | None, batch: BatchCommit) -> dict[SourcePartition, int]:
-    """Return a batch's ends from the offset log; empty if the log no longer has the batch."""
+def _get_logged_ends(checkpoint: Checkpoint | None, number: int) -> dict[SourcePartition, int]:
+    """Return a batch's ends in the offset log; empty if the log or the batch is missing."""
     batches = checkpoint.batches if checkpoint is not None else ()
-    return next((dict(_iter_offsets(b.ends)) for b in batches if b.batch_id == batch.number), {})
+    return next((dict(_iter_offsets(b.ends)) for b in batches if b.batch_id == number), {})
 
 
 def _iter_offsets(offsets: Mapping[str, KafkaOffsets]) -> Iterator[tuple[SourcePartition, int]]:
@@ -195,8 +198,8 @@ def _iter_offsets(offsets: Mapping[str, KafkaOffsets]) -> Iterator[tuple[SourceP
                 yield (source, Partition(topic, number)), offset
 
 
-def _format_missing(ranges: KafkaRanges, other_offsets: Intervals) -> list[str]:
-    """Return messages with the offsets of ranges that are not in `other_offsets`."""
+def _format_unread(ranges: KafkaRanges, other_offsets: Intervals) -> list[str]:
+    """Format each interval of the ranges' offsets that is not in `other_offsets`."""
     return [
         format_offsets(partition, *span)
         for (_, partition), begin, end in iter_ranges(ranges)
@@ -204,14 +207,15 @@ def _format_missing(ranges: KafkaRanges, other_offsets: Intervals) -> list[str]:
     ]
 
 
-def check_overlaps_of_queries(offsets: Mapping[str, Intervals]) -> Iterator[AuditFinding]:
-    """Check that no two queries read the same offsets; `offsets` maps queries to offsets."""
-    spans: dict[Partition, list[tuple[int, int, str]]] = {}
-    for query, intervals in offsets.items():
-        for partition, partition_intervals in intervals.items():
-            spans.setdefault(partition, []).extend((b, e, query) for b, e in partition_intervals)
+def check_overlaps_of_queries(offsets_by_query: Mapping[str, Intervals]) -> Iterator[AuditFinding]:
+    """Check that no two queries read the same offsets."""
+    spans_by_partition: dict[Partition, list[tuple[int, int, str]]] = {}
+    for query, intervals in offsets_by_query.items():
+        for partition, spans in intervals.items():
+            query_spans = spans_by_partition.setdefault(partition, [])
+            query_spans += ((begin, end, query) for begin, end in spans)
     overlaps: dict[tuple[str, str], list[str]] = {}
-    for partition, query_spans in spans.items():
+    for partition, query_spans in spans_by_partition.items():
         open_spans: list[tuple[int, str]] = []  # end and query
         for begin, end, query in sorted(query_spans):
             open_spans = [span for span in open_spans if span[0] > begin]
@@ -226,7 +230,7 @@ def check_overlaps_of_queries(offsets: Mapping[str, Intervals]) -> Iterator[Audi
 
 def check_checkpoint(
     checkpoint: Checkpoint,
-    completed: int | None,
+    last_completed: int | None,
     all_batches: Sequence[BatchCommit],
     *,
     is_whole: bool,
@@ -235,69 +239,67 @@ def check_checkpoint(
 ) -> Iterator[AuditFinding]:
     """Compare the table's batches with the query's checkpoint.
 
-    `completed` is the query's last completed batch, or None. The ranges of commits before version
-    `since` are not compared.
+    `last_completed` is a batch number, or None. If the table has no batch at all, that is a finding
+    only if its log `is_whole`. The ranges of commits before version `since` are not compared.
     """
     batches = [batch for batch in all_batches if batch.query == checkpoint.query_id]
     if not batches:
-        if completed is not None and all_batches:
+        if last_completed is not None and all_batches:
+            queries = elide(sorted({batch.query for batch in all_batches}))
             yield AuditFinding(
                 "other-query",
-                f"query {checkpoint.query_id} has completed batch {completed}, but the table has "
-                f"only batches of other queries: {elide(sorted({b.query for b in all_batches}))}",
+                f"query {checkpoint.query_id} has completed batch {last_completed}, but the table "
+                f"has only batches of other queries: {queries}",
             )
-        elif completed is not None and is_whole:
-            yield AuditFinding("table-behind", f"no commit has the completed batch {completed}")
+        elif last_completed is not None and is_whole:
+            details = f"the checkpoint has completed batch {last_completed}, but no commit has any"
+            yield AuditFinding("table-behind", details)
         return
-    newest = max(batch.number for batch in batches)
-    planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else -1
-    if newest > planned:
-        last_batch = "has no batch" if planned < 0 else f"ends at batch {planned}"
-        yield AuditFinding(
-            "checkpoint-behind",
-            f"the table has batch {newest}, but the checkpoint {last_batch}: Delta would skip "
-            f"{_format_batches(planned + 1, newest + 1)}",
-        )
+    last_table_batch = max(batch.number for batch in batches)
+    last_planned = checkpoint.last_planned.batch_id if checkpoint.last_planned else -1
+    if last_table_batch > last_planned:
+        checkpoint_end = "has no batch" if last_planned < 0 else f"ends at batch {last_planned}"
+        skipped = _format_batches(last_planned + 1, last_table_batch + 1)
+        details = f"the table has batch {last_table_batch}, but the checkpoint {checkpoint_end}"
+        yield AuditFinding("checkpoint-behind", f"{details}: Delta would skip {skipped}")
     logged_ranges = checkpoint.ranges
-    if completed is not None and completed > newest:
-        missing_ranges = [r for n, r in sorted(logged_ranges.items()) if newest < n <= completed]
-        missing = [text for r in missing_ranges for text in _format_missing(r, other_offsets)]
-        offsets = f": {elide(missing)}" if missing else ""
+    if last_completed is not None and last_completed > last_table_batch:
+        absent_batches = range(last_table_batch + 1, last_completed + 1)
+        absent_ranges = [logged_ranges[n] for n in sorted(logged_ranges) if n in absent_batches]
+        lost_offsets = [text for r in absent_ranges for text in _format_unread(r, other_offsets)]
+        lost_text = _format_batches(absent_batches.start, absent_batches.stop)
+        lost_text += f" ({elide(lost_offsets)})" if lost_offsets else ""
         yield AuditFinding(
             "table-behind",
-            f"the checkpoint has completed batch {completed}, but the table's last is {newest}: "
-            f"missing {_format_batches(newest + 1, completed + 1)}{offsets}",
+            f"the checkpoint has completed batch {last_completed}, but the table's last is batch "
+            f"{last_table_batch}: it lacks {lost_text}",
         )
-    differing = [
+    differing_batches = [
         batch
         for batch in batches
         if batch.version >= since
         and batch.ranges is not None
         and logged_ranges.get(batch.number) not in (None, batch.ranges)
     ]
-    if differing:
-        first = differing[0]
-        planned_ranges = set(iter_ranges(logged_ranges[first.number]))
-        committed_ranges = set(iter_ranges(first.ranges or {}))
-        only_committed = min(committed_ranges - planned_ranges, default=None)
-        only_planned = min(planned_ranges - committed_ranges, default=None)
-        yield AuditFinding(
-            "ranges-mismatch",
-            f"{elide(list(map(str, differing)))}: for {first}, only the commit has "
-            f"{_format_range(only_committed)}, and only the offset log has "
-            f"{_format_range(only_planned)}",
+    if differing_batches:
+        first = differing_batches[0]
+        planned = set(iter_ranges(logged_ranges[first.number]))
+        committed = set(iter_ranges(first.ranges or {}))
+        only_committed, only_planned = committed - planned, planned - committed
+        clauses = [
+            f"only the {place} has {partition} [{begin}, {end})"
+            for place, ranges in (("commit", only_committed), ("offset log", only_planned))
+            for (_, partition), begin, end in sorted(ranges)[:1]
+        ]
+        details = (
+            f"{elide(list(map(str, differing_batches)))}: for {first}, {' and '.join(clauses)}"
         )
-
-
-def _format_range(range_: tuple[SourcePartition, int, int] | None) -> str:
-    if range_ is None:
-        return "nothing"
-    (_, partition), begin, end = range_
-    return f"{partition} [{begin}, {end})"
+        yield AuditFinding("ranges-mismatch", details)
 
 
 def _format_ranges(ranges: KafkaRanges | None) -> str:
-    texts = [format_offsets(p, begin, end) for (_, p), begin, end in iter_ranges(ranges or {})]
+    spans = ((p, begin, end) for (_, p), begin, end in iter_ranges(ranges or {}) if begin < end)
+    texts = [format_offsets(*span) for span in spans]
     return f": {elide(texts)}" if texts else ""
 
 

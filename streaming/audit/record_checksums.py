@@ -20,33 +20,32 @@ _MAX_HASHED_RECORDS = 10**10
 
 
 def check_records(query: AuditedQuery) -> Iterator[AuditFinding]:
-    """Compare each batch's counted records with its ranges, and update the query's counters.
+    """Compare each batch's counted records with its ranges, and update the counters of `query`.
 
-    A checksum that differs has two possible causes. Either Spark read wrong records, or it reran a
-    task and counted one record twice for each offset without a record. The second is considered
-    only if another batch of the query has offsets without a record.
+    A checksum differs if Spark read wrong records, or if it reran a task and counted a record twice
+    for each offset without a record. The second is assumed only if another batch has such offsets.
     """
-    differing = []
+    differing_batches = []
     for batch in query.batches:
         record_count = batch.metadata.counted if batch.metadata else None
         if batch.ranges is None or record_count is None or record_count.records is None:
             continue
-        missing = count_offsets([batch]) - record_count.records
-        if missing > 0:
-            query.offsets_without_record += missing
-        elif missing < 0:
+        unrecorded_offsets = count_offsets([batch]) - record_count.records
+        if unrecorded_offsets > 0:
+            query.offsets_without_record += unrecorded_offsets
+        elif unrecorded_offsets < 0:
             query.batches_recounted += 1
         elif record_count.checksum is None:
             query.batches_counted += 1
         elif record_count.records > _MAX_HASHED_RECORDS:
             continue
         elif record_count.checksum != f"{compute_checksum(batch.ranges):016x}":
-            differing.append(f"{batch}, {record_count.records:,} records")
+            differing_batches.append(f"{batch}, {record_count.records:,} records")
         else:
             query.batches_counted += 1
-    if differing:
+    if differing_batches:
         kind = "records-unproved" if query.offsets_without_record else "records-mismatch"
-        yield AuditFinding(kind, f"query {query.id}: {elide(differing)}")
+        yield AuditFinding(kind, f"query {query.id}: {elide(differing_batches)}")
 
 
 def compute_checksum(ranges: KafkaRanges) -> int:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from assignor_bridge.errors import AssignorError, OptionError, elide
 from assignor_bridge.model import Partition
-from streaming.audit.rows import BLOCK, RowAudit, sample_blocks
+from streaming.audit.rows import BLOCK_OFFSETS, RowAudit, sample_blocks
 from streaming.kafka.brokers import is_group_refusal
 
 if TYPE_CHECKING:
@@ -57,23 +57,23 @@ def audit_rows(
 
     `spans` are the offsets `[begin, end)` that the batches read, by partition; if empty, each
     partition is audited from its first row to its last. Without `brokers`, only rows are read.
-    `sample` is the number of offsets to audit; None audits all. `version` is the table version that
-    `spans` describe, because a running query may add others; None is the newest.
+    `sample` is the approximate number of offsets to audit; None audits all. `version` is the table
+    version that `spans` describe, because a running query may add versions; None is the newest.
 
-    Raises OptionError if one of the columns does not exist or has a NULL, and
-    TopicUnreadableError if the brokers do not return the records.
+    Raises OptionError if one of the columns does not exist or has a NULL, and TopicUnreadableError
+    if a partition does not exist or the brokers do not return its records.
     """
     frame, content_columns = _select_columns(spark, table, columns, version)
     ranges = dict(spans) or _compute_row_spans(frame, columns)
     begins = _request_log_begins(ranges, brokers) if brokers is not None else {}
-    log_ranges = {p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()}
-    targets = [(p, begin, end) for p, (begin, end) in sorted(log_ranges.items()) if begin < end]
-    block_size = 1 << 62 if sample is None else BLOCK
+    kept_ranges = {p: (max(low, begins.get(p, low)), high) for p, (low, high) in ranges.items()}
+    targets = [(p, begin, end) for p, (begin, end) in sorted(kept_ranges.items()) if begin < end]
+    block_size = 1 << 62 if sample is None else BLOCK_OFFSETS
     if sample is not None:
         targets = sample_blocks({p: (begin, end) for p, begin, end in targets}, sample)
         frame = _filter_blocks(spark, frame, targets)
     retention = brokers.fetch_retention({p.topic for p in ranges}) if brokers is not None else {}
-    result = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
+    row_audit = RowAudit({topic for topic, policy in retention.items() if policy.compacts})
     pending_spans = {(span[0], span[1] // block_size): span for span in targets}
     ordered_rows = frame.orderBy("topic", "partition", "offset")
     for block, rows in groupby(
@@ -82,15 +82,16 @@ def audit_rows(
     ):
         partition = block[0]
         span = pending_spans.pop(block, (partition, 0, 0))
-        deleted = range(ranges.get(partition, (0, 0))[0], log_ranges.get(partition, (0, 0))[0])
-        items = (_to_item(row) for row in rows if row[2] not in deleted)
-        _merge_span(result, span, items, brokers, content_columns)
+        low, _ = ranges.get(partition, (0, 0))
+        deleted_offsets = range(low, begins.get(partition, low))
+        items = (_to_item(row) for row in rows if row[2] not in deleted_offsets)
+        _merge_span(row_audit, span, items, brokers, content_columns)
     for span in pending_spans.values():
-        _merge_span(result, span, (), brokers, content_columns)
-    for p, (begin, _) in sorted(log_ranges.items()):
+        _merge_span(row_audit, span, (), brokers, content_columns)
+    for p, (begin, _) in sorted(kept_ranges.items()):
         if begin > ranges[p][0]:
-            result.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
-    return result, list(result.findings)
+            row_audit.faults["records-gone"].add(p, ranges[p][0], min(begin, ranges[p][1]))
+    return row_audit, list(row_audit.findings)
 
 
 def _to_item(row: Any) -> Item:
@@ -144,9 +145,9 @@ def _filter_blocks(spark: SparkSession, frame: DataFrame, spans: list[Span]) -> 
 
     schema = "topic STRING, partition INT, block BIGINT"
     blocks = spark.createDataFrame(
-        [(p.topic, p.number, low // BLOCK) for p, low, _ in spans], schema
+        [(p.topic, p.number, low // BLOCK_OFFSETS) for p, low, _ in spans], schema
     )
-    block = f.floor(f.col("offset") / BLOCK).cast("bigint")
+    block = f.floor(f.col("offset") / BLOCK_OFFSETS).cast("bigint")
     keys = ["topic", "partition", "block"]
     return (
         frame.withColumn("block", block)
@@ -161,16 +162,16 @@ def _request_log_begins(
     """Return each partition's log begin; raise TopicUnreadableError for a missing partition."""
     note_count = len(brokers.notes)
     partitions = brokers.list_partitions({partition.topic for partition in spans})
-    existing = {p for p in spans if p.number in partitions.get(p.topic, ())}
-    if missing := sorted(str(p) for p in spans.keys() - existing):
+    existing_partitions = {p for p in spans if p.number in partitions.get(p.topic, ())}
+    if missing := sorted(str(p) for p in spans.keys() - existing_partitions):
         why = "; ".join(brokers.notes[note_count:]) or "not on the brokers"
         raise TopicUnreadableError(f"{elide(missing)}: {why}, so no rows were compared")
-    begins, _ = brokers.fetch_log_ranges(existing)
+    begins, _ = brokers.fetch_log_ranges(existing_partitions)
     return begins
 
 
 def _merge_span(
-    result: RowAudit,
+    row_audit: RowAudit,
     span: Span,
     rows: Iterable[Item],
     brokers: Brokers | None,
@@ -178,13 +179,13 @@ def _merge_span(
 ) -> None:
     """Merge the rows of a span with its records; without brokers, check only the rows."""
     if brokers is None:
-        result.merge(span, rows, None)
+        row_audit.merge(span, rows, None)
         return
     with (
         closing(_consume(brokers, span, content_columns)) as records,
         closing(_CommittedRecords(brokers, span)) as committed,
     ):
-        result.merge(span, rows, records, committed.has)
+        row_audit.merge(span, rows, records, committed.has)
 
 
 class _CommittedRecords:
@@ -214,7 +215,7 @@ class _CommittedRecords:
 
 
 def _consume(
-    brokers: Brokers, span: Span, content: tuple[str, ...], isolation: str = "read_uncommitted"
+    brokers: Brokers, span: Span, columns: tuple[str, ...], isolation: str = "read_uncommitted"
 ) -> Generator[Item, None, None]:
     """Yield the offset and content of each record of a span, up to the end of the log."""
     partition, begin, end = span
@@ -247,7 +248,7 @@ def _consume(
                 if offset is None or offset >= end:
                     return
                 values = {"key": message.key, "value": message.value}
-                yield offset, tuple(_to_bytes(values[name]()) for name in content)
+                yield offset, tuple(_to_bytes(values[name]()) for name in columns)
                 next_offset, silent_s = offset + 1, 0.0
             if silent_s >= brokers.limit_s:
                 raise TopicUnreadableError(f"{partition}: no answer within {brokers.limit_s:g} s")

@@ -14,7 +14,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import elide
+from assignor_bridge.errors import elide, pluralize
 from assignor_bridge.model import Partition
 from streaming.audit.findings import KINDS, AuditFinding
 from streaming.audit.intervals import iter_ranges
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 #: Maximum number of spans stored for each kind of fault; further offsets are only counted.
 _MAX_SPANS = 1000
 #: Number of offsets in a block of a sample; not 1, because brokers send records in bulk.
-BLOCK = 100
+BLOCK_OFFSETS = 100
 #: Fixed, so that repeated audits of a table use the same sample.
 _SEED = 42
 
@@ -40,7 +40,7 @@ Item = tuple[int, tuple[bytes | None, ...]]
 
 @dataclass
 class FaultyOffsets:
-    """Offsets with one kind of fault."""
+    """Offsets with one kind of fault, and their number."""
 
     count: int = 0
     spans: list[Span] = field(default_factory=list)
@@ -58,13 +58,12 @@ class FaultyOffsets:
 class RowAudit:
     """Merge rows with records, partition by partition, and collect the faults."""
 
-    def __init__(self, compacted: Collection[str] = ()) -> None:
-        #: Compacted topics: Kafka deletes all records of a key except the newest.
-        self._compacted = compacted
-        #: Number of rows read.
-        self.rows = 0
+    def __init__(self, compacted_topics: Collection[str] = ()) -> None:
+        #: In these topics, Kafka deletes all records of a key except the newest.
+        self._compacted_topics = compacted_topics
+        self.rows_read = 0
         #: Number of records compared with rows; None if no records were read.
-        self.compared: int | None = None
+        self.records_compared: int | None = None
         #: Faulty offsets by kind, a key of `KINDS`.
         self.faults: dict[str, FaultyOffsets] = defaultdict(FaultyOffsets)
 
@@ -81,11 +80,11 @@ class RowAudit:
         `is_committed` is called, in ascending order, with the offset of each record without a row.
         """
         partition, begin, end = span
-        next_offset, previous = begin, None
+        next_offset, previous, last_doubled = begin, None, None
         record = self._read_next(records)
 
         def skip_to(record: Item | None, offset: int) -> Item | None:
-            """Return the first record at or after `offset`; report records before it as missing."""
+            """Return the first record from `offset` on, or None; report committed ones before."""
             while record is not None and record[0] < offset:
                 if is_committed(record[0]):
                     self.faults["rows-missing"].add(partition, record[0])
@@ -93,9 +92,11 @@ class RowAudit:
             return record
 
         for offset, content in rows:
-            self.rows += 1
+            self.rows_read += 1
             if offset == previous:
-                self.faults["rows-doubled"].add(partition, offset)
+                if offset != last_doubled:
+                    self.faults["rows-doubled"].add(partition, offset)
+                last_doubled = offset
                 continue
             previous = offset
             if not begin <= offset < end:
@@ -107,7 +108,7 @@ class RowAudit:
             else:
                 record = skip_to(record, offset)
                 if record is None or record[0] > offset:
-                    is_compacted = partition.topic in self._compacted
+                    is_compacted = partition.topic in self._compacted_topics
                     kind = "records-gone" if is_compacted else "rows-invented"
                     self.faults[kind].add(partition, offset)
                     continue
@@ -121,22 +122,21 @@ class RowAudit:
     def _read_next(self, records: Iterator[Item] | None) -> Item | None:
         record = next(records, None) if records is not None else None
         if record is not None:
-            self.compared = (self.compared or 0) + 1
+            self.records_compared = (self.records_compared or 0) + 1
         return record
 
     @property
     def findings(self) -> Iterator[AuditFinding]:
-        """One finding for each kind of fault that was found."""
-        for kind, faults in sorted(
-            self.faults.items(), key=lambda item: list(KINDS).index(item[0])
-        ):
-            if faults.count:
+        """One finding for each kind of fault with an offset, in the order of `KINDS`."""
+        for kind in KINDS:
+            faults = self.faults.get(kind)
+            if faults and faults.count:
                 texts = elide([format_offsets(*span) for span in faults.spans])
-                yield AuditFinding(kind, f"{faults.count:,} offsets: {texts}")
+                yield AuditFinding(kind, f"{pluralize(faults.count, 'offset')}: {texts}")
 
 
 def compute_read_spans(batches: Iterable[BatchCommit]) -> dict[Partition, tuple[int, int]]:
-    """Return the offsets from the first begin to the last end of the batches, by partition."""
+    """Return the lowest begin and the highest end of the batches' ranges, by partition."""
     spans: dict[Partition, tuple[int, int]] = {}
     for batch in batches:
         for (_, partition), begin, end in iter_ranges(batch.ranges or {}):
@@ -146,19 +146,19 @@ def compute_read_spans(batches: Iterable[BatchCommit]) -> dict[Partition, tuple[
 
 
 def sample_blocks(spans: Mapping[Partition, tuple[int, int]], count: int) -> list[Span]:
-    """Choose random blocks with about `count` offsets in total, sorted by partition and offset."""
+    """Choose random blocks with about `count` offsets in total, or all; sort them by offset."""
     partitions = sorted(partition for partition, (begin, end) in spans.items() if begin < end)
-    first_blocks = [spans[p][0] // BLOCK for p in partitions]
-    end_blocks = [(spans[p][1] - 1) // BLOCK + 1 for p in partitions]
+    first_blocks = [spans[p][0] // BLOCK_OFFSETS for p in partitions]
+    end_blocks = [(spans[p][1] - 1) // BLOCK_OFFSETS + 1 for p in partitions]
     #: Number of blocks up to and including each partition.
     blocks_until = list(itertools.accumulate(map(operator.sub, end_blocks, first_blocks)))
-    total = blocks_until[-1] if blocks_until else 0
-    sample_size = min(-(-count // BLOCK), total)
-    block_numbers = random.Random(_SEED).sample(range(total), sample_size)  # noqa: S311
+    block_count = blocks_until[-1] if blocks_until else 0
+    sample_size = min(-(-count // BLOCK_OFFSETS), block_count)
+    block_numbers = random.Random(_SEED).sample(range(block_count), sample_size)  # noqa: S311
     sample = []
     for number in sorted(block_numbers):
         index = bisect.bisect_right(blocks_until, number)
         block = first_blocks[index] + number - (blocks_until[index - 1] if index else 0)
-        begin, end = spans[partitions[index]]
-        sample.append((partitions[index], max(block * BLOCK, begin), min((block + 1) * BLOCK, end)))
+        low, (begin, end) = block * BLOCK_OFFSETS, spans[partitions[index]]
+        sample.append((partitions[index], max(low, begin), min(low + BLOCK_OFFSETS, end)))
     return sample

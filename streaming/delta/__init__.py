@@ -1,1 +1,1 @@
-"""Delta Lake support: sessions, and readers of a table's log."""
+"""Delta Lake support: session settings, and the content of a table's log."""

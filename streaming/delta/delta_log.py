@@ -83,11 +83,11 @@ class AddedFile(_DataFile, frozen=True, rename="camel"):
 
     @property
     def rows(self) -> int | None:
-        """Number of rows that are not deleted; None if the statistics omit it."""
-        count = self.statistics.get("numRecords")
-        if not isinstance(count, int) or not 0 <= count <= MAX_OFFSET:
+        """Number of rows that are not deleted; None if the statistics have no valid number."""
+        row_count = self.statistics.get("numRecords")
+        if not isinstance(row_count, int) or not 0 <= row_count <= MAX_OFFSET:
             return None
-        return count - (self.deletion_vector.cardinality if self.deletion_vector else 0)
+        return row_count - (self.deletion_vector.cardinality if self.deletion_vector else 0)
 
 
 class RemovedFile(_DataFile, frozen=True, rename="camel"):
@@ -196,7 +196,7 @@ def read_commit(folder: Folder, version: int) -> Commit:
     except (ValueError, RecursionError):
         raise DamagedCommitError("a line is not JSON, or is truncated") from None
     if not actions:
-        raise DamagedCommitError("it is empty")
+        raise DamagedCommitError("it has no actions")
     values = {
         "version": version,
         "info": (actions.get("commitInfo") or [{}])[-1],
@@ -214,7 +214,7 @@ def read_commit(folder: Folder, version: int) -> Commit:
 
 
 def read_checksum(folder: Folder, version: int) -> TableChecksum | None:
-    """Read a version's checksum file, which is optional; None if it cannot be read."""
+    """Read a version's checksum file; None if it does not exist or cannot be read."""
     try:
         raw = folder.read(f"{LOG}/{version:020}.crc")
         return msgspec.json.decode(raw, type=TableChecksum) if raw else None

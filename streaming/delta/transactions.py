@@ -46,54 +46,58 @@ def parse_query_id(app_id: str) -> str | None:
 class TableLog:
     """The information about one query in a table's log."""
 
-    #: Number of the query's newest batch; `NO_BATCH` if it has none, None if unknown.
+    #: Number of the query's newest batch; `NO_BATCH` if the table has none, None if unknown.
     batch: int | None
     #: The `RESTORE` that removed this batch; None if none did, or a later `RESTORE` undid it.
     restore: TableRestore | None = None
-    #: Version of a `REPLACE TABLE` that removed all earlier rows; None if the query wrote since.
+    #: Version of a `REPLACE TABLE` after which the query wrote no batch; None if there is none.
     replace_version: int | None = None
-    #: Id of another streaming query that wrote to the table, if this query has written no batch.
+    #: ID of the last other streaming query that wrote; None if this query's batch was found first.
     other_query_id: str | None = None
     #: Value of the `ACCEPTED` property: the version whose row loss a user accepts.
     accepted_version: str | None = None
 
     def is_row_loss_accepted(self, version: int | None) -> bool:
-        """Return whether a user accepts that this version removed rows."""
+        """Return whether a user accepts that this version, if any, removed rows."""
         return version is not None and self.accepted_version == str(version)
 
 
-def describe_mismatch(log: TableLog, checkpoint: str, planned: int, completed: int) -> str | None:
-    """Return why a query must not continue with a table; None if table and checkpoint match.
+def describe_mismatch(
+    log: TableLog, checkpoint: str, last_planned: int, last_completed: int
+) -> str | None:
+    """Return why a query must not continue with a table; None if no reason is known.
 
-    `planned` and `completed` are the checkpoint's last batches, or `NO_BATCH`. The text continues a
-    sentence that starts with the table. If the table's newest batch is unknown, None is returned.
+    `last_planned` and `last_completed` are the checkpoint's last batches, or `NO_BATCH`. The text
+    continues a sentence that starts with the table.
     """
-    newest = log.batch
-    if newest is None:
+    batch, replace_version = log.batch, log.replace_version
+    if batch is None:
         return None
-    if newest > planned:
+    if batch > last_planned:
+        end = "has no batch" if last_planned == NO_BATCH else f"ends at {last_planned}"
         return (
-            f"has batch {newest} of the query, but its checkpoint {checkpoint!r} ends at {planned}"
-            ": the checkpoint is older than the table, and Delta would skip batches up to "
-            f"{newest}; restore the newer checkpoint, or {NEW_CHECKPOINT}"
+            f"has batch {batch} of the query, but the query's checkpoint {checkpoint!r} {end}: the "
+            "checkpoint is older than the table, and Delta would skip batches up to "
+            f"{batch}; restore the newer checkpoint, or {NEW_CHECKPOINT}"
         )
-    replaced = log.replace_version
-    if newest < completed and not log.is_row_loss_accepted(replaced):
-        batches = f"the query's batches only up to {newest}"
-        batches = "no batch of the query" if newest == NO_BATCH else batches
-        or_accept = f", or {_describe_acceptance(replaced)}" if replaced is not None else ""
+    if batch < last_completed and not log.is_row_loss_accepted(replace_version):
+        table_end = f"the query's batches only up to {batch}"
+        table_end = "no batch of the query" if batch == NO_BATCH else table_end
+        or_accept = (
+            "" if replace_version is None else f"; or {_describe_acceptance(replace_version)}"
+        )
         return (
-            f"has {batches}, but the checkpoint {checkpoint!r} has completed batch "
-            f"{completed}: the table was recreated, restored from a copy, or replaced by another, "
-            f"so rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
+            f"has {table_end}, but the checkpoint {checkpoint!r} has completed batch "
+            f"{last_completed}: the table was recreated, restored from a copy, or replaced by "
+            f"another, so rows are missing; restore the table, or {NEW_CHECKPOINT}{or_accept}"
         )
     if log.restore is not None and not log.is_row_loss_accepted(log.restore.version):
         restored_to, version = log.restore
         target = "an earlier time" if restored_to is None else f"version {restored_to}"
         return (
-            f"was restored to {target} by RESTORE (version {version}) after batch {newest}, so "
-            f"rows may be missing that are not read again: RESTORE it to version {version - 1}, "
-            f"{NEW_CHECKPOINT}, or {_describe_acceptance(version)}"
+            f"was restored to {target} by RESTORE (version {version}) after batch {batch}, so "
+            f"rows may be missing that are not read again: RESTORE it to version {version - 1}; "
+            f"{NEW_CHECKPOINT}; or {_describe_acceptance(version)}"
         )
     return None
 
@@ -103,14 +107,14 @@ def _describe_acceptance(version: int) -> str:
 
 
 def read_log(table: str | Folder, query_id: str | None) -> TableLog:
-    """Read a query's batches from a table's log; `query_id` is None for a new query.
+    """Find a query's newest batch in a table's log; `query_id` is None for a new query.
 
     Raises
     ------
     OptionError
         If there is no Delta table, or it cannot be read.
     """
-    name = table if isinstance(table, str) else table.name
+    table_name = table if isinstance(table, str) else table.name
     try:
         return _read_table_log(open_folder(table) if isinstance(table, str) else table, query_id)
     except CheckpointError as error:
@@ -119,17 +123,17 @@ def read_log(table: str | Folder, query_id: str | None) -> TableLog:
         if isinstance(error, OptionError):
             raise
         reason = getattr(error, "strerror", None) or f"its log is damaged ({type(error).__name__})"
-        raise OptionError(f"Delta table {name!r} cannot be read: {reason}") from error
+        raise OptionError(f"Delta table {table_name!r} cannot be read: {reason}") from error
 
 
 def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
-    newest_first = list_versions(folder)[::-1]
-    if not newest_first:
+    versions = list_versions(folder)
+    if not versions:
         raise OptionError(f"{folder.name!r} is not a Delta table: it has no commits in {LOG!r}")
     restores: list[TableRestore] = []
     other_query_id: str | None = None
     properties: dict[str, str | None] | None = None  # of the newest commit that has any
-    for version in newest_first:
+    for version in reversed(versions):
         try:
             commit = read_commit(folder, version)
         except CommitGoneError:  # Delta removed the commit after it was listed
@@ -138,18 +142,18 @@ def _read_table_log(folder: Folder, query_id: str | None) -> TableLog:
             restores.append(TableRestore(commit.restored_to, version))
         if properties is None and commit.metadata is not None:
             properties = commit.metadata.configuration
-        accepted = (properties or {}).get(ACCEPTED)
+        accepted_version = (properties or {}).get(ACCEPTED)
         for transaction in commit.transactions:
             writer_id = parse_query_id(transaction.app_id)
             if writer_id is not None and writer_id == query_id:
                 restore = _find_reverting_restore(restores, version)
-                return TableLog(transaction.version, restore, accepted_version=accepted)
+                return TableLog(transaction.version, restore, accepted_version=accepted_version)
             other_query_id = other_query_id or writer_id
         if _REPLACE in commit.info.operation and _find_reverting_restore(restores, version) is None:
-            return TableLog(NO_BATCH, None, version, other_query_id, accepted)
-        if query_id is None and other_query_id is not None:  # it is not in older commits
+            return TableLog(NO_BATCH, None, version, other_query_id, accepted_version)
+        if query_id is None and other_query_id is not None:  # a new query has no commit
             return TableLog(NO_BATCH, other_query_id=other_query_id)
-    is_complete = len(newest_first) == newest_first[0] + 1
+    is_complete = len(versions) == versions[-1] + 1
     return TableLog(NO_BATCH if is_complete else None, other_query_id=other_query_id)
 
 

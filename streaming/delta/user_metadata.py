@@ -1,7 +1,7 @@
 """Encode and decode the source offsets of a commit's rows in its `userMetadata`.
 
 The text is JSON, `{"assignor": {…}}`, merged into the user's own metadata. `DESCRIBE HISTORY` shows
-it. A range is `[from, until)`; partitions without records in the batch are omitted.
+it. A range is `[from, until)`; partitions without offsets in the batch are omitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _Partition = Annotated[int, msgspec.Meta(ge=0, le=MAX_PARTITION)]
 
 
 class RecordCount(msgspec.Struct, frozen=True):
-    """Number and checksum of the records that the parser read."""
+    """Number and checksum of the records that the parser read; None if not counted."""
 
     records: Natural | None = None
     #: XOR of the records' xxhash64 over topic, partition and offset, as 16 hex digits.
@@ -49,7 +49,7 @@ def encode_metadata(
     """Return a commit's `userMetadata`; None if `user_text` cannot be extended.
 
     The Delta sink passes no ranges, because DeltaWrites.java replaces `"ranges":null,"counted":{}`.
-    `user_text` is the user's own metadata. It can be extended only if it is a JSON object.
+    `user_text` is the user's own metadata: empty, or a JSON object without the key `assignor`.
     """
     user_values: Any = {}
     if user_text:

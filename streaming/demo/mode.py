@@ -13,7 +13,7 @@ import orjson
 
 from streaming.demo.flights import SCHEMA
 from streaming.demo.spark_process import DemoError, get_ui
-from streaming.observe.query_progress import read_progress
+from streaming.observe.query_progress import parse_progress
 from streaming.observe.spark_ui import choose_query
 from streaming.pipeline.delta.foreach_batch import delta_sink
 
@@ -99,7 +99,7 @@ class Mode:
             return ()
         self._query.stop()
         self.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-        progresses = (read_progress(orjson.loads(p.json)) for p in self._query.recentProgress)
+        progresses = (parse_progress(orjson.loads(p.json)) for p in self._query.recentProgress)
         batches = {progress.batch: progress for progress in progresses if progress.rows}
         ui = get_ui(self.spark)
         ui_batches = choose_query(ui.fetch_batches(), str(self._query.id), ui.address)

@@ -22,7 +22,7 @@ from streaming.observe.progress_log import (
     make_end_line,
     redact_progress,
 )
-from streaming.observe.query_progress import parse_time_s, read_progress
+from streaming.observe.query_progress import parse_progress, parse_time_s
 from streaming.redaction import Redactor
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class Exporter:
     """Write progress events to the configured endpoint, textfile, and log.
 
     A separate thread handles the queued events, so that a full disk or a scrape of 10,000
-    partitions cannot delay Spark. Only the first failure is logged, as a warning. `log_ends`
-    returns a query's log ends; `attach` explains the other parameters.
+    partitions cannot delay Spark. Only the first failure is logged, as a warning. `fetch_log_ends`
+    gets a query's ID, or None for all queries; `attach` explains the other parameters.
     """
 
     def __init__(
@@ -52,20 +52,19 @@ class Exporter:
         config: MetricsConfig,
         redact: Callable[[str], str] | None = None,
         why: Callable[[str, str], str] | None = None,
-        log_ends: Callable[[str | None], QueryOffsets] = lambda _: {},
+        fetch_log_ends: Callable[[str | None], QueryOffsets] = lambda _: {},
     ) -> None:
-        self._log_ends = log_ends
+        self._fetch_log_ends = fetch_log_ends
         self._redact = redact or Redactor()
         self._why = why or (lambda _, text: first_error_line(text))
         self._board = Board(config.cluster_name)
-        self._textfile = (
-            Textfile(self._board, config.textfile, config.file_mode) if config.textfile else None
-        )
+        path, mode = config.textfile, config.file_mode
+        self._textfile = Textfile(self._board, path, mode) if path else None
         self._log: Log | None = None
         self._endpoint: Endpoint | None = None
         with contextlib.ExitStack() as outlets:
             if config.log is not None or config.log_file is not None:
-                self._log = Log(config.log_file, config.file_mode)
+                self._log = Log(config.log_file, mode)
                 outlets.callback(self._log.close)
             if config.port is not None:
                 self._endpoint = Endpoint(self._board, config.port, config.address)
@@ -85,9 +84,9 @@ class Exporter:
         """Port of the endpoint; None if there is no endpoint."""
         return self._endpoint.port if self._endpoint else None
 
-    def record_progress(self, progress: str) -> None:
+    def record_progress(self, progress_json: str) -> None:
         """Queue a progress event in Spark's JSON format; return at once."""
-        self._events.put(lambda: self._write_progress(progress))
+        self._events.put(lambda: self._write_progress(progress_json))
 
     def record_idle(self, query_id: str, timestamp: str) -> None:
         """Queue an event for a query that waits for records; return at once."""
@@ -98,7 +97,7 @@ class Exporter:
         self._events.put(lambda: self._write_end(query_id, run_id, error))
 
     def close(self) -> None:
-        """Handle the queued events, then close all outlets."""
+        """Handle the queued events, for at most 10 s, then close all outlets."""
         self.at_close.close()
 
     def __enter__(self) -> Exporter:
@@ -113,7 +112,7 @@ class Exporter:
                 event()
 
     def _wait_for_event(self) -> Callable[[], None] | None:
-        """Return the next event, or `_measure_lag` if it is due first, or None after `close`."""
+        """Return the next event, or `_measure_lag` if it is due first; None ends the thread."""
         remaining_s = self._next_measurement_s - time.monotonic()
         if remaining_s > 0:
             with contextlib.suppress(queue.Empty):
@@ -124,18 +123,18 @@ class Exporter:
     def _measure_lag(self) -> None:
         if self._board.is_empty:
             return
-        if self._board.update_log_ends(self._log_ends(None), time.time()) and self._textfile:
+        if self._board.update_log_ends(self._fetch_log_ends(None), time.time()) and self._textfile:
             self._textfile.write()
 
-    def _write_progress(self, text: str) -> None:
-        data = redact_progress(orjson.loads(text), self._redact)
+    def _write_progress(self, progress_json: str) -> None:
+        data = redact_progress(orjson.loads(progress_json), self._redact)
         log_ends: Mapping[str, TopicOffsets] = {}
         with self._warn_once():
-            log_ends = self._log_ends(data["id"]).get(data["id"], {})
+            log_ends = self._fetch_log_ends(data["id"]).get(data["id"], {})
         for index, source in enumerate(data["sources"]):
             if str(index) in log_ends:
                 source["logEndOffset"] = log_ends[str(index)]
-        progress = read_progress(data)
+        progress = parse_progress(data)
         is_new = self._board.update(progress, time.time())
         if self._log and is_new:
             lag_seconds = self._board.compute_max_lag_seconds(progress.query_id)
@@ -166,8 +165,8 @@ class Exporter:
             if not self._has_warned:
                 self._has_warned = True
                 reason = self._redact(str(error))
-                text = "metrics could not be updated; later failures are not logged: %s"
-                logger.warning(text, reason)
+                message = "metrics could not be updated; later failures are not logged: %s"
+                logger.warning(message, reason)
 
 
 class _Listener(StreamingQueryListener):
@@ -204,12 +203,13 @@ def attach(
     redact
         Removes secrets from texts such as Spark's messages. Default: `Redactor`.
     why
-        Returns one line that explains why a query failed, given its id and Spark's message.
+        Returns one line that explains why a query failed, given its ID and Spark's message.
+        Default: the first line of the message, or the last of its Python traceback.
 
     Raises
     ------
     MetricsError
-        If the port is in use, or a file cannot be written.
+        If the endpoint cannot listen, the log cannot be opened, or a folder does not exist.
     """
     exporter = Exporter(config, redact, why, lambda query_id: request_log_ends(spark, query_id))
     if config.exports:
@@ -220,7 +220,7 @@ def attach(
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
     """Add a listener; return a function that waits for its pending events and removes it.
 
-    That function ignores a busy or stopped Spark, so that it never changes a query's outcome.
+    That function warns if Spark is busy, and ignores a stopped Spark, but raises neither.
     """
     spark.streams.addListener(listener)
 

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from streaming.metrics.log_ends import LogEnds
 from streaming.metrics.names import ASSIGNOR, METRICS
-from streaming.observe.query_progress import read_offsets
+from streaming.observe.query_progress import parse_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from streaming.metrics.log_ends import QueryOffsets, TopicOffsets
     from streaming.observe.query_progress import BatchProgress, SourceProgress
 
+    #: Offset, lag in offsets, and lag in seconds, by partition; a lag is None if unknown.
+    _Positions: TypeAlias = dict[Partition, tuple[int, int | None, float | None]]
     #: Metric name, label values, and value.
     _Sample = tuple[str, tuple[str, ...], float]
     _Family: TypeAlias = GaugeMetricFamily | CounterMetricFamily
 
-#: Metrics of the last batch's rows; not exported while the query is idle.
+#: Ages of the last batch's records; not exported while the query is idle.
 _FRESHNESS_KEYS = ("freshnessSeconds", "freshnessSecondsMax")
 
 
@@ -38,6 +40,7 @@ class _QueryMetrics:
     """Metrics of one query until it ends; the counters of its next run start at 0."""
 
     last_progress: BatchProgress
+    #: Number of batches with data.
     batches: int = 0
     rows: int = 0
     #: Unix time of the query's last idle event; 0 before the first one.
@@ -51,7 +54,7 @@ class _QueryMetrics:
     log_ends: dict[tuple[int, Partition], LogEnds] = field(default_factory=dict)
 
     def update(self, progress: BatchProgress, measured_s: float | None) -> bool:
-        """Update from a progress event; return whether it is the first for a batch with data."""
+        """See `Board.update`."""
         if self.last_progress.run_id != progress.run_id:  # Spark may drop a run's end event
             self.run_counters.clear()
             self.last_counted_batch = -1
@@ -81,11 +84,11 @@ class _QueryMetrics:
                     self.run_counters[key] = value
 
     def update_log_ends(self, ends_by_source: Mapping[str, TopicOffsets], time_s: float) -> None:
-        """Update the lag with the log ends of each source, by its number."""
+        """Replace the log ends, keyed by source index, which were measured at `time_s`."""
         self.last_progress = replace(
             self.last_progress,
             sources=tuple(
-                replace(s, log_ends=read_offsets(ends_by_source.get(str(s.index), {})) or {})
+                replace(s, log_ends=parse_offsets(ends_by_source.get(str(s.index), {})) or {})
                 for s in self.last_progress.sources
             ),
         )
@@ -93,51 +96,52 @@ class _QueryMetrics:
 
     def _record_log_ends(self, time_s: float) -> None:
         """Record log ends: at `time_s` if they were measured, else at the batch's timestamp."""
-        ends = {}
+        log_ends = {}
         for source in self.last_progress.sources:
+            end_time_s = time_s if source.log_ends else self.last_progress.timestamp_s
             for tp, end in source.ends.items():
                 key = source.index, tp
-                ends[key] = self.log_ends.get(key) or LogEnds()
-                ends[key].add(time_s if source.log_ends else self.last_progress.timestamp_s, end)
-        self.log_ends = ends
+                log_ends[key] = self.log_ends.get(key) or LogEnds()
+                log_ends[key].add(end_time_s, end)
+        self.log_ends = log_ends
 
     def estimate_lags(self, source: SourceProgress) -> dict[Partition, tuple[int, float | None]]:
         """Return each partition's lag in unread offsets, and in seconds (None if unknown).
 
-        Without measured log ends, this is the lag at the start of the last batch. If the query is
-        idle, it has read everything except the offsets that its limits hold back.
+        Without measured log ends, this is the lag at the start of the last batch, or at its end if
+        the query is idle. Partitions whose offset or log end is unknown are omitted.
         """
         is_idle = self.idle_at_s > self.last_progress.timestamp_s
         offsets = source.end if source.log_ends or is_idle else source.begin
         return {
-            tp: (max(0, end - at), self.log_ends[source.index, tp].estimate_lag_s(at))
+            tp: (max(0, end - offset), self.log_ends[source.index, tp].estimate_lag_s(offset))
             for tp, end in source.ends.items()
-            if (at := offsets.get(tp)) is not None
+            if (offset := offsets.get(tp)) is not None
         }
 
     def collect_samples(self) -> Iterator[_Sample]:
         """Yield the samples of the Spark and assignor metrics."""
-        last = self.last_progress
-        labels = (last.label, last.query_id)
+        progress = self.last_progress
+        labels, end_s = (progress.label, progress.query_id), progress.timestamp_s + progress.seconds
         values = {
-            "batch_id": last.batch,
+            "batch_id": progress.batch,
             "batches_total": self.batches,
             "input_rows_total": self.rows,
-            "input_rate_rows_per_second": last.input_rate,
-            "processing_rate_rows_per_second": last.processing_rate,
-            "latency_seconds": last.durations_s.get("triggerExecution"),
-            "event_time_watermark_timestamp_seconds": last.watermark_s,
-            "states_rows": last.state_rows,
-            "states_used_bytes": last.state_bytes,
-            "last_progress_timestamp_seconds": max(last.timestamp_s + last.seconds, self.idle_at_s),
+            "input_rate_rows_per_second": progress.input_rate,
+            "processing_rate_rows_per_second": progress.processing_rate,
+            "latency_seconds": progress.durations_s.get("triggerExecution"),
+            "event_time_watermark_timestamp_seconds": progress.watermark_s,
+            "states_rows": progress.state_rows,
+            "states_used_bytes": progress.state_bytes,
+            "last_progress_timestamp_seconds": max(end_s, self.idle_at_s),
         }
         for name, value in values.items():
             if value is not None:
                 yield f"spark_streaming_{name}", labels, value
-        for phase, seconds in last.durations_s.items():
+        for phase, seconds in progress.durations_s.items():
             yield "spark_streaming_duration_seconds", (*labels, phase), seconds
-        ignored_keys = _FRESHNESS_KEYS if self.idle_at_s > last.timestamp_s else ()
-        for source in last.sources:
+        ignored_keys = _FRESHNESS_KEYS if self.idle_at_s > progress.timestamp_s else ()
+        for source in progress.sources:
             source_labels = (*labels, str(source.index))
             strategy = source.metrics.get("assignor.strategy")
             if strategy is not None:
@@ -166,7 +170,7 @@ class Board(Collector):
         self._lock = threading.Lock()
 
     def update_log_ends(self, ends: QueryOffsets, time_s: float) -> bool:
-        """Update the lag with new log ends; return whether any belongs to a known query."""
+        """Replace the log ends of all queries; return whether any belongs to a known query."""
         with self._lock:
             for query_id, query in self._queries.items():
                 query.update_log_ends(ends.get(query_id, {}), time_s)
@@ -182,7 +186,7 @@ class Board(Collector):
             return query.update(progress, measured_s)
 
     def mark_idle(self, query_id: str, timestamp_s: float) -> bool:
-        """Record that a query has nothing to read; return whether it has completed a batch."""
+        """Record that a query has nothing to read; return whether it has reported progress."""
         with self._lock:
             query = self._queries.get(query_id)
             if query:
@@ -205,7 +209,7 @@ class Board(Collector):
 
     @property
     def is_empty(self) -> bool:
-        """Whether no active query has completed a batch."""
+        """Whether no active query has reported progress."""
         return not self._queries
 
     def collect(self) -> Iterator[_Family]:
@@ -233,45 +237,41 @@ class Board(Collector):
 
         If several sources of a group read a partition, the lowest offset is used.
         """
-        groups: dict[str, dict[Partition, _Position]] = defaultdict(dict)
+        positions_by_group: dict[str, _Positions] = defaultdict(dict)
         log_ends: dict[Partition, int] = {}
         for query in self._queries.values():
             label = query.last_progress.label
             for source in query.last_progress.sources:
-                group = groups[source.metrics.get("assignor.commitGroup") or label]
-                lags = query.estimate_lags(source)
+                group = source.metrics.get("assignor.commitGroup") or label
+                positions, lags = positions_by_group[group], query.estimate_lags(source)
                 for tp, offset in source.end.items():
-                    if tp not in group or offset < group[tp][0]:
-                        group[tp] = offset, *lags.get(tp, (None, None))
+                    if tp not in positions or offset < positions[tp][0]:
+                        positions[tp] = offset, *lags.get(tp, (None, None))
                 for tp, end in source.ends.items():
                     log_ends[tp] = max(end, log_ends.get(tp, 0))
-        for name, group in groups.items():
-            yield from _collect_lags((self._cluster_name, name), group)
+        for group, positions in positions_by_group.items():
+            yield from _collect_group_samples((self._cluster_name, group), positions)
         for (topic, partition), end in log_ends.items():
             labels = (self._cluster_name, topic, str(partition))
             yield "kafka_partition_latest_offset", labels, end
 
 
-#: Offset, lag in offsets, and lag in seconds of a partition; a lag is None if it is unknown.
-_Position = tuple[int, "int | None", "float | None"]
-
-
-def _collect_lags(labels: tuple[str, str], group: dict[Partition, _Position]) -> Iterator[_Sample]:
+def _collect_group_samples(labels: tuple[str, str], positions: _Positions) -> Iterator[_Sample]:
     prefix = "kafka_consumergroup_group_"
     topic_lags: dict[str, int] = defaultdict(int)
-    for (topic, partition), (offset, lag, seconds) in group.items():
-        member = (*labels, topic, str(partition), "", "", "")
-        yield f"{prefix}offset", member, offset
+    for (topic, partition), (offset, lag, seconds) in positions.items():
+        member_labels = (*labels, topic, str(partition), "", "", "")
+        yield f"{prefix}offset", member_labels, offset
         if lag is not None:
             topic_lags[topic] += lag
-            yield f"{prefix}lag", member, lag
+            yield f"{prefix}lag", member_labels, lag
         if seconds is not None:
-            yield f"{prefix}lag_seconds", member, seconds
-    lags = [lag for _, lag, _ in group.values() if lag is not None]
+            yield f"{prefix}lag_seconds", member_labels, seconds
+    lags = [lag for _, lag, _ in positions.values() if lag is not None]
     if lags:
         yield f"{prefix}max_lag", (*labels, "true"), max(lags)
         yield f"{prefix}sum_lag", labels, sum(topic_lags.values())
-    lag_seconds = [seconds for _, _, seconds in group.values() if seconds is not None]
+    lag_seconds = [seconds for _, _, seconds in positions.values() if seconds is not None]
     if lag_seconds:
         yield f"{prefix}max_lag_seconds", (*labels, "true"), max(lag_seconds)
     for topic, lag in sorted(topic_lags.items()):

@@ -23,7 +23,7 @@ NOT_A_FLAG = BeforeValidator(_reject_flag)
 
 
 class MetricsConfig(BaseModel):
-    """Exporters of a job's metrics and the path of its log, all off by default."""
+    """Where a job's metrics and log are written; nowhere by default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

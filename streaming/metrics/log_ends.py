@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     #: Offset by topic and partition number, in the format of Spark's progress.
     TopicOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
-    #: Offsets by query id and source number.
+    #: Offsets by query ID and source index.
     QueryOffsets: TypeAlias = Mapping[str, Mapping[str, TopicOffsets]]
 
 _BROKERS_TIMEOUT_MS = 2000
@@ -50,12 +50,12 @@ class LogEnds:
         self._points: deque[tuple[float, int]] = deque(maxlen=_MAX_LOG_ENDS_PER_PARTITION)
 
     def add(self, time_s: float, end: int) -> None:
-        """Add a measured log end; drop earlier ones if the log shrank or the clock went back."""
+        """Add a log end; drop earlier ones if the log shrank or the clock went back too far."""
         points = self._points
         if points and (end < points[-1][1] or time_s < points[-1][0] - _MAX_CLOCK_STEP_S):
             points.clear()
         elif points and time_s <= points[-1][0]:
-            points[-1] = (points[-1][0], end)
+            points[-1] = (points[-1][0], end)  # keep the later time
             return
         if len(points) > 1 and points[-1][1] == points[-2][1] == end:
             points.pop()  # keep only the first and the last of equal ends
@@ -64,7 +64,8 @@ class LogEnds:
     def estimate_lag_s(self, offset: int) -> float | None:
         """Return the estimated seconds since the log ended at `offset`; None if unknown.
 
-        Offsets below the first stored end are extrapolated at the mean rate of the stored ends.
+        Offsets below the first stored end are extrapolated at the mean rate of the stored ends. An
+        offset at or beyond the last end has a lag of 0.
         """
         if not self._points:
             return None

@@ -1,7 +1,7 @@
 """Define the name, kind, labels, and meaning of all metrics; `docs/metrics.md` has the same table.
 
 `KAFKA` has the names and labels of kafka-lag-exporter, so that its dashboards and alerts work.
-`SPARK` follows the names of Spark's `MetricsReporter`, in base units. Counters end in `_total`.
+`SPARK` follows Spark's `MetricsReporter`, in base units. `ASSIGNOR` has the planner's and readers'.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Metric:
 
 KAFKA = (
     Metric("kafka_consumergroup_group_offset", _MEMBER,
-           "Offset up to which the last batch read the partition."),
+           "Offset at which the query's next batch starts to read the partition."),
     Metric("kafka_consumergroup_group_lag", _MEMBER,
            "Unread offsets of the partition."),
     Metric("kafka_consumergroup_group_lag_seconds", _MEMBER,
@@ -52,7 +52,7 @@ KAFKA = (
 )  # fmt: skip
 
 SPARK = (
-    Metric("spark_streaming_batch_id", _QUERY, "Number of the query's last batch."),
+    Metric("spark_streaming_batch_id", _QUERY, "ID of the query's last batch (Spark's batchId)."),
     Metric("spark_streaming_batches_total", _QUERY, "Batches with data."),
     Metric("spark_streaming_input_rows_total", _QUERY, "Rows that the query has read."),
     Metric("spark_streaming_input_rate_rows_per_second", _QUERY,

@@ -1,7 +1,4 @@
-"""Outlets of metrics: an HTTP endpoint for Prometheus, a file for node exporter, and a log.
-
-All are opened before a query starts. The endpoint serves only `/metrics`. No client can block it.
-"""
+"""Outlets of metrics: an HTTP endpoint for Prometheus, a file for node exporter, and a log."""
 
 from __future__ import annotations
 
@@ -53,7 +50,7 @@ class MetricsError(AssignorError):
 
 
 class Endpoint:
-    """An HTTP endpoint, `http://address:port/metrics`."""
+    """An HTTP endpoint, `http://address:port/metrics`, which no client can block."""
 
     def __init__(self, board: Board, port: int, address: str) -> None:
         self._server = _create_server(port, address, _Handler.factory(_create_registry(board)))
@@ -150,7 +147,7 @@ class _Handler(MetricsHandler):
 
 
 class Textfile:
-    """A metrics file, replaced atomically after each batch and each lag measurement."""
+    """A metrics file, which each update replaces atomically."""
 
     def __init__(self, board: Board, path: Path, mode: int) -> None:
         _check_folder("metrics.textfile", path)
@@ -192,7 +189,7 @@ class Log:
             sys.stderr.flush()
 
     def close(self) -> None:
-        """Close the file; `write` has already reported its errors."""
+        """Close the file without errors, because `write` has flushed each line."""
         if self._file is not None:
             self._file.close()
 
@@ -213,7 +210,7 @@ class _LogFile:
         return Path(os.path.realpath(self._raw_path)) if self._can_rotate else self._raw_path
 
     def write(self, lines: bytes) -> None:
-        """Rotate the file if it is too long, then write and flush the lines."""
+        """Rotate a file that is too long or reopen one that was moved, then write the lines."""
         if self._can_rotate:
             with contextlib.suppress(OSError):  # a log that is too long is better than no log
                 self._rotate_if_long()
@@ -247,7 +244,7 @@ class _LogFile:
 
 
 def _is_device(path: Path) -> bool:
-    """Return whether a path is below `/dev` or `/proc`, or is a link to such a path."""
+    """Return whether a path, or its link's target, is in `/dev` (not `/dev/shm`) or `/proc`."""
     target = path.absolute()
     for _ in range(_MAX_LINKS):
         if target.parts[:2] in _DEVICE_FOLDERS and target.parts[:3] != _SHARED_MEMORY:
@@ -270,7 +267,7 @@ def _check_folder(option: str, path: Path) -> None:
 
 
 def _open_to_append(path: Path, mode: int) -> IO[bytes]:
-    """Open a file for append; an existing file keeps its mode."""
+    """Open a file for append, or create it with `mode`; an existing file keeps its mode."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     try:
         return _open_with_mode(os.open(path, flags | os.O_EXCL, 0o600), mode)

@@ -1,8 +1,4 @@
-"""Read checkpoints from local files, or through a Spark session from any of its file systems.
-
-`checkpoints.offset_log` reads from any `Folder`. `HadoopFolder` uses Hadoop's file systems with
-the session's settings and credentials.
-"""
+"""Read checkpoints from local files, or through a Spark session from any of its file systems."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ class DamagedCheckpointError(AssignorError):
 
 @dataclass(frozen=True)
 class HadoopFolder:
-    """A folder on any file system of a Spark session."""
+    """A folder on any file system of a Spark session, read with its settings and credentials."""
 
     location: str
     spark: SparkSession
@@ -79,7 +75,7 @@ class HadoopFolder:
 
     @staticmethod
     def _call(method: Any, *arguments: Any) -> Any:
-        """Call a method of the JVM; raise its exceptions as OSError."""
+        """Call a method of the JVM; raise its exceptions as OSError or FileNotFoundError."""
         from py4j.protocol import Py4JJavaError
 
         try:

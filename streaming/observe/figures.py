@@ -16,7 +16,7 @@ _Number = TypeVar("_Number", int, float)
 
 @dataclass(frozen=True, slots=True)
 class TaskFigures:
-    """A finished task that read from Kafka."""
+    """A finished or running task that reads records."""
 
     #: Executor slot that ran it, as `<executor>/<slot>`.
     slot: str
@@ -33,18 +33,18 @@ class BatchFigures:
     """A micro-batch, measured from Spark's UI, its progress, or both."""
 
     batch: int
-    #: Seconds from trigger to commit (Spark's progress), or from first to last job (Spark's UI).
+    #: Seconds from trigger to commit, or in Spark's UI from first to last job; 0 while one runs.
     seconds: float
     records: int = 0
     tasks: tuple[TaskFigures, ...] = ()
     #: Slots that existed when the batch started, sorted by executor.
     slots: tuple[str, ...] = ()
-    #: Unread records when the batch started, by partition name.
+    #: Unread offsets when the batch started, by partition name.
     lag: Mapping[str, int] = field(default_factory=dict)
+    #: The source's metrics, by their full name.
     metrics: Mapping[str, str] = field(default_factory=dict)
-    #: Age of its newest record at the commit, in seconds; None if not measured.
+    #: Ages of its newest and oldest record at the commit, in seconds; None if not measured.
     newest_age_s: float | None = None
-    #: Age of its oldest record at the commit, in seconds; None if not measured.
     oldest_age_s: float | None = None
     is_running: bool = False
 
@@ -85,7 +85,7 @@ class RunFigures:
 
     @property
     def batch_seconds(self) -> float:
-        """Median duration of a batch."""
+        """Median duration of a batch; 0 without batches."""
         seconds = [batch.seconds for batch in self.measured_batches]
         return statistics.median(seconds) if seconds else 0.0
 
@@ -98,12 +98,12 @@ class RunFigures:
 
     @property
     def imbalance(self) -> float:
-        """Mean ratio of the busiest slot's records to the average slot's; 1.0 is balanced."""
+        """Mean ratio of the busiest slot's records to the mean slot's; 1 is balanced, 0 unknown."""
         return _mean([max_over_mean(b.slot_records()) for b in self.measured_batches])
 
     @property
     def imbalance_of_time(self) -> float:
-        """Mean ratio of the busiest slot's time to the average slot's; 1.0 is balanced."""
+        """Mean ratio of the busiest slot's time to the mean slot's; 1 is balanced, 0 unknown."""
         return _mean([max_over_mean(b.slot_seconds()) for b in self.measured_batches])
 
     @property
@@ -114,11 +114,11 @@ class RunFigures:
     @property
     def hit_rate(self) -> float | None:
         """Share of reading tasks that ran on their preferred executor; None without tasks."""
-        local = [task.local for task in self.measured_tasks]
-        return sum(local) / len(local) if local else None
+        were_local = [task.local for task in self.measured_tasks]
+        return sum(were_local) / len(were_local) if were_local else None
 
     def metric(self, name: str) -> list[float]:
-        """Return the values of an `assignor.*` metric, one per batch that has it."""
+        """Return the values of a metric, one per measured batch that has it."""
         return [float(b.metrics[name]) for b in self.measured_batches if name in b.metrics]
 
     def slot_records(self) -> dict[str, int]:

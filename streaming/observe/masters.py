@@ -15,7 +15,7 @@ _HTTP_PORT = "80"  # for k8s://http://…
 
 
 def parse_addresses(url: str) -> list[str]:
-    """Return each `host:port` in a master or server URL, or an empty list if it has no host.
+    """Return each `host:port` in a master or server URL; empty for other URLs, such as `local[*]`.
 
     A user name before the host is dropped, because no master or server accepts one.
 
@@ -31,8 +31,8 @@ def parse_addresses(url: str) -> list[str]:
     if scheme != "spark":  # Spark does not ignore a path after a standalone master
         authority = authority.partition("/")[0]
     hosts = authority.rpartition("@")[2].split(",")
-    port = _HTTP_PORT if location.startswith("http://") else _PORTS.get(scheme)
-    return [f"{host}:{port}" if port and not _has_port(host) else host for host in hosts]
+    default = _HTTP_PORT if location.startswith("http://") else _PORTS.get(scheme)
+    return [f"{host}:{default}" if default and not _has_port(host) else host for host in hosts]
 
 
 def _has_port(host: str) -> bool:

@@ -1,4 +1,4 @@
-"""Write and read the metrics log: one line of JSON per batch."""
+"""Format and read the metrics log: one line of JSON per batch, and one when a query ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from assignor_bridge.errors import OptionError
-from streaming.observe.query_progress import PREFIX, read_progress
+from streaming.observe.query_progress import PREFIX, parse_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[
         "lag": sum(sum(lag.values()) for lag in lags) if lags else None,
         "maxLag": max((max(lag.values(), default=0) for lag in lags), default=None),
         "maxLagSeconds": None if lag_seconds is None else round(lag_seconds, 3),
-        "heldBack": sum(sum(held.values()) for held in held_back) if held_back else None,
+        "heldBack": sum(sum(offsets.values()) for offsets in held_back) if held_back else None,
     }
     for source in progress.sources:
         metrics = {name: value for name, value in source.metrics.items() if name.startswith(PREFIX)}
@@ -48,7 +48,7 @@ def make_batch_line(progress: BatchProgress, lag_seconds: float | None) -> dict[
 
 
 def make_end_line(query_id: str, run_id: str, error: str | None) -> dict[str, Any]:
-    """Return the log line of a query that has ended, with the error if it failed."""
+    """Return the log line of a query that has ended; a long error is cut."""
     line = {"event": "ended", "queryId": query_id, "runId": run_id}
     if error:
         line["error"] = error[:_MAX_ERROR_CHARS]
@@ -56,7 +56,7 @@ def make_end_line(query_id: str, run_id: str, error: str | None) -> dict[str, An
 
 
 def first_error_line(text: str) -> str:
-    """Return the line with the error: the end of a Python traceback, or the first non-blank line.
+    """Return the line with the error: the end of a Python traceback, else the first text, if any.
 
     >>> lines = ["E: Traceback (most recent call last):", " File", "ValueError: too big"]
     >>> first_error_line(chr(10).join([*lines, "", chr(9) + "at some.Java"]))
@@ -118,6 +118,6 @@ def _parse_line(line: bytes) -> BatchProgress | None:
     """Return the progress in a line; None if the line is incomplete or of another kind."""
     try:
         data = orjson.loads(line)
-        return read_progress(data.get("progress", data))
+        return parse_progress(data.get("progress", data))
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
         return None

@@ -80,7 +80,7 @@ class SourceProgress:
 
     @property
     def waiting(self) -> dict[Partition, int]:
-        """Offsets that were unread when the batch started, by partition; empty if unknown."""
+        """Unread offsets at the start, or only those read, by partition; empty if unknown."""
         latest, begin = self.latest or self.end, self.begin
         return {tp: max(0, end - begin.get(tp, 0)) for tp, end in latest.items()} if begin else {}
 
@@ -92,7 +92,7 @@ class SourceProgress:
 
     @property
     def has_data(self) -> bool:
-        """Whether the batch read data of this source."""
+        """Whether the batch read data from this source: by offsets or, without a start, by rows."""
         return any(self.read.values()) if self.start else self.rows > 0
 
     def number(self, name: str) -> float | None:
@@ -112,9 +112,10 @@ class BatchProgress:
     run_id: str
     name: str | None
     batch: int
-    #: Start of the trigger, in seconds since 1970.
+    #: Start of the trigger, in seconds since 1970, as is `watermark_s`.
     timestamp_s: float
     rows: int
+    #: In rows per second.
     input_rate: float | None
     processing_rate: float | None
     #: Seconds by phase, with Spark's phase names.
@@ -136,12 +137,12 @@ class BatchProgress:
 
     @property
     def has_data(self) -> bool:
-        """Whether the batch has data; an event of an idle query repeats its last batch, without."""
+        """Whether the batch has data; the events of an idle query repeat it without data."""
         return self.rows > 0 or any(source.has_data for source in self.sources)
 
 
-def read_progress(data: Mapping[str, Any]) -> BatchProgress:
-    """Parse a progress event; raise KeyError, TypeError, or ValueError if it is invalid."""
+def parse_progress(data: Mapping[str, Any]) -> BatchProgress:
+    """Parse a progress event; raise an exception of any standard type if it is invalid."""
     states = data.get("stateOperators") or ()
     return BatchProgress(
         query_id=str(data["id"]),
@@ -172,21 +173,21 @@ def _parse_name(value: Any) -> str | None:
 
 def _parse_source(index: int, data: Mapping[str, Any]) -> SourceProgress | None:
     """Parse one source; return None if it is not a Kafka source."""
-    end = read_offsets(data.get("endOffset"))
+    end = parse_offsets(data.get("endOffset"))
     if end is None:
         return None
     return SourceProgress(
         index=index,
-        start=read_offsets(data.get("startOffset")) or {},
+        start=parse_offsets(data.get("startOffset")) or {},
         end=end,
-        latest=read_offsets(data.get("latestOffset")) or {},
+        latest=parse_offsets(data.get("latestOffset")) or {},
         metrics={key: str(value) for key, value in (data.get("metrics") or {}).items()},
         rows=int(data.get("numInputRows") or 0),
-        log_ends=read_offsets(data.get("logEndOffset")) or {},
+        log_ends=parse_offsets(data.get("logEndOffset")) or {},
     )
 
 
-def read_offsets(value: Any) -> dict[Partition, int] | None:
+def parse_offsets(value: Any) -> dict[Partition, int] | None:
     """Flatten `{topic: {partition: offset}}` or its JSON text; return None for anything else."""
     try:
         topics = json.loads(value) if isinstance(value, str) else value

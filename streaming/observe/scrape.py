@@ -1,4 +1,4 @@
-"""Read the metrics endpoint for `assignor report --live`."""
+"""Parse the metrics that an endpoint serves, for `assignor report --live`."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class QueryMetrics:
     lag_seconds: dict[Partition, float] = field(default_factory=dict)
 
 
-def read_endpoint(text: str, query: str | None, location: object) -> QueryMetrics | None:
-    """Read the metrics of the query with the name or ID `query`, or of the only query if None.
+def parse_query_metrics(text: str, query: str | None, location: object) -> QueryMetrics | None:
+    """Parse the metrics of the query with the name or ID `query`, or of the only query if None.
 
     Returns None if no query has finished a batch yet. Raises OptionError if the text does not have
     Prometheus metrics, or unless exactly one query matches.
     """
     try:
-        return _read_metrics(text, query, location)
+        return _select_metrics(text, query, location)
     except OptionError:
         raise
     except (ValueError, LookupError, ArithmeticError) as error:
@@ -49,17 +49,19 @@ def read_endpoint(text: str, query: str | None, location: object) -> QueryMetric
         raise OptionError(reason) from error
 
 
-def _read_metrics(text: str, query: str | None, location: object) -> QueryMetrics | None:
+def _select_metrics(text: str, query: str | None, location: object) -> QueryMetrics | None:
     samples = [s for f in text_string_to_metric_families(text) for s in f.samples]
-    queries = {s.labels["query_id"]: s.labels["query"] for s in samples if s.name == _BATCH_METRIC}
-    if not queries:
+    batch_labels = [s.labels for s in samples if s.name == _BATCH_METRIC]
+    label_by_id = {labels["query_id"]: labels["query"] for labels in batch_labels}
+    if not label_by_id:
         return None
-    query_id = choose_query_id(queries, query, str(location))
-    metrics = QueryMetrics(query_id, queries[query_id])
-    # The query's consumer group has the query's name, or is the only group not named after one.
+    query_id = choose_query_id(label_by_id, query, str(location))
+    metrics = QueryMetrics(query_id, label_by_id[query_id])
+    # The query's consumer group has the query's name, or is the only group without a query's name.
     groups = {s.labels["group"] for s in samples if s.name == _LAG_METRIC}
-    others = groups - set(queries.values())
-    group = others.pop() if metrics.label not in groups and len(others) == 1 else metrics.label
+    custom_groups = groups - set(label_by_id.values())
+    has_custom_group = metrics.label not in groups and len(custom_groups) == 1
+    group = custom_groups.pop() if has_custom_group else metrics.label
     for sample in samples:
         labels = sample.labels
         if labels.get("query_id") == metrics.query_id:

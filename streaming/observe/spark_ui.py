@@ -107,7 +107,7 @@ class SparkUi:
 
     The address is that of a driver's UI (`http://localhost:4040`, also behind a proxy) or of a
     history server, which needs `/history/<application id>` if it has several applications. Raises
-    OptionError if the address serves something else.
+    OptionError if the address does not serve exactly one such application, WebError if it fails.
     """
 
     @_refuse_other_servers
@@ -151,7 +151,7 @@ class SparkUi:
 
     @_refuse_other_servers
     def fetch_executors(self) -> list[UiExecutor]:
-        """Return all executors of the application; in local mode, only the driver."""
+        """Return all executors, also removed ones; in local mode, only the driver."""
         executors = [_parse_executor(e) for e in self._get("allexecutors")]
         if sum(e.slots for e in executors) > _MAX_SLOTS:
             raise ValueError(f"more than {_MAX_SLOTS:,} slots")
@@ -187,8 +187,8 @@ class SparkUi:
         stages read tables.
         """
         executors = sorted(self.fetch_executors(), key=lambda e: (len(e.executor), e.executor))
-        slots = {e.executor: e.slots for e in executors}
-        names = {e: tuple(f"{e.executor}/{slot}" for slot in range(e.slots)) for e in executors}
+        slot_counts = {e.executor: e.slots for e in executors}
+        slots = {e: tuple(f"{e.executor}/{slot}" for slot in range(e.slots)) for e in executors}
         running_executors: tuple[UiExecutor, ...] = ()
         slots_by_executors: dict[tuple[UiExecutor, ...], tuple[str, ...]] = {}
         figures = []
@@ -197,22 +197,22 @@ class SparkUi:
             if records is not None:
                 total = records[batch.batch]
                 stages = [tasks for tasks in stages if sum(map(_count_records, tasks)) == total][:1]
-            tasks = _place_tasks([task for tasks in stages for task in tasks], slots)
+            tasks = _place_tasks([task for tasks in stages for task in tasks], slot_counts)
             key = running_executors = tuple(e for e in executors if e.was_running(batch.start_s))
             if key not in slots_by_executors:  # most batches have the same executors
-                slots_by_executors[key] = tuple(name for e in key for name in names[e])
+                slots_by_executors[key] = tuple(slot for e in key for slot in slots[e])
             seconds, count = batch.seconds or 0.0, sum(task.records for task in tasks)
             figure = BatchFigures(batch.batch, seconds, count, tasks, slots_by_executors[key])
             figures.append(replace(figure, is_running=batch.seconds is None))
-        used = {stage for batch in batches for stage in batch.stages}
-        self._cache = {stage: tasks for stage, tasks in self._cache.items() if stage in used}
-        spark = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
-        title = f"{self.name} ({self.application}, {spark})"
+        stage_ids = {stage for batch in batches for stage in batch.stages}
+        self._cache = {stage: tasks for stage, tasks in self._cache.items() if stage in stage_ids}
+        version_text = f"Spark {self.spark_version}" if self.spark_version else "unknown version"
+        title = f"{self.name} ({self.application}, {version_text})"
         last_executors = tuple(Executor(e.executor, e.host, e.slots) for e in running_executors)
         return RunFigures(title, tuple(figures), executors=last_executors)
 
     def _fetch_tasks(self, stage: int) -> list[Mapping[str, Any]]:
-        """Return the tasks of a stage that reads records; cache those of a finished stage."""
+        """Return the running and finished tasks of a stage if it may read records; else none."""
         if stage in self._cache:
             return self._cache[stage]
         try:
@@ -246,13 +246,13 @@ def choose_query(batches: Sequence[UiBatch], query: str | None, location: object
 
     Raises OptionError if there is none, or if the query is ambiguous.
     """
-    labels = {batch.query_id: batch.label for batch in batches}
-    if not labels:
+    label_by_id = {batch.query_id: batch.label for batch in batches}
+    if not label_by_id:
         raise OptionError(
             f"{location} shows no streaming query: no micro-batch has run yet, or the UI no longer "
             "has its jobs (raise spark.ui.retainedJobs)"
         )
-    query_id = choose_query_id(labels, query, str(location))
+    query_id = choose_query_id(label_by_id, query, str(location))
     return [batch for batch in batches if batch.query_id == query_id]
 
 
@@ -267,7 +267,7 @@ def _parse_executor(data: Mapping[str, Any]) -> UiExecutor:
 
 
 def _parse_span(jobs: Sequence[Mapping[str, Any]]) -> tuple[float, float | None]:
-    """Return the jobs' start and duration; the duration is None while a job is running."""
+    """Return the jobs' start and duration in seconds; the duration is None while a job runs."""
     starts = [_parse_time_s(job["submissionTime"]) for job in jobs if job.get("submissionTime")]
     ends = [_parse_time_s(job["completionTime"]) for job in jobs if job.get("completionTime")]
     start_s = min(starts, default=0.0)
@@ -280,7 +280,7 @@ def _parse_time_s(text: str) -> float:
 
 
 def _place_tasks(
-    tasks: Iterable[Mapping[str, Any]], slots: Mapping[str, int]
+    tasks: Iterable[Mapping[str, Any]], slot_counts: Mapping[str, int]
 ) -> tuple[TaskFigures, ...]:
     """Assign each task to the slot of its executor that became free first."""
     ordered_tasks = sorted(tasks, key=lambda t: (_parse_time_s(t["launchTime"]), int(t["taskId"])))
@@ -291,9 +291,9 @@ def _place_tasks(
         executor = str(task["executorId"])
         start_s = _parse_time_s(task["launchTime"]) - first_s
         seconds = float(task.get("duration") or 0) / 1000
-        ends = free_at_s.setdefault(executor, [0.0] * slots.get(executor, 1))
-        slot = ends.index(min(ends))
-        ends[slot] = start_s + seconds
+        ends_s = free_at_s.setdefault(executor, [0.0] * slot_counts.get(executor, 1))
+        slot = ends_s.index(min(ends_s))
+        ends_s[slot] = start_s + seconds
         slot_name, records = f"{executor}/{slot}", _count_records(task)
         is_local = task.get("taskLocality") == "PROCESS_LOCAL"
         figures.append(TaskFigures(slot_name, start_s, seconds, records, local=is_local))

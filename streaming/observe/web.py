@@ -13,8 +13,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from assignor_bridge.errors import AssignorError, OptionError
 
 _TIMEOUT_S = 10.0
-#: Maximum response size, so that a server cannot exhaust the memory. The task list of a very large
-#: stage takes a fifth of it.
+#: Maximum response size; the task list of a very large stage takes a fifth of it.
 _MAX_BYTES = 512 * 1024 * 1024
 #: Needed because `urlsplit` drops tabs, newlines, and (before Python 3.12) text after a bracket.
 _HOST_PORT = re.compile(r"(\[[^\[\]\s]+\]|[^\[\]\s:]+)(:[0-9]*)?")

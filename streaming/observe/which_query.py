@@ -10,22 +10,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def choose_query_id(labels: Mapping[str, str], name: str | None, location: str) -> str:
-    """Return the ID of the query with the name or ID `name`, or of the only query if None.
+def choose_query_id(label_by_id: Mapping[str, str], query: str | None, location: str) -> str:
+    """Return the ID of the query with the name or ID `query`, or of the only query if None.
 
-    `labels` has the name of each query by ID, or the ID if it has no name. Raises OptionError
-    unless exactly one query matches.
+    A query's label is its name, or its ID if it has none. Raises OptionError unless exactly one
+    query matches.
     """
-    matching_ids = [query for query, label in labels.items() if name in (None, query, label)]
+    matching_ids = [id_ for id_, label in label_by_id.items() if query in (None, id_, label)]
     if len(matching_ids) == 1:
         return matching_ids[0]
-    names = list(labels.values())
+    labels = list(label_by_id.values())
     choices = sorted(
-        label if names.count(label) == 1 else f"{label} ({query})"
-        for query, label in labels.items()
+        label if labels.count(label) == 1 else f"{label} ({id_})"
+        for id_, label in label_by_id.items()
     )
-    problem = f"no query {name!r}" if name and not matching_ids else f"{len(matching_ids)} queries"
-    name_note = f" named {name!r}" if name and matching_ids else ""
+    is_unknown = query and not matching_ids
+    problem = f"no query {query!r}" if is_unknown else f"{len(matching_ids)} queries"
+    name_note = f" named {query!r}" if query and matching_ids else ""
     raise OptionError(
         f"{location} has {problem}{name_note}: choose one by name or ID with --query: "
         f"{', '.join(choices)}"

@@ -18,7 +18,7 @@ def format_count(number: float) -> str:
 
 
 def format_seconds(seconds: float, digits: int = 2) -> str:
-    """Format a time with `digits` significant digits; longer numbers are rounded to integers.
+    """Format a time with `digits` significant digits, or as a longer integer; `∞` if infinite.
 
     >>> [format_seconds(s) for s in (0, 0.0000042, 0.00015, 0.25, 0.9999, 3.14, 250)]
     ['0 s', '4.2 µs', '150 µs', '250 ms', '1 s', '3.1 s', '250 s']

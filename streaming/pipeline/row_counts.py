@@ -64,7 +64,10 @@ def sum_results(name: str, seconds: float, queries: Iterable[QueryResult]) -> Jo
         field: sum(getattr(query, field) for query in copies if not query.is_dead_letter)
         for field in ("batches", "read", "written", "bad")
     }
-    tables = {query.target or "": query.written for query in copies if query.is_table}
+    tables = {query.target or "": 0 for query in copies if query.is_table}
+    for query in copies:
+        if query.is_table:
+            tables[query.target or ""] += query.written
     return JobResult(name=name, seconds=round(seconds, 3), tables=tables, queries=copies, **sums)
 
 

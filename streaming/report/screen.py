@@ -11,7 +11,7 @@ from rich.text import Text
 
 from assignor_bridge.errors import OptionError, escape_unprintable, pluralize
 from streaming.observe.figures import max_over_mean
-from streaming.observe.scrape import QueryMetrics, read_endpoint
+from streaming.observe.scrape import QueryMetrics, parse_query_metrics
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
 from streaming.observe.words import format_count, format_seconds
@@ -70,7 +70,7 @@ class Watch:
         label = ""
         if self._endpoint is not None:
             text = self._endpoint.get("").decode("utf-8", "replace")
-            metrics = read_endpoint(text, self._query, self._endpoint)
+            metrics = parse_query_metrics(text, self._query, self._endpoint)
             if metrics is None and self._ui is None:
                 raise OptionError(
                     f"{self._endpoint} has no streaming query, because none has finished a batch "

@@ -237,10 +237,10 @@ def test_rows_are_compared_with_the_topic(spark: SparkSession, fed: Topic, tmp_p
     for sample, compared in ((None, found.queries[0].offsets), (100, 100)):
         rows, findings = audit_rows(spark, table, RAW, spans, brokers, sample=sample)
         assert findings == []
-        assert rows.rows == rows.compared
-        assert 0 < rows.rows <= compared
+        assert rows.rows_read == rows.records_compared
+        assert 0 < rows.rows_read <= compared
     rows, findings = audit_rows(spark, table, RAW, {})
-    assert (findings, rows.compared) == ([], None)
+    assert (findings, rows.records_compared) == ([], None)
     written = DeltaTable.forPath(spark, table)
     twice = written.toDF().where("partition = 0 AND offset = 3")
     twice.write.format("delta").mode("append").save(table)
@@ -249,11 +249,11 @@ def test_rows_are_compared_with_the_topic(spark: SparkSession, fed: Topic, tmp_p
     written.update("partition = 2 AND offset = 9", {"offset": f.lit(1_000_000)})
     rows, findings = audit_rows(spark, table, RAW, spans, brokers)
     assert {each.kind: each.details for each in findings} == {
-        "rows-doubled": f"1 offsets: {Partition(fed.name, 0)} offset 3",
+        "rows-doubled": f"1 offset: {Partition(fed.name, 0)} offset 3",
         "rows-missing": f"2 offsets: {Partition(fed.name, 1)} offset 5, "
         f"{Partition(fed.name, 2)} offset 9",
-        "rows-differ": f"1 offsets: {Partition(fed.name, 2)} offset 7",
-        "rows-invented": f"1 offsets: {Partition(fed.name, 2)} offset 1000000",
+        "rows-differ": f"1 offset: {Partition(fed.name, 2)} offset 7",
+        "rows-invented": f"1 offset: {Partition(fed.name, 2)} offset 1000000",
     }
     with pytest.raises(OptionError, match="the table's columns are key, value"):
         audit_rows(spark, table, Columns("topic", "partition", "nothing"), spans)
@@ -283,4 +283,4 @@ def test_more_than_a_thousand_stretches_of_aborted_records_are_not_missing(
     spans = {Partition(topic.name, 0): (0, 2 * MANY + 1)}
     found, findings = audit_rows(spark, table, RAW, spans, brokers)
     assert findings == []
-    assert (found.rows, found.compared) == (MANY, 2 * MANY)
+    assert (found.rows_read, found.records_compared) == (MANY, 2 * MANY)

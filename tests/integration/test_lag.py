@@ -172,7 +172,7 @@ def test_a_checkpoint_that_was_restored_from_a_copy_is_behind_delta(
     [line] = [
         line for line in capsys.readouterr().out.splitlines() if line.startswith("FAILED Delta")
     ]
-    assert f"it has batch {last} of the query, but its checkpoint {str(copy)!r}" in line
+    assert f"it has batch {last} of the query, but the query's checkpoint {str(copy)!r}" in line
     assert f"ends at {last - 1}" in line
 
 

@@ -214,7 +214,7 @@ def audit(spark: SparkSession, place: Place, case: Case, table: str) -> Outcome:
     except AssignorError as error:
         return Outcome(1, str(error).splitlines())
     if not brokers.notes:
-        assert (rows.compared, findings) == (sum(COUNTS), [])
+        assert (rows.records_compared, findings) == (sum(COUNTS), [])
     return Outcome(0, list(brokers.notes))
 
 

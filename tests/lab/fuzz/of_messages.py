@@ -27,7 +27,7 @@ from streaming.human_json.snapshots import read_snapshot, write_plan
 from streaming.lag.lag_records import Row
 from streaming.lag.lag_table import format_table
 from streaming.lag.positions import Position
-from streaming.observe.scrape import read_endpoint
+from streaming.observe.scrape import parse_query_metrics
 from streaming.observe.spark_ui import SparkUi, choose_query
 from streaming.observe.web import Address, WebError
 from streaming.report.screen import LiveFigures, draw_frame
@@ -178,7 +178,7 @@ def _read_snapshot(data: bytes) -> None:
 
 
 def _read_metrics(data: bytes) -> None:
-    metrics = read_endpoint(data.decode("utf-8", "replace"), None, "here")
+    metrics = parse_query_metrics(data.decode("utf-8", "replace"), None, "here")
     if metrics is not None:
         _draw(LiveFigures(metrics.label, None, metrics))
 

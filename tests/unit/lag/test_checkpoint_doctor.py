@@ -174,7 +174,7 @@ def test_a_batch_with_lower_offsets_reports_a_recreated_topic(
                      id="same batch"),
         pytest.param({0: 3, 1: None}, QUERY, 1, "it has the query's batches only up to 3, but the",
                      id="restored from a copy"),
-        pytest.param({7: 4, 8: 5}, QUERY, 1, "it has batch 5 of the query, but its checkpoint",
+        pytest.param({7: 4, 8: 5}, QUERY, 1, "it has batch 5 of the query, but the query",
                      id="ahead"),
         pytest.param({0: 4}, f"assignor-{QUERY}", 0, "last batch: 4 in the table",
                      id="of assignor run"),

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.metrics.board import Board
-from streaming.observe.query_progress import read_progress
+from streaming.observe.query_progress import parse_progress
 from tests.support.alert_rules import (
     Series,
     evaluate,
@@ -102,7 +102,7 @@ def test_a_slow_query_fires_the_alert_on_lag() -> None:
         if now_s >= 2 * planned_s:  # each batch takes twice as long as the one before
             event = progress(number, start={"0": end}, end={"0": 10 * planned_s})
             assert event["sources"][0]["latestOffset"] == event["sources"][0]["endOffset"]
-            board.update(read_progress(event))
+            board.update(parse_progress(event))
             end, planned_s, number = 10 * planned_s, now_s, number + 1
         board.update_log_ends({QUERY: {"0": {"t": {"0": 10 * now_s}}}}, float(now_s))
         text = generate_latest(registry).decode()
@@ -132,7 +132,7 @@ def export_recorded_progress() -> dict[str, set[str]]:
         event["timestamp"] = f"2026-11-21T12:00:{10 * second:02}.000Z"
         for source in event["sources"]:
             source["metrics"] |= {f"assignor.{name}": value for name, value in LIMITED.items()}
-        board.update(read_progress(event))
+        board.update(parse_progress(event))
     for time_s in (1e10, 1e10 + 10):
         [(topic, offsets)] = event["sources"][0]["endOffset"].items()
         ends = {partition: end + int(time_s - 1e10) for partition, end in offsets.items()}

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from streaming.metrics.board import Board
 from streaming.metrics.log_ends import LogEnds
 from streaming.metrics.names import KAFKA, METRICS
-from streaming.observe.query_progress import read_progress
+from streaming.observe.query_progress import parse_progress
 from tests.unit.metrics.samples import QUERY, progress
 
 RECORDED = Path(__file__).with_name("recorded_progress.jsonl")
@@ -43,7 +43,7 @@ def collect(board: Board) -> dict[str, dict[tuple[str, ...], float]]:
 def fill_board(*events: dict) -> Board:
     board = Board("prod")
     for event in events:
-        board.update(read_progress(event))
+        board.update(parse_progress(event))
     return board
 
 
@@ -154,7 +154,7 @@ def test_an_idle_query_is_alive_and_has_no_freshness():
     assert "assignor_freshness_seconds" not in samples
     assert "assignor_freshness_max_seconds" not in samples
     assert samples["assignor_imbalance_ratio"]
-    board.update(read_progress(progress(2, start={"0": 10}, end={"0": 11}, second=90, **PLAN)))
+    board.update(parse_progress(progress(2, start={"0": 10}, end={"0": 11}, second=90, **PLAN)))
     assert "assignor_freshness_seconds" in collect(board)
 
 
@@ -178,7 +178,8 @@ def test_counters_of_an_ended_query_start_again_at_0():
     """They are removed when the query ends, like its other metrics."""
     board = fill_board(progress(1, start={"0": 0}, end={"0": 10}, **PLAN))
     board.remove(QUERY)
-    board.update(read_progress(progress(2, start={"0": 10}, end={"0": 12}, run_id="other", **PLAN)))
+    event = progress(2, start={"0": 10}, end={"0": 12}, run_id="other", **PLAN)
+    board.update(parse_progress(event))
     samples = collect(board)
     assert samples["spark_streaming_batches_total"]["orders", QUERY] == 1
     assert samples["spark_streaming_input_rows_total"]["orders", QUERY] == 2
@@ -311,6 +312,6 @@ def test_kafka_metrics_have_the_labels_of_kafka_lag_exporter():
 @pytest.mark.parametrize("offset", [2**63, -(2**63) - 1, 10**30, 1e300])
 def test_offsets_beyond_64_bits_are_ignored(offset):
     event = progress(start={"0": 1}, end={"0": 2})
-    assert len(read_progress(event).sources) == 1
+    assert len(parse_progress(event).sources) == 1
     event["sources"][0]["endOffset"] = {"t": {"0": offset}}
-    assert read_progress(event).sources == ()
+    assert parse_progress(event).sources == ()

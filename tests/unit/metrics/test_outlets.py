@@ -81,7 +81,7 @@ def test_lag_is_measured_after_a_batch_and_while_others_have_events(tmp_path, mo
             exporter.record_progress(text(start={"0": 0}, end={"0": 1}, query_id="b", name="b"))
         return 'group="orders"} 9.0' in scrape(exporter)
 
-    with Exporter(MetricsConfig(port=0, log_file=log), log_ends=log_ends) as exporter:
+    with Exporter(MetricsConfig(port=0, log_file=log), fetch_log_ends=log_ends) as exporter:
         exporter.record_progress(EVENT)
         flush(exporter)
         unread.append(9)

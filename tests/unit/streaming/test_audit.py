@@ -21,7 +21,7 @@ from streaming.audit.checksum import compute_range_checksum
 from streaming.audit.findings import KINDS
 from streaming.audit.history import replay
 from streaming.audit.record_checksums import compute_checksum
-from streaming.audit.rows import BLOCK, RowAudit, sample_blocks
+from streaming.audit.rows import BLOCK_OFFSETS, RowAudit, sample_blocks
 from streaming.cli.audit import _print_audit as print_audit
 from streaming.cli.main import run
 from streaming.delta.delta_log import DamagedCommitError, read_commit
@@ -211,11 +211,12 @@ def merge(rows: list[int], records: list[int] | None, end: int = 10) -> dict[str
     [
         pytest.param(range(10), range(10), {}, id="all"),
         pytest.param([0, 1, 4], [0, 1, 4], {}, id="offsets without a record"),
-        pytest.param([0, 2], [0, 1, 2], {"rows-missing": "1 offsets: t-0 offset 1"}, id="missing"),
+        pytest.param([0, 2], [0, 1, 2], {"rows-missing": "1 offset: t-0 offset 1"}, id="missing"),
         pytest.param([0], [0, 1, 2], {"rows-missing": "2 offsets: t-0 offsets 1 to 2"}, id="end"),
-        pytest.param([0, 0, 1], [0, 1], {"rows-doubled": "1 offsets: t-0 offset 0"}, id="twice"),
-        pytest.param([0, 1], [0], {"rows-invented": "1 offsets: t-0 offset 1"}, id="no record"),
-        pytest.param([0, 12], [0], {"rows-invented": "1 offsets: t-0 offset 12"}, id="beyond"),
+        pytest.param([0, 0, 1], [0, 1], {"rows-doubled": "1 offset: t-0 offset 0"}, id="twice"),
+        pytest.param([0] * 3, [0], {"rows-doubled": "1 offset: t-0 offset 0"}, id="three times"),
+        pytest.param([0, 1], [0], {"rows-invented": "1 offset: t-0 offset 1"}, id="no record"),
+        pytest.param([0, 12], [0], {"rows-invented": "1 offset: t-0 offset 12"}, id="beyond"),
         pytest.param([0, 3], None, {"rows-unproved": "8 offsets: t-0 offsets 1 to 2, t-0 offsets "
                      "4 to 9"}, id="no brokers"),
         pytest.param([], None, {"rows-unproved": "10 offsets: t-0 offsets 0 to 9"}, id="no rows"),
@@ -232,8 +233,8 @@ def test_a_row_with_other_bytes_than_its_record_differs():
         [(0, (b"k", None)), (1, (None, b"v"))],
         iter([(0, (b"k", None)), (1, (None, b"w"))]),
     )
-    assert [f.details for f in result.findings] == ["1 offsets: t-0 offset 1"]
-    assert result.compared == 2
+    assert [f.details for f in result.findings] == ["1 offset: t-0 offset 1"]
+    assert result.records_compared == 2
 
 
 class FakeBrokers:
@@ -301,17 +302,17 @@ def test_silent_brokers_are_an_error_after_the_timeout():
 
 
 def test_a_sample_has_whole_blocks_in_order_and_is_reproducible():
-    spans = {T0: (50, 50 + 20 * BLOCK), T1: (7, 9)}
-    chosen = sample_blocks(spans, 5 * BLOCK)
-    assert chosen == sample_blocks(dict(reversed(list(spans.items()))), 5 * BLOCK)
+    spans = {T0: (50, 50 + 20 * BLOCK_OFFSETS), T1: (7, 9)}
+    chosen = sample_blocks(spans, 5 * BLOCK_OFFSETS)
+    assert chosen == sample_blocks(dict(reversed(list(spans.items()))), 5 * BLOCK_OFFSETS)
     assert chosen == sorted(chosen)
     assert len(chosen) == 5
     for partition, begin, end in chosen:
         low, high = spans[partition]
         assert low <= begin < end <= high
-        assert begin // BLOCK == (end - 1) // BLOCK
+        assert begin // BLOCK_OFFSETS == (end - 1) // BLOCK_OFFSETS
     everything = sample_blocks(spans, 10**9)
-    assert sum(end - begin for _, begin, end in everything) == 20 * BLOCK + 2
+    assert sum(end - begin for _, begin, end in everything) == 20 * BLOCK_OFFSETS + 2
 
 
 def test_the_docs_list_all_findings():
@@ -552,7 +553,7 @@ def test_the_topics_of_a_query_are_collected_once(tmp_path: Path, monkeypatch):
     table = write_table(tmp_path / "table", CREATED, *batches)
     checkpoint = write_checkpoint(tmp_path / "c", [{"t": {0: 5}}, {"t": {0: 7}, "u": {0: 1}}])
     seen: list[Any] = []
-    monkeypatch.setattr(files, "_read_bounds", lambda _, topics, is_upsert: seen.append(topics))
+    monkeypatch.setattr(files, "_parse_bounds", lambda _, topics, is_upsert: seen.append(topics))
     evidence = read_evidence(str(table), str(checkpoint))
     history = replay(evidence.commits)
     assert not list(files.check_statistics(history.list_batches(evidence.checkpoint), history))

@@ -179,6 +179,34 @@ def test_a_row_beyond_the_offsets_read_is_outside(tmp_path: Path, stats: dict[st
     assert details_by_kind(audit_commits(tmp_path, *commits)).keys() == {"rows-outside"}
 
 
+def test_a_row_beyond_the_offsets_read_is_described(tmp_path: Path):
+    commits = batch(0, {0: (5, 10)}), batch(1, {0: (10, 20)}, **bounds(15, 20))
+    result = audit_commits(tmp_path, *commits)
+    assert details_by_kind(result)["rows-outside"].endswith(
+        "has offsets 15 to 20 in partitions 0 to 0, but by batch 1 (version 2), the query had read "
+        "only offsets 5 to 19 of these partitions"
+    )
+    (tmp_path / "table" / "_delta_log" / f"{0:020}.json").unlink()
+    details = details_by_kind(audit(read_evidence(str(tmp_path / "table"), None)))["rows-outside"]
+    assert "only offsets up to 19" in details, "the first begin is unknown"
+
+
+def test_a_damaged_checkpoint_is_no_misuse(tmp_path: Path):
+    checkpoint = write_checkpoint_of(tmp_path / "c", {0: 10})
+    (checkpoint / "offsets" / "0").write_text("v1")
+    with pytest.raises(UnreadableTableError, match="is truncated"):
+        audit_commits(tmp_path, batch(0, {0: (0, 10)}), checkpoint=checkpoint)
+
+
+def test_a_restore_of_a_batch_without_ranges_has_at_least_the_known_offsets(tmp_path: Path):
+    commits = [batch(0, {0: (0, 10)}), batch(1, {0: (10, 20)}), batch(2, None)]
+    del commits[2][0]["commitInfo"]["userMetadata"]
+    commits.append(restore(1, "1-1", "1-2"))
+    assert details_by_kind(audit_commits(tmp_path, *commits))["restored"].endswith(
+        "batch 1 (version 2), batch 2 (version 3): at least 10 offsets"
+    )
+
+
 def test_malformed_commit_infos_raise_nothing(tmp_path: Path):
     other = {"operation": "WRITE", "operationMetrics": {"numFiles": "1.5", "numOutputRows": "x"}}
     exact = {"operation": "WRITE", "operationMetrics": {"numFiles": "2.0"}}
@@ -278,7 +306,7 @@ def test_a_huge_gap_up_to_the_checkpoint_is_reported_quickly(tmp_path: Path):
     for folder, text in (("offsets", '{"t":{"0":90}}'), ("commits", "{}")):
         (checkpoint / folder / str(far)).write_text(f"v1\n{{}}\n{text}")
     result = audit_commits(tmp_path, batch(0, {0: (0, 10)}), checkpoint=checkpoint)
-    assert f"missing batches 1 to {far}" in details_by_kind(result)["table-behind"]
+    assert f"it lacks batches 1 to {far}" in details_by_kind(result)["table-behind"]
 
 
 def test_a_huge_gap_between_versions_is_reported_quickly(tmp_path: Path):

@@ -29,7 +29,7 @@ from assignor_bridge.errors import OptionError
 from checkpoints.folders import LocalFolder
 from checkpoints.log_files import LoggedBatch
 from checkpoints.offset_log import LastBatches
-from streaming.delta.transactions import NO_BATCH, read_log
+from streaming.delta.transactions import NO_BATCH, TableLog, describe_mismatch, read_log
 from streaming.pipeline.config.loading import load_job
 from streaming.pipeline.config.sinks import DeltaSink
 from streaming.pipeline.delta import continuity
@@ -433,6 +433,12 @@ def test_a_tables_log_has_the_last_batch_a_later_restore_and_other_writers(tmp_p
     assert read_log(folder, None).other_query_id == QUERY
     third = read_log(folder, QUERY.replace("d", "f"))
     assert (third.batch, third.other_query_id) == (NO_BATCH, QUERY)
+
+
+def test_a_checkpoint_without_a_batch_has_no_number():
+    mismatch = describe_mismatch(TableLog(5), "c", NO_BATCH, NO_BATCH)
+    assert mismatch is not None
+    assert "has batch 5 of the query, but the query's checkpoint 'c' has no batch: " in mismatch
 
 
 def test_a_new_query_stops_reading_the_log_at_another_writer(tmp_path):

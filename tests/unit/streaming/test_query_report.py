@@ -16,7 +16,7 @@ from checkpoints.sticky_state import Common, Pace, StickyState, StoredExecutor
 from streaming import make_report
 from streaming.cli import main
 from streaming.observe.progress_log import read_batches
-from streaming.observe.query_progress import read_progress
+from streaming.observe.query_progress import parse_progress
 from tests.unit.metrics import samples
 from tests.unit.streaming.checkpoints import write_checkpoint
 from tests.unit.streaming.kept_query import kept_query
@@ -507,7 +507,7 @@ def test_lag_after_a_repeated_batch_is_unknown(tmp_path):
 
 def test_first_batch_without_rows_has_no_data():
     first = samples.progress(batch=0, start={"0": 7}, end={"0": 7}, null_keys=("startOffset",))
-    assert not read_progress(first).has_data
+    assert not parse_progress(first).has_data
     at_zero = samples.progress(batch=0, start={"0": 0}, end={"0": 7}, null_keys=("startOffset",))
-    [source] = read_progress(at_zero).sources
+    [source] = parse_progress(at_zero).sources
     assert source.read == {("t", 0): 7}

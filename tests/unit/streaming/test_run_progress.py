@@ -60,6 +60,15 @@ def test_each_batch_is_counted_once_and_a_line_is_printed_every_ten_seconds(caps
     assert plain["queries"][0]["bad"] == plain["bad"] == 2
 
 
+def test_the_rows_of_two_sinks_with_one_shared_table_are_added():
+    results = [
+        QueryResult("a", "t", is_table=True, written=3),
+        QueryResult("b", "t", is_table=True, written=4),
+        QueryResult("c", "topic", written=5),
+    ]
+    assert sum_results("job", 1.0, results).tables == {"t": 7}
+
+
 def test_a_share_of_bad_records_is_warned_of_once(caplog):
     result = QueryResult("orders", "t")
     counter = ProgressCounter("job.yaml", [result], None)

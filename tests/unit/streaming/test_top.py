@@ -19,8 +19,8 @@ from rich.console import Console
 
 from streaming.cli import main
 from streaming.metrics.board import Board
-from streaming.observe.query_progress import read_progress
-from streaming.observe.scrape import read_endpoint
+from streaming.observe.query_progress import parse_progress
+from streaming.observe.scrape import parse_query_metrics
 from streaming.report import screen as top_screen
 from tests.unit.metrics.samples import progress
 from tests.unit.streaming.served import ELSE, QUERY_ID, RECORDED, serve, with_jobs
@@ -52,7 +52,7 @@ def exposition(*names: str, commit_group: str | None = None) -> str:
                 end={"0": 40, "1": 9, "2": 7}, latest=latest, **OURS, **group,
             )  # fmt: skip
             event["sources"][0]["logEndOffset"] = {"t": latest}
-            board.update(read_progress(event))
+            board.update(parse_progress(event))
     registry = CollectorRegistry()
     registry.register(board)
     return generate_latest(registry).decode()
@@ -123,7 +123,7 @@ def test_only_the_worst_of_a_thousand_partitions_are_shown():
     board = Board("kafka")
     ends = {str(p): p for p in range(1000)}
     begin = dict.fromkeys(ends, 0)
-    board.update(read_progress(progress(start=begin, end=begin, latest=ends)))
+    board.update(parse_progress(progress(start=begin, end=begin, latest=ends)))
     registry = CollectorRegistry()
     registry.register(board)
     with serve({ELSE: generate_latest(registry).decode()}) as endpoint:
@@ -135,7 +135,7 @@ def test_only_the_worst_of_a_thousand_partitions_are_shown():
 
 
 def test_lag_is_found_if_the_group_has_another_name_than_the_query():
-    metrics = read_endpoint(exposition("orders", commit_group="billing"), None, "x")
+    metrics = parse_query_metrics(exposition("orders", commit_group="billing"), None, "x")
     assert metrics is not None
     assert metrics.lag == {("t", 0): 60, ("t", 1): 5, ("t", 2): 0}
 

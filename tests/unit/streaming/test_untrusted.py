@@ -26,7 +26,7 @@ from streaming.lag.positions import Position
 from streaming.metrics import outlets
 from streaming.observe import web
 from streaming.observe.check_result import Check
-from streaming.observe.scrape import read_endpoint
+from streaming.observe.scrape import parse_query_metrics
 from streaming.observe.spark_ui import SparkUi
 from streaming.observe.web import Address, WebError
 from streaming.pipeline.config.loading import load_job
@@ -186,7 +186,7 @@ def test_an_unknown_metrics_endpoint_is_one_line(line, capsys):
 def test_any_response_of_an_endpoint_is_parsed_or_refused(text):
     known = 'spark_streaming_batch_id{query="q",query_id="id"} 1\n'
     try:
-        read_endpoint(known + text, None, "here")
+        parse_query_metrics(known + text, None, "here")
     except AssignorError:
         return
 
