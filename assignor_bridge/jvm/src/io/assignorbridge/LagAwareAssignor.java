@@ -36,7 +36,7 @@ import org.slf4j.LoggerFactory;
  * name, send no user data, and compute the same assignment. Racks are ignored.
  *
  * <p>The group leader fetches lags with the consumer's own settings. A lag that it cannot fetch
- * within two seconds counts as 0.
+ * within two seconds, or half the rebalance timeout if that is shorter, counts as 0.
  */
 public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable {
   private static final Logger LOG = LoggerFactory.getLogger(LagAwareAssignor.class);
@@ -88,7 +88,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
 
   /**
    * Assigns one topic's partitions in rounds, by decreasing lag. Each round gives every member at
-   * most one partition, starting with the member that has the smallest total lag.
+   * most one partition, starting with the smallest total lag, then the smallest member id.
    */
   private static void assignInRounds(
       List<TopicPartition> partitions,
@@ -112,7 +112,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     }
   }
 
-  /** Returns the lag of each partition, at least 0; omits partitions whose lag is unknown. */
+  /** Returns lags, at least 0; omits partitions whose lag is unknown or that start at the end. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -163,7 +163,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     return lags;
   }
 
-  /** Returns whether a consumer without a committed offset starts at the log's end, with lag 0. */
+  /** Returns whether partitions without a committed offset start at the log's end, with lag 0. */
   private boolean startsAtEnd() {
     Object reset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
     return reset == null || reset.toString().toLowerCase(Locale.ROOT).equals("latest");
@@ -171,25 +171,25 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
 
   /** Returns the time limit for lags: two seconds, or half the rebalance timeout if shorter. */
   private long timeoutMs() {
-    Object timeout = settings.get(ConsumerConfig.MAX_POLL_INTERVAL_MS_CONFIG);
-    long rebalanceMs =
-        timeout == null ? DEFAULT_REBALANCE_TIMEOUT_MS : Long.parseLong(timeout.toString().trim());
-    return Math.min(MAX_FETCH_MS, rebalanceMs / 2);
+    Object setting = settings.get(ConsumerConfig.MAX_POLL_INTERVAL_MS_CONFIG);
+    long rebalanceTimeoutMs =
+        setting == null ? DEFAULT_REBALANCE_TIMEOUT_MS : Long.parseLong(setting.toString().trim());
+    return Math.min(MAX_FETCH_MS, rebalanceTimeoutMs / 2);
   }
 
   /** Returns the consumer settings that an admin client accepts, with the time limit for lags. */
   private Map<String, Object> toAdminSettings(long timeoutMs) {
-    Map<String, Object> admin = new HashMap<>(settings);
-    // The client lives for one look-up, too short a time for metrics.
-    admin.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
-    admin.put("auto.include.jmx.reporter", false); // until Kafka 3.9
-    admin.put("enable.metrics.push", false); // since Kafka 3.7
-    admin.keySet().retainAll(AdminClientConfig.configNames());
-    Object client = settings.getOrDefault(ConsumerConfig.CLIENT_ID_CONFIG, "");
-    admin.put(AdminClientConfig.CLIENT_ID_CONFIG, client + "-lag-aware");
-    admin.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, (int) timeoutMs);
-    admin.put(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) timeoutMs);
-    return admin;
+    Map<String, Object> adminSettings = new HashMap<>(settings);
+    // The client exists only for one look-up, which is too short to report metrics.
+    adminSettings.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
+    adminSettings.put("auto.include.jmx.reporter", false); // until Kafka 3.9
+    adminSettings.put("enable.metrics.push", false); // since Kafka 3.7
+    adminSettings.keySet().retainAll(AdminClientConfig.configNames());
+    Object clientId = settings.getOrDefault(ConsumerConfig.CLIENT_ID_CONFIG, "");
+    adminSettings.put(AdminClientConfig.CLIENT_ID_CONFIG, clientId + "-lag-aware");
+    adminSettings.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, (int) timeoutMs);
+    adminSettings.put(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) timeoutMs);
+    return adminSettings;
   }
 
   private void warnOnce(Exception error) {
