@@ -108,8 +108,8 @@ public final class LimitedBatch {
           || range.end() < unreadRange.start()
           || range.end() > unreadRange.end()) {
         throw new PlannerException(
-            "the planner admitted " + range + "; expected "
-                + (unreadRange == null ? "nothing there" : "one part of " + unreadRange + ", from its start"));
+            "the planner admitted " + range + "; its partition has "
+                + (unreadRange == null ? "no unread range" : "one unread range, " + unreadRange));
       }
       offsets = Math.addExact(offsets, range.end() - range.start());
       admittedEnds.put(p, range.end());

@@ -152,29 +152,29 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * uses the consumer, that thread releases it.
    */
   private void releaseConsumer() {
-    PooledConsumer idleConsumer = consumer.getAndSet(null);
-    if (idleConsumer == null) {
+    PooledConsumer pooledConsumer = consumer.getAndSet(null);
+    if (pooledConsumer == null) {
       return;
     }
     boolean hasFailed = context == null || context.isFailed() || context.isInterrupted();
-    if (hasFailed || idleConsumer.isReading()) {
-      ConsumerPool.shared().discard(idleConsumer);
+    if (hasFailed || pooledConsumer.isReading()) {
+      ConsumerPool.shared().discard(pooledConsumer);
     } else {
-      giveBack(idleConsumer);
+      giveBack(pooledConsumer);
     }
   }
 
-  private void giveBack(PooledConsumer idleConsumer) {
+  private void giveBack(PooledConsumer pooledConsumer) {
     if (rack != null) {
-      receivedBytes.accept(idleConsumer.takeReceivedBytes());
+      receivedBytes.accept(pooledConsumer.takeReceivedBytes());
     }
-    ConsumerPool.shared().giveBack(idleConsumer);
+    ConsumerPool.shared().giveBack(pooledConsumer);
   }
 
   private void discardConsumer() {
-    PooledConsumer activeConsumer = consumer.getAndSet(null);
-    if (activeConsumer != null) {
-      ConsumerPool.shared().discard(activeConsumer);
+    PooledConsumer pooledConsumer = consumer.getAndSet(null);
+    if (pooledConsumer != null) {
+      ConsumerPool.shared().discard(pooledConsumer);
     }
   }
 
@@ -240,7 +240,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begunRanges);
       LOG.warn("Spark's own reader reads {} ranges, because this Spark is incompatible", count, e);
-      ReaderCounters.HANDED_OVER.add(count);
+      ReaderCounters.HANDED_OVER_RANGES.add(count);
       return;
     }
     times.splitByRecords(keptChunks);
@@ -335,18 +335,18 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     List<RangeCursor> unfinishedRanges = pooledConsumer.handOver(partitions);
     for (RangeCursor range : unfinishedRanges) {
       LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.handedOverFrom, reason);
-      ReaderCounters.HANDED_OVER.increment();
+      ReaderCounters.HANDED_OVER_RANGES.increment();
     }
     return !unfinishedRanges.isEmpty();
   }
 
   private void finish() {
     isFinished = true;
-    PooledConsumer idleConsumer = consumer.getAndSet(null);
-    if (idleConsumer != null) {
+    PooledConsumer pooledConsumer = consumer.getAndSet(null);
+    if (pooledConsumer != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-      LOG.info("Read {} ranges in {} ms with a {}", unreportedRanges.size(), millis, idleConsumer);
-      giveBack(idleConsumer);
+      LOG.info("Read {} ranges in {} ms with a {}", unreportedRanges.size(), millis, pooledConsumer);
+      giveBack(pooledConsumer);
     }
     unreportedRanges.forEach(this::report);
   }

@@ -34,14 +34,14 @@ public final class OrderConflicts {
     session.udf().register(name + "_found", new FoundFunction(counter), DataTypes.BooleanType);
   }
 
-  /** Returns the number of conflicts since the last call, and resets it. */
+  /** Returns the number of conflicting keys and of conflicts with the table, and resets both. */
   public long take() {
     long conflicts = counter.value();
     counter.reset();
     return conflicts;
   }
 
-  /** Returns "partition P, offset O" of one conflicting record; call it before `take`. */
+  /** Returns "partition P, offset O" of a conflicting record, or ""; call it before `take`. */
   public String example() {
     return counter.example;
   }
@@ -63,7 +63,6 @@ public final class OrderConflicts {
     }
   }
 
-  /** Position and timestamp of a record. */
   private record Position(long topicHash, int partition, long offset, long timestamp)
       implements Serializable {
     boolean isOfSamePartition(Position other) {
@@ -97,16 +96,17 @@ public final class OrderConflicts {
       if (positions.size() == MAX_KEYS && keyHash > positions.lastKey()) {
         return;
       }
-      Position newest = positions.get(keyHash);
-      if (newest == null) {
+      Position newestPosition = positions.get(keyHash);
+      if (newestPosition == null) {
         if (!positions.containsKey(keyHash)) {
           positions.put(keyHash, position);
           removeExcess();
         }
-      } else if (position.contradicts(newest, byTimestamp)) {
+      } else if (position.contradicts(newestPosition, byTimestamp)) {
         positions.put(keyHash, null);
         setExample(position.partition, position.offset);
-      } else if (position.isOfSamePartition(newest) && position.offset > newest.offset) {
+      } else if (position.isOfSamePartition(newestPosition)
+          && position.offset > newestPosition.offset) {
         positions.put(keyHash, position); // keep the newest for later comparisons
       }
     }

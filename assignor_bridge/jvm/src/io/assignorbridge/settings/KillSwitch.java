@@ -54,7 +54,6 @@ public final class KillSwitch {
     }
   }
 
-  /** Warns, if the previous read succeeded, and returns the previous reason (or null). */
   private synchronized String keepOffReason(String problem) {
     if (!isUnreadable) {
       LOG.warn("assignor-bridge stays switched {}: {}", offReason == null ? "on" : "off", problem);

@@ -74,8 +74,7 @@ final class PlannerProcess implements AutoCloseable {
     } catch (TimeoutException e) {
       throw new PlannerException(
           "the planner did not answer within " + timeoutMs
-              + " ms (limit: assignor.planTimeoutMs, or 60000 ms while it starts)",
-          e);
+              + " ms (limit: assignor.planTimeoutMs, or 60000 ms while it starts)", e);
     } catch (ExecutionException e) {
       throw new PlannerException(
           "the connection to the planner process broke" + describeEnd(), e.getCause());
