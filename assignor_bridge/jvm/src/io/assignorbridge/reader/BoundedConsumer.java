@@ -182,7 +182,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns the consumer's offset, past transaction markers and compacted offsets. */
+  /** Returns the consumer's offset, past markers and compacted offsets; as before if unknown. */
   long offsetOf(PartitionPosition position) {
     try {
       return consumer.position(position.partition, Duration.ZERO);

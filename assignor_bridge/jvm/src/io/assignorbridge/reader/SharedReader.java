@@ -45,8 +45,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final AssignedInputPartition task;
   private final SparkRanges sparkRanges;
   private final String rack; // null if unknown
-  private final Consumer<ReadReport> reports;
-  private final Consumer<Map<Integer, Long>> receivedBytes;
+  private final Consumer<ReadReport> reportSink;
+  private final Consumer<Map<Integer, Long>> receivedBytesSink;
   private final TaskContext context = TaskContext.get();
   private final Collection<String> endedStreams;
   private final List<RangeCursor> unreportedRanges = new ArrayList<>();
@@ -76,8 +76,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param usesSharedReader false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
-   * @param reports gets one report per range; ranges that this reader reads are reported at the end
-   * @param receivedBytes gets the bytes received over the network by broker id, if the rack is known
+   * @param reportSink gets one report per range; ranges that this reader reads are reported at the end
+   * @param receivedBytesSink gets the network bytes received by broker id, if the rack is known
    */
   public SharedReader(
       AssignedInputPartition task,
@@ -85,14 +85,14 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       boolean usesSharedReader,
       Collection<String> endedStreams,
       String rack,
-      Consumer<ReadReport> reports,
-      Consumer<Map<Integer, Long>> receivedBytes) {
+      Consumer<ReadReport> reportSink,
+      Consumer<Map<Integer, Long>> receivedBytesSink) {
     this.task = task;
     this.sparkRanges = new SparkRanges(sparkReaders);
     this.endedStreams = endedStreams;
     this.rack = rack;
-    this.reports = reports;
-    this.receivedBytes = receivedBytes;
+    this.reportSink = reportSink;
+    this.receivedBytesSink = receivedBytesSink;
     for (int i = 0; i < task.ranges().length; i++) {
       RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
       unreportedRanges.add(cursor);
@@ -166,7 +166,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
 
   private void giveBack(PooledConsumer pooledConsumer) {
     if (rack != null) {
-      receivedBytes.accept(pooledConsumer.takeReceivedBytes());
+      receivedBytesSink.accept(pooledConsumer.takeReceivedBytes());
     }
     ConsumerPool.shared().giveBack(pooledConsumer);
   }
@@ -352,7 +352,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   }
 
   private void report(RangeCursor range) {
-    reports.accept(
+    reportSink.accept(
         new ReadReport(
             task.plan(),
             task.index(),
