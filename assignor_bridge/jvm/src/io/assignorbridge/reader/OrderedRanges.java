@@ -27,7 +27,6 @@ final class OrderedRanges {
     return remainingRanges.peek();
   }
 
-  /** Removes the first range, so that the next one is first. */
   void removeFirst() {
     remainingRanges.remove();
     if (!remainingRanges.isEmpty()) {

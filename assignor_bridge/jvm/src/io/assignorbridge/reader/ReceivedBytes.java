@@ -28,7 +28,8 @@ final class ReceivedBytes {
         (broker, metric) -> {
           long totalBytes = BoundedConsumer.total(metric);
           Long previousBytes = countedBytesByBroker.put(broker, totalBytes);
-          newBytesByBroker.merge(broker, totalBytes - (previousBytes == null ? 0 : previousBytes), Long::sum);
+          long newBytes = totalBytes - (previousBytes == null ? 0 : previousBytes);
+          newBytesByBroker.merge(broker, newBytes, Long::sum);
         });
   }
 

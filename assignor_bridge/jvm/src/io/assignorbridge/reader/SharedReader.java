@@ -76,7 +76,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param usesSharedReader false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
-   * @param reportSink gets one report per range; ranges that this reader reads are reported at the end
+   * @param reportSink gets one report per range; those of Spark's readers first, others at the end
    * @param receivedBytesSink gets the network bytes received by broker id, if the rack is known
    */
   public SharedReader(

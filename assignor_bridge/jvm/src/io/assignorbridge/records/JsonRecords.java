@@ -98,11 +98,11 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
       }
     } else if (token == JsonToken.START_OBJECT && (tree.fields != null || type instanceof MapType)) {
       while (parser.nextToken() == JsonToken.FIELD_NAME) {
-        TypeTree valueTree = tree.fields != null ? tree.fields.get(parser.currentName()) : tree.element;
+        TypeTree child = tree.fields != null ? tree.fields.get(parser.currentName()) : tree.element;
         parser.nextToken();
-        if (valueTree == null) {
+        if (child == null) {
           parser.skipChildren();
-        } else if (!readExactly(parser, valueTree, copy)) {
+        } else if (!readExactly(parser, child, copy)) {
           return false;
         }
       }
