@@ -58,15 +58,16 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
 
   @Override
   public GroupAssignment assign(Cluster cluster, GroupSubscription group) {
-    Map<String, List<String>> subscribers = new TreeMap<>(); // by topic
+    Map<String, List<String>> subscribersByTopic = new TreeMap<>();
     new TreeMap<>(group.groupSubscription())
         .forEach(
             (member, subscription) ->
                 subscription.topics().stream()
                     .distinct()
-                    .forEach(t -> subscribers.computeIfAbsent(t, k -> new ArrayList<>()).add(member)));
+                    .forEach(
+                        t -> subscribersByTopic.computeIfAbsent(t, k -> new ArrayList<>()).add(member)));
     List<TopicPartition> partitions = new ArrayList<>();
-    for (String topic : subscribers.keySet()) {
+    for (String topic : subscribersByTopic.keySet()) {
       Integer count = cluster.partitionCountForTopic(topic); // null if the topic does not exist
       for (int number = 0; count != null && number < count; number++) {
         partitions.add(new TopicPartition(topic, number));
@@ -80,7 +81,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
         p -> partitionsByTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
     partitionsByTopic.forEach(
         (topic, topicPartitions) ->
-            assignInRounds(topicPartitions, subscribers.get(topic), lags, partitionsByMember));
+            assignInRounds(topicPartitions, subscribersByTopic.get(topic), lags, partitionsByMember));
     Map<String, Assignment> assignments = new HashMap<>();
     partitionsByMember.forEach((member, own) -> assignments.put(member, new Assignment(sort(own))));
     return new GroupAssignment(assignments);
@@ -95,20 +96,20 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
       List<String> members,
       Map<TopicPartition, Long> lags,
       Map<String, List<TopicPartition>> partitionsByMember) {
-    List<TopicPartition> partitionsByLag = new ArrayList<>(partitions); // ties keep their order
-    partitionsByLag.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
-    Map<String, Long> totalLags = new HashMap<>();
-    List<String> membersByLag = new ArrayList<>(members);
-    Comparator<String> byLag = Comparator.comparingLong(m -> totalLags.getOrDefault(m, 0L));
-    for (int i = 0; i < partitionsByLag.size(); i++) {
+    List<TopicPartition> sortedPartitions = new ArrayList<>(partitions); // ties keep their order
+    sortedPartitions.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
+    Map<String, Long> totalLagByMember = new HashMap<>();
+    List<String> sortedMembers = new ArrayList<>(members);
+    Comparator<String> byTotalLag = Comparator.comparingLong(m -> totalLagByMember.getOrDefault(m, 0L));
+    for (int i = 0; i < sortedPartitions.size(); i++) {
       int memberIndex = i % members.size();
       if (memberIndex == 0) {
-        membersByLag.sort(byLag.thenComparing(Comparator.naturalOrder()));
+        sortedMembers.sort(byTotalLag.thenComparing(Comparator.naturalOrder()));
       }
-      TopicPartition partition = partitionsByLag.get(i);
-      String member = membersByLag.get(memberIndex);
+      TopicPartition partition = sortedPartitions.get(i);
+      String member = sortedMembers.get(memberIndex);
       partitionsByMember.get(member).add(partition);
-      totalLags.merge(member, lags.getOrDefault(partition, 0L), Long::sum);
+      totalLagByMember.merge(member, lags.getOrDefault(partition, 0L), Long::sum);
     }
   }
 

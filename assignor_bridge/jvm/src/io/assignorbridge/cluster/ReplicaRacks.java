@@ -47,22 +47,22 @@ final class ReplicaRacks implements AutoCloseable {
   private static final int UNKNOWN = -1; // index of a partition without a known rack
 
   /**
-   * The result of a request. `sets` are distinct rack sets, `indexes` has each partition's index in
-   * `sets` by topic (-1 if unknown), `brokerRacks` has racks by broker id, and `goneTopics` are
-   * the requested topics that do not exist.
+   * The result of a request. `sets` are distinct rack sets, `indexesByTopic` has each partition's
+   * index in `sets` (-1 if unknown), `brokerRacks` has racks by broker id, and `goneTopics` are the
+   * requested topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
-      Map<String, int[]> indexes,
+      Map<String, int[]> indexesByTopic,
       Map<Integer, String> brokerRacks,
       Set<String> goneTopics) {
     int indexOf(String topic, int partition) {
-      int[] topicIndexes = indexes.get(topic);
+      int[] topicIndexes = indexesByTopic.get(topic);
       return topicIndexes == null || partition >= topicIndexes.length ? UNKNOWN : topicIndexes[partition];
     }
 
     boolean contains(String topic, int partition) {
-      int[] topicIndexes = indexes.get(topic);
+      int[] topicIndexes = indexesByTopic.get(topic);
       return topicIndexes != null && partition < topicIndexes.length;
     }
   }
@@ -204,7 +204,7 @@ final class ReplicaRacks implements AutoCloseable {
 
   private Snapshot createSnapshot(Set<String> goneTopics) {
     Map<List<String>, Integer> indexBySet = new LinkedHashMap<>();
-    Map<String, int[]> indexes = new HashMap<>();
+    Map<String, int[]> indexesByTopic = new HashMap<>();
     Map<Integer, String> brokerRacks = new HashMap<>(snapshot.brokerRacks()); // keeps stopped brokers' racks
     topicDescriptions.forEach(
         (name, topic) -> {
@@ -221,9 +221,9 @@ final class ReplicaRacks implements AutoCloseable {
                   indexBySet.computeIfAbsent(racks, r -> indexBySet.size());
             }
           }
-          indexes.put(name, topicIndexes);
+          indexesByTopic.put(name, topicIndexes);
         });
-    return new Snapshot(new ArrayList<>(indexBySet.keySet()), indexes, brokerRacks, goneTopics);
+    return new Snapshot(new ArrayList<>(indexBySet.keySet()), indexesByTopic, brokerRacks, goneTopics);
   }
 
   /** Returns the sorted racks from which the partition can be read; empty if unknown. */

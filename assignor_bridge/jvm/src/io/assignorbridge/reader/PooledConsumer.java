@@ -156,13 +156,13 @@ final class PooledConsumer {
   void fitBuffers(long heldBytes) {
     long totalBytes = consumer.pauseFinished(heldBytes) || heldBytes > 0 ? heldBytes + keptBytes() : 0;
     if (totalBytes > bufferBytes) {
-      List<PartitionPosition> positionsByLastUse = new ArrayList<>(positions.values());
-      positionsByLastUse.sort(
+      List<PartitionPosition> sortedPositions = new ArrayList<>(positions.values());
+      sortedPositions.sort(
           Comparator.<PartitionPosition>comparingLong(p -> p.lastUse)
               .thenComparingLong(p -> -p.keptBytes));
-      for (int i = 0; totalBytes > bufferBytes && i < positionsByLastUse.size(); i++) {
-        totalBytes -= positionsByLastUse.get(i).keptBytes;
-        positionsByLastUse.get(i).dropKept();
+      for (int i = 0; totalBytes > bufferBytes && i < sortedPositions.size(); i++) {
+        totalBytes -= sortedPositions.get(i).keptBytes;
+        sortedPositions.get(i).dropKept();
       }
     }
     consumer.fitFetchSize(heldBytes);

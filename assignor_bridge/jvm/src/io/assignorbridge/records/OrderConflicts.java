@@ -46,7 +46,6 @@ public final class OrderConflicts {
     return counter.example;
   }
 
-  /** Takes a record's key hash, topic hash, partition, offset, and timestamp. */
   private record SeenFunction(ConflictCounter counter) implements UDF5<Long, Long, Integer, Long, Long, Boolean> {
     @Override
     public Boolean call(Long keyHash, Long topicHash, Integer partition, Long offset, Long timestamp) {
