@@ -594,7 +594,7 @@ public final class ReaderChecks {
 
   void aReaderThatIsClosedTakesNoConsumer() throws Exception {
     SharedReader reader = new SharedReader(task(nowhere(new HashMap<>())), null, true, List.of(), null, report -> {}, bytes -> {});
-    long open = ReaderCounters.CREATED.sum() - ReaderCounters.CLOSED.sum();
+    long open = ReaderCounters.CREATED_CLIENTS.sum() - ReaderCounters.CLOSED_CLIENTS.sum();
     reader.close();
     String outcome = "none";
     try {
@@ -604,7 +604,7 @@ public final class ReaderChecks {
     }
     check(outcome.equals("the reader is closed"), outcome);
     long until = System.nanoTime() + 10_000_000_000L;
-    while (ReaderCounters.CREATED.sum() - ReaderCounters.CLOSED.sum() > open) {
+    while (ReaderCounters.CREATED_CLIENTS.sum() - ReaderCounters.CLOSED_CLIENTS.sum() > open) {
       check(System.nanoTime() < until, "a consumer stays open");
       Thread.onSpinWait();
     }
@@ -620,9 +620,9 @@ public final class ReaderChecks {
               }
             });
     SharedReader reader = new SharedReader(task(unfit), SPARKS, true, List.of(), null, report -> {}, bytes -> {});
-    long before = ReaderCounters.HANDED_OVER.sum();
+    long before = ReaderCounters.HANDED_OVER_RANGES.sum();
     while (reader.next()) {}
-    check(ReaderCounters.HANDED_OVER.sum() - before == 2, "not handed over");
+    check(ReaderCounters.HANDED_OVER_RANGES.sum() - before == 2, "not handed over");
     check(reader.currentMetricsValues()[0].value() == 4, "metrics of Spark's readers are not summed");
     reader.close();
     io.assignorbridge.planning.IdentityChecks.readersOfAnotherSpark(task(Map.of()).ranges()[0], SPARKS);
@@ -631,7 +631,7 @@ public final class ReaderChecks {
   void readersOfSparkReadAllRangesFromTheStart() throws Exception {
     List<ReadReport> reports = new ArrayList<>();
     SharedReader reader = new SharedReader(task(Map.of()), SPARKS, false, List.of(), null, reports::add, bytes -> {});
-    long before = ReaderCounters.HANDED_OVER.sum();
+    long before = ReaderCounters.HANDED_OVER_RANGES.sum();
     for (int range = 0; range < 2; range++) {
       for (int row = 0; row < 3; row++) {
         check(reader.next() && reader.get().getInt(0) == row, "row " + row);
@@ -639,7 +639,7 @@ public final class ReaderChecks {
       }
     }
     check(!reader.next() && !reader.next(), "more rows");
-    check(ReaderCounters.HANDED_OVER.sum() == before, "none was handed over");
+    check(ReaderCounters.HANDED_OVER_RANGES.sum() == before, "none was handed over");
     for (int range = 0; range < 2; range++) {
       ReadReport report = reports.get(range);
       check(report.partition() == range && report.records() == 3, report.toString());

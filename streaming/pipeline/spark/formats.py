@@ -62,7 +62,7 @@ def make_parser(records: Records, schema_text: str) -> RecordParser:
 def read_text(text: Column, data_type: DataType) -> Column:
     """Convert text to a type; null if that is impossible or would lose a digit."""
     if isinstance(data_type, DecimalType):
-        return _call_jar("ExactDecimals", "read", text, data_type.precision, data_type.scale)
+        return _call_jar("ExactDecimals", "parse", text, data_type.precision, data_type.scale)
     return text.try_cast(data_type)
 
 

@@ -36,7 +36,7 @@ import org.slf4j.LoggerFactory;
  * name, send no user data, and compute the same assignment. Racks are ignored.
  *
  * <p>The group leader fetches lags with the consumer's own settings. A lag that it cannot fetch
- * within two seconds counts as 0.
+ * within two seconds, or half the rebalance timeout if that is shorter, counts as 0.
  */
 public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable {
   private static final Logger LOG = LoggerFactory.getLogger(LagAwareAssignor.class);
@@ -58,15 +58,16 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
 
   @Override
   public GroupAssignment assign(Cluster cluster, GroupSubscription group) {
-    Map<String, List<String>> subscribers = new TreeMap<>(); // by topic
+    Map<String, List<String>> subscribersByTopic = new TreeMap<>();
     new TreeMap<>(group.groupSubscription())
         .forEach(
             (member, subscription) ->
                 subscription.topics().stream()
                     .distinct()
-                    .forEach(t -> subscribers.computeIfAbsent(t, k -> new ArrayList<>()).add(member)));
+                    .forEach(
+                        t -> subscribersByTopic.computeIfAbsent(t, k -> new ArrayList<>()).add(member)));
     List<TopicPartition> partitions = new ArrayList<>();
-    for (String topic : subscribers.keySet()) {
+    for (String topic : subscribersByTopic.keySet()) {
       Integer count = cluster.partitionCountForTopic(topic); // null if the topic does not exist
       for (int number = 0; count != null && number < count; number++) {
         partitions.add(new TopicPartition(topic, number));
@@ -80,7 +81,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
         p -> partitionsByTopic.computeIfAbsent(p.topic(), t -> new ArrayList<>()).add(p));
     partitionsByTopic.forEach(
         (topic, topicPartitions) ->
-            assignInRounds(topicPartitions, subscribers.get(topic), lags, partitionsByMember));
+            assignInRounds(topicPartitions, subscribersByTopic.get(topic), lags, partitionsByMember));
     Map<String, Assignment> assignments = new HashMap<>();
     partitionsByMember.forEach((member, own) -> assignments.put(member, new Assignment(sort(own))));
     return new GroupAssignment(assignments);
@@ -88,31 +89,31 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
 
   /**
    * Assigns one topic's partitions in rounds, by decreasing lag. Each round gives every member at
-   * most one partition, starting with the member that has the smallest total lag.
+   * most one partition, starting with the smallest total lag, then the smallest member id.
    */
   private static void assignInRounds(
       List<TopicPartition> partitions,
       List<String> members,
       Map<TopicPartition, Long> lags,
       Map<String, List<TopicPartition>> partitionsByMember) {
-    List<TopicPartition> partitionsByLag = new ArrayList<>(partitions); // ties keep their order
-    partitionsByLag.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
-    Map<String, Long> totalLags = new HashMap<>();
-    List<String> membersByLag = new ArrayList<>(members);
-    Comparator<String> byLag = Comparator.comparingLong(m -> totalLags.getOrDefault(m, 0L));
-    for (int i = 0; i < partitionsByLag.size(); i++) {
+    List<TopicPartition> sortedPartitions = new ArrayList<>(partitions); // ties keep their order
+    sortedPartitions.sort(Comparator.comparingLong(p -> -lags.getOrDefault(p, 0L)));
+    Map<String, Long> totalLagByMember = new HashMap<>();
+    List<String> sortedMembers = new ArrayList<>(members);
+    Comparator<String> byTotalLag = Comparator.comparingLong(m -> totalLagByMember.getOrDefault(m, 0L));
+    for (int i = 0; i < sortedPartitions.size(); i++) {
       int memberIndex = i % members.size();
       if (memberIndex == 0) {
-        membersByLag.sort(byLag.thenComparing(Comparator.naturalOrder()));
+        sortedMembers.sort(byTotalLag.thenComparing(Comparator.naturalOrder()));
       }
-      TopicPartition partition = partitionsByLag.get(i);
-      String member = membersByLag.get(memberIndex);
+      TopicPartition partition = sortedPartitions.get(i);
+      String member = sortedMembers.get(memberIndex);
       partitionsByMember.get(member).add(partition);
-      totalLags.merge(member, lags.getOrDefault(partition, 0L), Long::sum);
+      totalLagByMember.merge(member, lags.getOrDefault(partition, 0L), Long::sum);
     }
   }
 
-  /** Returns the lag of each partition, at least 0; omits partitions whose lag is unknown. */
+  /** Returns lags, at least 0; omits partitions whose lag is unknown or that start at the end. */
   protected Map<TopicPartition, Long> fetchLags(Collection<TopicPartition> partitions) {
     long timeoutMs = timeoutMs();
     long deadlineNanos = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(timeoutMs);
@@ -163,7 +164,7 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
     return lags;
   }
 
-  /** Returns whether a consumer without a committed offset starts at the log's end, with lag 0. */
+  /** Returns whether partitions without a committed offset start at the log's end, with lag 0. */
   private boolean startsAtEnd() {
     Object reset = settings.get(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
     return reset == null || reset.toString().toLowerCase(Locale.ROOT).equals("latest");
@@ -171,25 +172,25 @@ public class LagAwareAssignor implements ConsumerPartitionAssignor, Configurable
 
   /** Returns the time limit for lags: two seconds, or half the rebalance timeout if shorter. */
   private long timeoutMs() {
-    Object timeout = settings.get(ConsumerConfig.MAX_POLL_INTERVAL_MS_CONFIG);
-    long rebalanceMs =
-        timeout == null ? DEFAULT_REBALANCE_TIMEOUT_MS : Long.parseLong(timeout.toString().trim());
-    return Math.min(MAX_FETCH_MS, rebalanceMs / 2);
+    Object setting = settings.get(ConsumerConfig.MAX_POLL_INTERVAL_MS_CONFIG);
+    long rebalanceTimeoutMs =
+        setting == null ? DEFAULT_REBALANCE_TIMEOUT_MS : Long.parseLong(setting.toString().trim());
+    return Math.min(MAX_FETCH_MS, rebalanceTimeoutMs / 2);
   }
 
   /** Returns the consumer settings that an admin client accepts, with the time limit for lags. */
   private Map<String, Object> toAdminSettings(long timeoutMs) {
-    Map<String, Object> admin = new HashMap<>(settings);
-    // The client lives for one look-up, too short a time for metrics.
-    admin.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
-    admin.put("auto.include.jmx.reporter", false); // until Kafka 3.9
-    admin.put("enable.metrics.push", false); // since Kafka 3.7
-    admin.keySet().retainAll(AdminClientConfig.configNames());
-    Object client = settings.getOrDefault(ConsumerConfig.CLIENT_ID_CONFIG, "");
-    admin.put(AdminClientConfig.CLIENT_ID_CONFIG, client + "-lag-aware");
-    admin.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, (int) timeoutMs);
-    admin.put(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) timeoutMs);
-    return admin;
+    Map<String, Object> adminSettings = new HashMap<>(settings);
+    // The client exists only for one look-up, which is too short to report metrics.
+    adminSettings.put(AdminClientConfig.METRIC_REPORTER_CLASSES_CONFIG, List.of());
+    adminSettings.put("auto.include.jmx.reporter", false); // until Kafka 3.9
+    adminSettings.put("enable.metrics.push", false); // since Kafka 3.7
+    adminSettings.keySet().retainAll(AdminClientConfig.configNames());
+    Object clientId = settings.getOrDefault(ConsumerConfig.CLIENT_ID_CONFIG, "");
+    adminSettings.put(AdminClientConfig.CLIENT_ID_CONFIG, clientId + "-lag-aware");
+    adminSettings.put(AdminClientConfig.REQUEST_TIMEOUT_MS_CONFIG, (int) timeoutMs);
+    adminSettings.put(AdminClientConfig.DEFAULT_API_TIMEOUT_MS_CONFIG, (int) timeoutMs);
+    return adminSettings;
   }
 
   private void warnOnce(Exception error) {

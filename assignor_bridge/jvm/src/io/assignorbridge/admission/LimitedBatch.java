@@ -29,25 +29,25 @@ public final class LimitedBatch {
     }
   }
 
-  /** Spark's limits: `min` decides whether there is a batch; `max` is `maxRecords` as a limit. */
-  public record Limits(ReadLimit min, ReadLimit max, long maxRecords) {
+  /** Spark's limits: `min` decides whether there is a batch; `max` is `maxOffsets` as a limit. */
+  public record Limits(ReadLimit min, ReadLimit max, long maxOffsets) {
     public static Limits of(ReadLimit limit) {
       ReadLimit min = ReadLimit.allAvailable();
-      long maxRecords = Long.MAX_VALUE;
+      long maxOffsets = Long.MAX_VALUE;
       for (ReadLimit part : splitLimit(limit)) {
         if (part instanceof ReadMaxRows rows) {
-          maxRecords = rows.maxRows();
+          maxOffsets = rows.maxRows();
         } else if (part instanceof ReadMinRows) {
           min = part;
         }
       }
-      return new Limits(min, ReadLimit.maxRows(maxRecords), maxRecords);
+      return new Limits(min, ReadLimit.maxRows(maxOffsets), maxOffsets);
     }
 
     /** Adds a marker if there is no maximum, because Spark requests all records without a limit. */
     public static ReadLimit addAssignorLimit(ReadLimit limit) {
       Limits limits = of(limit);
-      ReadLimit max = limits.maxRecords < Long.MAX_VALUE ? limits.max : new AssignorLimit();
+      ReadLimit max = limits.maxOffsets < Long.MAX_VALUE ? limits.max : new AssignorLimit();
       return limits.min instanceof ReadMinRows
           ? ReadLimit.compositeLimit(new ReadLimit[] {limits.min, max})
           : max;
@@ -60,12 +60,12 @@ public final class LimitedBatch {
     }
   }
 
-  private final long maxRecords;
+  private final long maxOffsets;
   private final Map<TopicPartition, Long> ends;
   private final Map<TopicPartition, OffsetRange> unreadRanges = new HashMap<>();
 
-  public LimitedBatch(Offset start, Offset latest, long maxRecords, KafkaOffsetReader reader) {
-    this.maxRecords = maxRecords;
+  public LimitedBatch(Offset start, Offset latest, long maxOffsets, KafkaOffsetReader reader) {
+    this.maxOffsets = maxOffsets;
     Map<TopicPartition, Long> starts = SourceOffsets.of(start);
     ends = SourceOffsets.of(latest);
     List<TopicPartition> newPartitions = new ArrayList<>(ends.keySet());
@@ -78,27 +78,27 @@ public final class LimitedBatch {
     ends.forEach(
         (p, end) -> {
           Long startOffset = starts.get(p);
-          if (startOffset != null && startOffset < end) { // Spark reports lower ends
+          if (startOffset != null && startOffset < end) { // Spark itself reports lower ends
             unreadRanges.put(p, new OffsetRange(p.topic(), p.partition(), startOffset, end));
           }
         });
   }
 
-  /** Returns the unread range of each partition that has new records. */
+  /** Returns the unread range of each partition that has new offsets. */
   public List<OffsetRange> unreadRanges() {
     return List.copyOf(unreadRanges.values());
   }
 
-  /** Returns Spark's record limit, which the planner's request contains; null if there is none. */
+  /** Returns Spark's limit in offsets, which the planner's request contains; null if unlimited. */
   public Long maxRecords() {
-    return maxRecords == Long.MAX_VALUE ? null : maxRecords;
+    return maxOffsets == Long.MAX_VALUE ? null : maxOffsets;
   }
 
-  /** Returns the batch's end, or fails if the batch is empty or exceeds a range or Spark's limit. */
+  /** Returns the end; fails unless it has 1 to `maxOffsets` offsets, from each range's start. */
   public Offset verifyEnd(List<OffsetRange> admittedRanges) throws PlannerException {
     Map<TopicPartition, Long> admittedEnds = new HashMap<>(ends);
     Set<TopicPartition> admittedPartitions = new HashSet<>();
-    long records = 0;
+    long offsets = 0;
     for (OffsetRange range : admittedRanges) {
       TopicPartition p = new TopicPartition(range.topic(), range.partition());
       OffsetRange unreadRange = unreadRanges.get(p);
@@ -108,15 +108,16 @@ public final class LimitedBatch {
           || range.end() < unreadRange.start()
           || range.end() > unreadRange.end()) {
         throw new PlannerException(
-            "the planner admitted " + range + "; its partition's unread range is " + unreadRange);
+            "the planner admitted " + range + "; its partition has "
+                + (unreadRange == null ? "no unread range" : "one unread range, " + unreadRange));
       }
-      records = Math.addExact(records, range.end() - range.start());
+      offsets = Math.addExact(offsets, range.end() - range.start());
       admittedEnds.put(p, range.end());
     }
-    if (admittedPartitions.size() < unreadRanges.size() || records < 1 || records > maxRecords) {
+    if (admittedPartitions.size() < unreadRanges.size() || offsets < 1 || offsets > maxOffsets) {
       throw new PlannerException(
-          "the planner admitted %d records from %d partitions; expected 1 to %d records from %d"
-              .formatted(records, admittedPartitions.size(), maxRecords, unreadRanges.size()));
+          "the planner admitted %d offsets from %d partitions; expected 1 to %d offsets from %d"
+              .formatted(offsets, admittedPartitions.size(), maxOffsets, unreadRanges.size()));
     }
     return SourceOffsets.toOffset(admittedEnds);
   }

@@ -74,7 +74,7 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Stores the newest timestamps that readers reported. */
+  /** Stores each range's newest timestamp (if any) as an estimate for the offset at its end. */
   public void add(List<ReadReport> reports) {
     for (ReadReport r : reports) {
       if (r.oldestMillis() <= r.newestMillis()) {
@@ -84,15 +84,15 @@ public final class RecordTimes implements AutoCloseable {
     }
   }
 
-  /** Returns the timestamp of each range's first record (-1 if none); requests unknown ones. */
+  /** Returns each range's first timestamp (-1 without records); requests it if none is stored. */
   public Columns.Times findTimes(List<OffsetRange> unreadRanges, long timeoutMs)
       throws PlannerException, InterruptedException {
     long nowMs = System.currentTimeMillis();
     Map<TopicPartition, OffsetRange> rangesWithoutTime = new HashMap<>();
     for (OffsetRange range : unreadRanges) {
-      TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
-      byOffset.headMap(range.start()).clear();
-      if (!byOffset.containsKey(range.start())) {
+      TreeMap<Long, Timestamp> timestampByOffset = timestampsOf(partitionOf(range));
+      timestampByOffset.headMap(range.start()).clear();
+      if (!timestampByOffset.containsKey(range.start())) {
         rangesWithoutTime.put(partitionOf(range), range);
       }
     }
@@ -113,17 +113,17 @@ public final class RecordTimes implements AutoCloseable {
   public Columns.Times lookUp(
       int lookUpCount, long millis, List<OffsetRange> unreadRanges, long timeoutMs)
       throws PlannerException, InterruptedException {
-    Map<TopicPartition, Long> searchedMillis =
+    Map<TopicPartition, Long> millisByPartition =
         unreadRanges.stream().collect(Collectors.toMap(RecordTimes::partitionOf, range -> millis));
-    Map<TopicPartition, OffsetAndTimestamp> firstAtTime =
-        withConsumer(client -> client.offsetsForTimes(searchedMillis, Duration.ofMillis(timeoutMs)));
+    Map<TopicPartition, OffsetAndTimestamp> firstByPartition =
+        withConsumer(client -> client.offsetsForTimes(millisByPartition, Duration.ofMillis(timeoutMs)));
     boolean hasPause = false;
     for (OffsetRange range : unreadRanges) {
-      OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
+      OffsetAndTimestamp first = firstByPartition.get(partitionOf(range));
       if (first != null && first.offset() >= range.start()) {
-        TreeMap<Long, Timestamp> byOffset = timestampsOf(partitionOf(range));
-        byOffset.tailMap(range.start(), false).clear(); // results of earlier look-ups
-        byOffset.put(first.offset(), new Timestamp(first.timestamp(), true));
+        TreeMap<Long, Timestamp> timestampByOffset = timestampsOf(partitionOf(range));
+        timestampByOffset.tailMap(range.start(), false).clear(); // results of earlier look-ups
+        timestampByOffset.put(first.offset(), new Timestamp(first.timestamp(), true));
         hasPause |= first.offset() == range.start();
       }
     }
@@ -147,7 +147,7 @@ public final class RecordTimes implements AutoCloseable {
             millis,
             unreadRanges,
             range -> {
-              OffsetAndTimestamp first = firstAtTime.get(partitionOf(range));
+              OffsetAndTimestamp first = firstByPartition.get(partitionOf(range));
               return first == null ? NONE : first.offset();
             });
   }
@@ -251,7 +251,7 @@ public final class RecordTimes implements AutoCloseable {
   }
 
   private TreeMap<Long, Timestamp> timestampsOf(TopicPartition partition) {
-    return timestamps.computeIfAbsent(partition, added -> new TreeMap<>());
+    return timestamps.computeIfAbsent(partition, p -> new TreeMap<>());
   }
 
   private static TopicPartition partitionOf(OffsetRange range) {

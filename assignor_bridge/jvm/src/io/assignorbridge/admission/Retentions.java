@@ -107,8 +107,8 @@ public final class Retentions implements AutoCloseable {
     if (!hasWarned && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on this topic)";
       LOG.warn(
-          "assignor-bridge could not read the retention of {}, so assignor.fairness=deadline assumes"
-              + " that its records do not expire soon (logged once): {}{}",
+          "assignor-bridge could not read the retention of {}; until it is known, assignor.fairness="
+              + "deadline assumes that these records do not expire soon (logged once): {}{}",
           topics,
           admin.describe(error),
           error instanceof TopicAuthorizationException ? advice : "");

@@ -22,7 +22,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class ExecutorList {
   private ExecutorList() {}
 
-  /** Returns the executors: none in local mode and before the first one has registered. */
+  /** Updates the racks; returns the active executors with slots and racks; none in local mode. */
   static List<Executor> of(SparkContext context, ExecutorRacks racks) {
     List<Executor> executors = new ArrayList<>();
     racks.update();

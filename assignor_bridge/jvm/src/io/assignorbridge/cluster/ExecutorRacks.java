@@ -37,11 +37,11 @@ public final class ExecutorRacks {
   /** The rack that an executor reads from its own environment. */
   record ReportedRack(String executor, String rack) implements Serializable {}
 
-  /** The rack of one task's reader, and the bytes that it received over the network, by broker id. */
-  record TaskTraffic(String rack, Map<Integer, Long> bytes) implements Serializable {}
+  /** The rack of one task's reader, and the bytes that it received over the network. */
+  record TaskTraffic(String rack, Map<Integer, Long> bytesByBroker) implements Serializable {}
 
-  private final RackFile file; // null without the option
-  private final String variable; // null without the option
+  private final RackFile file; // null without assignor.rackFile
+  private final String variable; // null without assignor.rack
   private final ReportAccumulator<ReportedRack> reports = new ReportAccumulator<>();
   private final Map<String, String> reportedRacks = new HashMap<>(); // by executor id
   private boolean hasWarned;
@@ -61,13 +61,13 @@ public final class ExecutorRacks {
   void update() {
     reports.drain().forEach(report -> reportedRacks.put(report.executor(), report.rack()));
     if (file != null) {
-      file.update();
+      file.reloadIfChanged();
     }
   }
 
-  /** Removes executors that are gone. */
-  void retain(Set<String> liveExecutors) {
-    reportedRacks.keySet().retainAll(liveExecutors);
+  /** Removes the racks of executors that are gone. */
+  void retain(Set<String> liveExecutorIds) {
+    reportedRacks.keySet().retainAll(liveExecutorIds);
   }
 
   /** Returns an executor's rack, or null if it is unknown; the first failure is logged. */
@@ -97,7 +97,7 @@ public final class ExecutorRacks {
     return rack == null ? findYarnRack(scheduler, host) : rack;
   }
 
-  /** Returns YARN's rack of a host without its leading slash; null if it is YARN's default rack. */
+  /** Returns YARN's rack of a host without its leading slash; null if unknown or YARN's default. */
   static String findYarnRack(TaskScheduler scheduler, String host) {
     if (scheduler instanceof TaskSchedulerImpl standard) {
       Option<String> rack = standard.getRackForHost(host);
@@ -108,22 +108,22 @@ public final class ExecutorRacks {
     return null;
   }
 
-  /** Returns the stripped name; null if it is blank, such as from an empty environment variable. */
+  /** Returns the stripped name; null if it is null or blank, like an empty environment variable. */
   static String stripToNull(String rack) {
     return rack == null || rack.isBlank() ? null : rack.strip();
   }
 
   /**
    * The racks in the form that executors use. A reader's rack comes from the driver, or else from
-   * the executor's environment. Executors report to the driver the rack that only their environment
-   * has (`assignor.rack=env:NAME`), and the bytes that readers received.
+   * the executor's environment. Executors report to the driver the bytes that readers received, and
+   * the rack in `assignor.rack=env:NAME` if the driver has none or another one for them.
    */
   public static final class ReaderRacks implements Serializable {
     private static final long serialVersionUID = 1L;
     private static final String ATTRIBUTE_VARIABLE = "SPARK_EXECUTOR_ATTRIBUTE_RACK";
 
     private final String variable; // null without assignor.rack
-    private final HashMap<String, String> byExecutor;
+    private final HashMap<String, String> rackByExecutor;
 
     @SuppressWarnings("serial") // accumulators are serializable
     private final ReportAccumulator<ReportedRack> reports;
@@ -139,21 +139,21 @@ public final class ExecutorRacks {
       this.variable = variable;
       this.reports = reports;
       this.traffic = traffic;
-      byExecutor = new HashMap<>();
-      executors.forEach(e -> byExecutor.put(e.id(), e.rack()));
+      rackByExecutor = new HashMap<>();
+      executors.forEach(e -> rackByExecutor.put(e.id(), e.rack()));
     }
 
-    /** Returns the calling executor's rack, or null; reports it if the driver has another one. */
+    /** Returns the executor's rack, or null; reports that of `variable` if the driver lacks it. */
     public String findRack(String executor) {
-      String fromDriver = byExecutor.get(executor);
-      String fromVariable = variable == null ? null : stripToNull(System.getenv(variable));
-      if (fromVariable != null && !fromVariable.equals(fromDriver)) {
-        reports.add(new ReportedRack(executor, fromVariable));
+      String driverRack = rackByExecutor.get(executor);
+      String variableRack = variable == null ? null : stripToNull(System.getenv(variable));
+      if (variableRack != null && !variableRack.equals(driverRack)) {
+        reports.add(new ReportedRack(executor, variableRack));
       }
-      if (fromDriver != null) {
-        return fromDriver;
+      if (driverRack != null) {
+        return driverRack;
       }
-      return fromVariable == null ? stripToNull(System.getenv(ATTRIBUTE_VARIABLE)) : fromVariable;
+      return variableRack == null ? stripToNull(System.getenv(ATTRIBUTE_VARIABLE)) : variableRack;
     }
 
     /** Reports the bytes that a reader in this rack received over the network, by broker id. */
@@ -171,7 +171,7 @@ public final class ExecutorRacks {
     private static final int MAX_LINE_CHARS = 100;
 
     private final Path file;
-    private Map<String, String> racks;
+    private Map<String, String> rackByHost;
     private FileTime lastModifiedTime; // modification time when last read
     private String lastProblem;
 
@@ -184,7 +184,7 @@ public final class ExecutorRacks {
       }
       try {
         lastModifiedTime = Files.getLastModifiedTime(file);
-        racks = readRacks();
+        rackByHost = readRacks();
       } catch (IOException e) {
         throw new PlannerException(describe(e), true, e);
       }
@@ -192,15 +192,15 @@ public final class ExecutorRacks {
 
     /** Returns the rack of a host, or null if it is not in the file. */
     String findRack(String host) {
-      return racks.get(host);
+      return rackByHost.get(host);
     }
 
-    /** Reads the file again if it has changed; keeps the previous racks if it is invalid. */
-    void update() {
+    /** Reads a changed file again; if that fails, warns and keeps the previous racks. */
+    void reloadIfChanged() {
       try {
         FileTime modifiedTime = Files.getLastModifiedTime(file);
         if (!modifiedTime.equals(lastModifiedTime)) {
-          racks = readRacks();
+          rackByHost = readRacks();
           lastModifiedTime = modifiedTime;
           lastProblem = null;
         }

@@ -31,10 +31,10 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * The racks from which each partition can be read: its leader's rack or, with a rack-aware replica
- * selector (KIP-392), the racks of all in-sync replicas. A separate thread requests them from Kafka
- * at the start, every few minutes, and for new partitions. Only the first plan waits, briefly, for
- * the answer. If Kafka does not answer, the previous racks are used, and one warning is logged.
+ * The racks from which each partition can be read: its leader's rack or, if readers send their rack
+ * to a rack-aware replica selector (KIP-392), the racks of all in-sync replicas. A separate thread
+ * requests them at the start, every two minutes, and for new partitions. Only the first plan waits
+ * for them, briefly. Without an answer, the previous racks are used, and one warning is logged.
  */
 final class ReplicaRacks implements AutoCloseable {
   private static final Logger LOG = LoggerFactory.getLogger(ReplicaRacks.class);
@@ -47,22 +47,22 @@ final class ReplicaRacks implements AutoCloseable {
   private static final int UNKNOWN = -1; // index of a partition without a known rack
 
   /**
-   * The result of a request. `sets` are distinct rack sets, `indexes` has each partition's index in
-   * `sets` by topic (-1 if unknown), `brokerRacks` has racks by broker id, and `goneTopics` are
-   * the requested topics that do not exist.
+   * The result of a request. `sets` are distinct rack sets, `indexesByTopic` has each partition's
+   * index in `sets` (-1 if unknown), `brokerRacks` has racks by broker id, and `goneTopics` are the
+   * requested topics that do not exist.
    */
   private record Snapshot(
       List<List<String>> sets,
-      Map<String, int[]> indexes,
+      Map<String, int[]> indexesByTopic,
       Map<Integer, String> brokerRacks,
       Set<String> goneTopics) {
     int indexOf(String topic, int partition) {
-      int[] topicIndexes = indexes.get(topic);
+      int[] topicIndexes = indexesByTopic.get(topic);
       return topicIndexes == null || partition >= topicIndexes.length ? UNKNOWN : topicIndexes[partition];
     }
 
     boolean contains(String topic, int partition) {
-      int[] topicIndexes = indexes.get(topic);
+      int[] topicIndexes = indexesByTopic.get(topic);
       return topicIndexes != null && partition < topicIndexes.length;
     }
   }
@@ -81,7 +81,7 @@ final class ReplicaRacks implements AutoCloseable {
   private boolean hasWarnedOfSelectors;
   // Used on the stream's thread:
   private Set<String> requestedTopics = Set.of();
-  private long requestedNanos;
+  private long lastRequestNanos;
   private boolean hasWaited;
 
   /** With `readsFollowers`, readers send Kafka their rack, so that followers can serve them. */
@@ -113,11 +113,11 @@ final class ReplicaRacks implements AutoCloseable {
         topicNames.add(range.topic());
       }
     }
-    long elapsedNanos = System.nanoTime() - requestedNanos;
+    long elapsedNanos = System.nanoTime() - lastRequestNanos;
     boolean hasNewTopic = !requestedTopics.containsAll(topicNames);
     if (hasNewTopic || elapsedNanos >= REFRESH_NANOS || hasNewPartition && elapsedNanos >= MIN_REFRESH_NANOS) {
       requestedTopics = topicNames;
-      requestedNanos = System.nanoTime();
+      lastRequestNanos = System.nanoTime();
       requester.submit(topicNames);
     }
     if (!hasWaited) {
@@ -155,7 +155,7 @@ final class ReplicaRacks implements AutoCloseable {
     }
   }
 
-  /** Requests the descriptions of topics; returns the topics that do not exist. */
+  /** Stores the descriptions of topics that exist; returns the topics that do not. */
   private Set<String> describeTopics(Admin client, Set<String> topicNames) throws InterruptedException {
     Set<String> goneTopics = new HashSet<>();
     var options = new DescribeTopicsOptions().timeoutMs(REQUEST_TIMEOUT_MS);
@@ -174,7 +174,7 @@ final class ReplicaRacks implements AutoCloseable {
     return goneTopics;
   }
 
-  /** Requests which leaders of these topics let consumers read from followers. */
+  /** Stores which leaders of the described topics let consumers read from followers. */
   private void requestSelectors(Admin client) throws InterruptedException {
     List<ConfigResource> brokers =
         topicDescriptions.values().stream()
@@ -203,8 +203,8 @@ final class ReplicaRacks implements AutoCloseable {
   }
 
   private Snapshot createSnapshot(Set<String> goneTopics) {
-    Map<List<String>, Integer> sets = new LinkedHashMap<>();
-    Map<String, int[]> indexes = new HashMap<>();
+    Map<List<String>, Integer> indexBySet = new LinkedHashMap<>();
+    Map<String, int[]> indexesByTopic = new HashMap<>();
     Map<Integer, String> brokerRacks = new HashMap<>(snapshot.brokerRacks()); // keeps stopped brokers' racks
     topicDescriptions.forEach(
         (name, topic) -> {
@@ -217,12 +217,13 @@ final class ReplicaRacks implements AutoCloseable {
                 .forEach(replica -> brokerRacks.put(replica.id(), ExecutorRacks.stripToNull(replica.rack())));
             List<String> racks = listRacks(partition);
             if (!racks.isEmpty()) {
-              topicIndexes[partition.partition()] = sets.computeIfAbsent(racks, r -> sets.size());
+              topicIndexes[partition.partition()] =
+                  indexBySet.computeIfAbsent(racks, r -> indexBySet.size());
             }
           }
-          indexes.put(name, topicIndexes);
+          indexesByTopic.put(name, topicIndexes);
         });
-    return new Snapshot(new ArrayList<>(sets.keySet()), indexes, brokerRacks, goneTopics);
+    return new Snapshot(new ArrayList<>(indexBySet.keySet()), indexesByTopic, brokerRacks, goneTopics);
   }
 
   /** Returns the sorted racks from which the partition can be read; empty if unknown. */
@@ -265,8 +266,8 @@ final class ReplicaRacks implements AutoCloseable {
     if (!hasWarnedOfSelectors && !admin.isEnded()) {
       String advice = " (the query's user needs DescribeConfigs on the Cluster)";
       LOG.warn(
-          "assignor-bridge could not check whether consumers can read from followers, so it plans"
-              + " zones by leader racks (logged once): {}{}",
+          "assignor-bridge could not check whether consumers can read from followers; until it can,"
+              + " it plans zones by leader racks (logged once): {}{}",
           admin.describe(error),
           error instanceof AuthorizationException ? advice : "");
       hasWarnedOfSelectors = true;

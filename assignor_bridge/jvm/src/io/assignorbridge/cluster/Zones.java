@@ -90,7 +90,7 @@ public final class Zones implements AutoCloseable {
     return crossZoneBytes.metrics(replicas == null ? Map.of() : replicas.brokerRacks());
   }
 
-  /** Logs the planner's advice about zones once. */
+  /** Logs the planner's advice about zones, if it has any, once. */
   public void logAdvice(Map<String, String> metrics) {
     String advice = metrics.get("zoneAdvice");
     if (advice != null && !hasLoggedAdvice) {
@@ -172,7 +172,7 @@ public final class Zones implements AutoCloseable {
 
     void add(List<ExecutorRacks.TaskTraffic> tasks) {
       for (ExecutorRacks.TaskTraffic task : tasks) {
-        task.bytes()
+        task.bytesByBroker()
             .forEach(
                 (broker, bytes) -> {
                   hasReaders = true;
@@ -195,9 +195,9 @@ public final class Zones implements AutoCloseable {
       if (locatedBytes > 0) {
         metrics.put("assignor.crossZoneBytes", Long.toString(crossedBytes));
       }
-      long locatedOfBatch = sum(batchBytes, racks, false);
-      if (locatedOfBatch > 0) {
-        double share = sum(batchBytes, racks, true) / (double) locatedOfBatch;
+      long locatedBatchBytes = sum(batchBytes, racks, false);
+      if (locatedBatchBytes > 0) {
+        double share = sum(batchBytes, racks, true) / (double) locatedBatchBytes;
         metrics.put("assignor.crossZoneShare", String.format(Locale.ROOT, "%.4f", share));
       }
       return metrics;

@@ -51,11 +51,12 @@ public final class DeltaWrites {
   private final DeltaCheckpoints checkpoints = new DeltaCheckpoints();
   private final LastCommit lastCommit = new LastCommit(checkpoints);
 
-  /** False before the first write, whose batch an earlier run may have written. */
+  /** False for the first batch: Delta looks it up, because an earlier run may have written it. */
   private boolean hasWritten;
 
   /**
-   * Appends the writer's rows. Returns null, or the error if this version of Delta is incompatible.
+   * Appends the writer's rows to the table at `path`, or to `table` if the path is null. Returns
+   * null, or the error if this version of Delta is incompatible.
    *
    * @param execution the batch's query, whose observed metrics count its records; null for no counts
    * @param ranges the batch's ranges as JSON, or null if unknown
@@ -118,7 +119,7 @@ public final class DeltaWrites {
       }
     }
 
-    /** Returns all sources' record count and checksum as JSON fields; "" if none parses its records. */
+    /** Returns all sources' record count and checksum as JSON fields; "" if none observes them. */
     private String formatObservedMetrics() {
       boolean hasMetrics = false;
       long records = 0;
@@ -137,7 +138,7 @@ public final class DeltaWrites {
     }
   }
 
-  /** A transaction that reads the query's last batch from its snapshot's checksum, if possible. */
+  /** A transaction that finds the query's last batch in the snapshot's checksum, if possible. */
   private static final class ChecksumTransaction extends OptimisticTransaction {
     private final DeltaCheckpoints checkpoints;
     private final boolean readsChecksum;
@@ -194,10 +195,10 @@ public final class DeltaWrites {
           || snapshot().minSetTransactionRetentionTimestamp().isDefined()) {
         return super.txnVersion(id);
       }
-      Option<Seq<SetTransaction>> ids = checksum.get().setTransactions();
-      if (ids.isDefined()) {
-        for (Iterator<SetTransaction> actions = ids.get().iterator(); actions.hasNext(); ) {
-          SetTransaction action = actions.next();
+      Option<Seq<SetTransaction>> setTransactions = checksum.get().setTransactions();
+      if (setTransactions.isDefined()) {
+        for (Iterator<SetTransaction> it = setTransactions.get().iterator(); it.hasNext(); ) {
+          SetTransaction action = it.next();
           if (action.appId().equals(id)) {
             readTxn().addOne(id); // so that a commit by another driver under this id conflicts
             return action.version();

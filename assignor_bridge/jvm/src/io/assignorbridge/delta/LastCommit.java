@@ -72,6 +72,7 @@ final class LastCommit {
     return DeltaLog.forTable(SparkSession.active(), new Path(path), log.options()) == log;
   }
 
+  /** Returns false if the table may have a newer commit or checkpoint. */
   private boolean isNewest(Snapshot lastSnapshot) throws IOException {
     LogSegment segment = lastSnapshot.logSegment();
     int interval = log.checkpointInterval(lastSnapshot.metadata());
@@ -83,15 +84,15 @@ final class LastCommit {
             && checkpoints.mayHaveNewCheckpoint()) {
       return false;
     }
-    FileStatus commit = segment.deltas().last();
+    FileStatus commitFile = segment.deltas().last();
     Path nextFile = FileNames$.MODULE$.unsafeDeltaFile(log.logPath(), lastSnapshot.version() + 1);
-    FileSystem files = log.logPath().getFileSystem(log.newDeltaHadoopConf());
-    return isUnchanged(commit, files) && !files.exists(nextFile);
+    FileSystem fileSystem = log.logPath().getFileSystem(log.newDeltaHadoopConf());
+    return isUnchanged(commitFile, fileSystem) && !fileSystem.exists(nextFile);
   }
 
-  private static boolean isUnchanged(FileStatus file, FileSystem files) throws IOException {
+  private static boolean isUnchanged(FileStatus file, FileSystem fileSystem) throws IOException {
     try {
-      FileStatus currentStatus = files.getFileStatus(file.getPath());
+      FileStatus currentStatus = fileSystem.getFileStatus(file.getPath());
       return currentStatus.getLen() == file.getLen()
           && currentStatus.getModificationTime() == file.getModificationTime();
     } catch (FileNotFoundException error) {

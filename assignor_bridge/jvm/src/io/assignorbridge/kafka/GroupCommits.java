@@ -33,7 +33,7 @@ public final class GroupCommits implements AutoCloseable {
   private final KafkaAdmin admin;
   private final LatestOnlyExecutor<Offset> committer =
       new LatestOnlyExecutor<>("assignor-commits", this::commit);
-  private final Set<String> warnings = new HashSet<>(); // used on the commit thread only
+  private final Set<String> warnedReasons = new HashSet<>(); // used on the commit thread only
   private volatile long commitCount;
   private volatile long failureCount;
   private Offset lastEnd; // like lastSubmitNanos, used on the stream's thread only
@@ -45,7 +45,7 @@ public final class GroupCommits implements AutoCloseable {
     admin = new KafkaAdmin(kafka);
   }
 
-  /** Commits the end offsets of completed batches; on idle triggers, too, so that none expires. */
+  /** Submits the end offsets of completed batches; again on idle triggers, so that none expires. */
   public void commitCompleted(Offset end) {
     long nowNanos = System.nanoTime();
     if (!end.equals(lastEnd) || nowNanos - lastSubmitNanos >= REPEAT_NANOS) {
@@ -62,7 +62,7 @@ public final class GroupCommits implements AutoCloseable {
         "assignor.commitFailures", Long.toString(failureCount));
   }
 
-  /** Waits for the last commit, at most until its request times out. */
+  /** Waits for the last commit, at most ten seconds. */
   @Override
   public void close() {
     committer.finish(FINISH_TIMEOUT_MS);
@@ -90,7 +90,7 @@ public final class GroupCommits implements AutoCloseable {
     failureCount++;
     String reason = admin.describe(error) + adviceFor(Errors.forException(error));
     String maskedReason = reason.replaceAll("\\d+", "#"); // mask times and attempts
-    if (warnings.size() < MAX_WARNINGS && warnings.add(maskedReason)) {
+    if (warnedReasons.size() < MAX_WARNINGS && warnedReasons.add(maskedReason)) {
       LOG.warn(
           "assignor-bridge could not commit to group '{}' (the query continues): {}", group, reason);
     }

@@ -21,7 +21,7 @@ public final class KafkaAdmin implements AutoCloseable {
     this.kafka = new HashMap<>(kafka);
   }
 
-  /** Returns the client; opens it first if necessary, or if Spark has renewed its token. May be slow. */
+  /** Returns the client; opens it first (slowly) if there is none or its token is outdated. */
   public Admin open() throws InterruptedException {
     Admin client = admin.get();
     if (client == null || params.isOutdated()) {

@@ -64,9 +64,9 @@ public final class LogEndOffsets implements AutoCloseable {
     for (LogEndOffsets stream : STREAMS) {
       if (query == null || query.equals(stream.query)) {
         stream.requestEnds((int) TimeUnit.NANOSECONDS.toMillis(deadlineNanos - System.nanoTime()));
-        Map<String, Map<Integer, Long>> topics = stream.groupByTopic();
-        if (!topics.isEmpty()) {
-          endsByQuery.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, topics);
+        Map<String, Map<Integer, Long>> ends = stream.groupByTopic();
+        if (!ends.isEmpty()) {
+          endsByQuery.computeIfAbsent(stream.query, q -> new TreeMap<>()).put(stream.source, ends);
         }
       }
     }
@@ -96,15 +96,15 @@ public final class LogEndOffsets implements AutoCloseable {
   }
 
   private Map<String, Map<Integer, Long>> groupByTopic() {
-    Map<String, Map<Integer, Long>> topics = new TreeMap<>();
+    Map<String, Map<Integer, Long>> endsByTopic = new TreeMap<>();
     if (!isStale()) {
       boolean useFixedEnd = ends.isEmpty() && fixedEnd != null;
       Map<TopicPartition, Long> offsets = useFixedEnd ? SourceOffsets.of(fixedEnd) : ends;
       offsets.forEach(
           (p, end) ->
-              topics.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), end));
+              endsByTopic.computeIfAbsent(p.topic(), t -> new TreeMap<>()).put(p.partition(), end));
     }
-    return topics;
+    return endsByTopic;
   }
 
   private synchronized void requestEnds(int timeoutMs) {

@@ -20,7 +20,7 @@ final class BatchAdmission {
   /** An admitted batch. `logEntry` is its part of the plan log line; null if there is no log. */
   private record AdmittedBatch(Offset end, long records, long startedNanos, String logEntry) {}
 
-  private AdmittedBatch admittedBatch; // null if none was admitted since the last completed batch
+  private AdmittedBatch admittedBatch; // null unless an admitted batch is in progress
   private Messages.CompletedBatch lastCompleted; // null after it was sent to the planner
 
   /** Returns the admitted batch that was completed since the last request, or null. */

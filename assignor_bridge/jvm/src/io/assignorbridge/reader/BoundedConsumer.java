@@ -55,16 +55,16 @@ final class BoundedConsumer {
   BoundedConsumer(
       Map<String, Object> params,
       long bufferBytes,
-      int partitions,
+      int partitionCount,
       Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory) {
-    this.fetchSize = new FetchSize(params, bufferBytes, partitions);
+    this.fetchSize = new FetchSize(params, bufferBytes, partitionCount);
     this.window = new FetchWindow(bufferBytes);
     this.bufferBytes = bufferBytes;
     this.clientFactory = clientFactory;
     openClient();
   }
 
-  /** Starts to fetch the unfinished ranges of partitions. */
+  /** Starts to fetch more partitions, which have an unfinished range. */
   void begin(Collection<PartitionPosition> positions, long heldBytes) {
     unreadPartitions.addAll(positions);
     unreadPartitions.sort(Comparator.comparingInt(p -> p.currentRange.index));
@@ -100,9 +100,9 @@ final class BoundedConsumer {
     return polledRecords;
   }
 
-  /** Updates the expected record size after a poll of this partition. */
-  void updateRecordSize(PartitionPosition polledPosition, long heapBytes) {
-    window.updateRecordSize(polledPosition);
+  /** Adds the heap bytes of a polled partition, and updates the bytes expected of others. */
+  void addPolledBytes(PartitionPosition polledPosition, long heapBytes) {
+    window.updateTypicalBytes(polledPosition);
     polledHeapBytes += heapBytes;
   }
 
@@ -144,8 +144,9 @@ final class BoundedConsumer {
     boolean grows = false;
     if (first.bytesPerOffset > 0) {
       // Compressed records take fewer bytes on the network than on the heap.
-      double networkShare = Math.min(1, (double) total(incomingMetric) / Math.max(1, polledHeapBytes));
-      long expectedBytes = (long) (networkShare * window.estimateBytes(first));
+      double networkBytesPerHeapByte =
+          Math.min(1, (double) total(incomingMetric) / Math.max(1, polledHeapBytes));
+      long expectedBytes = (long) (networkBytesPerHeapByte * window.estimateBytes(first));
       grows = fetchSize.fitWindow(fetchedPartitions.size(), expectedBytes, expectedRangeBytes);
     }
     if (grows || fetchSize.fitBatches(fetchedPartitions)) {
@@ -181,7 +182,7 @@ final class BoundedConsumer {
     }
   }
 
-  /** Returns the consumer's offset, past transaction markers and compacted offsets. */
+  /** Returns the consumer's offset, past markers and compacted offsets; as before if unknown. */
   long offsetOf(PartitionPosition position) {
     try {
       return consumer.position(position.partition, Duration.ZERO);
@@ -245,7 +246,7 @@ final class BoundedConsumer {
   private void closeClient() {
     countTraffic();
     consumer.close(Duration.ZERO);
-    ReaderCounters.CLOSED.increment();
+    ReaderCounters.CLOSED_CLIENTS.increment();
   }
 
   private void replaceClient() {
@@ -256,7 +257,7 @@ final class BoundedConsumer {
     receivedBytes.forgetClient();
     closeClient();
     openClient();
-    ReaderCounters.REPLACED.increment();
+    ReaderCounters.REPLACED_CLIENTS.increment();
     if (closed) { // close() ran meanwhile and closed only the old client
       closeClient();
       throw new IllegalStateException("the consumer is closed");
@@ -276,16 +277,16 @@ final class BoundedConsumer {
     windowAtBytes = 0;
     polledHeapBytes = 0;
     fetchSize.resetSamples();
-    ReaderCounters.CREATED.increment();
+    ReaderCounters.CREATED_CLIENTS.increment();
   }
 
   private void countTraffic() {
-    long networkBytes = total(incomingMetric);
-    long recordBytes = total(consumedMetric);
-    ReaderCounters.NETWORK_BYTES.add(networkBytes - countedIncomingBytes);
-    ReaderCounters.CONSUMED_BYTES.add(recordBytes - countedConsumedBytes);
-    countedIncomingBytes = networkBytes;
-    countedConsumedBytes = recordBytes;
+    long incomingBytes = total(incomingMetric);
+    long consumedBytes = total(consumedMetric);
+    ReaderCounters.NETWORK_BYTES.add(incomingBytes - countedIncomingBytes);
+    ReaderCounters.CONSUMED_BYTES.add(consumedBytes - countedConsumedBytes);
+    countedIncomingBytes = incomingBytes;
+    countedConsumedBytes = consumedBytes;
   }
 
   /** Returns the client's metric over all topics, or null if it has no such metric. */

@@ -44,7 +44,7 @@ final class ConsumerPool {
   private final int capacity;
   private final ScheduledExecutorService janitor;
 
-  /** Returns the JVM's pool: an eighth of the heap for idle consumers, and an eighth for tasks. */
+  /** Returns the JVM's pool: an eighth of the heap for idle consumers, 16 to 64 MiB per slot. */
   static synchronized ConsumerPool shared() {
     if (instance == null) {
       SparkConf conf = SparkEnv.get().conf();
@@ -98,7 +98,7 @@ final class ConsumerPool {
 
   /**
    * Takes an idle consumer of the stream: the one that is positioned at the start of the most
-   * ranges, or else one of the same slot. Creates a consumer if there is none.
+   * ranges, or else one of the same slot. If there is neither, creates a consumer.
    *
    * @param mustCreate whether to create a consumer in any case, as for a task's second attempt; idle
    *     consumers that hold the same partitions are then closed
@@ -162,7 +162,6 @@ final class ConsumerPool {
     }
   }
 
-  /** Returns the number of bytes that idle consumers hold. */
   long idleBytes() {
     synchronized (idleConsumers) {
       return idleConsumers.stream().mapToLong(consumer -> consumer.idleBytes).sum();
@@ -200,7 +199,7 @@ final class ConsumerPool {
       if (consumer.idleBytes > 0) {
         totalBytes -= consumer.idleBytes;
         consumer.release();
-        ReaderCounters.RELEASED.increment();
+        ReaderCounters.RELEASED_CONSUMERS.increment();
       }
     }
   }

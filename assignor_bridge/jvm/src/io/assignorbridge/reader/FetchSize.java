@@ -35,14 +35,14 @@ final class FetchSize {
   private Set<TopicPartition> lastPolledPartitions = Set.of();
   private boolean areFirstResponses; // whether the samples are a client's first
 
-  FetchSize(Map<String, Object> params, long bufferBytes, int partitions) {
+  FetchSize(Map<String, Object> params, long bufferBytes, int partitionCount) {
     this.params = params;
     this.bufferBytes = bufferBytes;
     isSetByUser = params.containsKey(ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG);
     fetchBytes =
         isSetByUser
             ? parseInt(params, ConsumerConfig.MAX_PARTITION_FETCH_BYTES_CONFIG)
-            : computeBufferShare(partitions);
+            : computeBufferShare(partitionCount);
   }
 
   /** Returns the consumer's parameters, with defaults for parameters that are not set. */
@@ -56,7 +56,6 @@ final class FetchSize {
     return allParams;
   }
 
-  /** Returns the maximum number of partitions to fetch at a time. */
   int maxPartitions() {
     return (int) clamp(bufferBytes / Math.max(fetchBytes, 1), MIN_PARTITIONS, Integer.MAX_VALUE);
   }
@@ -65,34 +64,34 @@ final class FetchSize {
    * Increases the size if few long ranges are fetched at a time, to save round trips. Keeps it if
    * the task also has many short ranges, because fewer of them would fit in the buffer.
    *
-   * @param partitions number of partitions fetched at a time
+   * @param partitionCount number of partitions fetched at a time
    * @param expectedBytes expected network bytes of the first range's remaining records
-   * @param rangeBytes expected sizes of the ranges that are read at a time, in bytes
+   * @param rangeBytes expected heap bytes of the ranges that are read at a time
    * @return whether the size changed
    */
-  boolean fitWindow(int partitions, long expectedBytes, long[] rangeBytes) {
-    long shareBytes = bufferBytes / Math.max(2L * partitions, MIN_PARTITIONS);
-    long wantedBytes = Math.min(shareBytes, expectedBytes / MIN_FETCHES_PER_RANGE);
-    if (isSetByUser || wantedBytes < GROWTH_FACTOR * fetchBytes) {
+  boolean fitWindow(int partitionCount, long expectedBytes, long[] rangeBytes) {
+    long shareBytes = bufferBytes / Math.max(2L * partitionCount, MIN_PARTITIONS);
+    long newFetchBytes = Math.min(shareBytes, expectedBytes / MIN_FETCHES_PER_RANGE);
+    if (isSetByUser || newFetchBytes < GROWTH_FACTOR * fetchBytes) {
       return false;
     }
-    long shortRanges = Arrays.stream(rangeBytes).filter(size -> size < wantedBytes).count();
-    if (shortRanges > 2 * bufferBytes / wantedBytes) {
+    long shortRangeCount = Arrays.stream(rangeBytes).filter(size -> size < newFetchBytes).count();
+    if (shortRangeCount > 2 * bufferBytes / newFetchBytes) {
       return false;
     }
-    fetchBytes = wantedBytes;
+    fetchBytes = newFetchBytes;
     return true;
   }
 
   /** Decreases the size if all fetches together exceed twice the buffer; returns whether it did. */
-  boolean fitPartitions(int partitions) {
+  boolean fitPartitions(int partitionCount) {
     if (isSetByUser
         || hasLargeBatches
         || fetchBytes <= MIN_FETCH_BYTES
-        || fetchBytes * partitions <= 2 * bufferBytes) {
+        || fetchBytes * partitionCount <= 2 * bufferBytes) {
       return false;
     }
-    fetchBytes = computeBufferShare(partitions);
+    fetchBytes = computeBufferShare(partitionCount);
     return true;
   }
 
@@ -110,13 +109,13 @@ final class FetchSize {
       return false;
     }
     long batchBytes = responseBytes / responseCount;
-    long wantedBytes =
+    long newFetchBytes =
         Math.min(
             2 * Long.highestOneBit(batchBytes),
             Math.max(MAX_FETCH_BYTES, bufferBytes / MIN_PARTITIONS));
-    if (batchBytes > fetchBytes + fetchBytes / 8 && wantedBytes > fetchBytes) {
+    if (batchBytes > fetchBytes + fetchBytes / 8 && newFetchBytes > fetchBytes) {
       hasLargeBatches = true;
-      fetchBytes = wantedBytes;
+      fetchBytes = newFetchBytes;
       return true;
     }
     if (areFirstResponses
@@ -153,8 +152,8 @@ final class FetchSize {
     lastPolledPartitions = Set.of(); // so that every polled partition counts as a change
   }
 
-  private long computeBufferShare(int partitions) {
-    return clamp(bufferBytes / Math.max(partitions, 1), MIN_FETCH_BYTES, MAX_FETCH_BYTES);
+  private long computeBufferShare(int partitionCount) {
+    return clamp(bufferBytes / Math.max(partitionCount, 1), MIN_FETCH_BYTES, MAX_FETCH_BYTES);
   }
 
   /** Parses an integer setting like Kafka, which also accepts surrounding spaces. */

@@ -4,9 +4,8 @@ import java.util.Iterator;
 import java.util.Collection;
 
 /**
- * Chooses how many partitions to fetch, in plan order. A range is fetched if it is expected to
- * begin within the next {@code bufferBytes} of the task's records. The first range is always
- * fetched.
+ * Chooses how many partitions to fetch, in plan order: the first one, and those whose range is
+ * expected to begin within the next {@code bufferBytes} of the task's records.
  */
 final class FetchWindow {
   private static final double DEFAULT_BYTES_PER_OFFSET = 1024; // before the first poll
@@ -19,7 +18,7 @@ final class FetchWindow {
   }
 
   /** Updates the expected bytes per offset of partitions that have not been polled yet. */
-  void updateRecordSize(PartitionPosition polledPosition) {
+  void updateTypicalBytes(PartitionPosition polledPosition) {
     typicalBytesPerOffset = (typicalBytesPerOffset + polledPosition.bytesPerOffset) / 2;
   }
 
@@ -30,8 +29,6 @@ final class FetchWindow {
   }
 
   /**
-   * Counts the partitions to fetch.
-   *
    * @param unreadPartitions partitions with an unfinished range, in plan order
    * @param heldBytes heap bytes of records that were received before their turn
    * @param maxPartitions maximum number of partitions to fetch at a time

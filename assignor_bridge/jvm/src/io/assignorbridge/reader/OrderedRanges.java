@@ -18,7 +18,6 @@ final class OrderedRanges {
   private final ArrayDeque<RangeCursor> remainingRanges = new ArrayDeque<>();
   private long heldBytes;
 
-  /** Appends the next range of the plan. */
   void add(RangeCursor range) {
     remainingRanges.add(range);
   }
@@ -28,7 +27,6 @@ final class OrderedRanges {
     return remainingRanges.peek();
   }
 
-  /** Removes the first range, so that the next one is first. */
   void removeFirst() {
     remainingRanges.remove();
     if (!remainingRanges.isEmpty()) {
@@ -55,7 +53,7 @@ final class OrderedRanges {
     }
   }
 
-  /** Marks the ranges that can be read now, at most one per partition, as begun; returns them. */
+  /** Marks the first unfinished range of each partition as READING; returns those newly marked. */
   List<RangeCursor> begin() {
     Set<TopicPartition> partitions = new HashSet<>();
     List<RangeCursor> begunRanges = new ArrayList<>();

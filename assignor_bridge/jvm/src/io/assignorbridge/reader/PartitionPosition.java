@@ -30,7 +30,7 @@ final class PartitionPosition {
   long keptBytes;
   long lastUse; // the consumer's `useCount` when it last read this partition
 
-  /** The range that is being read; null while the partition is paused. */
+  /** The unfinished range that is being read; null if there is none. */
   RangeCursor currentRange;
 
   /** Whether Kafka's consumer is at {@link #position}. */
@@ -94,13 +94,13 @@ final class PartitionPosition {
   long movePast(List<ConsumerRecord<byte[], byte[]>> records) {
     int step = Math.max(1, records.size() / SAMPLES_PER_POLL);
     long sampledBytes = 0;
-    int samples = 0;
+    int sampleCount = 0;
     for (int i = 0; i < records.size(); i += step) {
       sampledBytes += estimateHeapBytes(records.get(i));
-      samples++;
+      sampleCount++;
     }
     long end = records.get(records.size() - 1).offset() + 1;
-    long bytes = sampledBytes / samples * records.size();
+    long bytes = sampledBytes / sampleCount * records.size();
     updateBytesPerOffset(bytes, end - position);
     position = end;
     return bytes;
@@ -127,7 +127,6 @@ final class PartitionPosition {
     return count;
   }
 
-  /** Returns the estimated heap size of the records, in bytes. */
   static long estimateHeapBytes(List<ConsumerRecord<byte[], byte[]>> records) {
     long bytes = 0;
     for (ConsumerRecord<byte[], byte[]> record : records) {

@@ -43,14 +43,14 @@ final class PooledConsumer {
       int slot,
       Map<String, Object> sparkParams,
       long bufferBytes,
-      int partitions,
+      int partitionCount,
       Function<Map<String, Object>, Consumer<byte[], byte[]>> clientFactory) {
     this.stream = stream;
     this.slot = slot;
     this.sparkParams = sparkParams;
     this.securedParams = new SecuredParams(sparkParams);
     this.bufferBytes = bufferBytes;
-    this.consumer = new BoundedConsumer(securedParams.params(), bufferBytes, partitions, clientFactory);
+    this.consumer = new BoundedConsumer(securedParams.params(), bufferBytes, partitionCount, clientFactory);
   }
 
   /** Counts the ranges whose start is covered by this consumer's positions. */
@@ -132,7 +132,7 @@ final class PooledConsumer {
         p.forget();
         continue;
       }
-      consumer.updateRecordSize(p, p.movePast(records));
+      consumer.addPolledBytes(p, p.movePast(records));
       deliver(p, records, chunks);
     }
     for (PartitionPosition p : consumer.fetchedPartitions()) { // a range may end without records
@@ -156,13 +156,13 @@ final class PooledConsumer {
   void fitBuffers(long heldBytes) {
     long totalBytes = consumer.pauseFinished(heldBytes) || heldBytes > 0 ? heldBytes + keptBytes() : 0;
     if (totalBytes > bufferBytes) {
-      List<PartitionPosition> leastRecentlyReadFirst = new ArrayList<>(positions.values());
-      leastRecentlyReadFirst.sort(
+      List<PartitionPosition> sortedPositions = new ArrayList<>(positions.values());
+      sortedPositions.sort(
           Comparator.<PartitionPosition>comparingLong(p -> p.lastUse)
               .thenComparingLong(p -> -p.keptBytes));
-      for (int i = 0; totalBytes > bufferBytes && i < leastRecentlyReadFirst.size(); i++) {
-        totalBytes -= leastRecentlyReadFirst.get(i).keptBytes;
-        leastRecentlyReadFirst.get(i).dropKept();
+      for (int i = 0; totalBytes > bufferBytes && i < sortedPositions.size(); i++) {
+        totalBytes -= sortedPositions.get(i).keptBytes;
+        sortedPositions.get(i).dropKept();
       }
     }
     consumer.fitFetchSize(heldBytes);
@@ -211,7 +211,7 @@ final class PooledConsumer {
 
   @Override
   public String toString() {
-    return "consumer of " + positions.size() + " partitions for stream " + stream + ", slot " + slot;
+    return "consumer for stream " + stream + ", slot " + slot + ", positions: " + positions.size();
   }
 
   /** Adds the records within the range to `chunks`; keeps later records, which finish the range. */

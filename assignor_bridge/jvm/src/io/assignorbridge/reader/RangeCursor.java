@@ -13,7 +13,6 @@ final class RangeCursor {
   /** Consecutive records of one range, polled or kept, ready to be handed to Spark. */
   record Chunk(RangeCursor cursor, List<ConsumerRecord<byte[], byte[]>> records) {}
 
-  /** The progress of a range. */
   enum State {
     PENDING,
     READING,

@@ -12,13 +12,13 @@ import java.util.stream.Collectors;
 public final class ReaderCounters {
   private static final Map<String, LongAdder> ALL = new LinkedHashMap<>();
 
-  static final LongAdder CREATED = addCounter("created");
-  static final LongAdder CLOSED = addCounter("closed");
-  static final LongAdder REPLACED = addCounter("replaced");
-  static final LongAdder RELEASED = addCounter("released");
+  static final LongAdder CREATED_CLIENTS = addCounter("created");
+  static final LongAdder CLOSED_CLIENTS = addCounter("closed");
+  static final LongAdder REPLACED_CLIENTS = addCounter("replaced");
+  static final LongAdder RELEASED_CONSUMERS = addCounter("released");
   static final LongAdder POLLS = addCounter("polls");
   static final LongAdder SEEKS = addCounter("seeks");
-  static final LongAdder HANDED_OVER = addCounter("handedOver");
+  static final LongAdder HANDED_OVER_RANGES = addCounter("handedOver");
   static final LongAdder RECORDS = addCounter("records");
   static final LongAdder RECORD_BYTES = addCounter("recordBytes");
 
@@ -29,7 +29,7 @@ public final class ReaderCounters {
   private ReaderCounters() {}
 
   private static LongAdder addCounter(String name) {
-    return ALL.computeIfAbsent(name, added -> new LongAdder());
+    return ALL.computeIfAbsent(name, n -> new LongAdder());
   }
 
   /** Returns the counters and the number and bytes of idle consumers as a JSON object. */

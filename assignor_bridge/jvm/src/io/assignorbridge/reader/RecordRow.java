@@ -45,7 +45,6 @@ final class RecordRow extends InternalRow {
     this.hasHeaders = hasHeaders;
   }
 
-  /** Makes the row show another record. */
   RecordRow show(ConsumerRecord<byte[], byte[]> nextRecord) {
     record = nextRecord;
     return this;

@@ -45,8 +45,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
   private final AssignedInputPartition task;
   private final SparkRanges sparkRanges;
   private final String rack; // null if unknown
-  private final Consumer<ReadReport> reports;
-  private final Consumer<Map<Integer, Long>> receivedBytes;
+  private final Consumer<ReadReport> reportSink;
+  private final Consumer<Map<Integer, Long>> receivedBytesSink;
   private final TaskContext context = TaskContext.get();
   private final Collection<String> endedStreams;
   private final List<RangeCursor> unreportedRanges = new ArrayList<>();
@@ -76,8 +76,8 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * @param usesSharedReader false to leave all ranges to Spark's readers
    * @param endedStreams streams of this driver that have no further tasks
    * @param rack rack of this executor, or null if unknown
-   * @param reports gets one report per range; ranges that this reader reads are reported at the end
-   * @param receivedBytes gets the bytes received over the network by broker id, if the rack is known
+   * @param reportSink gets one report per range; those of Spark's readers first, others at the end
+   * @param receivedBytesSink gets the network bytes received by broker id, if the rack is known
    */
   public SharedReader(
       AssignedInputPartition task,
@@ -85,14 +85,14 @@ public final class SharedReader implements PartitionReader<InternalRow> {
       boolean usesSharedReader,
       Collection<String> endedStreams,
       String rack,
-      Consumer<ReadReport> reports,
-      Consumer<Map<Integer, Long>> receivedBytes) {
+      Consumer<ReadReport> reportSink,
+      Consumer<Map<Integer, Long>> receivedBytesSink) {
     this.task = task;
     this.sparkRanges = new SparkRanges(sparkReaders);
     this.endedStreams = endedStreams;
     this.rack = rack;
-    this.reports = reports;
-    this.receivedBytes = receivedBytes;
+    this.reportSink = reportSink;
+    this.receivedBytesSink = receivedBytesSink;
     for (int i = 0; i < task.ranges().length; i++) {
       RangeCursor cursor = new RangeCursor(i, task.ranges()[i]);
       unreportedRanges.add(cursor);
@@ -152,29 +152,29 @@ public final class SharedReader implements PartitionReader<InternalRow> {
    * uses the consumer, that thread releases it.
    */
   private void releaseConsumer() {
-    PooledConsumer idleConsumer = consumer.getAndSet(null);
-    if (idleConsumer == null) {
+    PooledConsumer pooledConsumer = consumer.getAndSet(null);
+    if (pooledConsumer == null) {
       return;
     }
     boolean hasFailed = context == null || context.isFailed() || context.isInterrupted();
-    if (hasFailed || idleConsumer.isReading()) {
-      ConsumerPool.shared().discard(idleConsumer);
+    if (hasFailed || pooledConsumer.isReading()) {
+      ConsumerPool.shared().discard(pooledConsumer);
     } else {
-      giveBack(idleConsumer);
+      giveBack(pooledConsumer);
     }
   }
 
-  private void giveBack(PooledConsumer idleConsumer) {
+  private void giveBack(PooledConsumer pooledConsumer) {
     if (rack != null) {
-      receivedBytes.accept(idleConsumer.takeReceivedBytes());
+      receivedBytesSink.accept(pooledConsumer.takeReceivedBytes());
     }
-    ConsumerPool.shared().giveBack(idleConsumer);
+    ConsumerPool.shared().giveBack(pooledConsumer);
   }
 
   private void discardConsumer() {
-    PooledConsumer activeConsumer = consumer.getAndSet(null);
-    if (activeConsumer != null) {
-      ConsumerPool.shared().discard(activeConsumer);
+    PooledConsumer pooledConsumer = consumer.getAndSet(null);
+    if (pooledConsumer != null) {
+      ConsumerPool.shared().discard(pooledConsumer);
     }
   }
 
@@ -240,7 +240,7 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     } catch (LinkageError e) { // an incompatible Spark; these ranges have returned no record yet
       int count = ranges.handOverAll(begunRanges);
       LOG.warn("Spark's own reader reads {} ranges, because this Spark is incompatible", count, e);
-      ReaderCounters.HANDED_OVER.add(count);
+      ReaderCounters.HANDED_OVER_RANGES.add(count);
       return;
     }
     times.splitByRecords(keptChunks);
@@ -335,24 +335,24 @@ public final class SharedReader implements PartitionReader<InternalRow> {
     List<RangeCursor> unfinishedRanges = pooledConsumer.handOver(partitions);
     for (RangeCursor range : unfinishedRanges) {
       LOG.warn("Spark's own reader continues {} at offset {}: {}", range, range.handedOverFrom, reason);
-      ReaderCounters.HANDED_OVER.increment();
+      ReaderCounters.HANDED_OVER_RANGES.increment();
     }
     return !unfinishedRanges.isEmpty();
   }
 
   private void finish() {
     isFinished = true;
-    PooledConsumer idleConsumer = consumer.getAndSet(null);
-    if (idleConsumer != null) {
+    PooledConsumer pooledConsumer = consumer.getAndSet(null);
+    if (pooledConsumer != null) {
       long millis = (System.nanoTime() - startedNanos) / 1_000_000;
-      LOG.info("Read {} ranges in {} ms with a {}", unreportedRanges.size(), millis, idleConsumer);
-      giveBack(idleConsumer);
+      LOG.info("Read {} ranges in {} ms with a {}", unreportedRanges.size(), millis, pooledConsumer);
+      giveBack(pooledConsumer);
     }
     unreportedRanges.forEach(this::report);
   }
 
   private void report(RangeCursor range) {
-    reports.accept(
+    reportSink.accept(
         new ReadReport(
             task.plan(),
             task.index(),

@@ -25,7 +25,7 @@ public final class ExactDecimals implements UDF1<String, BigDecimal> {
   }
 
   /** Returns the text as a decimal column; null if the type cannot hold the number exactly. */
-  public static Column read(Column text, int precision, int scale) {
+  public static Column parse(Column text, int precision, int scale) {
     DecimalType type = new DecimalType(precision, scale);
     return functions.udf(new ExactDecimals(precision, scale), type).apply(text);
   }

@@ -56,8 +56,8 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
    * @param options options of {@code from_json}
    */
   public static Column check(Column value, String schema, Map<String, String> options) {
-    JsonRecords check = new JsonRecords((StructType) DataType.fromJson(schema), options);
-    return functions.udf(check, DataTypes.BinaryType).apply(value);
+    JsonRecords checker = new JsonRecords((StructType) DataType.fromJson(schema), options);
+    return functions.udf(checker, DataTypes.BinaryType).apply(value);
   }
 
   @Override
@@ -98,11 +98,11 @@ public final class JsonRecords implements UDF1<byte[], byte[]> {
       }
     } else if (token == JsonToken.START_OBJECT && (tree.fields != null || type instanceof MapType)) {
       while (parser.nextToken() == JsonToken.FIELD_NAME) {
-        TypeTree value = tree.fields != null ? tree.fields.get(parser.currentName()) : tree.element;
+        TypeTree child = tree.fields != null ? tree.fields.get(parser.currentName()) : tree.element;
         parser.nextToken();
-        if (value == null) {
+        if (child == null) {
           parser.skipChildren();
-        } else if (!readExactly(parser, value, copy)) {
+        } else if (!readExactly(parser, child, copy)) {
           return false;
         }
       }

@@ -34,19 +34,18 @@ public final class OrderConflicts {
     session.udf().register(name + "_found", new FoundFunction(counter), DataTypes.BooleanType);
   }
 
-  /** Returns the number of conflicts since the last call, and resets it. */
+  /** Returns the number of conflicting keys and of conflicts with the table, and resets both. */
   public long take() {
     long conflicts = counter.value();
     counter.reset();
     return conflicts;
   }
 
-  /** Returns "partition P, offset O" of one conflicting record; call it before `take`. */
+  /** Returns "partition P, offset O" of a conflicting record, or ""; call it before `take`. */
   public String example() {
     return counter.example;
   }
 
-  /** Takes a record's key hash, topic hash, partition, offset, and timestamp. */
   private record SeenFunction(ConflictCounter counter) implements UDF5<Long, Long, Integer, Long, Long, Boolean> {
     @Override
     public Boolean call(Long keyHash, Long topicHash, Integer partition, Long offset, Long timestamp) {
@@ -63,7 +62,6 @@ public final class OrderConflicts {
     }
   }
 
-  /** Position and timestamp of a record. */
   private record Position(long topicHash, int partition, long offset, long timestamp)
       implements Serializable {
     boolean isOfSamePartition(Position other) {
@@ -97,16 +95,17 @@ public final class OrderConflicts {
       if (positions.size() == MAX_KEYS && keyHash > positions.lastKey()) {
         return;
       }
-      Position newest = positions.get(keyHash);
-      if (newest == null) {
+      Position newestPosition = positions.get(keyHash);
+      if (newestPosition == null) {
         if (!positions.containsKey(keyHash)) {
           positions.put(keyHash, position);
           removeExcess();
         }
-      } else if (position.contradicts(newest, byTimestamp)) {
+      } else if (position.contradicts(newestPosition, byTimestamp)) {
         positions.put(keyHash, null);
         setExample(position.partition, position.offset);
-      } else if (position.isOfSamePartition(newest) && position.offset > newest.offset) {
+      } else if (position.isOfSamePartition(newestPosition)
+          && position.offset > newestPosition.offset) {
         positions.put(keyHash, position); // keep the newest for later comparisons
       }
     }

@@ -16,7 +16,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * @param values the source's options `assignor` and `assignor.*` (or else the session's
  *     `spark.assignor.*`), and the Spark options that the planner needs
- * @param kafka settings of the stream's Kafka client as Spark reads them, including secrets
+ * @param kafka settings of the stream's Kafka client, without the prefix `kafka.`; may have secrets
  * @param ambiguousSettings session settings that exist twice, with different case and values, unless
  *     the source sets them. Spark treats them as two settings, assignor-bridge as one
  */
@@ -37,7 +37,7 @@ public record AssignorOptions(
   private static final List<String> LIMITING_PREFIXES =
       List.of(
           "targetbatchseconds", "maxbytespertrigger", "fairness", "weight.", "floor.", "aligneventtime");
-  /** Spark options that the planner also needs if the options limit batches. */
+  /** Spark options that the planner also needs if options of assignor-bridge limit batches. */
   private static final List<String> SPARK_OPTIONS_FOR_LIMITS =
       List.of("maxOffsetsPerTrigger", "subscribe", "assign");
 
@@ -50,7 +50,7 @@ public record AssignorOptions(
   /** Value of `assignor` that leaves the stream to Spark. */
   private static final String NONE = "none";
 
-  /** Returns whether the source, or else its session, names an assignor other than "none". */
+  /** Returns whether `assignor` is set, by the source or else its session, and is not "none". */
   public static boolean hasAssignor(
       CaseInsensitiveStringMap source, scala.collection.immutable.Map<String, String> session) {
     String name = source.get(NAME);

@@ -12,8 +12,8 @@ import java.util.stream.Stream;
  * selected variables and never imports from that folder.
  *
  * @param command command that starts the interpreter
- * @param variables environment variables to pass on in addition to {@link #NEEDED_VARIABLES}
- * @param files the job's packages (`--py-files`), which Spark passes only to its own Python
+ * @param variables names to pass on in addition to {@link #NEEDED_VARIABLES}, in the same format
+ * @param files the job's local packages (`--py-files`), which Spark passes only to its own Python
  */
 public record Interpreter(String command, List<String> variables, List<String> files) {
   private static final String SESSION_PYTHON = "spark.assignor.python";
@@ -32,10 +32,10 @@ public record Interpreter(String command, List<String> variables, List<String> f
           "SSL_CERT_FILE", "SSL_CERT_DIR", "KRB5_CONFIG", "KRB5CCNAME", "KRB5_KTNAME");
 
   /**
-   * Starts the worker without the working folder on Python's path. `python -m` would import from it
-   * first, and Python 3.10 has no option to prevent that.
+   * Code that runs the worker without the working folder on Python's path. `python -m` would import
+   * from that folder first, and Python 3.10 has no option to prevent it.
    */
-  private static final String RUN_WORKER =
+  private static final String WORKER_CODE =
       "import sys; sys.path[:] = filter(None, sys.path); import runpy;"
           + " runpy.run_module('assignor_bridge.worker', run_name='__main__', alter_sys=True)";
 
@@ -64,23 +64,23 @@ public record Interpreter(String command, List<String> variables, List<String> f
   private static List<String> splitSetting(Map<String, String> session, String key) {
     return Arrays.stream(session.getOrDefault(key, "").split(","))
         .map(String::strip)
-        .filter(name -> !name.isEmpty())
+        .filter(part -> !part.isEmpty())
         .toList();
   }
 
-  /** Prepares the planner process, which imports from its installation and PYTHONPATH only. */
+  /** Prepares the planner process, which imports only from Python's installation and PYTHONPATH. */
   public ProcessBuilder prepareWorker() {
-    ProcessBuilder builder = new ProcessBuilder(command, "-c", RUN_WORKER);
+    ProcessBuilder builder = new ProcessBuilder(command, "-c", WORKER_CODE);
     Map<String, String> environment = builder.environment();
     environment.keySet().removeIf(name -> !isPassedOn(name));
     environment.putIfAbsent("OPENBLAS_NUM_THREADS", "1"); // the default is a thread per core
     // Spark's scripts set "$SPARK_HOME/python/:$PYTHONPATH". An empty part is the current folder.
     Stream<String> inheritedParts = Stream.of(environment.getOrDefault("PYTHONPATH", "").split(":"));
-    String path =
+    String pythonPath =
         Stream.concat(files.stream(), inheritedParts)
             .filter(p -> !p.isBlank())
             .collect(Collectors.joining(":"));
-    environment.put("PYTHONPATH", path);
+    environment.put("PYTHONPATH", pythonPath);
     return builder;
   }
 
@@ -93,7 +93,7 @@ public record Interpreter(String command, List<String> variables, List<String> f
                     : name.equals(pattern));
   }
 
-  /** Returns false for jupyter and ipython, to which notebooks set PYSPARK_DRIVER_PYTHON. */
+  /** Returns false only for jupyter and ipython, to which notebooks set PYSPARK_DRIVER_PYTHON. */
   private static boolean isPython(String command) {
     String name = command.substring(command.lastIndexOf('/') + 1);
     return !name.startsWith("jupyter") && !name.startsWith("ipython");

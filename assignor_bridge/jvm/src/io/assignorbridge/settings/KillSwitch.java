@@ -11,8 +11,8 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * Turns the option off and on while queries run, by a session setting or the existence of a file. It
- * reads the session that loaded the stream, because the query's own copy cannot be changed.
+ * Reads whether a session setting or the existence of a file switches assignor-bridge off. The
+ * session is the one that loaded the stream, because the query's own copy cannot be changed.
  */
 public final class KillSwitch {
   private static final Logger LOG = LoggerFactory.getLogger(KillSwitch.class);
@@ -23,7 +23,7 @@ public final class KillSwitch {
   static final List<String> SETTINGS = List.of(ENABLED_SETTING, FILE_SETTING);
 
   private final SparkSession session;
-  private String offReason; // null while the option is on
+  private String offReason; // null while assignor-bridge is on
   private boolean isUnreadable; // whether the last read of the switch failed
 
   public KillSwitch(SparkSession session) {
@@ -42,7 +42,7 @@ public final class KillSwitch {
     }
   }
 
-  /** Returns why the option is off, or null; if the switch is unreadable, the previous result. */
+  /** Returns why assignor-bridge is off, or null; if the switch is unreadable, the last result. */
   public String findOffReason() {
     try {
       return setOffReason(readOffReason());
@@ -50,11 +50,11 @@ public final class KillSwitch {
       if (Interruptions.isInterruption(e)) { // the query is ending
         Thread.currentThread().interrupt();
       }
-      return keepPrevious(describe(e));
+      return keepOffReason(describe(e));
     }
   }
 
-  private synchronized String keepPrevious(String problem) {
+  private synchronized String keepOffReason(String problem) {
     if (!isUnreadable) {
       LOG.warn("assignor-bridge stays switched {}: {}", offReason == null ? "on" : "off", problem);
     }

@@ -39,10 +39,10 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   private static final Logger LOG = LoggerFactory.getLogger(AssignedMicroBatchStream.class);
 
   /**
-   * Running streams and the threads of their queries. If a query fails before all its streams
-   * exist, Spark stops none of them. They are stopped when the next stream starts.
+   * The query's thread of each running stream. If a query fails before all its streams exist, Spark
+   * stops none of them. They are stopped when the next stream starts.
    */
-  private static final Map<AssignedMicroBatchStream, Thread> RUNNING = new ConcurrentHashMap<>();
+  private static final Map<AssignedMicroBatchStream, Thread> THREADS = new ConcurrentHashMap<>();
 
   private final BatchPlanner planner;
   private final LogEndOffsets logEndOffsets;
@@ -90,15 +90,15 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     }
   }
 
-  /** Stops streams of failed queries and starts the planner; if this fails, stop the stream. */
+  /** Stops streams of failed queries, and starts the planner; stop this stream after an error. */
   void startPlanner() {
-    RUNNING.forEach(
-        (stream, query) -> {
-          if (!query.isAlive()) {
+    THREADS.forEach(
+        (stream, queryThread) -> {
+          if (!queryThread.isAlive()) {
             attempt("stop the stream of a query that has failed", stream::stop);
           }
         });
-    RUNNING.put(this, Thread.currentThread());
+    THREADS.put(this, Thread.currentThread());
     planner.start();
   }
 
@@ -150,7 +150,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     findSparkMethod("prepareForRealTimeMode", MethodType.methodType(void.class)).invokeExact(this);
   }
 
-  /** Overrides Spark's planning in real-time mode: one task per partition, for a whole batch. */
+  /** Returns Spark's tasks in real-time mode, one per partition; warns if slots are too few. */
   public InputPartition[] planInputPartitions(Offset start) throws Throwable {
     InputPartition[] partitions =
         (InputPartition[])
@@ -162,14 +162,14 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     return partitions;
   }
 
-  private void warnOfTooFewSlots(int partitions) {
-    int slots = ExecutorList.countSlots(context);
-    if (partitions > slots && warnedActions.add("too few slots")) {
+  private void warnOfTooFewSlots(int partitionCount) {
+    int slotCount = ExecutorList.countSlots(context);
+    if (partitionCount > slotCount && warnedActions.add("too few slots")) {
       LOG.warn(
           "real-time mode needs a task slot for each partition, but the query reads {} partitions and"
               + " the application has {} slots: Spark does not read {} of the partitions. Give the"
               + " application {} slots (logged once)",
-          partitions, slots, partitions - slots, partitions);
+          partitionCount, slotCount, partitionCount - slotCount, partitionCount);
     }
   }
 
@@ -210,7 +210,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
   /** Returns the batch's end. Spark decides whether there is a batch; the planner sets its size. */
   private Offset limitBatch(Offset start, ReadLimit limit) {
     LimitedBatch.Limits limits = LimitedBatch.Limits.of(limit);
-    if (limits.maxRecords() < 1) {
+    if (limits.maxOffsets() < 1) {
       return super.latestOffset(start, limit);
     }
     ReadLimit min = ignoresMinimum ? ReadLimit.allAvailable() : limits.min();
@@ -221,7 +221,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
     ignoresMinimum = hasFixedEnd;
     Offset end =
         planner.admit(
-            () -> new LimitedBatch(start, latest, limits.maxRecords(), offsetReader),
+            () -> new LimitedBatch(start, latest, limits.maxOffsets(), offsetReader),
             latest,
             hasFixedEnd);
     return end == null ? super.latestOffset(start, limits.max()) : end;
@@ -245,7 +245,7 @@ final class AssignedMicroBatchStream extends KafkaMicroBatchStream {
 
   @Override
   public void stop() {
-    RUNNING.remove(this);
+    THREADS.remove(this);
     try {
       logEndOffsets.close();
       planner.close();

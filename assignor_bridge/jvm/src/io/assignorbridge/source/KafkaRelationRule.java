@@ -79,7 +79,7 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     return relation;
   }
 
-  /** Reports, when a query starts, that the session option was set too late for this source. */
+  /** When a query starts, reports if the session option was set too late for this source. */
   private void checkLateOption(LogicalPlan source) {
     if (source instanceof StreamingRelationV2 relation
         && !(relation.table() instanceof AssignedTable)
@@ -123,14 +123,14 @@ public final class KafkaRelationRule extends Rule<LogicalPlan> {
     }
     for (String reader : session.conf().get(V1_READERS_SETTING, "").split(",")) {
       if (reader.strip().equals(PROVIDER)) {
-        return V1_READERS_SETTING + " names the Kafka source, so Spark uses its V1 source: remove it there";
+        return V1_READERS_SETTING + " forces the V1 Kafka source: remove " + PROVIDER + " from it";
       }
     }
-    String missing = SparkMembers.findMissing();
-    return missing == null
+    String missingMembers = SparkMembers.findMissing();
+    return missingMembers == null
         ? null
         : "assignor-bridge " + JarVersion.CURRENT + " is incompatible with Spark " + session.version()
-            + ", which lacks " + missing;
+            + ", which lacks " + missingMembers;
   }
 
   private void reportNoEffect(String reason, CaseInsensitiveStringMap options) {

@@ -43,7 +43,7 @@ final class SparkMembers {
 
   private SparkMembers() {}
 
-  /** Returns the names of members that are missing from this Spark, or null if there are none. */
+  /** Returns up to three members that this Spark lacks, and the number of others; null if none. */
   static String findMissing() {
     return Lazy.MISSING;
   }
@@ -75,13 +75,13 @@ final class SparkMembers {
   /** Returns a member's name if it is missing or incompatible; otherwise null. */
   private static String describeIfMissing(String[] member) {
     if (member[0].startsWith(OUR_PACKAGE)) {
-      return checkSuperclass(member[0]);
+      return describeIfIncompatible(member[0]);
     }
     return exists(member) ? null : describe(member);
   }
 
-  /** Loads one of our classes, which fails if its superclass or an overridden method is final. */
-  private static String checkSuperclass(String className) {
+  /** Returns why one of our classes cannot be loaded (a final superclass or method), or null. */
+  private static String describeIfIncompatible(String className) {
     try {
       Class.forName(className.replace('/', '.'), false, SparkMembers.class.getClassLoader());
       return null;

@@ -45,7 +45,7 @@ public final class CheckpointFolder {
     this.configuration = configure(folder, configuration);
   }
 
-  /** Configures Hadoop to write local files with our class, unless the user has set another one. */
+  /** Returns the configuration; for a local folder, with our class unless the user set another. */
   static Configuration configure(Path folder, Configuration configuration) {
     if (!FsConstants.LOCAL_FS_URI.getScheme().equals(folder.toUri().getScheme())
         || !HADOOP_CLASS.equals(configuration.get(LOCAL_FILES_SETTING))) {

@@ -107,7 +107,7 @@ public final class StateFiles {
 
   /** Lists the state files, newest first, and fills the fields for the writer's thread. */
   private Iterable<String> listNewestFirst(int version) throws IOException {
-    TreeMap<Long, String> files = new TreeMap<>(Comparator.reverseOrder());
+    TreeMap<Long, String> nameByNumber = new TreeMap<>(Comparator.reverseOrder());
     FileStatus[] entries = folder.list();
     isListed = true;
     for (FileStatus file : entries) {
@@ -115,7 +115,7 @@ public final class StateFiles {
       Matcher parts = FILE_NAME.matcher(name);
       if (parts.matches()) {
         long number = Long.parseLong(parts.group(1));
-        files.put(number, name);
+        nameByNumber.put(number, name);
         newestNumber = Math.max(newestNumber, number);
         if (file.isFile() && Integer.parseInt(parts.group(2)) <= version) {
           prunableFiles.put(number, name);
@@ -124,7 +124,7 @@ public final class StateFiles {
         leftovers.add(name); // from a driver that was killed during a write
       }
     }
-    return files.values();
+    return nameByNumber.values();
   }
 
   /** Describes a file error; throws InterruptedException if the query is ending. */

@@ -15,7 +15,8 @@ import java.util.function.ToLongFunction;
 
 /**
  * A message's tables as columns of little-endian numbers (base64 in JSON): `int32` for indexes,
- * partitions, and counts, `int64` for offsets and timestamps, `float64` for measured values.
+ * partitions, slots, and ranges per task, `int64` for offsets and timestamps, `float64` for counts
+ * and measured values of read reports.
  */
 public final class Columns {
 
@@ -55,7 +56,8 @@ public final class Columns {
 
   /**
    * Timestamps in milliseconds. `stamp` is the timestamp of each range's first record (-1 if none).
-   * After `lookUps` look-ups, `at` is each partition's first offset at or after `askedMs` (-1 if none).
+   * After `lookUps` look-ups, `at` is each partition's first offset at or after `askedMs` (-1 if
+   * none). Before the first look-up, both are null.
    */
   public record Times(long nowMs, byte[] stamp, int lookUps, Long askedMs, byte[] at) {
     public static Times of(long nowMs, List<OffsetRange> rows, ToLongFunction<OffsetRange> stamp) {
@@ -68,7 +70,7 @@ public final class Columns {
     }
   }
 
-  /** The racks from which each range can be read: `range` is an index in `sets` (-1 if unknown). */
+  /** The racks from which each range can be read, as indexes in `sets` (-1 if unknown). */
   public record Racks(List<List<String>> sets, byte[] range) {
     public static Racks of(
         List<List<String>> sets, List<OffsetRange> rows, ToIntFunction<OffsetRange> index) {
@@ -76,10 +78,10 @@ public final class Columns {
     }
 
     public long countUnknown() {
-      ByteBuffer cells = wrap(range);
+      ByteBuffer setIndexes = wrap(range);
       long count = 0;
-      while (cells.hasRemaining()) {
-        count += cells.getInt() < 0 ? 1 : 0;
+      while (setIndexes.hasRemaining()) {
+        count += setIndexes.getInt() < 0 ? 1 : 0;
       }
       return count;
     }
@@ -117,7 +119,8 @@ public final class Columns {
 
   /**
    * The tasks of a plan. `executor` (an index, or -1), `slot`, and `ranges` (a count) have one cell
-   * per task. The other columns have one cell per range, in task order.
+   * per task. The other columns have one cell per range, in task order. `standbys` has executors by
+   * task index, for tasks that have any.
    */
   public record Tasks(
       List<String> executors,
@@ -169,21 +172,21 @@ public final class Columns {
 
   private Columns() {}
 
-  private static <T> byte[] packInts(List<T> rows, ToIntFunction<T> cell) {
+  private static <T> byte[] packInts(List<T> rows, ToIntFunction<T> toCell) {
     ByteBuffer column = allocateColumn(rows, Integer.BYTES);
-    rows.forEach(row -> column.putInt(cell.applyAsInt(row)));
+    rows.forEach(row -> column.putInt(toCell.applyAsInt(row)));
     return column.array();
   }
 
-  private static <T> byte[] packLongs(List<T> rows, ToLongFunction<T> cell) {
+  private static <T> byte[] packLongs(List<T> rows, ToLongFunction<T> toCell) {
     ByteBuffer column = allocateColumn(rows, Long.BYTES);
-    rows.forEach(row -> column.putLong(cell.applyAsLong(row)));
+    rows.forEach(row -> column.putLong(toCell.applyAsLong(row)));
     return column.array();
   }
 
-  private static <T> byte[] packDoubles(List<T> rows, ToDoubleFunction<T> cell) {
+  private static <T> byte[] packDoubles(List<T> rows, ToDoubleFunction<T> toCell) {
     ByteBuffer column = allocateColumn(rows, Double.BYTES);
-    rows.forEach(row -> column.putDouble(cell.applyAsDouble(row)));
+    rows.forEach(row -> column.putDouble(toCell.applyAsDouble(row)));
     return column.array();
   }
 
@@ -198,13 +201,13 @@ public final class Columns {
   /** Distinct names, in order of first use. */
   private static final class Names {
     final List<String> names = new ArrayList<>();
-    private final Map<String, Integer> indexes = new HashMap<>();
+    private final Map<String, Integer> indexByName = new HashMap<>();
 
     int indexOf(String name) {
-      return indexes.computeIfAbsent(
+      return indexByName.computeIfAbsent(
           name,
-          added -> {
-            names.add(added);
+          newName -> {
+            names.add(newName);
             return names.size() - 1;
           });
     }

@@ -18,8 +18,8 @@ import java.util.regex.Pattern;
 
 /**
  * The planner's Python process, which handles one request line at a time. It ends when its standard
- * input closes, so it cannot outlive this JVM. A failed {@link #ask} closes it, so that a late
- * answer cannot be mistaken for the next one.
+ * input closes, so it cannot outlive this JVM. If {@link #ask} gets no answer, it closes this
+ * process, so that a late answer cannot be mistaken for the next one.
  */
 final class PlannerProcess implements AutoCloseable {
   private static final int MAX_STDERR_CHARS = 4000;
@@ -73,7 +73,8 @@ final class PlannerProcess implements AutoCloseable {
       return line.substring(prefix.length());
     } catch (TimeoutException e) {
       throw new PlannerException(
-          "the planner did not answer within " + timeoutMs + " ms (assignor.planTimeoutMs)", e);
+          "the planner did not answer within " + timeoutMs
+              + " ms (limit: assignor.planTimeoutMs, or 60000 ms while it starts)", e);
     } catch (ExecutionException e) {
       throw new PlannerException(
           "the connection to the planner process broke" + describeEnd(), e.getCause());
@@ -98,7 +99,7 @@ final class PlannerProcess implements AutoCloseable {
     io.shutdownNow();
   }
 
-  /** Sends a request and returns its answer; skips text that Python prints before it. */
+  /** Sends a request and returns its answer, or null if the output ends; skips printed text. */
   private String exchange(long number, String request) throws IOException {
     requestWriter.write(number + " " + request + "\n");
     requestWriter.flush();

@@ -16,19 +16,19 @@ import java.util.concurrent.locks.ReentrantLock;
  * the first request, restarts with the next request after a failure, and ends with the last stream.
  *
  * <p>It handles one request at a time. Waiting for other streams does not count towards the
- * planning timeout, so a slow plan or a crash fails only its own stream. A stream with a custom
- * assignor gets its own process, because custom code may do anything.
+ * planning timeout, so a slow plan or a crash fails only its own stream. A stream that has
+ * waited for a minute, or has a custom assignor, which may do anything, gets its own process.
  */
 public final class SharedPlanner {
   private static final long START_TIMEOUT_MS = 60_000;
   private static final long MAX_TURN_WAIT_MS = 60_000;
-  private static final Map<Interpreter, SharedPlanner> SHARED = new HashMap<>(); // lock: SHARED
+  private static final Map<Interpreter, SharedPlanner> SHARED_PLANNERS = new HashMap<>(); // a lock
   private static final AtomicInteger LAST_STREAM_NUMBER = new AtomicInteger();
 
   private final Interpreter interpreter;
   private final ReentrantLock turn = new ReentrantLock(true);
   private final Queue<Integer> endedStreams = new ConcurrentLinkedQueue<>(); // end not yet sent
-  private int streamCount; // lock: SHARED
+  private int streamCount; // lock: SHARED_PLANNERS
   private volatile PlannerProcess process; // written only by the holder of `turn`
 
   private SharedPlanner(Interpreter interpreter) {
@@ -62,7 +62,7 @@ public final class SharedPlanner {
       return stream;
     }
 
-    /** Returns the effective options, validated by the current process. */
+    /** Returns the planner's answer to this stream's options; first sends them if necessary. */
     public Messages.Validated validate() throws PlannerException, InterruptedException {
       if (initializedProcess == null || !initializedProcess.isAlive()) {
         takeTurn();
@@ -115,8 +115,8 @@ public final class SharedPlanner {
   }
 
   private static SharedPlanner joinSharedPlanner(Interpreter interpreter) {
-    synchronized (SHARED) {
-      SharedPlanner planner = SHARED.computeIfAbsent(interpreter, SharedPlanner::new);
+    synchronized (SHARED_PLANNERS) {
+      SharedPlanner planner = SHARED_PLANNERS.computeIfAbsent(interpreter, SharedPlanner::new);
       planner.streamCount++;
       return planner;
     }
@@ -147,13 +147,13 @@ public final class SharedPlanner {
 
   /** Ends a stream; the last one closes the process. */
   private void leave(int stream) {
-    synchronized (SHARED) {
+    synchronized (SHARED_PLANNERS) {
       streamCount--;
       if (streamCount > 0) {
         endedStreams.add(stream);
         return;
       }
-      SHARED.remove(interpreter, this);
+      SHARED_PLANNERS.remove(interpreter, this);
     }
     if (process != null) {
       process.close();
