@@ -21,7 +21,7 @@ _SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
 def delta_coordinate(version: str | None = None) -> str:
     """Return Delta's Maven coordinate for a Spark version (default: the installed one).
 
-    A Spark newer than all known ones gets the newest build; see `describe_unknown_spark`.
+    A Spark newer than all known ones gets the newest build; an unknown older one raises OptionError.
 
     >>> delta_coordinate("4.0.4"), delta_coordinate("4.9.1")
     ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')
@@ -35,7 +35,7 @@ def delta_coordinate(version: str | None = None) -> str:
 
 
 def describe_unknown_spark(version: str) -> str | None:
-    """Return a warning if no Delta build for this Spark version is known; None otherwise.
+    """Return a warning if a Spark version is newer than all that Delta is built for, else None.
 
     >>> print(describe_unknown_spark("4.9.1"))
     no Delta is known for Spark 4.9.1: io.delta:delta-spark_4.2_2.13:4.4.0 may not work with it
@@ -54,7 +54,8 @@ def _parse_minor_version(version: str) -> tuple[int, int]:
 def configure_delta(builder: SparkSession.Builder) -> SparkSession.Builder:
     """Add Delta to a builder that has no packages; call `configure_spark` afterwards.
 
-    Warns if no Delta build for the installed Spark is known.
+    Warns if the installed Spark is newer than all that Delta is built for. Raises OptionError for
+    an older Spark without a Delta build.
     """
     if warning := describe_unknown_spark(spark_version()):
         warnings.warn(warning, UserWarning, stacklevel=2)

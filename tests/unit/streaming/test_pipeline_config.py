@@ -628,7 +628,7 @@ def test_init_rejects_topics_and_servers_that_kafka_rejects(words, message, tmp_
     [
         pytest.param('{"kee": "1"}', "line 2: unknown key 'kee'; did you mean 'key'?", id="key"),
         pytest.param('{"key": 1}', "line 2: key: text in quotes is expected", id="type"),
-        pytest.param('{"base64": "?"}', "line 2: 'base64' cannot be read", id="no base64"),
+        pytest.param('{"base64": "?"}', "line 2: 'base64' cannot be decoded", id="no base64"),
         pytest.param('{"key"', "line 2: unexpected end of data", id="no JSON"),
         pytest.param('{"value": 1, "base64": ""}', "cannot be used together", id="both"),
     ],
