@@ -21,7 +21,7 @@ _SPARK_VERSIONS = ((4, 0), (4, 1), (4, 2))
 def delta_coordinate(version: str | None = None) -> str:
     """Return Delta's Maven coordinate for a Spark version (default: the installed one).
 
-    A Spark newer than all known ones gets the newest build; an unknown older one raises OptionError.
+    A Spark newer than all known ones gets the newest build. Raises OptionError for an older one.
 
     >>> delta_coordinate("4.0.4"), delta_coordinate("4.9.1")
     ('io.delta:delta-spark_4.0_2.13:4.4.0', 'io.delta:delta-spark_4.2_2.13:4.4.0')

@@ -117,8 +117,8 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
                     query.key_path,
                     f"this query would commit to the group {group!r} (assignor.commitGroup), but "
                     f"the same topics may also be committed {prefix}by {other_query.name!r}, so "
-                    "the group would be ahead of the slower checkpoint: remove the option (`assignor "
-                    "lag` reads the checkpoints), or let only one query read the source",
+                    "the group would be ahead of the slower checkpoint: remove the option (as "
+                    "`assignor lag` reads the checkpoints), or let only one query read the source",
                 )
             checked_pairs.append((query, source))
 

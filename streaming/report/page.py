@@ -58,9 +58,9 @@ def table(
 
 def figure(title: str, svg: str, caption: str = "", key: str = "") -> str:
     """Frame a picture; `key` is the colour class of the legend mark before the title."""
-    mark = f'<span class="key {key}"></span>' if key else ""
+    mark_html = f'<span class="key {key}"></span>' if key else ""
     caption_html = f"<figcaption>{escape_html(caption)}</figcaption>" if caption else ""
-    return f"<figure><h3>{mark}{escape_html(title)}</h3>{svg}{caption_html}</figure>"
+    return f"<figure><h3>{mark_html}{escape_html(title)}</h3>{svg}{caption_html}</figure>"
 
 
 def side_by_side(figures: Sequence[str]) -> str:

@@ -68,8 +68,8 @@ def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:
         executor = task.slot.rpartition("/")[0]
         seconds[executor] = seconds.get(executor, 0.0) + task.seconds
         records[executor] += task.records
-    order = sorted(records, key=lambda name: (len(name), name))
-    return {name: seconds[name] / records[name] for name in order if records[name]}
+    executors = sorted(records, key=lambda name: (len(name), name))
+    return {name: seconds[name] / records[name] for name in executors if records[name]}
 
 
 def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
@@ -78,13 +78,13 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
     for index in indexes:
         batches = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
         shares = [n for _, s in batches if (n := s.number("crossZoneShare")) is not None]
-        runs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        counts_by_run: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for batch, source in batches:
             if (total_bytes := source.number("crossZoneBytes")) is not None:
-                runs[batch.run_id].append((batch.timestamp_s, total_bytes))
+                counts_by_run[batch.run_id].append((batch.timestamp_s, total_bytes))
         # The metric restarts at 0 with each run of the query.
-        crossed_bytes = sum(counts[-1][1] - counts[0][1] for counts in runs.values())
-        seconds = sum(counts[-1][0] - counts[0][0] for counts in runs.values())
+        crossed_bytes = sum(counts[-1][1] - counts[0][1] for counts in counts_by_run.values())
+        seconds = sum(counts[-1][0] - counts[0][0] for counts in counts_by_run.values())
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             bytes_a_day = crossed_bytes / seconds * _DAY_S

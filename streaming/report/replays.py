@@ -35,10 +35,12 @@ def build_rows(replay: Replay) -> list[list[str]]:
     rows: dict[tuple[str, ...], list[str]] = {}
     results = [m for m in replay.mappings if m.error is None]
     for m in sorted(results, key=lambda m: round(m.seconds, 9)):
-        saved = (spark.seconds - m.seconds) / batches if spark else 0.0
-        sign = "-" * (saved < 0)
+        saved_s = (spark.seconds - m.seconds) / batches if spark else 0.0
+        sign = "-" * (saved_s < 0)
         cells = (
-            f"{sign}{format_seconds(abs(saved))}" if spark and abs(saved) >= _ROUNDING_S else "",
+            f"{sign}{format_seconds(abs(saved_s))}"
+            if spark and abs(saved_s) >= _ROUNDING_S
+            else "",
             f"{m.times_ideal - 1:.1%}",
             f"{m.worst_regret_share:.1%}",
             f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",

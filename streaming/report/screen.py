@@ -98,7 +98,7 @@ def _find_endpoint(address: Address) -> Address | None:
 
 
 def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
-    """Draw a frame of about `height` lines."""
+    """Draw a frame of about `height` lines, but with at least `_MIN_ROWS` rows in each table."""
     batches = _make_batch_table(snapshot)
     rows = max(_MIN_ROWS, height - _OTHER_LINES - batches.row_count)
     two_tables = Table.grid(expand=True, padding=(0, 2, 0, 0))
@@ -112,8 +112,8 @@ def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> Renderable
 def _join_texts(*parts: str | tuple[str, str]) -> Text:
     """Join texts, each with an optional style, into a line that is truncated at the screen edge."""
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
-    printable = [(escape_unprintable(words), style) for words, style in pairs]
-    return Text.assemble(*printable, no_wrap=True, overflow="ellipsis")
+    printable_pairs = [(escape_unprintable(words), style) for words, style in pairs]
+    return Text.assemble(*printable_pairs, no_wrap=True, overflow="ellipsis")
 
 
 def _make_head_line(snapshot: LiveFigures) -> Text:
@@ -147,8 +147,7 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
         )
     total, lagging = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
     table = _make_table("partition, worst first", "lag", "behind")
-    ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
-    for tp in ranked[:rows]:
+    for tp in sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))[:rows]:
         lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
             _join_texts(str(tp)),
@@ -170,12 +169,13 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     longest_s = max(seconds.values(), default=0.0) or 1.0
     mean_s = sum(seconds.values()) / max(1, len(seconds))
     table = _make_table("slot", "load", "worked", "records")
-    ranked = sorted(seconds, key=lambda slot: -seconds[slot])
-    shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
-    for slot in shown:
-        filled = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
-        bar = Text(_FULL * filled, _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1")
-        bar.append(_EMPTY * (_BAR_WIDTH - filled), "dim")
+    slots = sorted(seconds, key=lambda slot: -seconds[slot])
+    for slot in slots if len(slots) <= rows else [*slots[: rows - 1], slots[-1]]:
+        filled_cells = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
+        bar = Text(
+            _FULL * filled_cells, _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1"
+        )
+        bar.append(_EMPTY * (_BAR_WIDTH - filled_cells), "dim")
         table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""
     span = pluralize(len(run.batches), "batch", "batches")
@@ -216,11 +216,11 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     for source, values in sorted(metrics.sources.items()):
         source_text = f" of source {source}" if len(metrics.sources) > 1 else ""
         for name, figures in _FIGURES.items():
-            parts = [words.format(values[key]) for key, words in figures if key in values]
+            figure_texts = [words.format(values[key]) for key, words in figures if key in values]
             if name == "assignor":
-                parts.insert(0, metrics.strategies.get(source, ""))
-            if parts:
-                line = _join_texts((f"{name}{source_text}: ", "dim"), " · ".join(parts))
+                figure_texts.insert(0, metrics.strategies.get(source, ""))
+            if figure_texts:
+                line = _join_texts((f"{name}{source_text}: ", "dim"), " · ".join(figure_texts))
                 line.no_wrap = False  # so that a narrow screen shows all figures
                 lines.append(line)
         if source in metrics.held_back_by:
@@ -230,14 +230,15 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
 
 
 def _describe_admission(values: Mapping[str, float], held_by: str) -> str:
-    """Describe the size of the last batch, and the limit that held records back."""
+    """Describe the last batch's size and the limit that held records back, or a fallback."""
     if "assignor_admitted_records" not in values:
         return "failed, so Spark's own limits apply"
-    admitted, held_back = (
+    admitted_records, held_back_records = (
         values.get(f"assignor_{name}_records", 0.0) for name in ("admitted", "held_back")
     )
-    held_text = f"{held_back:,.0f} held back by {held_by}" if held_back else "nothing held back"
-    return f"{admitted:,.0f} records in the last batch, {held_text}"
+    held_text = f"{held_back_records:,.0f} held back by {held_by}"
+    held_text = held_text if held_back_records else "nothing held back"
+    return f"{admitted_records:,.0f} records in the last batch, {held_text}"
 
 
 #: Planner metrics on each line, with their text formats.

@@ -107,9 +107,7 @@ def load_job(
     environment: Mapping[str, str] | None = None,
     broker: str | None = None,
 ) -> LoadedJob:
-    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job`.
-
-    The other parameters have no effect on a `Job`.
+    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job` (unchanged).
 
     Parameters
     ----------

@@ -44,17 +44,14 @@ def check_continuity(
         raise lost_table_error(writer.table.title, checkpoint, last_batches.completed)
 
 
-def check_sources(
-    sources: Sequence[PlanSource], checkpoint: str, last_batches: LastBatches
-) -> None:
+def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastBatches) -> None:
     """Check that each topic of the checkpoint is still read by the source with the same number.
 
     Spark assigns stored offsets to sources by number, regardless of topics. If two sources swap
     places, each gets the offsets of the other's topics. If two sources read the same topics, their
     order is not checked. A source with `failOnDataLoss: false` may drop topics.
     """
-    ends = last_batches.ends
-    topics = [(int(n), topic) for n in ends if is_number(n) for topic in ends[n]]
+    topics = [(int(n), topic) for n, ends in batches.ends.items() if is_number(n) for topic in ends]
     dropped_topics, has_moved_topics = [], False
     for number, topic in sorted(topics):
         source = sources[number] if number < len(sources) else None
@@ -90,17 +87,16 @@ def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -
 
 
 def _check_log(
-    spark: SparkSession, writer: DeltaWriter, checkpoint: str, last_batches: LastBatches
+    spark: SparkSession, writer: DeltaWriter, checkpoint: str, batches: LastBatches
 ) -> None:
-    table, query_id = writer.table.title, last_batches.query_id
-    last_completed, last_planned = last_batches.completed, last_batches.planned
+    table, query_id = writer.table.title, batches.query_id
     # Merging the same records again changes nothing.
     may_be_shared = writer.sink.mode == "upsert" or writer.sink.shared
-    if query_id is None and last_completed is None and may_be_shared:
+    if query_id is None and batches.completed is None and may_be_shared:
         return
     log = read_log(HadoopFolder(writer.table.find_location(spark), spark), query_id)
-    completed_batch = NO_BATCH if last_completed is None else last_completed
-    planned_batch = NO_BATCH if last_planned is None else last_planned.batch_id
+    completed_batch = NO_BATCH if batches.completed is None else batches.completed
+    planned_batch = NO_BATCH if batches.planned is None else batches.planned.batch_id
     if query_id is None:
         log = replace(log, batch=NO_BATCH)
     mismatch = describe_mismatch(log, checkpoint, planned_batch, completed_batch)

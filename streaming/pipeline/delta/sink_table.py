@@ -127,7 +127,7 @@ class Table(NamedTuple):
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
-        """Raise TableError unless an existing table has the partitioning or clustering of the sink."""
+        """Raise TableError unless an existing table has the sink's partitioning or clustering."""
         if not sink.partition_by and not sink.cluster_by:
             return  # Delta's details take seconds in a new JVM
         detail = self.open(spark).detail().collect()[0].asDict()
@@ -147,8 +147,8 @@ def lost_table_error(name: str, checkpoint: str, completed_batch: int) -> TableE
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
         f"the table {name!r} no longer exists, but the checkpoint {checkpoint!r} has "
-        f"completed batch {completed_batch}, so its records are not read again: restore the table, or "
-        "give the job a new checkpoint, which creates the table again"
+        f"completed batch {completed_batch}, so its records are not read again: restore the table, "
+        "or give the job a new checkpoint, which creates the table again"
     )
 
 
@@ -186,9 +186,7 @@ def check_timestamps(
 
     Delta adds the feature only to new tables, and would refuse the column in the first batch.
     """
-    was_used, is_used = (
-        'ype":"timestamp_ntz"' in schema.json() for schema in (table_schema, row_schema)
-    )
+    was_used, is_used = ('ype":"timestamp_ntz"' in x.json() for x in (table_schema, row_schema))
     # Properties from Delta's details omit the protocol's version and features.
     is_new = is_used and not was_used
     if is_new and "delta.minReaderVersion" in properties and _NTZ_FEATURE not in properties:

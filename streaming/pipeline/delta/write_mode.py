@@ -129,12 +129,7 @@ def infer_mode(table: StructType, user_columns: Iterable[str]) -> WriteMode:
 
 
 def check_same_mode(
-    table: str,
-    old: WriteMode,
-    new: WriteMode,
-    normalize: Callable[[str], str],
-    *,
-    is_inferred: bool,
+    table: str, old: WriteMode, new: WriteMode, fold: Callable[[str], str], *, is_inferred: bool
 ) -> None:
     """Raise TableError if a sink would write a table in a different mode than before."""
     if is_inferred and (old.mode, new.mode) == ("append", "upsert"):
@@ -147,19 +142,18 @@ def check_same_mode(
         by_offset = tuple(name_sequence_fields(new.sequence_by, BY_OFFSET))
         is_by_timestamp = by_timestamp == old.sequence_by
         new = new._replace(sequence_by=by_timestamp if is_by_timestamp else by_offset)
-    for name, *values in zip(WriteMode._fields, old, new, strict=True):
-        old_value, new_value = (_normalize_value(name, value, normalize) for value in values)
-        if old_value is None or new_value is None or old_value == new_value:
+    for name, before, now in zip(WriteMode._fields, old, new, strict=True):
+        if before is None or now is None or _fold(name, before, fold) == _fold(name, now, fold):
             continue
-        texts = [x if isinstance(x, str) else ", ".join(x) or "none" for x in values]
+        texts = [x if isinstance(x, str) else ", ".join(x) or "none" for x in (before, now)]
         raise TableError(
             f"the table {table!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
             f"set {name} back in the job, or {_NEW_TABLE}"
         )
 
 
-def _normalize_value(name: str, value: Any, normalize: Callable[[str], str]) -> Any:
-    if value is None or isinstance(value, str):
+def _fold(name: str, value: Any, fold: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
         return value
-    columns = [normalize(column) for column in value]
+    columns = [fold(column) for column in value]
     return set(columns) if name == "keys" else columns

@@ -48,7 +48,7 @@ _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _OPTIMIZE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
 #: Maximum size of the files that compaction merges, and of those that it writes (default 1 GB).
-_COMPACTION_SIZE_SETTINGS = (
+_COMPACTION_SETTINGS = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
 )
@@ -109,7 +109,7 @@ class DeltaWriter:
         self._has_query_id = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Raise TableError unless rows fit the sink and an existing table; store the table's layout."""
+        """Raise TableError unless rows fit the sink and an existing table; store its layout."""
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
         table_schema = self.table.read_schema(spark)
         self.table_exists = table_schema is not None
@@ -165,7 +165,7 @@ class DeltaWriter:
     def set_query(
         self, query_id: str, stream: StreamingQuery | None = None, checkpoint: str | None = None
     ) -> None:
-        """Set the query's id, for which the first batch waits, and optionally its stream and checkpoint."""
+        """Set the query's id, for which the first batch waits, and its stream and checkpoint."""
         self._query_id = query_id
         self._stream = stream
         if checkpoint is not None:
@@ -266,7 +266,7 @@ class DeltaWriter:
             execution.executedPlan().resetMetrics()
 
     def _get_execution(self) -> Any:
-        """Return Spark's execution of the batch; None if unknown, or if this Spark does not expose it."""
+        """Return Spark's execution of the batch; None if there is no query or no access."""
         with contextlib.suppress(Exception):
             query = self._stream
             return query._jsq.streamingQuery().lastExecution() if query else None
@@ -274,7 +274,7 @@ class DeltaWriter:
         return None
 
     def _compact(self, spark: SparkSession) -> None:
-        message = "%s: the table %r could not be compacted (%s); its rows are written, and a later batch tries again"
+        message = "%s: the table %r could not be compacted (%s); its rows are written"
         log_warning = partial(_LOG.warning, message, self._label, self.table.title)
         with (
             job_errors.report_failure(log_warning, self._redact),
@@ -287,9 +287,7 @@ class DeltaWriter:
         size = self.sink.target_file_bytes
         if size is None:
             return {}
-        return {
-            key: str(size) for key in _COMPACTION_SIZE_SETTINGS if spark.conf.get(key, None) is None
-        }
+        return {key: str(size) for key in _COMPACTION_SETTINGS if spark.conf.get(key, None) is None}
 
     def _build_batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         """Return Spark's settings for one write.

@@ -59,7 +59,7 @@ def make_parser(records: Records, schema_text: str) -> RecordParser:
     return build(records, schema)
 
 
-def convert_text(text: Column, data_type: DataType) -> Column:
+def cast_to(text: Column, data_type: DataType) -> Column:
     """Convert text to a type; null if that is impossible, or if a decimal would lose a digit."""
     if isinstance(data_type, DecimalType):
         return _call_jar("ExactDecimals", "read", text, data_type.precision, data_type.scale)
@@ -115,7 +115,7 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
     values, failed = [], ~f.is_valid_utf8(value_text)  # invalid UTF-8 would be replaced below
     for field, is_text in pairs:
         cell = f.col(f"{PARSED}.{quote_name(field.name)}")
-        value = convert_text(cell, field.dataType) if is_text else cell
+        value = cast_to(cell, field.dataType) if is_text else cell
         failed = (failed | (cell.isNotNull() & value.isNull())) if is_text else failed
         values.append(value)
     if quote and quote == escape:

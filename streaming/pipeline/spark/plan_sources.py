@@ -52,7 +52,7 @@ class PlanSource(NamedTuple):
         return self.options.get("assignor.commitgroup")
 
     def commits_with(self, other: PlanSource) -> bool:
-        """Return whether both sources may commit one partition's offsets to one group (or have none)."""
+        """Return whether two sources may commit one partition's offsets to one group or none."""
         names = (SERVERS, "assignor.commitgroup")
         if any(self.options.get(name) != other.options.get(name) for name in names):
             return False

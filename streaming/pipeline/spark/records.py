@@ -18,13 +18,7 @@ from streaming.pipeline.spark.column_names import (
     get_name_normalizer,
     parse_schema,
 )
-from streaming.pipeline.spark.formats import (
-    PARSED,
-    RecordParser,
-    convert_text,
-    make_parser,
-    parse_json,
-)
+from streaming.pipeline.spark.formats import PARSED, RecordParser, cast_to, make_parser, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -216,6 +210,6 @@ def _build_key_columns(
         # Debezium's key is an object even for one column, {"id": 1}; other writers send the text.
         value = f.when(f.array_contains(f.json_object_keys(text), field.name), values[field.name])
         if not isinstance(field.dataType, (StructType, ArrayType, MapType)):
-            value = value.otherwise(convert_text(text, field.dataType))
+            value = value.otherwise(cast_to(text, field.dataType))
         values = {field.name: value}
     return {normalize(name): (name, column) for name, column in values.items()}
