@@ -51,10 +51,10 @@ def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
             reason = str(getattr(error, "strerror", None) or error)
         else:
             return
-    problem = f"no broker answers at {servers!r} ({reason})"
-    raise loaded.make_error(
-        key_path, f"{problem}: check the address, and start the broker", JobError
+    problem = (
+        f"no broker answers at {servers!r} ({reason}): check the address, and start the broker"
     )
+    raise loaded.make_error(key_path, problem, JobError)
 
 
 def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:

@@ -146,8 +146,7 @@ def _plan(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFra
         writer = rows.writeStream.outputMode(output_mode).foreachBatch(delta_writer)
     elif isinstance(sink, ConsoleSink):
         options = {"numRows": str(sink.rows), "truncate": str(sink.truncate).lower()}
-        console = rows.writeStream.format("console").options(**options)
-        writer = console.outputMode(sink.output_mode)
+        writer = rows.writeStream.format("console").options(**options).outputMode(sink.output_mode)
     else:
         options = {**job.merge_kafka_options(sink.options), "topic": sink.topic}
         kafka = _select_kafka_columns(rows, sink).writeStream.format("kafka").options(**options)

@@ -147,23 +147,19 @@ def _draw_value_axis(left: float, top: float, height: float, labels: Sequence[st
     shapes = []
     for part, label in zip(_TICKS, labels, strict=True):
         y = top + height * (1 - part)
-        shapes += [
-            line(left, y, WIDTH, y, "grid"),
-            text(left - 4, y + 4, label, anchor="end", css="m"),
-        ]
+        shapes.append(line(left, y, WIDTH, y, "grid"))
+        shapes.append(text(left - 4, y + 4, label, anchor="end", css="m"))
     return shapes
 
 
 def _draw_batch_axis(numbers: Sequence[int], left: float, step: float, y: float) -> list[str]:
     """Write batch numbers centred on their columns, skipping some if there is no room for all."""
     stride = max(1, -(-len(numbers) * 26 // int(WIDTH - left)))
-    return [
-        text(0, y, "batch", css="m"),
-        *(
-            text(left + (index + 0.5) * step, y, f"{numbers[index]}", anchor="middle", css="m")
-            for index in range(0, len(numbers), stride)
-        ),
-    ]
+    shapes = [text(0, y, "batch", css="m")]
+    for index in range(0, len(numbers), stride):
+        x = left + (index + 0.5) * step
+        shapes.append(text(x, y, f"{numbers[index]}", anchor="middle", css="m"))
+    return shapes
 
 
 def _select_largest(values: Mapping[str, float]) -> list[str]:

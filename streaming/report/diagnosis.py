@@ -135,9 +135,8 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
         is_all = large_count == len(partitions)
         total_text = "" if is_all else f" large partitions of {len(partitions)}"
         about = f"{large_count}{total_text} for {pluralize(slots, 'slot')}"
-        return [
-            Cause("few partitions", about, f"one slot reads {candidate} {effect}", remedy, cost)
-        ]
+        why = f"one slot reads {candidate} {effect}"
+        return [Cause("few partitions", about, why, remedy, cost)]
     why = (
         f"this partition has {share:.0%} of the work, probably because most records have the same "
         f"key; one slot reads it {effect}"
@@ -279,9 +278,7 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
         remedy = "set assignor.fairness=even, or set a floor for the topic"
         if is_aligned:
             why += ", which are older (assignor.alignEventTime)"
-            remedy = (
-                "do nothing while a backlog is read in order; otherwise give it a separate query"
-            )
+            remedy = "do nothing while a backlog is read in order; otherwise use a separate query"
         causes.append(Cause(kind, topic, why, remedy, 1 - share))
     return causes
 

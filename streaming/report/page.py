@@ -50,10 +50,8 @@ def table(
         for row in rows
     )
     css = ' class="words"' if ends_in_words else ""
-    return (
-        f'<div class="wide"><table{css}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
-        "</div>"
-    )
+    table_html = f"<table{css}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table_html}</div>'
 
 
 def figure(title: str, svg: str, caption: str = "", key: str = "") -> str:

@@ -30,28 +30,21 @@ def write_section(facts: QueryFacts) -> list[str]:
         if costs is None:
             continue
         name = f", source {source}" if len(states) > 1 else ""
-        rows += [
-            [f"one record of a usual partition{name}", format_seconds(costs.record)],
-            [f"one range, without its records{name}", format_seconds(costs.range)],
-        ]
+        rows.append([f"one record of a usual partition{name}", format_seconds(costs.record)])
+        rows.append([f"one range, without its records{name}", format_seconds(costs.range)])
         unusual_costs = {str(tp): cost for tp, cost in costs.unusual_costs.items()}
         if unusual_costs:
             caption = "As learned by the planner, including downstream work in the same task."
-            figures.append(
-                _draw_costs(f"partition{name}", {"usual": costs.record, **unusual_costs}, caption)
-            )
+            cost_by_name = {"usual": costs.record, **unusual_costs}
+            figures.append(_draw_costs(f"partition{name}", cost_by_name, caption))
     cost_by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
     if cost_by_executor:
         caption = "Task time divided by records read, from Spark's UI."
         figures.append(_draw_costs("executor", cost_by_executor, caption))
     rows += _list_zone_traffic(facts)
     if not rows and not figures:
-        return [
-            page.note(
-                "Costs are unknown. To see them, give the report Spark's UI (costs by executor) or "
-                "the checkpoint of a query with an assignor (costs by partition)."
-            )
-        ]
+        inputs = "Spark's UI (costs by executor), or the checkpoint of a query with an assignor"
+        return [page.note(f"Costs are unknown: also give {inputs} (costs by partition).")]
     table = page.table(["", "cost"], rows, ends_in_words=True) if rows else ""
     return [page.side_by_side([*figures, table])]
 

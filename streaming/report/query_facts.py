@@ -91,9 +91,8 @@ def gather_facts(
         origins.append(("checkpoint", name))
         query = query or query_id
     elif "plan log" in input_by_kind:
-        raise OptionError(
-            f"{input_by_kind['plan log']!r} is a plan log: also give the query's checkpoint"
-        )
+        path = input_by_kind["plan log"]
+        raise OptionError(f"{path!r} is a plan log: also give the query's checkpoint")
     progress: Sequence[BatchProgress] = ()
     if "metrics log" in input_by_kind:
         path = input_by_kind["metrics log"]
@@ -149,10 +148,7 @@ def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -
 
 
 def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
-    """Return the inputs by kind, which is one of `KINDS`.
-
-    Raises OptionError if there are two of a kind.
-    """
+    """Return the inputs by kind (of `KINDS`); raise OptionError if there are two of a kind."""
     input_by_kind: dict[str, str] = {}
     for location in inputs:
         if _ADDRESS.match(location) and not Path(location).exists():

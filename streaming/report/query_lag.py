@@ -89,8 +89,7 @@ def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list
         f"{total:,} offsets of {len(sums):,} partitions (rows) by batch (columns). Without a "
         "limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
     )
-    title = f"Offsets read by each batch{source_text}"
-    figure = _draw_batches(title, batches, ranking, caption)
+    figure = _draw_batches(f"Offsets read by each batch{source_text}", batches, ranking, caption)
     return [page.side_by_side([figure, page.table(head, rows)])]
 
 

@@ -155,12 +155,8 @@ def _collect_plan_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict
     """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one."""
     batch, pieces = plan.batch, plan.outcome.tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
-    slots = [
-        f"{executors[executor]}/{number}"
-        for executor, number in zip(
-            batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True
-        )
-    ]
+    slot_pairs = zip(batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True)
+    slots = [f"{executors[executor]}/{number}" for executor, number in slot_pairs]
     largest_pieces, planned_sizes = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
     columns = pieces.row.tolist(), pieces.slot.tolist(), (pieces.end - pieces.start).tolist()
     for row, slot, size in zip(*columns, strict=True):
@@ -187,9 +183,8 @@ def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amo
         return {}, {}
     rows = plan.batch.observed
     columns = rows.topic, rows.partition, rows.executor, rows.records, rows.offsets, rows.seconds
-    for topic, partition, executor, records, offsets, took_s in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
+    reports = zip(*(column.tolist() for column in columns), strict=True)
+    for topic, partition, executor, records, offsets, took_s in reports:
         key = Partition(rows.topics[topic], partition), executor_id or rows.executors[executor]
         reads[key] += next((n for n in (offsets, records) if math.isfinite(n)), 0.0)
         seconds[key] += took_s if math.isfinite(took_s) else 0.0

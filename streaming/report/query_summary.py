@@ -86,12 +86,10 @@ class Summary:
         """Write the first screen, then the causes of all sources."""
         worst = self._worst_source
         parts = [page.tiles(worst.tiles, is_calm=not worst.causes), page.section_heading("Causes")]
+        pairs = [(f"{each.prefix}{c.title}", c) for each in self.sources for c in each.causes]
         causes = [
-            page.cause(
-                f"{each.prefix}{c.title}", f"{_capitalize(c.why)}.", f"Suggestion: {c.remedy}."
-            )
-            for each in self.sources
-            for c in each.causes
+            page.cause(title, f"{_capitalize(c.why)}.", f"Suggestion: {c.remedy}.")
+            for title, c in pairs
         ]
         inputs = ", ".join(self.missing_inputs)
         inputs_text = f" Other inputs may show causes: {inputs}." if inputs else ""

@@ -27,10 +27,7 @@ _TITLE = "Reading time, relative to the ideal"
 
 
 def build_rows(replay: Replay) -> list[list[str]]:
-    """Return the table rows below `HEAD`, fastest first; mappings with equal figures share a row.
-
-    If a mapping failed, its row has the error.
-    """
+    """Return the rows below `HEAD`, fastest first, one for equal figures; failed ones come last."""
     spark, batches = replay.find(SPARK), len(replay.batches) or 1
     rows: dict[tuple[str, ...], list[str]] = {}
     results = [m for m in replay.mappings if m.error is None]
@@ -69,9 +66,7 @@ def write_replays(replays: Sequence[Replay]) -> str:
 def _write_details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in build_rows(replay)]
     bill_rows = bill.bill_rows(replay)
-    caption = (
-        "Total of all batches. The dashed line is the ideal: all slots finish at the same moment."
-    )
+    caption = "Total of all batches. The dashed line is the ideal: all slots finish at once."
     return [
         page.table(HEAD, rows),
         page.figure(_TITLE, _draw_bars(replay), caption),

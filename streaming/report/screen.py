@@ -140,11 +140,8 @@ def _make_table(*columns: str) -> Table:
 def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
     metrics = snapshot.metrics
     if metrics is None:
-        return Text(
-            "lag: unknown; the metrics endpoint (metrics.port, such as http://driver:9404) reports "
-            "it after the first batch",
-            "dim",
-        )
+        source = "the metrics endpoint (metrics.port, such as http://driver:9404)"
+        return Text(f"lag: unknown; {source} reports it after the first batch", "dim")
     total, lagging = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
     table = _make_table("partition, worst first", "lag", "behind")
     for tp in sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))[:rows]:
@@ -233,11 +230,11 @@ def _describe_admission(values: Mapping[str, float], held_by: str) -> str:
     """Describe the last batch's size and the limit that held records back, or a fallback."""
     if "assignor_admitted_records" not in values:
         return "failed, so Spark's own limits apply"
-    admitted_records, held_back_records = (
-        values.get(f"assignor_{name}_records", 0.0) for name in ("admitted", "held_back")
+    admitted_records = values["assignor_admitted_records"]
+    held_records = values.get("assignor_held_back_records", 0.0)
+    held_text = (
+        f"{held_records:,.0f} held back by {held_by}" if held_records else "nothing held back"
     )
-    held_text = f"{held_back_records:,.0f} held back by {held_by}"
-    held_text = held_text if held_back_records else "nothing held back"
     return f"{admitted_records:,.0f} records in the last batch, {held_text}"
 
 

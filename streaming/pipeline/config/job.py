@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 
 
 _PYTHON_FORMAT = "a function such as 'package.module:function'"
-_NAME_FORMAT = (
-    "a name of ASCII letters, digits, '.', '_' and '-' that begins with a letter or digit"
-)
+_NAME_FORMAT = "a name of ASCII letters, digits, '.', '_', '-' that begins with a letter or digit"
 
 
 class Transform(Section):
@@ -90,7 +88,7 @@ class Output(NamedTuple):
 
 
 class Job(Section):
-    """A job from Kafka to Delta, Kafka, or the console. `kafka.*` keys here apply to all of it."""
+    """A job from Kafka to Delta or another sink; `kafka.*` keys apply to all sources and sinks."""
 
     name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME_FORMAT)] = "job"
     """Name of the queries; by default, the name of the YAML file."""

@@ -113,9 +113,8 @@ def import_function(loaded: LoadedJob, transform_name: str) -> Callable[[DataFra
         _put_first_on_path(loaded.folder.resolve())
         function = getattr(importlib.import_module(module_name), attribute)
     except (Exception, SystemExit) as error:  # the user's module may raise anything
-        raise loaded.make_error(
-            key_path, f"{name!r} cannot be imported: {describe_error(error)}"
-        ) from error
+        problem = f"{name!r} cannot be imported: {describe_error(error)}"
+        raise loaded.make_error(key_path, problem) from error
     if not callable(function):
         raise loaded.make_error(key_path, f"{name!r} is not a function")
     transform: Callable[[DataFrame], DataFrame] = function

@@ -46,7 +46,7 @@ _SPARK_OPTIONS = {
     "startingOffsets": "Where a new checkpoint starts: `earliest` (the default), `latest` or JSON.",
     "startingTimestamp": "Start time for a new checkpoint, in milliseconds.",
     "startingOffsetsByTimestamp": "Start time for each partition in milliseconds, as JSON.",
-    "startingOffsetsByTimestampStrategy": "Start if no offset matches: `error` or `latest`.",
+    "startingOffsetsByTimestampStrategy": "What to do if no offset matches: `error` or `latest`.",
     "failOnDataLoss": "Whether lost offsets fail the query; Spark's default is `true`.",
     "maxOffsetsPerTrigger": "Maximum number of offsets in a batch.",
     "minOffsetsPerTrigger": "Minimum number of offsets for which a batch waits.",

@@ -230,8 +230,8 @@ def fill_variables(
 ) -> tuple[Any, dict[KeyPath, str]]:
     """Substitute `${NAME}` and `${NAME:-default}` in all texts; `$${` is an escaped `${`.
 
-    A default replaces a variable that is not set, but not an empty one. `redact` learns the values.
-    Returns the data, and the original texts of substituted values by path.
+    Only a variable that is not set gets its default. Returns the data, and the original texts of
+    substituted values by path.
     """
     original_texts: dict[KeyPath, str] = {}
 

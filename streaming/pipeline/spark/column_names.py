@@ -42,9 +42,7 @@ def parse_schema(text: str) -> StructType:
         raise ValueError(f"the schema cannot be read: {summarize(error)}") from None
     if isinstance(schema, StructType):
         return schema
-    raise ValueError(
-        "the schema is a type without columns: columns such as 'id BIGINT' are expected"
-    )
+    raise ValueError("the schema is a type without columns: write columns such as 'id BIGINT'")
 
 
 def get_name_normalizer(spark: SparkSession) -> Callable[[str], str]:

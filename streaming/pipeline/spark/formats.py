@@ -160,9 +160,8 @@ def _build_avro_parser(records: Records, schema_text: str) -> RecordParser:
         is_confluent = has_header & (f.length("value") >= _CONFLUENT_HEADER_BYTES)
         body = f.when(is_confluent, f.expr(f"substring(value, {_CONFLUENT_HEADER_BYTES + 1})"))
     try:
-        parsed = from_avro(
-            _call_jar("AvroRecords", "check", body, schema_text), schema_text, options
-        )
+        checked_body = _call_jar("AvroRecords", "check", body, schema_text)
+        parsed = from_avro(checked_body, schema_text, options)
     except TypeError:  # the class is missing
         raise ValueError(
             f"the session has no Avro functions: add {avro_coordinate()} to spark.jars.packages"
