@@ -58,7 +58,7 @@ def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
 
 
 def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
-    """Check that the topics exist (not a pattern's), with the client and options of Spark."""
+    """Check that all topics given by name exist, with Spark's client and options."""
     topics_by_client: dict[tuple[tuple[str, str], ...], Any] = {}
     for key_path, options, topics in loaded.job.iterate_broker_uses():
         kafka_options = {k: v for k, v in options.items() if k.startswith("kafka.")}
@@ -96,7 +96,7 @@ def _list_topics(spark: SparkSession, client_options: Mapping[str, str]) -> Any:
 def seed_topics(
     loaded: LoadedJob, records_by_topic: dict[str, list[Record]], bootstrap_servers: str
 ) -> dict[str, int]:
-    """Create the job's missing topics, write their seed records, and return the records per topic.
+    """Create the missing topics with their seed records; return the record count of each.
 
     Raises JobError if records are not delivered; their topic is deleted, to be seeded by a new run.
     """

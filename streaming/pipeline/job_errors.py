@@ -79,13 +79,13 @@ class TableError(ValueError):
 
 @contextlib.contextmanager
 def report_failure(
-    report: Callable[[str], None], redact: Callable[[str], str] = str
+    log_warning: Callable[[str], None], redact: Callable[[str], str] = str
 ) -> Iterator[None]:
-    """Suppress any exception in the block; call `report` with a redacted one-line summary of it."""
+    """Suppress any exception in the block; log a redacted one-line summary of it."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
-        report(redact(summarize(error)))
+        log_warning(redact(summarize(error)))
 
 
 def summarize(error: BaseException) -> str:

@@ -58,7 +58,7 @@ class JobResult:
 
 
 def sum_results(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
-    """Return copies of the queries' results, and sums over those that write to a sink."""
+    """Return copies of the queries' results, and sums over all but dead letters."""
     copies = tuple(replace(query) for query in queries)
     sums = {
         field: sum(getattr(query, field) for query in copies if not query.is_dead_letter)

@@ -57,9 +57,9 @@ def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | No
     batch_times = [b.seconds for b in source.batches if b.seconds]
     batch_times = batch_times or [b.seconds for b in ui_batches]
     batch_s = median(batch_times) if batch_times else None
-    batch_slots = [b.slot_seconds for b in source.batches if b.slot_seconds]
-    batch_slots = batch_slots or [batch.slot_seconds() for batch in ui_batches if batch.tasks]
-    gaps = [_measure_gap(batch_slots, batch_s), _predict_gap(source, replay, batch_s)]
+    slot_seconds = [b.slot_seconds for b in source.batches if b.slot_seconds]
+    slot_seconds = slot_seconds or [batch.slot_seconds() for batch in ui_batches if batch.tasks]
+    gaps = [_measure_gap(slot_seconds, batch_s), _predict_gap(source, replay, batch_s)]
     return sorted((gap for gap in gaps if gap is not None), key=lambda gap: -gap.cost)
 
 
@@ -88,11 +88,7 @@ def describe_gain(
     if source.assignor == SPARK:
         return "Gain", "None yet", "the query does not use an assignor"
     if replay is None or spark is None or predicted_gap is None or source.assignor is None:
-        reason = (
-            "give the checkpoint to estimate it"
-            if replay is None
-            else "no plan or replay predicts it"
-        )
+        reason = "give the checkpoint to estimate it" if replay is None else "cannot be predicted"
         return "Gain", "Unknown", reason
     ideal_s = _get_ideal_s(spark, predicted_gap.times_ideal, predicted_gap.batch_s)
     saved_s = (spark.times_ideal - predicted_gap.times_ideal) * ideal_s
@@ -102,8 +98,8 @@ def describe_gain(
     return title, format_seconds(abs(saved_s)), "a batch compared with Spark's default, predicted"
 
 
-def _measure_gap(batch_slots: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
-    seconds = [list(slots.values()) for slots in batch_slots if any(slots.values())]
+def _measure_gap(slot_seconds: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
+    seconds = [list(by_slot.values()) for by_slot in slot_seconds if any(by_slot.values())]
     if not seconds:
         return None
     longest_s, mean_s = sum(map(max, seconds)), sum(map(fmean, seconds))

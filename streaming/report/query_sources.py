@@ -73,7 +73,7 @@ def _collect_source(
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
     plan_pairs = zip(plans, next_plans, strict=False)
-    fields = {plan.number: _collect_plan_fields(plan, next_plan) for plan, next_plan in plan_pairs}
+    plan_fields = {plan.number: _collect_fields(plan, next_plan) for plan, next_plan in plan_pairs}
     state = plans[-1].outcome.state if plans else None
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
@@ -96,7 +96,7 @@ def _collect_source(
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNSPLIT_IMBALANCE):
             is_split = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_split else batch.read)
-        batches.append(replace(batch, **fields.get(number, {})))
+        batches.append(replace(batch, **plan_fields.get(number, {})))
         last_assignor = assignor
     costs = read_costs(state)
     return SourceFacts(
@@ -151,7 +151,7 @@ def _add_progress(
     )
 
 
-def _collect_plan_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
+def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
     """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one."""
     batch, pieces = plan.batch, plan.outcome.tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]

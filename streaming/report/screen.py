@@ -87,14 +87,14 @@ class Watch:
 def _find_endpoint(address: Address) -> Address | None:
     """Return the address of the metrics endpoint, or None if `address` serves something else."""
     try:
-        start = address.get("")[:2000]
+        first_bytes = address.get("")[:2000]
     except WebError as error:
         if error.status is None:
             raise
         if error.status == _NOT_FOUND and not address.path:
             return _find_endpoint(replace(address, path="/metrics"))
         return None
-    return address if start.startswith(b"# HELP ") or not start.strip() else None
+    return address if first_bytes.startswith(b"# HELP ") or not first_bytes.strip() else None
 
 
 def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
@@ -119,9 +119,9 @@ def _join_texts(*parts: str | tuple[str, str]) -> Text:
 def _make_head_line(snapshot: LiveFigures) -> Text:
     query, run = (snapshot.query, "bold"), snapshot.run
     if run and run.batches:
-        last = run.batches[-1]
-        running = " running" if last.is_running else ""
-        return _join_texts(query, f"  batch {last.batch}{running}", (f"  {run.name}", "dim"))
+        last_batch = run.batches[-1]
+        running = " running" if last_batch.is_running else ""
+        return _join_texts(query, f"  batch {last_batch.batch}{running}", (f"  {run.name}", "dim"))
     if snapshot.metrics is None:
         return _join_texts(query)
     number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
@@ -142,19 +142,19 @@ def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
     if metrics is None:
         source = "the metrics endpoint (metrics.port, such as http://driver:9404)"
         return Text(f"lag: unknown; {source} reports it after the first batch", "dim")
-    total, lagging = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
+    total_lag, lagging_count = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
     table = _make_table("partition, worst first", "lag", "behind")
     for tp in sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))[:rows]:
         lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
             _join_texts(str(tp)),
-            Text(f"{lag:,}", _HOT_STYLE if lag and lag > 2 * total / len(metrics.lag) else ""),
+            Text(f"{lag:,}", _HOT_STYLE if lag and lag > 2 * total_lag / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
     if not metrics.lag:
         return Text("lag: unknown; no consumer group matches the query", "dim")
     topics = len({topic for topic, _ in metrics.lag})
-    head = f"lag {total:,} in {lagging:,} of {len(metrics.lag):,} partitions"
+    head = f"lag {total_lag:,} in {lagging_count:,} of {len(metrics.lag):,} partitions"
     return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)
 
 

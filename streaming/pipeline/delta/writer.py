@@ -47,7 +47,7 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _OPTIMIZE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
-#: Maximum size of the files that compaction merges, and of those that it writes (default 1 GB).
+#: Settings for the maximum size of files that compaction merges, and that it writes (1 GB).
 _COMPACTION_SETTINGS = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
@@ -266,7 +266,7 @@ class DeltaWriter:
             execution.executedPlan().resetMetrics()
 
     def _get_execution(self) -> Any:
-        """Return Spark's execution of the batch; None if there is no query or no access."""
+        """Return Spark's execution of the batch; None if it is unknown or not exposed."""
         with contextlib.suppress(Exception):
             query = self._stream
             return query._jsq.streamingQuery().lastExecution() if query else None

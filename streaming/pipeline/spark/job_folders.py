@@ -118,7 +118,10 @@ class JobLock:
 
 
 def lock_folder(checkpoint: str) -> JobLock | None:
-    """Lock a checkpoint by URL or path; None if impossible, BlockingIOError if another run has it."""
+    """Lock a checkpoint, given its URL or path; return None if it cannot be locked.
+
+    Raises BlockingIOError if another run has the lock.
+    """
     folder = local_path(checkpoint)
     if folder is None:
         return None

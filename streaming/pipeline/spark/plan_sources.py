@@ -52,7 +52,10 @@ class PlanSource(NamedTuple):
         return self.options.get("assignor.commitgroup")
 
     def commits_with(self, other: PlanSource) -> bool:
-        """Return whether two sources may commit one partition's offsets to one group or none."""
+        """Return whether both sources may commit offsets of one partition to the same group.
+
+        Callers check first that there is a group.
+        """
         names = (SERVERS, "assignor.commitgroup")
         if any(self.options.get(name) != other.options.get(name) for name in names):
             return False
