@@ -71,13 +71,13 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
     for index in indexes:
         batches = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
         shares = [n for _, s in batches if (n := s.number("crossZoneShare")) is not None]
-        counts_by_run: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        samples_by_run: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for batch, source in batches:
             if (total_bytes := source.number("crossZoneBytes")) is not None:
-                counts_by_run[batch.run_id].append((batch.timestamp_s, total_bytes))
+                samples_by_run[batch.run_id].append((batch.timestamp_s, total_bytes))
         # The metric restarts at 0 with each run of the query.
-        crossed_bytes = sum(counts[-1][1] - counts[0][1] for counts in counts_by_run.values())
-        seconds = sum(counts[-1][0] - counts[0][0] for counts in counts_by_run.values())
+        crossed_bytes = sum(samples[-1][1] - samples[0][1] for samples in samples_by_run.values())
+        seconds = sum(samples[-1][0] - samples[0][0] for samples in samples_by_run.values())
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             bytes_a_day = crossed_bytes / seconds * _DAY_S

@@ -75,11 +75,8 @@ class Summary:
 
     def lines(self) -> list[str]:
         """Return the first screen as lines of text."""
-        (_, problem, figure), *other_tiles = self._worst_source.tiles
-        lines = [
-            (problem, figure),
-            *((f"{title}: {text}", note) for title, text, note in other_tiles),
-        ]
+        (_, problem, figure), *tiles = self._worst_source.tiles
+        lines = [(problem, figure), *((f"{title}: {text}", note) for title, text, note in tiles)]
         return [f"{text}{f' ({note})' * bool(note)}" for text, note in lines]
 
     def write_section(self) -> list[str]:

@@ -94,7 +94,7 @@ def _split_name(table: str) -> tuple[str, ...]:
 
 
 def _split_path(path: str) -> tuple[str, ...]:
-    """Split a path without escapes, as Hadoop does: scheme and host (empty if local), then folders."""
+    """Split a path as Hadoop does, without escapes: scheme and host (empty if local), folders."""
     scheme, colon, after_scheme = path.partition(":")
     scheme_and_host, folder_path = "", path
     if colon and "/" not in scheme:
