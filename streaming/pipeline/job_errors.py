@@ -91,6 +91,8 @@ def report_failure(
 def summarize(error: BaseException) -> str:
     """Return the first line of an exception's message; for Spark's, of the innermost cause.
 
+    A Delta error keeps all lines, joined to one. A lost connection to the JVM gets its own text.
+
     >>> summarize(ValueError("no such thing" + chr(10) + "  at all"))
     'no such thing'
     """
