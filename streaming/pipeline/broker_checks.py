@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _CONNECT_TIMEOUT_S = 5.0
 _RESPONSE_TIMEOUT_S = 15
 _FLUSH_TIMEOUT_S = 120.0
+#: Number of partitions of a created topic without `seed`.
 _DEFAULT_PARTITIONS = 4
 #: Part of Kafka's error for a topic that another process has just created.
 _TOPIC_EXISTS = "already exists"
@@ -34,10 +35,10 @@ _TOPIC_EXISTS = "already exists"
 def check_network(loaded: LoadedJob) -> None:
     """Check the metrics port, and that one address of each cluster accepts connections."""
     check_port(loaded.job.metrics)
-    key_paths: dict[str, str] = {}
+    key_path_by_servers: dict[str, str] = {}
     for key_path, options, _ in loaded.job.iterate_broker_uses():
-        key_paths.setdefault(options[SERVERS], key_path)
-    for servers, key_path in key_paths.items():
+        key_path_by_servers.setdefault(options[SERVERS], key_path)
+    for servers, key_path in key_path_by_servers.items():
         _check_connection(loaded, key_path, servers)
 
 
@@ -50,22 +51,23 @@ def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
             reason = str(getattr(error, "strerror", None) or error)
         else:
             return
-    problem = f"no broker answers at {servers!r} ({reason})"
-    raise loaded.make_error(
-        key_path, f"{problem}: check the address, and start the broker", JobError
+    problem = (
+        f"no broker answers at {servers!r} ({reason}): check the address, and start the broker"
     )
+    raise loaded.make_error(key_path, problem, JobError)
 
 
 def check_topics(spark: SparkSession, loaded: LoadedJob) -> None:
-    """Check that the topics exist, with the same client and options that Spark will use."""
+    """Check that all topics given by name exist, with Spark's client and options."""
     topics_by_client: dict[tuple[tuple[str, str], ...], Any] = {}
     for key_path, options, topics in loaded.job.iterate_broker_uses():
-        client = {k.removeprefix("kafka."): v for k, v in options.items() if k.startswith("kafka.")}
-        client_key = tuple(sorted(client.items()))
+        kafka_options = {k: v for k, v in options.items() if k.startswith("kafka.")}
+        client_options = {k.removeprefix("kafka."): v for k, v in kafka_options.items()}
+        client_key = tuple(sorted(client_options.items()))
         if topics and client_key not in topics_by_client:
-            prefix = f"the broker at {options[SERVERS]!r} does not answer: "
+            prefix = f"the broker at {options[SERVERS]!r} does not list its topics: "
             with loaded.wrap_errors(key_path, JobError, prefix):
-                topics_by_client[client_key] = _list_topics(spark, client)
+                topics_by_client[client_key] = _list_topics(spark, client_options)
         for topic in topics:
             if topic not in topics_by_client[client_key]:
                 problem = (
@@ -92,31 +94,32 @@ def _list_topics(spark: SparkSession, client_options: Mapping[str, str]) -> Any:
 
 
 def seed_topics(
-    loaded: LoadedJob, records: dict[str, list[Record]], bootstrap_servers: str
+    loaded: LoadedJob, records_by_topic: dict[str, list[Record]], bootstrap_servers: str
 ) -> dict[str, int]:
-    """Create the job's missing topics, and write their seed records.
+    """Create the missing topics with their seed records; return the record count of each.
 
-    Returns the number of records sent to each created topic.
+    Raises JobError if records are not delivered; their topic is deleted, to be seeded by a new run.
     """
     uses = loaded.job.iterate_broker_uses()
-    topics = {topic: _DEFAULT_PARTITIONS for _, _, names in uses for topic in names}
-    topics |= {topic: seed.partitions for topic, seed in loaded.job.seed.items()}
+    partitions_by_topic = {topic: _DEFAULT_PARTITIONS for _, _, names in uses for topic in names}
+    partitions_by_topic |= {topic: seed.partitions for topic, seed in loaded.job.seed.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     try:
-        existing = admin.list_topics(timeout=2 * _RESPONSE_TIMEOUT_S).topics
+        existing_topics = admin.list_topics(timeout=2 * _RESPONSE_TIMEOUT_S).topics
     except KafkaException as error:
         raise JobError(f"the broker at {bootstrap_servers!r} does not answer: {error}") from error
-    counts = {}
-    for topic, partitions in topics.items():
-        if topic not in existing:
+    record_counts = {}
+    for topic, partitions in partitions_by_topic.items():
+        if topic not in existing_topics:
             try:
                 create_topic(bootstrap_servers, topic, partitions)
-                counts[topic] = _send_records(bootstrap_servers, topic, records.get(topic, []))
+                records = records_by_topic.get(topic, [])
+                record_counts[topic] = _send_records(bootstrap_servers, topic, records)
             except BaseException as error:
-                if _TOPIC_EXISTS not in str(error):  # the next run seeds only missing topics
+                if _TOPIC_EXISTS not in str(error):
                     delete_topics(bootstrap_servers, [topic])
                 raise
-    return counts
+    return record_counts
 
 
 def _send_records(bootstrap_servers: str, topic: str, records: list[Record]) -> int:

@@ -26,9 +26,9 @@ _RECORD_VALUES = re.compile(r" by row with values:.*")
 _MAX_DELTA_CHARS = 700
 #: Maximum number of causes that `drop_java_trace` keeps.
 _MAX_CAUSES = 8
-#: Maximum number of characters kept at the start of each cause, where the class is.
+#: Number of characters kept at the start of a long cause, where the class is.
 _MAX_START_CHARS = 120
-#: Maximum number kept at its end, where the run id is, after a query name of any length.
+#: Number kept at its end, where the run id is, after a query name of any length.
 _MAX_END_CHARS = 120
 #: Hints for Spark and Kafka messages that do not explain what to do.
 _HINTS = {
@@ -79,17 +79,19 @@ class TableError(ValueError):
 
 @contextlib.contextmanager
 def report_failure(
-    report: Callable[[str], None], redact: Callable[[str], str] = str
+    log_warning: Callable[[str], None], redact: Callable[[str], str] = str
 ) -> Iterator[None]:
-    """Suppress any exception in the block; call `report` with a redacted one-line summary of it."""
+    """Suppress any exception in the block; log a redacted one-line summary of it."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
-        report(redact(summarize(error)))
+        log_warning(redact(summarize(error)))
 
 
 def summarize(error: BaseException) -> str:
-    """Return the innermost cause of a Python or Java exception in one line.
+    """Return the first line of an exception's message; for Spark's, of the innermost cause.
+
+    A Delta error keeps all lines, joined to one. A lost connection to the JVM gets its own text.
 
     >>> summarize(ValueError("no such thing" + chr(10) + "  at all"))
     'no such thing'
@@ -126,12 +128,12 @@ def _get_java_message(cause: Any) -> str:
 
 
 def drop_java_trace(error: Exception) -> Exception:
-    """Return an error without its Java trace, so that Spark can recognize an interruption.
+    """Return a Java error without its trace, so that Spark can recognize an interruption.
 
     Spark matches the text with a regular expression that needs a stack frame for each character
     (`StreamExecution.PROXY_ERROR`), and a Java trace overflows the stack. The returned text keeps
     what `StreamExecution.isInterruptionException` (Spark 4.1.1) searches for: the class of each
-    cause, and "cancelled" with the run id.
+    cause, and "cancelled" with the run id. An error that is not from Java is returned unchanged.
     """
     throwable = getattr(error, "java_exception", None)
     if throwable is None:
@@ -148,7 +150,7 @@ def drop_java_trace(error: Exception) -> Exception:
 
 
 def add_hint(message: str, checkpoint: str | None) -> str:
-    """Append the first matching hint, if any, to a failed query's message."""
+    """Append the first matching hint to a message, unless it needs an absent checkpoint."""
     for pattern, hint in _HINTS.items():
         if re.search(pattern, message, re.IGNORECASE):
             if checkpoint is None and "{checkpoint}" in hint:

@@ -103,7 +103,7 @@ class RunningJob:
             self._exit_stack.callback(lock.release)
 
     def _start(self, spark: SparkSession) -> None:
-        """Start the metrics exporter, create the tables, and start the queries."""
+        """Start the metrics, create the tables, save the parsing rules, and start the queries."""
         loaded = self._loaded
         self._exit_stack.callback(listen(spark, self._counter))
         if loaded.job.metrics is not None:
@@ -165,10 +165,8 @@ class RunningJob:
     def _close_metrics(self) -> None:
         metrics, self.metrics = self.metrics, None
         message = "%s: metrics: the last values may be missing: %s"
-        report = partial(_LOG.warning, message, self._loaded.title)
-        with job_errors.report_failure(
-            report, self._loaded.redact
-        ):  # the job's own error is raised
+        log_warning = partial(_LOG.warning, message, self._loaded.title)
+        with job_errors.report_failure(log_warning, self._loaded.redact):  # keep the job's error
             if metrics is not None:
                 metrics.close()
 
@@ -182,7 +180,7 @@ class RunningJob:
         return is_active
 
     def _explain(self, query_id: str, text: str) -> str:
-        """Return why a query failed: its sink's error, or else Spark's text."""
+        """Return why a query failed: its sink's error, or else the error line of Spark's text."""
         for query in self._queries:
             if query.stream is not None and str(query.stream.id) == query_id and query.sink_error:
                 return summarize(query.sink_error)

@@ -15,7 +15,7 @@ from streaming.pipeline.config.sinks import ConsoleSink, DeltaSink, KafkaSink
 from streaming.pipeline.delta import upsert
 from streaming.pipeline.delta.writer import DeltaWriter
 from streaming.pipeline.job_errors import ConfigError, TableError
-from streaming.pipeline.row_counts import WRITTEN, QueryResult
+from streaming.pipeline.row_counts import WRITTEN_METRIC, QueryResult
 from streaming.pipeline.spark.column_names import get_name_normalizer, quote_name
 from streaming.pipeline.spark.frames import build_bad_records, build_sink_frame, drop_kafka_struct
 from streaming.pipeline.spark.job_folders import qualify_path
@@ -73,7 +73,7 @@ class JobQuery:
 
     @property
     def sink_error(self) -> Exception | None:
-        """The Delta sink's error; Spark keeps only its text."""
+        """The Delta sink's error, or None; Spark keeps only its text."""
         return self.delta_writer.error if self.delta_writer is not None else None
 
 
@@ -101,7 +101,7 @@ def plan_queries(spark: SparkSession, loaded: LoadedJob) -> list[JobQuery]:
 
 
 def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None:
-    """Check that no two streams commit offsets of the same partition to the same group.
+    """Check that no two streams may commit offsets of one partition to the same group.
 
     Each stream commits its own progress, so the group would be ahead of the slower checkpoint.
     """
@@ -111,14 +111,14 @@ def _check_commit_groups(loaded: LoadedJob, queries: Sequence[JobQuery]) -> None
             group = source.commit_group
             conflicts = [pair for pair in checked_pairs if group and source.commits_with(pair[1])]
             if any(q is not query or s.relation != source.relation for q, s in conflicts):
-                other = conflicts[0][0]
-                by = f"a second time by {query.name!r}" if other is query else f"by {other.name!r}"
+                other_query = conflicts[0][0]
+                prefix = "a second time " if other_query is query else ""
                 raise loaded.make_error(
                     query.key_path,
                     f"this query would commit to the group {group!r} (assignor.commitGroup), but "
-                    f"the same topics are also committed {by}, so the group would be ahead of the "
-                    "slower checkpoint: remove the option (`assignor lag` reads the "
-                    "checkpoints), or let only one query read the source",
+                    f"the same topics may also be committed {prefix}by {other_query.name!r}, so "
+                    "the group would be ahead of the slower checkpoint: remove the option (as "
+                    "`assignor lag` reads the checkpoints), or let only one query read the source",
                 )
             checked_pairs.append((query, source))
 
@@ -131,7 +131,7 @@ def _plan(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFra
         rows = upsert.add_sequence(frame, sink)
     else:
         rows = drop_kafka_struct(frame)
-    rows = rows.observe(WRITTEN, f.count(f.lit(1)).alias("rows"))
+    rows = rows.observe(WRITTEN_METRIC, f.count(f.lit(1)).alias("rows"))
     checkpoint = None
     if job.checkpoint is not None:
         checkpoint = f"{job.checkpoint.rstrip('/')}/{output.folder}"
@@ -146,11 +146,10 @@ def _plan(spark: SparkSession, loaded: LoadedJob, output: Output, frame: DataFra
         writer = rows.writeStream.outputMode(output_mode).foreachBatch(delta_writer)
     elif isinstance(sink, ConsoleSink):
         options = {"numRows": str(sink.rows), "truncate": str(sink.truncate).lower()}
-        console = rows.writeStream.format("console").options(**options)
-        writer = console.outputMode(sink.output_mode)
+        writer = rows.writeStream.format("console").options(**options).outputMode(sink.output_mode)
     else:
-        kafka = _select_kafka_columns(rows, sink).writeStream.format("kafka")
-        kafka = kafka.options(**job.merge_kafka_options(sink.options)).option("topic", sink.topic)
+        options = {**job.merge_kafka_options(sink.options), "topic": sink.topic}
+        kafka = _select_kafka_columns(rows, sink).writeStream.format("kafka").options(**options)
         writer = kafka.outputMode(sink.output_mode)
     if checkpoint is not None:
         writer = writer.option("checkpointLocation", checkpoint)
@@ -175,12 +174,12 @@ def _select_kafka_columns(rows: DataFrame, sink: KafkaSink) -> DataFrame:
         "key": f.expr(sink.key) if sink.key else columns.get("key"),
         "headers": columns.get("headers"),
     }
-    selected = rows.select(*(c.alias(n) for n, c in expressions.items() if c is not None))
-    return selected.select(*(_convert_for_kafka(field) for field in selected.schema.fields))
+    kafka_rows = rows.select(*(c.alias(n) for n, c in expressions.items() if c is not None))
+    return kafka_rows.select(*(_convert_for_kafka(field) for field in kafka_rows.schema.fields))
 
 
 def _convert_for_kafka(field: StructField) -> Column:
-    """Keep bytes and text; convert lists, structs and maps to JSON, and other types to text."""
+    """Keep bytes, text, and headers; make lists, structs and maps JSON, and other types text."""
     column = f.col(field.name)
     data_type = field.dataType
     if field.name == "headers":

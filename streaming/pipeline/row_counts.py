@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 #: Name of the observed metric for a sink's rows; no source can have this name.
-WRITTEN = "assignor.written"
+WRITTEN_METRIC = "assignor.written"
 #: Fraction of bad records above which a query warns.
 _MAX_BAD_FRACTION = 0.01
 
@@ -58,7 +58,7 @@ class JobResult:
 
 
 def sum_results(name: str, seconds: float, queries: Iterable[QueryResult]) -> JobResult:
-    """Sum the results of a job's queries, and copy them."""
+    """Return copies of the queries' results, and sums over all but dead letters."""
     copies = tuple(replace(query) for query in queries)
     sums = {
         field: sum(getattr(query, field) for query in copies if not query.is_dead_letter)
@@ -103,8 +103,8 @@ class ProgressCounter(StreamingQueryListener):
         result.batches += 1
         result.read += progress.numInputRows
         result.bad += sum(row["bad_records"] for row in observed.values() if "bad_records" in row)
-        if WRITTEN in observed:
-            result.written += observed[WRITTEN]["rows"]
+        if WRITTEN_METRIC in observed:
+            result.written += observed[WRITTEN_METRIC]["rows"]
         is_exempt = result.name in self._warned_queries or result.is_dead_letter
         if result.bad > _MAX_BAD_FRACTION * result.read and not is_exempt:
             self._warned_queries.add(result.name)

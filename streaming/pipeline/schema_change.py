@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 #: Settings that decide which records of a source are good, as JSON.
 ParsingRules = dict[str, Any]
-#: Offsets `[from, until)` by topic and partition.
-Gaps = dict[tuple[str, int], tuple[int, int]]
+#: Offsets `[start, end)` by topic and partition.
+Ranges = dict[tuple[str, int], tuple[int, int]]
 
 _FILE = ".assignor-schemas.json"
 #: Kafka's number for the earliest available offset.
@@ -63,12 +63,12 @@ def check_schema_change(spark: SparkSession, loaded: LoadedJob, queries: list[Jo
             records = _read_records(spark, kafka_options, gaps)
             position = _find_first_difference(records, name, old_rules, rules[name])
             if position is not None:
-                names = ", ".join(repr(query.name) for query in readers)
+                query_names = ", ".join(repr(query.name) for query in readers)
                 raise TableError(
                     f"the schema has changed, and the record at {position} fits only one of the "
-                    f"two schemas, but not all queries of the source ({names}) have read it: it "
-                    "could be written to both a table and the dead letter, or to neither; run the "
-                    "job with the old schema until all queries have read it and no more such "
+                    f"two schemas, but not all queries of the source ({query_names}) have read it: "
+                    "it could be written to both a table and the dead letter, or to neither; run "
+                    "the job with the old schema until all queries have read it and no more such "
                     "records arrive, then change the schema"
                 )
 
@@ -84,7 +84,7 @@ def save_parsing_rules(spark: SparkSession, loaded: LoadedJob) -> None:
 
 
 def _collect_rules(loaded: LoadedJob) -> dict[str, ParsingRules]:
-    """Return, by source, the non-default settings that decide which records are good."""
+    """Return the settings that decide which records are good, for each source with a schema."""
     job = loaded.job
     rules: dict[str, ParsingRules] = {}
     for name, source in job.all_sources.items():
@@ -111,30 +111,30 @@ def _read_saved_rules(spark: SparkSession, checkpoint: str) -> dict[str, Parsing
     return rules if isinstance(rules, dict) else None
 
 
-def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[str, str]) -> Gaps:
+def _find_gaps(spark: SparkSession, queries: Iterable[JobQuery], options: dict[str, str]) -> Ranges:
     """Return the offsets that one query may have read and another may not have read.
 
     A query has read its completed batches. Its planned batch may also be in the table already.
     """
-    spans = []
+    planned_ranges = []
     for query in queries:
-        completed_and_planned = read_position(HadoopFolder(query.checkpoint or "", spark))
+        positions = read_position(HadoopFolder(query.checkpoint or "", spark))
         for number in query.find_source_numbers(options):
-            completed, planned = (ends.get(str(number), {}) for ends in completed_and_planned)
-            span: Gaps = {}
-            for topic, ends in planned.items():
-                starts = completed.get(topic, {})
-                span |= {(topic, n): (starts.get(n, 0), end) for n, end in ends.items()}
-            spans.append(span)
-    gaps: Gaps = {}
-    for partition in sorted({partition for span in spans for partition in span}):
-        begins, limits = zip(*(span.get(partition, (0, 0)) for span in spans), strict=True)
-        if min(begins) < max(limits):
-            gaps[partition] = (min(begins), max(limits))
+            completed_ends, planned_ends = (ends.get(str(number), {}) for ends in positions)
+            ranges: Ranges = {}
+            for topic, topic_ends in planned_ends.items():
+                topic_starts = completed_ends.get(topic, {})
+                ranges |= {(topic, n): (topic_starts.get(n, 0), e) for n, e in topic_ends.items()}
+            planned_ranges.append(ranges)
+    gaps: Ranges = {}
+    for partition in sorted({partition for ranges in planned_ranges for partition in ranges}):
+        starts, ends = zip(*(x.get(partition, (0, 0)) for x in planned_ranges), strict=True)
+        if min(starts) < max(ends):
+            gaps[partition] = (min(starts), max(ends))
     return gaps
 
 
-def _read_records(spark: SparkSession, kafka_options: dict[str, str], gaps: Gaps) -> DataFrame:
+def _read_records(spark: SparkSession, kafka_options: dict[str, str], gaps: Ranges) -> DataFrame:
     """Return the records at these offsets that still exist."""
     partitions: dict[str, list[int]] = {}
     starts: dict[str, dict[str, int]] = {}
@@ -153,10 +153,10 @@ def _find_first_difference(
 ) -> str | None:
     """Return the position of a record that only one of the rules rejects; None if there is none."""
     try:
-        old_bad = _select_bad_positions(frame, f"{name} before", old_rules)
-        new_bad = _select_bad_positions(frame, f"{name} now", new_rules)
-        differences = old_bad.unionAll(new_bad).groupBy("position").count().where("count = 1")
-        first = differences.orderBy("position").first()
+        old_positions = _select_bad_positions(frame, f"{name} before", old_rules)
+        new_positions = _select_bad_positions(frame, f"{name} now", new_rules)
+        counts = old_positions.unionAll(new_positions).groupBy("position").count()
+        first_row = counts.where("count = 1").orderBy("position").first()
     except Exception as error:
         is_incompatible = isinstance(error, ValidationError)
         reason = "another version wrote it" if is_incompatible else summarize(error)
@@ -165,7 +165,7 @@ def _find_first_difference(
             " run the job with the old schema until all queries of the source have read the same "
             "records"
         ) from error
-    return None if first is None else str(first["position"])
+    return None if first_row is None else str(first_row["position"])
 
 
 def _select_bad_positions(frame: DataFrame, name: str, rules: ParsingRules) -> DataFrame:

@@ -29,7 +29,7 @@ _TICKS = (0.0, 0.5, 1.0)
 def draw_heat_map(
     title: str, partitions: Sequence[str], batches: Sequence[tuple[int, Mapping[str, int]]]
 ) -> str:
-    """Draw record counts by partition (rows) and batch (columns); darker cells have more."""
+    """Draw offset counts by partition (rows) and batch (columns); darker cells have more."""
     names = partitions[:_MAX_ROWS]
     top, largest = 18.0, max((n for _, lag in batches for n in lag.values()), default=0)
     step = (WIDTH - _LABEL_WIDTH - 4) / max(1, len(batches))
@@ -77,15 +77,17 @@ def draw_value_bars(
     full length, by default the largest value. `mark` draws a dashed line at a value, with a label.
     With the default `label_width`, the names are shortened as partition names.
     """
-    shown = {name: values[name] for name in _select_largest(values)}
-    names = shorten_names(list(shown)) if label_width == _LABEL_WIDTH else list(shown)
+    shown_values = {name: values[name] for name in _select_largest(values)}
+    names = shorten_names([*shown_values]) if label_width == _LABEL_WIDTH else [*shown_values]
     colours = dict(zip(values, [css] * len(values) if isinstance(css, str) else css, strict=True))
-    scale, width = scale or max(shown.values(), default=0) or 1, WIDTH - label_width - _VALUE_WIDTH
+    scale = scale or max(shown_values.values(), default=0) or 1
+    width = WIDTH - label_width - _VALUE_WIDTH
     top, bar_height = 16.0 if mark else 6.0, _ROW_HEIGHT - 4.0
-    bottom = top + len(shown) * _ROW_HEIGHT
+    bottom = top + len(shown_values) * _ROW_HEIGHT
     shapes = _draw_row_labels(names, label_width, top, bar_height)
-    shapes += _draw_row_labels([*map(format_value, shown.values())], WIDTH + 6, top, bar_height)
-    for index, (name, value) in enumerate(shown.items()):
+    value_texts = [*map(format_value, shown_values.values())]
+    shapes += _draw_row_labels(value_texts, WIDTH + 6, top, bar_height)
+    for index, (name, value) in enumerate(shown_values.items()):
         hint = f"{name}: {format_value(value)}"
         y, length = top + index * _ROW_HEIGHT, width * value / scale
         shapes.append(rect((label_width, y, length, bar_height), colours[name], hint=hint))
@@ -120,7 +122,7 @@ def draw_timeline(batch: BatchFigures, css: str, scale_s: float) -> str:
 
 
 def draw_batch_columns(runs: Sequence[RunFigures], css: Sequence[str]) -> str:
-    """Draw the duration of each batch, with the runs side by side."""
+    """Draw the duration of each batch (pale during warm-up), with the runs side by side."""
     left, top, height = 42.0, 8.0, 150.0
     columns = max((len(run.batches) for run in runs), default=0) or 1
     longest_s = max((batch.seconds for run in runs for batch in run.batches), default=0.0) or 1.0
@@ -145,23 +147,19 @@ def _draw_value_axis(left: float, top: float, height: float, labels: Sequence[st
     shapes = []
     for part, label in zip(_TICKS, labels, strict=True):
         y = top + height * (1 - part)
-        shapes += [
-            line(left, y, WIDTH, y, "grid"),
-            text(left - 4, y + 4, label, anchor="end", css="m"),
-        ]
+        shapes.append(line(left, y, WIDTH, y, "grid"))
+        shapes.append(text(left - 4, y + 4, label, anchor="end", css="m"))
     return shapes
 
 
 def _draw_batch_axis(numbers: Sequence[int], left: float, step: float, y: float) -> list[str]:
     """Write batch numbers centred on their columns, skipping some if there is no room for all."""
     stride = max(1, -(-len(numbers) * 26 // int(WIDTH - left)))
-    return [
-        text(0, y, "batch", css="m"),
-        *(
-            text(left + (index + 0.5) * step, y, f"{numbers[index]}", anchor="middle", css="m")
-            for index in range(0, len(numbers), stride)
-        ),
-    ]
+    shapes = [text(0, y, "batch", css="m")]
+    for index in range(0, len(numbers), stride):
+        x = left + (index + 0.5) * step
+        shapes.append(text(x, y, f"{numbers[index]}", anchor="middle", css="m"))
+    return shapes
 
 
 def _select_largest(values: Mapping[str, float]) -> list[str]:

@@ -49,8 +49,8 @@ _MIN_HIT_RATE = 0.8
 _MIN_READ_ELSEWHERE = 0.3
 #: If reading takes a smaller share of the time, more slots would not help.
 _MIN_READING_SHARE = 0.5
-#: Values of `held_back_by` if more slots may help: no limit, or only one on the batch's seconds.
-_EASED_BY_SLOTS = (None, "nothing", "seconds")
+#: Values of `held_back_by` if more slots may help: no limit, one on seconds, or no plan (`spark`).
+_EASED_BY_SLOTS = (None, "nothing", "seconds", "spark")
 #: A topic is starved if it gets a smaller fraction of its even share.
 _MIN_EVEN_SHARE = 0.25
 
@@ -89,14 +89,14 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
 
     The cause is a hot key; it is few partitions if this one does not stand out from the others.
     """
-    busiest_work, work_of = 0.0, defaultdict[Partition, float](float)
+    busiest_work, work_by_partition = 0.0, defaultdict[Partition, float](float)
     ratios = defaultdict[Partition, list[float]](list)
     excess_work = defaultdict[Partition, float](float)
     slots = 0
     for batch in facts.batches:
         work = _weigh_offsets(batch.read, facts)
         for tp, amount in work.items():
-            work_of[tp] += amount
+            work_by_partition[tp] += amount
         pieces = _weigh_offsets(batch.pieces, facts)
         if not batch.slots:
             continue
@@ -118,24 +118,25 @@ def _find_hot_partition(facts: SourceFacts) -> list[Cause]:
     ):
         return []
     partitions = {tp for batch in facts.batches for tp in (*batch.read, *batch.waiting)}
-    other_work = [work_of.get(tp, 0.0) for tp in partitions if tp != candidate]
+    other_work = [work_by_partition.get(tp, 0.0) for tp in partitions if tp != candidate]
     effect = (
         f"alone, so reading takes {median(ratios[candidate]):.1f} times as long as if all "
         f"{pluralize(slots, 'slot')} shared it"
     )
     remedy, cost = _suggest_split(facts), excess_work[candidate] / busiest_work
-    share = work_of[candidate] / sum(work_of.values())
+    share = work_by_partition[candidate] / sum(work_by_partition.values())
     if (
         not other_work
-        or work_of[candidate] < _MIN_OVER_MEDIAN * median(other_work)
-        or (share < _MIN_SHARE and work_of[candidate] < _MIN_OVER_NEXT * max(other_work))
+        or work_by_partition[candidate] < _MIN_OVER_MEDIAN * median(other_work)
+        or (share < _MIN_SHARE and work_by_partition[candidate] < _MIN_OVER_NEXT * max(other_work))
     ):
-        large = 1 + sum(work_of[candidate] <= _MIN_OVER_MEDIAN * work for work in other_work)
-        total_text = "" if large == len(partitions) else f" large partitions of {len(partitions)}"
-        about = f"{large}{total_text} for {pluralize(slots, 'slot')}"
-        return [
-            Cause("few partitions", about, f"one slot reads {candidate} {effect}", remedy, cost)
-        ]
+        candidate_work = work_by_partition[candidate]
+        large_count = 1 + sum(candidate_work <= _MIN_OVER_MEDIAN * work for work in other_work)
+        is_all = large_count == len(partitions)
+        total_text = "" if is_all else f" large partitions of {len(partitions)}"
+        about = f"{large_count}{total_text} for {pluralize(slots, 'slot')}"
+        why = f"one slot reads {candidate} {effect}"
+        return [Cause("few partitions", about, why, remedy, cost)]
     why = (
         f"this partition has {share:.0%} of the work, probably because most records have the same "
         f"key; one slot reads it {effect}"
@@ -166,7 +167,7 @@ def _find_slow_executors(facts: SourceFacts) -> list[Cause]:
     slowness = facts.slowness
     if len(slowness) < 2:
         return []
-    speed, causes = sum(1 / factor for factor in slowness.values()), []
+    total_speed, causes = sum(1 / factor for factor in slowness.values()), []
     remedy = (
         "check its host for other load (CPU, disk, other containers), or replace it; until then "
         "lag-aware-sticky gives it less to read"
@@ -175,7 +176,7 @@ def _find_slow_executors(facts: SourceFacts) -> list[Cause]:
         usual_factor = median(other for key, other in slowness.items() if key != name)
         if factor < _MIN_SLOWNESS * usual_factor:
             continue
-        cost = 1 - speed / (speed - 1 / factor + 1 / usual_factor)
+        cost = 1 - total_speed / (total_speed - 1 / factor + 1 / usual_factor)
         host = f" on {facts.hosts[name]}" if facts.hosts.get(name) else ""
         why = (
             f"it takes {factor / usual_factor:.1f} times as long as the others for the same "
@@ -192,8 +193,11 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
         return []
     shares = [b.read_elsewhere for b in batches if b.read_elsewhere]
     names = sorted({name for by_name in shares for name in by_name}, key=lambda n: (len(n), n))
-    busy = [n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE]
-    about = f"executor{'s' * (len(busy) > 1)} {', '.join(busy)}" if busy else ""
+    busy_executors = [
+        n for n in names if median(s.get(n, 0.0) for s in shares) >= _MIN_READ_ELSEWHERE
+    ]
+    plural = "s" * (len(busy_executors) > 1)
+    about = f"executor{plural} {', '.join(busy_executors)}" if busy_executors else ""
     why = (
         f"only {hit_rate:.0%} of the reads ran on their planned executors, because other work "
         "occupied slots when the tasks started"
@@ -206,7 +210,7 @@ def _find_busy_cluster(facts: SourceFacts) -> list[Cause]:
 
 
 def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
-    """Return the cause of growing lag; none if fixing the costliest other cause would be enough.
+    """Return the cause of growing lag; none without growth, or if fixing the worst cause is enough.
 
     `needed_share` is the share of the reading time that would remain if that cause were fixed.
     """
@@ -228,8 +232,8 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
             "the commit cheaper"
         )
         return [Cause("overhead", "", why, remedy, 1 - share)]
-    limited_batches = sum(b.held_back_by not in _EASED_BY_SLOTS for b in facts.batches)
-    if reading_share is None and limited_batches > len(facts.batches) / 2:
+    limited_count = sum(b.held_back_by not in _EASED_BY_SLOTS for b in facts.batches)
+    if reading_share is None and limited_count > len(facts.batches) / 2:
         why = f"{arrivals}; a limit caps most batches, and the reading times of slots are unknown"
         remedy = (
             "read more records per batch (maxOffsetsPerTrigger) if slots are idle, otherwise add "
@@ -239,9 +243,9 @@ def _explain_lag_growth(facts: SourceFacts, needed_share: float) -> list[Cause]:
     slots, busy_share = facts.slots, facts.busy_share
     slots_text = f" by {pluralize(slots, 'slot')}" if slots else ""
     busy_text = "" if busy_share is None else f", busy for {busy_share:.0%} of the batch time"
-    enough = f"about {math.ceil(slots * ratio)} slots would keep up" if slots else "add slots"
+    needed_slots = f"about {math.ceil(slots * ratio)} slots would keep up" if slots else "add slots"
     why = f"{arrivals}{slots_text}{busy_text}, so lag grows"
-    remedy = f"{enough}; or reduce the work per record. No assignor would help"
+    remedy = f"{needed_slots}; or reduce the work per record. No assignor would help"
     return [Cause("too few slots", "", why, remedy, 1 - 1 / ratio)]
 
 
@@ -258,31 +262,29 @@ def _find_starvation(facts: SourceFacts) -> list[Cause]:
             read_offsets[topic] += read[topic]
             even_offsets[topic] += offsets
             starved_batches[topic] += read[topic] < _MIN_EVEN_SHARE * offsets
-    causes, total = [], sum(read_offsets.values())
+    causes, total_offsets = [], sum(read_offsets.values())
     is_aligned = sum(b.held_back_by == "time" for b in limited_batches) > len(limited_batches) / 2
     for topic in sorted(even_offsets):
         share = read_offsets[topic] / (even_offsets[topic] or 1)
-        if not total or starved_batches[topic] < _MIN_BATCHES or share >= _MIN_EVEN_SHARE:
+        if not total_offsets or starved_batches[topic] < _MIN_BATCHES or share >= _MIN_EVEN_SHARE:
             continue
-        largest = max(read_offsets, key=lambda name: (read_offsets[name], name))
+        largest_topic = max(read_offsets, key=lambda name: (read_offsets[name], name))
         why = (
             f"it got {share:.0%} of its even share in "
-            f"{pluralize(len(limited_batches), 'limited batch', 'limited batches')}; {largest} got "
-            f"{read_offsets[largest] / total:.0%} of the records"
+            f"{pluralize(len(limited_batches), 'limited batch', 'limited batches')}; "
+            f"{largest_topic} got {read_offsets[largest_topic] / total_offsets:.0%} of the records"
         )
         kind: Kind = "alignment" if is_aligned else "starved topic"
         remedy = "set assignor.fairness=even, or set a floor for the topic"
         if is_aligned:
             why += ", which are older (assignor.alignEventTime)"
-            remedy = (
-                "do nothing while a backlog is read in order; otherwise give it a separate query"
-            )
+            remedy = "do nothing while a backlog is read in order; otherwise use a separate query"
         causes.append(Cause(kind, topic, why, remedy, 1 - share))
     return causes
 
 
 def _share_evenly(batch: SourceBatch, weights: Mapping[str, float]) -> dict[Partition, int]:
-    """Divide the number of offsets read among waiting partitions in proportion to weight."""
+    """Divide the number of offsets read by weight among partitions, each up to its lag."""
     waiting = sorted((tp, lag) for tp, lag in batch.waiting.items() if lag > 0)
     lags = np.array([lag for _, lag in waiting], np.int64)
     weight = np.array([weights.get(tp.topic.lower(), 1.0) for tp, _ in waiting])

@@ -57,9 +57,9 @@ def compute_gaps(source: SourceFacts, replay: Replay | None, ui: RunFigures | No
     batch_times = [b.seconds for b in source.batches if b.seconds]
     batch_times = batch_times or [b.seconds for b in ui_batches]
     batch_s = median(batch_times) if batch_times else None
-    loads = [b.slot_seconds for b in source.batches if b.slot_seconds]
-    loads = loads or [batch.slot_seconds() for batch in ui_batches if batch.tasks]
-    gaps = [_measure_gap(loads, batch_s), _predict_gap(source, replay, batch_s)]
+    slot_seconds = [b.slot_seconds for b in source.batches if b.slot_seconds]
+    slot_seconds = slot_seconds or [batch.slot_seconds() for batch in ui_batches if batch.tasks]
+    gaps = [_measure_gap(slot_seconds, batch_s), _predict_gap(source, replay, batch_s)]
     return sorted((gap for gap in gaps if gap is not None), key=lambda gap: -gap.cost)
 
 
@@ -75,8 +75,8 @@ def add_uneven_slots(
         remedy = "split partitions: remove assignor.split=false, if row order may change"
     elif source.assignor in {None, SPARK}:
         remedy = "split partitions: set assignor=lag-aware-sticky, or Spark's minPartitions"
-    uneven = Cause("uneven slots", "", why, remedy, gaps[0].cost)
-    return sorted([*causes, uneven], key=lambda cause: -cause.cost)
+    uneven_slots = Cause("uneven slots", "", why, remedy, gaps[0].cost)
+    return sorted([*causes, uneven_slots], key=lambda cause: -cause.cost)
 
 
 def describe_gain(
@@ -84,25 +84,26 @@ def describe_gain(
 ) -> tuple[str, str, str]:
     """Return the gain over Spark's default as title, amount, and explanation."""
     spark = replay.find(SPARK) if replay is not None else None
-    predicted = next((gap for gap in gaps if gap.origin == "predicted"), None)
+    predicted_gap = next((gap for gap in gaps if gap.origin == "predicted"), None)
     if source.assignor == SPARK:
         return "Gain", "None yet", "the query does not use an assignor"
-    if replay is None or spark is None or predicted is None or source.assignor is None:
-        return "Gain", "Unknown", "give the checkpoint to estimate it"
-    ideal_s = _get_ideal_s(spark, predicted.times_ideal, predicted.batch_s)
-    saved_s = (spark.times_ideal - predicted.times_ideal) * ideal_s
+    if replay is None or spark is None or predicted_gap is None or source.assignor is None:
+        reason = "give the checkpoint to estimate it" if replay is None else "cannot be predicted"
+        return "Gain", "Unknown", reason
+    ideal_s = _get_ideal_s(spark, predicted_gap.times_ideal, predicted_gap.batch_s)
+    saved_s = (spark.times_ideal - predicted_gap.times_ideal) * ideal_s
     if abs(saved_s) < _MIN_SAVED_SHARE * ideal_s:
         return "Gain", "None", "compared with Spark's default, predicted"
     title = "Gain" if saved_s > 0 else "Loss"
     return title, format_seconds(abs(saved_s)), "a batch compared with Spark's default, predicted"
 
 
-def _measure_gap(loads: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
-    slot_loads = [list(load.values()) for load in loads if any(load.values())]
-    if not slot_loads:
+def _measure_gap(slot_seconds: Sequence[Mapping[str, float]], batch_s: float | None) -> Gap | None:
+    seconds = [list(by_slot.values()) for by_slot in slot_seconds if any(by_slot.values())]
+    if not seconds:
         return None
-    longest_s, mean_s = sum(map(max, slot_loads)), sum(map(fmean, slot_loads))
-    return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(slot_loads), batch_s)
+    longest_s, mean_s = sum(map(max, seconds)), sum(map(fmean, seconds))
+    return Gap(longest_s / mean_s, "measured", (longest_s - mean_s) / len(seconds), batch_s)
 
 
 def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | None) -> Gap | None:
@@ -110,9 +111,10 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
     imbalances = [b.imbalance for b in source.batches if b.imbalance is not None]
     own_result = replay.find(ITSELF) if replay is not None else None
     if own_result is None and imbalances:
-        spark, times = replay.find(SPARK) if replay is not None else None, 1 + fmean(imbalances)
-        seconds = None if spark is None else (times - 1) * _get_ideal_s(spark, times, batch_s)
-        return Gap(times, "predicted", seconds, batch_s)
+        spark, times_ideal = replay.find(SPARK) if replay else None, 1 + fmean(imbalances)
+        ideal_s = None if spark is None else _get_ideal_s(spark, times_ideal, batch_s)
+        seconds = None if ideal_s is None else (times_ideal - 1) * ideal_s
+        return Gap(times_ideal, "predicted", seconds, batch_s)
     if own_result is None and replay is not None and source.assignor in {SPARK, LAG_AWARE_STICKY}:
         own_result = replay.find(source.assignor)
     if own_result is None or replay is None or not own_result.batches:
@@ -120,9 +122,9 @@ def _predict_gap(source: SourceFacts, replay: Replay | None, batch_s: float | No
     assumption = ""
     if replay.cluster.origins.get("executors", "").startswith("assumed"):
         assumption = f" on {replay.cluster.slots} slots (assumed)"
-    times = own_result.times_ideal
-    seconds = (times - 1) * _get_ideal_s(own_result, times, batch_s)
-    return Gap(times, "predicted", seconds, batch_s, assumption)
+    times_ideal = own_result.times_ideal
+    seconds = (times_ideal - 1) * _get_ideal_s(own_result, times_ideal, batch_s)
+    return Gap(times_ideal, "predicted", seconds, batch_s, assumption)
 
 
 def _get_ideal_s(result: MappingResult, times_ideal: float, batch_s: float | None) -> float:

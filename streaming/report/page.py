@@ -50,17 +50,15 @@ def table(
         for row in rows
     )
     css = ' class="words"' if ends_in_words else ""
-    return (
-        f'<div class="wide"><table{css}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>'
-        "</div>"
-    )
+    table_html = f"<table{css}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide">{table_html}</div>'
 
 
 def figure(title: str, svg: str, caption: str = "", key: str = "") -> str:
     """Frame a picture; `key` is the colour class of the legend mark before the title."""
-    mark = f'<span class="key {key}"></span>' if key else ""
+    mark_html = f'<span class="key {key}"></span>' if key else ""
     caption_html = f"<figcaption>{escape_html(caption)}</figcaption>" if caption else ""
-    return f"<figure><h3>{mark}{escape_html(title)}</h3>{svg}{caption_html}</figure>"
+    return f"<figure><h3>{mark_html}{escape_html(title)}</h3>{svg}{caption_html}</figure>"
 
 
 def side_by_side(figures: Sequence[str]) -> str:

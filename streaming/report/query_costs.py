@@ -30,28 +30,21 @@ def write_section(facts: QueryFacts) -> list[str]:
         if costs is None:
             continue
         name = f", source {source}" if len(states) > 1 else ""
-        rows += [
-            [f"one record of a usual partition{name}", format_seconds(costs.record)],
-            [f"one range, without its records{name}", format_seconds(costs.range)],
-        ]
+        rows.append([f"one record of a usual partition{name}", format_seconds(costs.record)])
+        rows.append([f"one range, without its records{name}", format_seconds(costs.range)])
         unusual_costs = {str(tp): cost for tp, cost in costs.unusual_costs.items()}
         if unusual_costs:
             caption = "As learned by the planner, including downstream work in the same task."
-            figures.append(
-                _draw_costs(f"partition{name}", {"usual": costs.record, **unusual_costs}, caption)
-            )
+            cost_by_name = {"usual": costs.record, **unusual_costs}
+            figures.append(_draw_costs(f"partition{name}", cost_by_name, caption))
     cost_by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
     if cost_by_executor:
         caption = "Task time divided by records read, from Spark's UI."
         figures.append(_draw_costs("executor", cost_by_executor, caption))
     rows += _list_zone_traffic(facts)
     if not rows and not figures:
-        return [
-            page.note(
-                "Costs are unknown. To see them, give the report Spark's UI (costs by executor) or "
-                "the checkpoint of a query with an assignor (costs by partition)."
-            )
-        ]
+        inputs = "Spark's UI (costs by executor), or the checkpoint of a query with an assignor"
+        return [page.note(f"Costs are unknown: also give {inputs} (costs by partition).")]
     table = page.table(["", "cost"], rows, ends_in_words=True) if rows else ""
     return [page.side_by_side([*figures, table])]
 
@@ -68,8 +61,8 @@ def _compute_cost_by_executor(run: RunFigures) -> dict[str, float]:
         executor = task.slot.rpartition("/")[0]
         seconds[executor] = seconds.get(executor, 0.0) + task.seconds
         records[executor] += task.records
-    order = sorted(records, key=lambda name: (len(name), name))
-    return {name: seconds[name] / records[name] for name in order if records[name]}
+    executors = sorted(records, key=lambda name: (len(name), name))
+    return {name: seconds[name] / records[name] for name in executors if records[name]}
 
 
 def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
@@ -78,13 +71,13 @@ def _list_zone_traffic(facts: QueryFacts) -> Iterator[list[str]]:
     for index in indexes:
         batches = [(p, s) for p in facts.progress for s in p.sources if s.index == index]
         shares = [n for _, s in batches if (n := s.number("crossZoneShare")) is not None]
-        runs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+        samples_by_run: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for batch, source in batches:
             if (total_bytes := source.number("crossZoneBytes")) is not None:
-                runs[batch.run_id].append((batch.timestamp_s, total_bytes))
+                samples_by_run[batch.run_id].append((batch.timestamp_s, total_bytes))
         # The metric restarts at 0 with each run of the query.
-        crossed_bytes = sum(counts[-1][1] - counts[0][1] for counts in runs.values())
-        seconds = sum(counts[-1][0] - counts[0][0] for counts in runs.values())
+        crossed_bytes = sum(samples[-1][1] - samples[0][1] for samples in samples_by_run.values())
+        seconds = sum(samples[-1][0] - samples[0][0] for samples in samples_by_run.values())
         words = [f"{fmean(shares):.1%} of the bytes"] if shares else []
         if seconds > 0:
             bytes_a_day = crossed_bytes / seconds * _DAY_S

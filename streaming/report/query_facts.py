@@ -91,9 +91,8 @@ def gather_facts(
         origins.append(("checkpoint", name))
         query = query or query_id
     elif "plan log" in input_by_kind:
-        raise OptionError(
-            f"{input_by_kind['plan log']!r} is a plan log: also give the query's checkpoint"
-        )
+        path = input_by_kind["plan log"]
+        raise OptionError(f"{path!r} is a plan log: also give the query's checkpoint")
     progress: Sequence[BatchProgress] = ()
     if "metrics log" in input_by_kind:
         path = input_by_kind["metrics log"]
@@ -104,7 +103,7 @@ def gather_facts(
     ui = None
     if "Spark's UI" in input_by_kind:
         spark = SparkUi(Address.parse(input_by_kind["Spark's UI"]))
-        ui, label = _read_ui(spark, query, log, batches)
+        ui, label = _fetch_run(spark, query, log, batches)
         origins.append(("Spark's UI", f"{spark.address}, {ui.name}"))
     if "plan log" in input_by_kind:
         origins.append(("plan log", input_by_kind["plan log"]))
@@ -113,14 +112,14 @@ def gather_facts(
     return QueryFacts(title, log, progress, ui, replays, plans, origins, price_per_gb)
 
 
-def _read_ui(
+def _fetch_run(
     spark: SparkUi, query: str | None, log: CheckpointLog | None, batches: int | None
 ) -> tuple[RunFigures, str]:
     """Return the last finished batches of the query in Spark's UI, and the query's label."""
     query_batches = choose_query(spark.fetch_batches(), query, spark.address)
     _check_same_query(log, query_batches[0].query_id, str(spark.address))
-    finished = [batch for batch in query_batches if batch.seconds is not None]
-    return spark.fetch_run(finished[-(batches or _UI_BATCHES) :]), query_batches[-1].label
+    finished_batches = [batch for batch in query_batches if batch.seconds is not None]
+    return spark.fetch_run(finished_batches[-(batches or _UI_BATCHES) :]), query_batches[-1].label
 
 
 def _replay_sources(
@@ -130,12 +129,12 @@ def _replay_sources(
     if log is None:
         return [], {}
     last_batches = {source: _limit_ranges(batches) for source, batches in log.sources.items()}
-    logged = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
+    tasks_by_source = read_tasks(Path(plan_log), last_batches) if plan_log is not None else {}
     replays = [
-        _replay(log, source, batches, ui, logged.get(source))
+        _replay(log, source, batches, ui, tasks_by_source.get(source))
         for source, batches in last_batches.items()
     ]
-    return replays, {source: tasks.plans for source, tasks in logged.items()}
+    return replays, {source: tasks.plans for source, tasks in tasks_by_source.items()}
 
 
 def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -> None:
@@ -149,10 +148,7 @@ def _check_same_query(log: CheckpointLog | None, query_id: str, location: str) -
 
 
 def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
-    """Return the inputs by kind, which is one of `KINDS`.
-
-    Raises OptionError if there are two of a kind.
-    """
+    """Return the inputs by kind (of `KINDS`); raise OptionError if there are two of a kind."""
     input_by_kind: dict[str, str] = {}
     for location in inputs:
         if _ADDRESS.match(location) and not Path(location).exists():
@@ -169,8 +165,8 @@ def classify_inputs(inputs: Sequence[str]) -> dict[str, str]:
 
 def _keep_last(log: CheckpointLog, batches: int | None) -> CheckpointLog:
     """Return the log with each source's last batches; None keeps all."""
-    last = {source: logged[-(batches or 0) :] for source, logged in log.sources.items()}
-    return replace(log, sources=last)
+    last_batches = {source: logged[-(batches or 0) :] for source, logged in log.sources.items()}
+    return replace(log, sources=last_batches)
 
 
 def _limit_ranges(batches: Sequence[ReplayBatch]) -> list[ReplayBatch]:
@@ -192,7 +188,7 @@ def _replay(
     ui: RunFigures | None,
     logged: LoggedTasks | None,
 ) -> Replay:
-    """Replay one source with the UI's costs; without a plan log, also with the UI's executors."""
+    """Replay one source with costs from the UI, if any, and executors from the plan log or UI."""
     executors, logged_tasks = (logged.executors, logged.tasks) if logged else (None, None)
     cluster = choose_cluster(log, source, batches, logged_executors=executors)
     origins = {

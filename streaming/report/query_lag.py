@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streaming.replay.log import ReplayBatch
     from streaming.report.query_facts import QueryFacts
 
-    #: Each batch's number, and its record counts by partition name.
+    #: Each batch's number, and its number of offsets by partition name.
     _Batches: TypeAlias = Sequence[tuple[int, Mapping[str, int]]]
 
 _MAX_COLUMNS = 120  # maximum number of columns of a heat map
@@ -25,7 +25,7 @@ _MAX_ROWS = 8  # maximum number of rows of a table
 
 
 def write_section(facts: QueryFacts) -> list[str]:
-    """Write a heat map and a table for each source."""
+    """Write a heat map and a table for each source: of its lag, or of the offsets read."""
     indexes = sorted({s.index for p in facts.progress for s in p.sources})
     parts: list[str] = []
     for index in indexes:
@@ -33,9 +33,9 @@ def write_section(facts: QueryFacts) -> list[str]:
         parts += _draw_lag(batches, f", source {index}" if len(indexes) > 1 else "")
     if parts:
         return parts
-    logged = facts.log.sources if facts.log else {}
-    for source, batches_read in logged.items():
-        parts += _draw_reads(batches_read, f", source {source}" if len(logged) > 1 else "")
+    sources = facts.log.sources if facts.log else {}
+    for name, logged_batches in sources.items():
+        parts += _draw_reads(logged_batches, f", source {name}" if len(sources) > 1 else "")
     return [page.note("Lag is unknown: also give the metrics log (metrics.log_file)."), *parts]
 
 
@@ -47,59 +47,61 @@ def _draw_lag(progress: Sequence[tuple[int, SourceProgress]], source_text: str) 
     lag = _name_partitions(last_progress.lag)
     start_lags = _group_counts(lags for _, lags in batches)
     # Spark omits the start offsets of a query's first batch, so its reads may be missing.
-    highest = {name: max(start_lags.get(name, ()), default=None) for name in {*start_lags, *lag}}
-    ranked = sorted(highest, key=lambda n: (-lag.get(n, 0), -(highest[n] or 0), _split_name(n)))
+    max_lag = {name: max(start_lags.get(name, ()), default=None) for name in {*start_lags, *lag}}
+    ranking = sorted(max_lag, key=lambda n: (-lag.get(n, 0), -(max_lag[n] or 0), _split_name(n)))
     rows = []
-    for name in ranked[:_MAX_ROWS]:
-        counts = (lag.get(name), highest[name], sum(reads[name]) if name in reads else None)
+    for name in ranking[:_MAX_ROWS]:
+        counts = (lag.get(name), max_lag[name], sum(reads[name]) if name in reads else None)
         rows.append([name, *("unknown" if count is None else f"{count:,}" for count in counts)])
-    total = sum(lag.values())
-    worst_text = f", {lag[ranked[0]] / total:.0%} of them in {ranked[0]}" if total else ""
+    total_lag, worst_name = sum(lag.values()), ranking[0] if ranking else ""
+    worst_text = f", {lag[worst_name] / total_lag:.0%} of them in {worst_name}" if total_lag else ""
     when = "After the last batch," if last_progress.unread else "When the last batch started,"
     held_back = sum(last_progress.held_back.values())
-    limits = f"; limits held back {held_back:,} records" if held_back else ""
-    lag_now = (
-        f"{when} {total:,} records were unread in {sum(n > 0 for n in lag.values()):,} of "
-        f"{len(lag):,} partitions{worst_text}{limits}."
+    limits_text = f"; limits held back {held_back:,} records" if held_back else ""
+    lag_text = (
+        f"{when} {total_lag:,} records were unread in {sum(n > 0 for n in lag.values()):,} of "
+        f"{len(lag):,} partitions{worst_text}{limits_text}."
     )
     head = ("partition, worst first", "last lag", "highest lag", "records read")
     caption = "Unread records by partition (rows) at the start of each batch (columns)."
-    figure = _draw_batches(f"Lag at the start of each batch{source_text}", batches, ranked, caption)
-    paragraph = page.paragraph(lag_now if lag else "The lag after the last batch is unknown.")
+    title = f"Lag at the start of each batch{source_text}"
+    figure = _draw_batches(title, batches, ranking, caption)
+    paragraph = page.paragraph(lag_text if lag else "The lag after the last batch is unknown.")
     return [paragraph, page.side_by_side([figure, page.table(head, rows)])]
 
 
-def _draw_reads(logged: Sequence[ReplayBatch], source_text: str) -> list[str]:
+def _draw_reads(replay_batches: Sequence[ReplayBatch], source_text: str) -> list[str]:
     """Draw the offsets that each batch of one source read, from the checkpoint."""
-    batches = [(b.batch, {str(r.tp): r.size for r in b.ranges if r.size > 0}) for b in logged]
+    pairs = ((batch, [r for r in batch.ranges if r.size > 0]) for batch in replay_batches)
+    batches = [(batch.batch, {str(r.tp): r.size for r in ranges}) for batch, ranges in pairs]
     read = _group_counts(counts for _, counts in batches)
     if not read:
         return [page.note(f"No batch in the log read any records{source_text}.")]
     sums = {name: sum(counts) for name, counts in read.items()}
     total = sum(sums.values())
-    ranked = sorted(sums, key=lambda name: (-sums[name], _split_name(name)))
+    ranking = sorted(sums, key=lambda name: (-sums[name], _split_name(name)))
     rows = [
         [name, f"{sums[name]:,}", f"{sums[name] / total:.0%}", f"{max(read[name]):,}"]
-        for name in ranked[:_MAX_ROWS]
+        for name in ranking[:_MAX_ROWS]
     ]
     head = ("partition, largest first", "offsets read", "share", "maximum per batch")
     caption = (
         f"{total:,} offsets of {len(sums):,} partitions (rows) by batch (columns). Without a "
         "limit such as maxOffsetsPerTrigger, this is the lag at the start of each batch."
     )
-    figure = _draw_batches(f"Records read by each batch{source_text}", batches, ranked, caption)
+    figure = _draw_batches(f"Offsets read by each batch{source_text}", batches, ranking, caption)
     return [page.side_by_side([figure, page.table(head, rows)])]
 
 
-def _draw_batches(title: str, batches: _Batches, ranked: Sequence[str], caption: str) -> str:
-    """Draw a heat map of the last batches and the first partitions of `ranked`."""
-    shown = batches[-_MAX_COLUMNS:]
-    if len(shown) < len(batches):
-        caption += f" The chart shows the last {len(shown)} of {len(batches):,} batches."
-    if len(ranked) > _MAX_HEAT_ROWS:
-        caption += f" The chart shows the first {_MAX_HEAT_ROWS} of {len(ranked):,} partitions."
-    names = sorted(ranked[:_MAX_HEAT_ROWS], key=_split_name)
-    return page.figure(title, charts.draw_heat_map(title, names, shown), caption)
+def _draw_batches(title: str, batches: _Batches, ranking: Sequence[str], caption: str) -> str:
+    """Draw a heat map of the last batches and the first partitions of `ranking`."""
+    last_batches = batches[-_MAX_COLUMNS:]
+    if len(last_batches) < len(batches):
+        caption += f" The chart shows the last {len(last_batches)} of {len(batches):,} batches."
+    if len(ranking) > _MAX_HEAT_ROWS:
+        caption += f" The chart shows the first {_MAX_HEAT_ROWS} of {len(ranking):,} partitions."
+    names = sorted(ranking[:_MAX_HEAT_ROWS], key=_split_name)
+    return page.figure(title, charts.draw_heat_map(title, names, last_batches), caption)
 
 
 def _name_partitions(offsets: Mapping[Partition, int]) -> dict[str, int]:

@@ -20,7 +20,7 @@ _MAX_ROWS = 15
 _LOAD_REASON = "to balance the load"
 #: Planner metrics whose changes explain moves.
 _EXPLAINING_METRICS = ("executors", "slots", "partitions")
-_HEAD = ("batch", "partitions moved", "over ideal", "reason")
+_HEADER = ("batch", "partitions moved", "over ideal", "reason")
 _EXPLAIN_HINT = "assignor report CHECKPOINT --batch N explains one of the last batches."
 
 
@@ -31,13 +31,14 @@ def write_section(facts: QueryFacts) -> list[str]:
     planned_count, rows = _list_moves(facts.progress)
     if not planned_count:
         return [page.note("Moves are unknown: no batch in the log was planned by an assignor.")]
-    moves = pluralize(sum(row.moves for row in rows), "move of a partition", "moves of a partition")
-    batches = pluralize(planned_count, "batch", "batches")
+    move_count = sum(row.moved_partitions for row in rows)
+    moves_text = pluralize(move_count, "move of a partition", "moves of a partition")
+    batches_text = pluralize(planned_count, "batch", "batches")
     table_title = "Batches with a move or a change:" if rows else "Nothing else changed."
-    parts = [page.paragraph(f"{moves} to another executor in {batches}. {table_title}")]
+    parts = [page.paragraph(f"{moves_text} to another executor in {batches_text}. {table_title}")]
     if rows:
-        cells = [[row.batch, f"{row.moves}", row.imbalance, row.why] for row in rows]
-        parts.append(page.table(_HEAD, cells[-_MAX_ROWS:], ends_in_words=True))
+        cells = [[row.batch, f"{row.moved_partitions}", row.imbalance, row.why] for row in rows]
+        parts.append(page.table(_HEADER, cells[-_MAX_ROWS:], ends_in_words=True))
     return [*parts, page.note(_EXPLAIN_HINT)]
 
 
@@ -45,30 +46,31 @@ class _BatchMoves(NamedTuple):
     """A table row: one batch with moves or changes."""
 
     batch: str
-    moves: int
+    moved_partitions: int
     imbalance: str
     why: str
 
 
-def _list_moves(logged: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
+def _list_moves(batches: Sequence[BatchProgress]) -> tuple[int, list[_BatchMoves]]:
     """Return the number of planned batches, and a row for each batch with moves or changes."""
     rows, planned_count = [], 0
-    previous: dict[int, SourceProgress] = {}
-    for progress in logged:
+    previous_by_index: dict[int, SourceProgress] = {}
+    for progress in batches:
         for source in progress.sources:
             if "assignor.strategy" not in source.metrics or not source.has_data:
                 continue
             planned_count += 1
-            moves = int(source.number("movedPartitions") or 0)
-            changes = list(_describe_changes(source, previous.get(source.index)))
-            previous[source.index] = source
-            if not moves and not changes:
+            moved_partitions = int(source.number("movedPartitions") or 0)
+            changes = list(_describe_changes(source, previous_by_index.get(source.index)))
+            previous_by_index[source.index] = source
+            if not moved_partitions and not changes:
                 continue
-            name = f" (source {source.index})" if len(progress.sources) > 1 else ""
+            source_text = f" (source {source.index})" if len(progress.sources) > 1 else ""
             imbalance = source.number("imbalance")
             imbalance_text = "" if imbalance is None else f"{imbalance:.1%}"
             reason = "; ".join(changes) or _LOAD_REASON
-            rows.append(_BatchMoves(f"{progress.batch}{name}", moves, imbalance_text, reason))
+            batch = f"{progress.batch}{source_text}"
+            rows.append(_BatchMoves(batch, moved_partitions, imbalance_text, reason))
     return planned_count, rows
 
 

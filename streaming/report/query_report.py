@@ -85,8 +85,9 @@ def _describe_span(facts: QueryFacts) -> str:
     times = _compute_clock_times(facts)
     if not times:
         return ""
-    first, last = min(times), max(times)
-    return f"Batches {first} to {last}, {times[first]} to {times[last]} UTC."
+    first_batch, last_batch = min(times), max(times)
+    clock_times = f"{times[first_batch]} to {times[last_batch]} UTC"
+    return f"Batches {first_batch} to {last_batch}, {clock_times}."
 
 
 def _compute_clock_times(facts: QueryFacts) -> dict[int, str]:
@@ -109,14 +110,14 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     batches = [batch for batch in run.batches if batch.tasks]
     if not batches:
         return [page.note("No task of a finished batch read any records.")]
-    mean_imbalance = fmean(max_over_mean(batch.slot_seconds()) for batch in batches)
+    mean_busiest_ratio = fmean(max_over_mean(batch.slot_seconds()) for batch in batches)
     last_batches = batches[-_TIMELINE_BATCHES:]
     scale_s = max(t.start_s + t.seconds for batch in last_batches for t in batch.tasks)
     timelines = [
         page.figure(
             f"When each slot worked, batch {batch.batch}",
             charts.draw_timeline(batch, "b", scale_s),
-            f"{len(batch.tasks)} reading tasks, one box each. An empty row is an idle slot.",
+            f"One box for each reading task ({len(batch.tasks)}). An empty row is an idle slot.",
         )
         for batch in reversed(last_batches)
     ]
@@ -125,8 +126,8 @@ def _draw_slots(facts: QueryFacts) -> list[str]:
     return [
         page.paragraph(
             f"In {span} (median duration {run.batch_seconds:.2f} s), the busiest slot worked "
-            f"{mean_imbalance:.2f} times as long as the mean slot, and {run.hit_rate or 0:.0%} of "
-            "reading tasks ran on their preferred executor. A reading task is one that reads "
+            f"{mean_busiest_ratio:.2f} times as long as the mean slot, and {run.hit_rate or 0:.0%} "
+            "of reading tasks ran on their preferred executor. A reading task is one that reads "
             "records from any input of the query."
         ),
         page.side_by_side([bars, *timelines]),

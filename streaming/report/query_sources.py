@@ -57,8 +57,8 @@ def _match_indexes(facts: QueryFacts) -> dict[str, int | None]:
     names = list(facts.log.sources) if facts.log else [str(index) for index in indexes]
     if len(names) == len(indexes) == 1:
         return {names[0]: indexes[0]}
-    index_of = {str(index): index for index in indexes}
-    return {name: index_of.get(name) for name in names}
+    index_by_name = {str(index): index for index in indexes}
+    return {name: index_by_name.get(name) for name in names}
 
 
 def _collect_source(
@@ -69,11 +69,11 @@ def _collect_source(
     is_only: bool,
 ) -> SourceFacts:
     logged = facts.log.sources.get(name, ()) if facts.log else ()
-    ranges = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
+    reads = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
     plan_pairs = zip(plans, next_plans, strict=False)
-    fields = {plan.number: _read_plan(plan, next_plan) for plan, next_plan in plan_pairs}
+    plan_fields = {plan.number: _collect_fields(plan, next_plan) for plan, next_plan in plan_pairs}
     state = plans[-1].outcome.state if plans else None
     if state is None and facts.log is not None:
         state = facts.log.checkpoint.states.get(name)
@@ -83,10 +83,10 @@ def _collect_source(
     is_spark = state is None and set(strategies.values()) <= {SPARK}
     ui = {b.batch: b for b in facts.ui.batches} if facts.ui is not None and is_only else {}
     batches, last_assignor = [], None
-    for number in sorted(ranges.keys() | progress.keys()):
+    for number in sorted(reads.keys() | progress.keys()):
         assignor = assignors.get(number, strategies.get(number, SPARK if is_spark else None))
         seconds = facts.log.seconds.get(number) if facts.log is not None else None
-        batch = SourceBatch(number, ranges.get(number, {}), seconds=seconds)
+        batch = SourceBatch(number, reads.get(number, {}), seconds=seconds)
         if number in ui:
             batch = _add_ui(batch, ui[number], assignor)
         if number in progress:
@@ -96,7 +96,7 @@ def _collect_source(
         if assignor == SPARK or (assignor and (batch.imbalance or 0.0) >= _UNSPLIT_IMBALANCE):
             is_split = number in ui and len(ui[number].tasks) > len(batch.read)
             batch = replace(batch, pieces={} if is_split else batch.read)
-        batches.append(replace(batch, **fields.get(number, {})))
+        batches.append(replace(batch, **plan_fields.get(number, {})))
         last_assignor = assignor
     costs = read_costs(state)
     return SourceFacts(
@@ -151,29 +151,25 @@ def _add_progress(
     )
 
 
-def _read_plan(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
+def _collect_fields(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]:
     """Return fields of a `SourceBatch` from its plan, and from its read reports in the next one."""
     batch, pieces = plan.batch, plan.outcome.tasks.pieces
     executors = [name_executor(executor).id for executor in batch.executors]
-    slots = [
-        f"{executors[executor]}/{number}"
-        for executor, number in zip(
-            batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True
-        )
-    ]
-    largest, planned = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
+    slot_pairs = zip(batch.slot_executor.tolist(), batch.slot_number.tolist(), strict=True)
+    slots = [f"{executors[executor]}/{number}" for executor, number in slot_pairs]
+    largest_pieces, planned_sizes = dict[Partition, int](), defaultdict[_Key, dict[str, int]](dict)
     columns = pieces.row.tolist(), pieces.slot.tolist(), (pieces.end - pieces.start).tolist()
     for row, slot, size in zip(*columns, strict=True):
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
-        slot_sizes = planned[tp, executors[int(batch.slot_executor[slot])]]
+        slot_sizes = planned_sizes[tp, executors[int(batch.slot_executor[slot])]]
         slot_sizes[slots[slot]] = slot_sizes.get(slots[slot], 0) + size
-        largest[tp] = max(largest.get(tp, 0), slot_sizes[slots[slot]])
-    fields: dict[str, Any] = {"slots": batch.slots, "pieces": largest}
+        largest_pieces[tp] = max(largest_pieces.get(tp, 0), slot_sizes[slots[slot]])
+    fields: dict[str, Any] = {"slots": batch.slots, "pieces": largest_pieces}
     reads, seconds = _sum_reports(next_plan, executors[0] if batch.anonymous else None)
     if not reads or sum(reads.values()) > 1.01 * batch.total:  # the reports cover several batches
         return fields
-    sizes = {key: sum(slot_sizes.values()) for key, slot_sizes in planned.items()}
-    fields["slot_seconds"] = _divide_among_slots(planned, seconds, slots)
+    sizes = {key: sum(slot_sizes.values()) for key, slot_sizes in planned_sizes.items()}
+    fields["slot_seconds"] = _divide_among_slots(planned_sizes, seconds, slots)
     fields["read_elsewhere"] = _compute_share_elsewhere(sizes, reads)
     if next_plan is not None and "plannedHitRate" in next_plan.outcome.metrics:
         fields["hit_rate"] = float(next_plan.outcome.metrics["plannedHitRate"])
@@ -181,15 +177,14 @@ def _read_plan(plan: LoggedPlan, next_plan: LoggedPlan | None) -> dict[str, Any]
 
 
 def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amounts, _Amounts]:
-    """Return the offsets and seconds in a plan's read reports, all for `executor_id` if given."""
+    """Return offsets (or records) and seconds of read reports, all for `executor_id` if given."""
     reads, seconds = defaultdict[_Key, float](float), defaultdict[_Key, float](float)
     if plan is None:
         return {}, {}
     rows = plan.batch.observed
     columns = rows.topic, rows.partition, rows.executor, rows.records, rows.offsets, rows.seconds
-    for topic, partition, executor, records, offsets, took_s in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
+    reports = zip(*(column.tolist() for column in columns), strict=True)
+    for topic, partition, executor, records, offsets, took_s in reports:
         key = Partition(rows.topics[topic], partition), executor_id or rows.executors[executor]
         reads[key] += next((n for n in (offsets, records) if math.isfinite(n)), 0.0)
         seconds[key] += took_s if math.isfinite(took_s) else 0.0
@@ -197,14 +192,14 @@ def _sum_reports(plan: LoggedPlan | None, executor_id: str | None) -> tuple[_Amo
 
 
 def _divide_among_slots(
-    planned: Mapping[_Key, Mapping[str, int]], seconds: _Amounts, slots: Sequence[str]
+    planned_sizes: Mapping[_Key, Mapping[str, int]], seconds: _Amounts, slots: Sequence[str]
 ) -> dict[str, float]:
     """Divide an executor's seconds among its planned slots; other reads go to its idlest slot."""
     worked_s = dict.fromkeys(slots, 0.0)
-    for key in seconds.keys() & planned.keys():
-        for slot, size in planned[key].items():
-            worked_s[slot] += seconds[key] * size / sum(planned[key].values())
-    for key in sorted(seconds.keys() - planned.keys()):
+    for key in seconds.keys() & planned_sizes.keys():
+        for slot, size in planned_sizes[key].items():
+            worked_s[slot] += seconds[key] * size / sum(planned_sizes[key].values())
+    for key in sorted(seconds.keys() - planned_sizes.keys()):
         executor = key[1]
         executor_slots = [slot for slot in slots if slot.rpartition("/")[0] == executor]
         slot = min(executor_slots or [f"{executor}/0"], key=lambda name: worked_s.get(name, 0.0))
@@ -214,8 +209,8 @@ def _divide_among_slots(
 
 def _compute_share_elsewhere(planned: Mapping[_Key, int], reads: _Amounts) -> dict[str, float]:
     """Return the share of each executor's planned offsets that it did not read."""
-    total, missing = defaultdict[str, float](float), defaultdict[str, float](float)
+    all_offsets, missing_offsets = defaultdict[str, float](float), defaultdict[str, float](float)
     for key, offsets in planned.items():
-        total[key[1]] += offsets
-        missing[key[1]] += max(0.0, offsets - reads.get(key, 0.0))
-    return {executor: missing[executor] / total[executor] for executor in total}
+        all_offsets[key[1]] += offsets
+        missing_offsets[key[1]] += max(0.0, offsets - reads.get(key, 0.0))
+    return {executor: missing_offsets[executor] / n for executor, n in all_offsets.items()}

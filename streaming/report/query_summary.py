@@ -67,31 +67,30 @@ class Summary:
 
     sources: Sequence[_SourceSummary]
     #: Kinds of input that were not given.
-    missing: Sequence[str]
+    missing_inputs: Sequence[str]
 
     @property
-    def _worst(self) -> _SourceSummary:
+    def _worst_source(self) -> _SourceSummary:
         return max(self.sources, key=lambda each: max((c.cost for c in each.causes), default=0.0))
 
     def lines(self) -> list[str]:
         """Return the first screen as lines of text."""
-        (_, problem, figure), *others = self._worst.tiles
-        lines = [(problem, figure), *((f"{title}: {text}", note) for title, text, note in others)]
+        (_, problem, figure), *tiles = self._worst_source.tiles
+        lines = [(problem, figure), *((f"{title}: {text}", note) for title, text, note in tiles)]
         return [f"{text}{f' ({note})' * bool(note)}" for text, note in lines]
 
     def write_section(self) -> list[str]:
         """Write the first screen, then the causes of all sources."""
-        worst = self._worst
+        worst = self._worst_source
         parts = [page.tiles(worst.tiles, is_calm=not worst.causes), page.section_heading("Causes")]
+        pairs = [(f"{each.prefix}{c.title}", c) for each in self.sources for c in each.causes]
         causes = [
-            page.cause(
-                f"{each.prefix}{c.title}", f"{_capitalize(c.why)}.", f"Suggestion: {c.remedy}."
-            )
-            for each in self.sources
-            for c in each.causes
+            page.cause(title, f"{_capitalize(c.why)}.", f"Suggestion: {c.remedy}.")
+            for title, c in pairs
         ]
-        missing = f" Other inputs may show causes: {', '.join(self.missing)}." * bool(self.missing)
-        parts += causes or [page.note(f"No cause was found.{missing}")]
+        inputs = ", ".join(self.missing_inputs)
+        inputs_text = f" Other inputs may show causes: {inputs}." if inputs else ""
+        parts += causes or [page.note(f"No cause was found.{inputs_text}")]
         return parts
 
 

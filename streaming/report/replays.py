@@ -27,18 +27,17 @@ _TITLE = "Reading time, relative to the ideal"
 
 
 def build_rows(replay: Replay) -> list[list[str]]:
-    """Return the table rows below `HEAD`, fastest first; mappings with equal figures share a row.
-
-    If a mapping failed, its row has the error.
-    """
+    """Return the table rows, fastest first; equal mappings share one, failed ones come last."""
     spark, batches = replay.find(SPARK), len(replay.batches) or 1
     rows: dict[tuple[str, ...], list[str]] = {}
     results = [m for m in replay.mappings if m.error is None]
     for m in sorted(results, key=lambda m: round(m.seconds, 9)):
-        saved = (spark.seconds - m.seconds) / batches if spark else 0.0
-        sign = "-" * (saved < 0)
+        saved_s = (spark.seconds - m.seconds) / batches if spark else 0.0
+        sign = "-" * (saved_s < 0)
         cells = (
-            f"{sign}{format_seconds(abs(saved))}" if spark and abs(saved) >= _ROUNDING_S else "",
+            f"{sign}{format_seconds(abs(saved_s))}"
+            if spark and abs(saved_s) >= _ROUNDING_S
+            else "",
             f"{m.times_ideal - 1:.1%}",
             f"{m.worst_regret_share:.1%}",
             f"{m.tasks:,.0f}" if m.tasks >= 10 else f"{m.tasks:.1f}",
@@ -67,9 +66,7 @@ def write_replays(replays: Sequence[Replay]) -> str:
 def _write_details(replay: Replay) -> list[str]:
     rows = [row + [""] * (len(HEAD) - len(row)) for row in build_rows(replay)]
     bill_rows = bill.bill_rows(replay)
-    caption = (
-        "Total of all batches. The dashed line is the ideal: all slots finish at the same moment."
-    )
+    caption = "Total of all batches. The dashed line is the ideal: all slots finish at once."
     return [
         page.table(HEAD, rows),
         page.figure(_TITLE, _draw_bars(replay), caption),

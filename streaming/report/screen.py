@@ -87,18 +87,18 @@ class Watch:
 def _find_endpoint(address: Address) -> Address | None:
     """Return the address of the metrics endpoint, or None if `address` serves something else."""
     try:
-        start = address.get("")[:2000]
+        first_bytes = address.get("")[:2000]
     except WebError as error:
         if error.status is None:
             raise
         if error.status == _NOT_FOUND and not address.path:
             return _find_endpoint(replace(address, path="/metrics"))
         return None
-    return address if start.startswith(b"# HELP ") or not start.strip() else None
+    return address if first_bytes.startswith(b"# HELP ") or not first_bytes.strip() else None
 
 
 def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> RenderableType:
-    """Draw a frame of about `height` lines."""
+    """Draw a frame of about `height` lines, but with at least `_MIN_ROWS` rows in each table."""
     batches = _make_batch_table(snapshot)
     rows = max(_MIN_ROWS, height - _OTHER_LINES - batches.row_count)
     two_tables = Table.grid(expand=True, padding=(0, 2, 0, 0))
@@ -112,16 +112,16 @@ def draw_frame(snapshot: LiveFigures, height: int, note: str = "") -> Renderable
 def _join_texts(*parts: str | tuple[str, str]) -> Text:
     """Join texts, each with an optional style, into a line that is truncated at the screen edge."""
     pairs = [(part, "") if isinstance(part, str) else part for part in parts]
-    printable = [(escape_unprintable(words), style) for words, style in pairs]
-    return Text.assemble(*printable, no_wrap=True, overflow="ellipsis")
+    printable_pairs = [(escape_unprintable(words), style) for words, style in pairs]
+    return Text.assemble(*printable_pairs, no_wrap=True, overflow="ellipsis")
 
 
 def _make_head_line(snapshot: LiveFigures) -> Text:
     query, run = (snapshot.query, "bold"), snapshot.run
     if run and run.batches:
-        last = run.batches[-1]
-        running = " running" if last.is_running else ""
-        return _join_texts(query, f"  batch {last.batch}{running}", (f"  {run.name}", "dim"))
+        last_batch = run.batches[-1]
+        running = " running" if last_batch.is_running else ""
+        return _join_texts(query, f"  batch {last_batch.batch}{running}", (f"  {run.name}", "dim"))
     if snapshot.metrics is None:
         return _join_texts(query)
     number = snapshot.metrics.values.get("spark_streaming_batch_id", 0)
@@ -140,25 +140,21 @@ def _make_table(*columns: str) -> Table:
 def _make_lag_table(snapshot: LiveFigures, rows: int) -> RenderableType:
     metrics = snapshot.metrics
     if metrics is None:
-        return Text(
-            "lag: unknown; the metrics endpoint (metrics.port, such as http://driver:9404) reports "
-            "it after the first batch",
-            "dim",
-        )
-    total, lagging = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
+        source = "the metrics endpoint (metrics.port, such as http://driver:9404)"
+        return Text(f"lag: unknown; {source} reports it after the first batch", "dim")
+    total_lag, lagging_count = sum(metrics.lag.values()), sum(n > 0 for n in metrics.lag.values())
     table = _make_table("partition, worst first", "lag", "behind")
-    ranked = sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))
-    for tp in ranked[:rows]:
+    for tp in sorted(metrics.lag, key=lambda tp: (-metrics.lag[tp], tp))[:rows]:
         lag, seconds = metrics.lag[tp], metrics.lag_seconds.get(tp)
         table.add_row(
             _join_texts(str(tp)),
-            Text(f"{lag:,}", _HOT_STYLE if lag and lag > 2 * total / len(metrics.lag) else ""),
+            Text(f"{lag:,}", _HOT_STYLE if lag and lag > 2 * total_lag / len(metrics.lag) else ""),
             "" if seconds is None else f"{seconds:,.0f} s",
         )
     if not metrics.lag:
         return Text("lag: unknown; no consumer group matches the query", "dim")
     topics = len({topic for topic, _ in metrics.lag})
-    head = f"lag {total:,} in {lagging:,} of {len(metrics.lag):,} partitions"
+    head = f"lag {total_lag:,} in {lagging_count:,} of {len(metrics.lag):,} partitions"
     return Group(Text(f"{head}, {topics:,} topics" if topics > 1 else head, "bold"), table)
 
 
@@ -170,12 +166,13 @@ def _make_slot_table(run: RunFigures | None, rows: int) -> RenderableType:
     longest_s = max(seconds.values(), default=0.0) or 1.0
     mean_s = sum(seconds.values()) / max(1, len(seconds))
     table = _make_table("slot", "load", "worked", "records")
-    ranked = sorted(seconds, key=lambda slot: -seconds[slot])
-    shown = ranked if len(ranked) <= rows else [*ranked[: rows - 1], ranked[-1]]
-    for slot in shown:
-        filled = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
-        bar = Text(_FULL * filled, _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1")
-        bar.append(_EMPTY * (_BAR_WIDTH - filled), "dim")
+    slots = sorted(seconds, key=lambda slot: -seconds[slot])
+    for slot in slots if len(slots) <= rows else [*slots[: rows - 1], slots[-1]]:
+        filled_cells = min(_BAR_WIDTH, max(0, round(_BAR_WIDTH * seconds[slot] / longest_s)))
+        bar = Text(
+            _FULL * filled_cells, _HOT_STYLE if seconds[slot] > 1.5 * mean_s else "deep_sky_blue1"
+        )
+        bar.append(_EMPTY * (_BAR_WIDTH - filled_cells), "dim")
         table.add_row(_join_texts(slot), bar, format_seconds(seconds[slot]), f"{records[slot]:,}")
     ratio = f", busiest {longest_s / mean_s:.2f} x mean" if mean_s else ""
     span = pluralize(len(run.batches), "batch", "batches")
@@ -216,11 +213,11 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
     for source, values in sorted(metrics.sources.items()):
         source_text = f" of source {source}" if len(metrics.sources) > 1 else ""
         for name, figures in _FIGURES.items():
-            parts = [words.format(values[key]) for key, words in figures if key in values]
+            figure_texts = [words.format(values[key]) for key, words in figures if key in values]
             if name == "assignor":
-                parts.insert(0, metrics.strategies.get(source, ""))
-            if parts:
-                line = _join_texts((f"{name}{source_text}: ", "dim"), " · ".join(parts))
+                figure_texts.insert(0, metrics.strategies.get(source, ""))
+            if figure_texts:
+                line = _join_texts((f"{name}{source_text}: ", "dim"), " · ".join(figure_texts))
                 line.no_wrap = False  # so that a narrow screen shows all figures
                 lines.append(line)
         if source in metrics.held_back_by:
@@ -230,14 +227,15 @@ def _make_planner_lines(metrics: QueryMetrics | None) -> list[RenderableType]:
 
 
 def _describe_admission(values: Mapping[str, float], held_by: str) -> str:
-    """Describe the size of the last batch, and the limit that held records back."""
+    """Describe the last batch's size and the limit that held records back, or a fallback."""
     if "assignor_admitted_records" not in values:
         return "failed, so Spark's own limits apply"
-    admitted, held_back = (
-        values.get(f"assignor_{name}_records", 0.0) for name in ("admitted", "held_back")
+    admitted_records = values["assignor_admitted_records"]
+    held_records = values.get("assignor_held_back_records", 0.0)
+    held_text = (
+        f"{held_records:,.0f} held back by {held_by}" if held_records else "nothing held back"
     )
-    held_text = f"{held_back:,.0f} held back by {held_by}" if held_back else "nothing held back"
-    return f"{admitted:,.0f} records in the last batch, {held_text}"
+    return f"{admitted_records:,.0f} records in the last batch, {held_text}"
 
 
 #: Planner metrics on each line, with their text formats.

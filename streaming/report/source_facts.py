@@ -41,7 +41,7 @@ class SourceBatch:
     hit_rate: float | None = None
     #: Share of each executor's planned offsets that other executors read.
     read_elsewhere: Mapping[str, float] = field(default_factory=dict)
-    #: Limit that held records back, as in `assignor.heldBackBy`; `nothing` if none did.
+    #: Limit that held records back; `nothing` if none did, `spark` if the batch was not planned.
     held_back_by: str | None = None
     #: Predicted share by which the busiest slot is above the ideal, from the planner's metrics.
     imbalance: float | None = None

@@ -33,20 +33,16 @@ def escape_html(words: str) -> str:
 
 def text(x: float, y: float, content: str, *, anchor: str = "start", css: str = "") -> str:
     """Write one line of text; `y` is its baseline."""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{_class_attribute(css)}>'
-        f"{escape_html(content)}</text>"
-    )
+    attributes = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{_class_attribute(css)}'
+    return f"<text {attributes}>{escape_html(content)}</text>"
 
 
 def rect(box: Box, css: str, *, opacity: float | None = None, hint: str = "") -> str:
     """Draw a rectangle; `hint` is its tooltip."""
     x, y, width, height = box
     shade = "" if opacity is None else f' fill-opacity="{opacity:.2f}"'
-    tag = (
-        f'<rect x="{x:.1f}" y="{y:.1f}" width="{max(width, 0):.1f}" height="{max(height, 0):.1f}"'
-        f"{shade}{_class_attribute(css)}"
-    )
+    size = f'width="{max(width, 0):.1f}" height="{max(height, 0):.1f}"'
+    tag = f'<rect x="{x:.1f}" y="{y:.1f}" {size}{shade}{_class_attribute(css)}'
     return f"{tag}><title>{escape_html(hint)}</title></rect>" if hint else f"{tag}/>"
 
 
@@ -57,11 +53,8 @@ def line(x1: float, y1: float, x2: float, y2: float, css: str) -> str:
 
 def picture(height: float, title: str, shapes: list[str]) -> str:
     """Wrap shapes into an SVG element; screen readers read the title aloud."""
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape_html(title)}">'
-        + "".join(shapes)
-        + "</svg>"
-    )
+    tag = f'<svg viewBox="0 0 {WIDTH} {height:.0f}" role="img" aria-label="{escape_html(title)}">'
+    return f"{tag}{''.join(shapes)}</svg>"
 
 
 def standalone_picture(title: str, panels: Sequence[tuple[str, str]], columns: int = 2) -> str:

@@ -1,6 +1,6 @@
 """Define the config models' base class and shared types.
 
-Values may be secrets, so neither errors nor a model's `repr` show them.
+Values may be secrets: a model's `repr` hides them, and errors quote only those that cannot be.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 SERVERS = "kafka.bootstrap.servers"
 _COMMON_OPTIONS = (SERVERS, "kafka.security.protocol", "kafka.sasl.mechanism")
 
-_DURATION = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
-_TRIGGER = rf"availableNow|(?:processingTime\s*)?({_DURATION})"
+_DURATION_PATTERN = r"\d+(?:\.\d+)?\s*(?:millisecond|second|minute|hour|day)s?"
+_TRIGGER_PATTERN = rf"availableNow|(?:processingTime\s*)?({_DURATION_PATTERN})"
 SIZE_PATTERN = r"off|(?=[\d.]*[1-9])(\d{1,9}(?:\.\d{1,9})?)\s*(KB|MB|GB)"
 #: JSON Schema of the values that `to_option_text` accepts.
 _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
@@ -42,7 +42,7 @@ _SCALAR: dict[str, Any] = {"type": ["string", "number", "boolean"]}
 class Section(BaseModel):
     """A mapping in the config, with its own keys and, in some sections, Kafka or Spark options.
 
-    An unknown key is an error; the message suggests the most similar key.
+    An unknown key is an error; the message suggests the most similar key, or lists all of them.
     """
 
     # A key's description is the string below it.
@@ -70,7 +70,8 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_options(cls, data: Any) -> Any:
+    def _convert_options(cls, data: Any) -> Any:
+        """Check the names of the keys, and convert the values of options to text."""
         if not isinstance(data, dict):
             return data
         fields = [field.alias or name for name, field in cls.model_fields.items()]
@@ -94,7 +95,7 @@ class Section(BaseModel):
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Add the options that `_read_options` accepts to the JSON Schema."""
+        """Add the options that `_convert_options` accepts to the JSON Schema."""
         reference = handler(core_schema)
         schema = handler.resolve_ref_schema(reference)
         schema["additionalProperties"] = False
@@ -112,7 +113,7 @@ KAFKA_PREFIXES = {"kafka.": r"^kafka\."}
 
 
 def require_one(values: Mapping[str, object]) -> None:
-    """Raise ValueError unless exactly one of these keys has a value."""
+    """Raise ValueError unless exactly one of these keys has a value other than None."""
     if sum(value is not None for value in values.values()) != 1:
         *names, last = map(repr, values)
         raise ValueError(f"exactly one of {', '.join(names)} and {last} is expected")
@@ -131,15 +132,17 @@ def require_pattern(pattern: str, expected: str) -> AfterValidator:
 
 def _check_folder(path: str) -> str:
     if not path.strip() or path.startswith("~") or re.match(r"\$\w", path):
-        raise ValueError("a folder or URL is expected; write ${HOME} for your home folder, not ~")
+        raise ValueError("a folder or URL is expected; write ${HOME}, not ~ or $HOME")
     return path
 
 
 OptionText = Annotated[str, BeforeValidator(to_option_text), WithJsonSchema(_SCALAR)]
-Size = Annotated[str, require_pattern(SIZE_PATTERN, "a size such as '128MB' (KB, MB or GB)")]
+Size = Annotated[str, require_pattern(SIZE_PATTERN, "a size such as '128MB' (KB, MB, GB) or 'off'")]
 #: A duration in Spark's syntax.
-Duration = Annotated[str, require_pattern(_DURATION, "a duration such as '10 seconds'")]
-Trigger = Annotated[str, require_pattern(_TRIGGER, "'availableNow' or 'processingTime 10 seconds'")]
+Duration = Annotated[str, require_pattern(_DURATION_PATTERN, "a duration such as '10 seconds'")]
+Trigger = Annotated[
+    str, require_pattern(_TRIGGER_PATTERN, "'availableNow' or 'processingTime 10 seconds'")
+]
 #: A positive number that fits into a Java int.
 PositiveInt = Annotated[int, NOT_A_FLAG, Field(gt=0, le=2**31 - 1)]
 #: Columns: one name, or a list of names.

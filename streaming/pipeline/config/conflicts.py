@@ -22,21 +22,22 @@ _DELTA_FOLDERS = ("_delta_log", "_change_data", "_delta_index")
 
 
 def check_names(job: Job) -> None:
-    """Check that no two names are equal if case is ignored, as SQL and some file systems do."""
-    views: dict[str, str] = {}
+    """Check that no two views, and no two outputs, have names that differ at most in case."""
+    key_path_by_view: dict[str, str] = {}
     for kind, names in (("source", job.all_sources), ("transform", job.all_transforms)):
         for name in names:
-            if name.lower() in views:
-                problem = f"SQL ignores case, so this name is equal to {views[name.lower()]!r}"
-                raise ValueError(f"{job.locate(kind, name)}: {problem}: use another")
-            views[name.lower()] = name
-    problems: dict[str, str] = {}
+            key_path = job.locate(kind, name)
+            other_path = key_path_by_view.setdefault(name.lower(), key_path)
+            if other_path != key_path:
+                problem = f"its view {name!r} has the same name as that of {other_path}"
+                raise ValueError(f"{key_path}: {problem} (SQL ignores case): use another name")
+    problem_by_name: dict[str, str] = {}
     for folder, key_path, _, source in sorted(job.outputs, key=lambda x: x.bad_source is None):
-        if folder.lower() in problems:
-            raise ValueError(f"{key_path}: the name {problems[folder.lower()]}: use another")
+        if folder.lower() in problem_by_name:
+            raise ValueError(f"{key_path}: the name {problem_by_name[folder.lower()]}: use another")
         for_bad_records = f"is reserved for the bad records of source {source!r}"
         differs_by_case = f"differs from {folder!r} only by case"
-        problems[folder.lower()] = for_bad_records if source else differs_by_case
+        problem_by_name[folder.lower()] = for_bad_records if source else differs_by_case
 
 
 class _Folder(NamedTuple):
@@ -47,18 +48,18 @@ class _Folder(NamedTuple):
 
 
 def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
-    """Check that tables differ (unless all are shared) and do not nest with the checkpoint.
+    """Check that tables differ unless all are shared, and that tables and checkpoints do not nest.
 
     `locations` has the qualified folder of each existing table, by key path. The config alone may
     have a path without a file system, or a table name without a folder.
     """
     tables: list[_Folder] = []
-    owners: dict[tuple[str, ...], tuple[str, bool]] = {}
+    owner_by_parts: dict[tuple[str, ...], tuple[str, bool]] = {}
     for key_path, table in job.tables:
         location = (locations or {}).get(key_path) or table.path
         path = table.path or location
         parts = _split_path(location) if location is not None else _split_name(table.table or "")
-        other_key_path, is_shared = owners.setdefault(parts, (key_path, table.shared))
+        other_key_path, is_shared = owner_by_parts.setdefault(parts, (key_path, table.shared))
         if other_key_path != key_path and not (is_shared and table.shared):
             raise ValueError(
                 f"{key_path}: {other_key_path} has the same table {table.path or table.table!r}: "
@@ -69,20 +70,21 @@ def check_folders(job: Job, locations: Mapping[str, str] | None = None) -> None:
             tables.append(_Folder(key_path, path, parts))
     inner_folders, outer_folders = list(tables), list(tables)
     if job.checkpoint is not None:
-        root = _Folder("checkpoint", job.checkpoint, _split_path(job.checkpoint))
-        if root.parts in owners:
-            owner = owners[root.parts][0]
+        checkpoint = _Folder("checkpoint", job.checkpoint, _split_path(job.checkpoint))
+        if checkpoint.parts in owner_by_parts:
+            owner = owner_by_parts[checkpoint.parts][0]
             raise ValueError(f"checkpoint: the folder is the table of {owner}: use another")
-        inner_folders.append(root)
+        inner_folders.append(checkpoint)
         for name in (output.folder for output in job.outputs):
-            path = f"{job.checkpoint.rstrip('/')}/{name}"
-            outer_folders.append(_Folder(f"the checkpoint of {name!r}", path, (*root.parts, name)))
+            path, parts = f"{job.checkpoint.rstrip('/')}/{name}", (*checkpoint.parts, name)
+            outer_folders.append(_Folder(f"the checkpoint of {name!r}", path, parts))
     for folder in inner_folders:
         for ancestor in outer_folders:
             if folder.owner != ancestor.owner and _is_inside(folder.parts, ancestor.parts):
+                reason = ", where VACUUM deletes unknown files" if ancestor in tables else ""
                 raise ValueError(
                     f"{folder.owner}: the folder {folder.path!r} is inside {ancestor.path!r} of "
-                    f"{ancestor.owner}, where VACUUM deletes unknown files: use separate folders"
+                    f"{ancestor.owner}{reason}: use separate folders"
                 )
 
 
@@ -92,18 +94,19 @@ def _split_name(table: str) -> tuple[str, ...]:
 
 
 def _split_path(path: str) -> tuple[str, ...]:
-    """Split a path as Hadoop does: there are no escapes, and `#` and `?` are literal."""
+    """Split a path as Hadoop does, without escapes: scheme and host (empty if local), folders."""
     scheme, colon, after_scheme = path.partition(":")
-    root, folder_path = "", path
+    scheme_and_host, folder_path = "", path
     if colon and "/" not in scheme:
-        has_host, without_host = after_scheme.startswith("//"), ("", "", after_scheme)
-        host, slash, folders = after_scheme[2:].partition("/") if has_host else without_host
-        root, folder_path = f"{scheme.lower()}://{host.lower()}", slash + folders
+        host, slash, folders = "", "", after_scheme
+        if after_scheme.startswith("//"):
+            host, slash, folders = after_scheme[2:].partition("/")
+        scheme_and_host, folder_path = f"{scheme.lower()}://{host.lower()}", slash + folders
         if scheme.lower() == "file":
-            root = ""
-    if not root:
+            scheme_and_host = ""
+    if not scheme_and_host:
         folder_path = os.path.realpath(os.path.normpath(Path.cwd() / folder_path))
-    return (root, *(part for part in folder_path.split("/") if part))
+    return (scheme_and_host, *(part for part in folder_path.split("/") if part))
 
 
 def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
@@ -117,7 +120,7 @@ def _is_inside(inner: tuple[str, ...], outer: tuple[str, ...]) -> bool:
 
 
 def check_no_loops(job: Job) -> None:
-    """Check that no sink writes to a topic from which its rows were read."""
+    """Check that no query writes to a topic from which it may get its rows."""
     for _, key_path, sink, source in job.outputs:
         if not isinstance(sink, KafkaSink):
             continue
@@ -128,9 +131,8 @@ def check_no_loops(job: Job) -> None:
                 for options in (source_options, sink.options)
             )
             if source_servers & sink_servers and job.all_sources[name].reads(sink.topic):
-                bad_loop = f"the source reads the topic {sink.topic!r} itself, so each bad record"
-                loop = f"source {name!r} reads the topic {sink.topic!r}, so each record"
+                noun = "bad record" if source else "record"
+                problem = f"source {name!r} reads the topic {sink.topic!r}, so each {noun}"
                 raise ValueError(
-                    f"{key_path}: {bad_loop if source else loop} would be read again forever: use "
-                    "another topic"
+                    f"{key_path}: {problem} would be read again forever: use another topic"
                 )

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_FUNCTION = "a function such as 'package.module:function'"
-_NAME = "a name of ASCII letters, digits, '.', '_' and '-' that begins with a letter or digit"
+_PYTHON_FORMAT = "a function such as 'package.module:function'"
+_NAME_FORMAT = "a name of ASCII letters, digits, '.', '_', '-' that begins with a letter or digit"
 
 
 class Transform(Section):
@@ -48,7 +48,7 @@ class Transform(Section):
 
     sql: str | None = None
     """A SELECT from sources and earlier transforms."""
-    python: Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _FUNCTION)] | None = None
+    python: Annotated[str, require_pattern(r"[a-z_][\w.]*:[a-z_]\w*", _PYTHON_FORMAT)] | None = None
     """`package.module:function`, which takes and returns a DataFrame."""
     from_: ViewName | None = Field(None, alias="from")
     """For `python`: the source or transform that the function gets. Default: the previous
@@ -73,7 +73,7 @@ class Seed(Section):
     """File of JSON lines, next to the job's YAML. Each line has a `key`, and a `value` (text, an
     object for JSON, null for a tombstone) or `base64`."""
     partitions: PositiveInt = 4
-    """Number of partitions of the topic."""
+    """Number of partitions of the topic, if the job creates it."""
 
 
 class Output(NamedTuple):
@@ -83,14 +83,14 @@ class Output(NamedTuple):
     folder: str
     key_path: str
     sink: Sink
-    #: The source whose bad records are written; None for a sink in the config.
+    #: Source whose bad records the query writes; None if it writes to one of the job's sinks.
     bad_source: str | None = None
 
 
 class Job(Section):
-    """A job from Kafka to Delta. `kafka.*` keys here apply to all its sources and sinks."""
+    """A job from Kafka to Delta or another sink; `kafka.*` keys apply to all sources and sinks."""
 
-    name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME)] = "job"
+    name: Annotated[str, require_pattern(r"[a-z0-9][a-z0-9_.-]*", _NAME_FORMAT)] = "job"
     """Name of the queries; by default, the name of the YAML file."""
     source: Source | None = None
     """The only source; its view is named `records`."""
@@ -146,11 +146,11 @@ class Job(Section):
 
     @property
     def tables(self) -> list[tuple[str, DeltaSink]]:
-        """The Delta sinks with their key paths."""
+        """The Delta sinks and dead-letter tables, with their key paths."""
         return [(o.key_path, o.sink) for o in self.outputs if isinstance(o.sink, DeltaSink)]
 
     def iterate_broker_uses(self) -> Iterator[tuple[str, dict[str, str], list[str]]]:
-        """Yield the key path, options and topics of each source and Kafka sink."""
+        """Yield key path, merged options, and topics (none for a pattern) of each use of Kafka."""
         for name, source in self.all_sources.items():
             options = self.merge_kafka_options(source.options)
             yield self.locate("source", name), options, source.topics
@@ -174,7 +174,7 @@ class Job(Section):
         return {**self.options, **options}
 
     def list_inputs(self, name: str) -> list[str]:
-        """Return the views that a transform reads; for SQL, all whose names occur in the text."""
+        """Return the views that a transform reads; for SQL, earlier ones whose names it has."""
         transform = self.all_transforms[name]
         views = [*self.all_sources, *self.all_transforms]
         earlier = views[: views.index(name)]

@@ -35,7 +35,7 @@ class LoadedJob:
     """A job and the details of its file; its `repr` shows no values."""
 
     job: Job
-    #: Name of the file in messages, such as `job.yaml`; "config" for a mapping.
+    #: File name, such as `job.yaml`, for messages; "config" for a mapping, the name of a `Job`.
     title: str
     #: Folder of the files that the job refers to.
     folder: Path = field(repr=False)
@@ -107,7 +107,7 @@ def load_job(
     environment: Mapping[str, str] | None = None,
     broker: str | None = None,
 ) -> LoadedJob:
-    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job`.
+    """Read and validate a job: a YAML file, a mapping with the same keys, or a `Job` (unchanged).
 
     Parameters
     ----------

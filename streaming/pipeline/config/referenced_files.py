@@ -43,7 +43,7 @@ def load_checked_job(
     overrides: Sequence[str] = (),
     broker: str | None = None,
 ) -> LoadedJob:
-    """Load a job and check the files that it refers to; a `LoadedJob` is returned as it is.
+    """Load a job and check the files that it refers to; a `LoadedJob` is returned unchanged.
 
     See `load_job` for the parameters and errors.
     """
@@ -55,7 +55,7 @@ def load_checked_job(
 
 
 def check_files(loaded: LoadedJob) -> None:
-    """Check schema files and Python functions, without Spark or a broker."""
+    """Raise ConfigError if a schema or Python function cannot be read; Spark parses DDL later."""
     job = loaded.job
     for name, source in job.all_sources.items():
         text = read_schema(loaded, name)
@@ -73,19 +73,19 @@ def check_files(loaded: LoadedJob) -> None:
             import_function(loaded, name)
 
 
-def read_schema(loaded: LoadedJob, source: str) -> str:
-    """Return a source's schema as text, from its file or the config; empty if it has none."""
-    schema = loaded.job.all_sources[source].records.schema_ or ""
+def read_schema(loaded: LoadedJob, source_name: str) -> str:
+    """Return a source's schema, "" if it has none; raise ConfigError if its file is unreadable."""
+    schema = loaded.job.all_sources[source_name].records.schema_ or ""
     if not schema.strip().endswith(_SCHEMA_SUFFIXES) or "\n" in schema:
         return schema
     path = loaded.folder / schema
-    key_path = loaded.job.locate("source", source, "records.schema")
+    key_path = loaded.job.locate("source", source_name, "records.schema")
     with loaded.wrap_errors(key_path, prefix=f"the schema file {str(path)!r} cannot be read: "):
         return path.read_text(encoding="utf-8")
 
 
 def parse_schema_json(text: str) -> Any:
-    """Parse the JSON of a Spark or Avro schema."""
+    """Parse the JSON of a Spark or Avro schema; raise ValueError if it is invalid."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -93,9 +93,9 @@ def parse_schema_json(text: str) -> Any:
 
 
 def add_avro_marker(text: str) -> str:
-    """Return the Avro schema with the field `AVRO_MARKER`, whose default stands for absent data.
+    """Return the Avro schema with the field `AVRO_MARKER`, which is true if a record can be read.
 
-    Raises ValueError if the text is not JSON or not the schema of a record.
+    Raises ValueError if the text is not JSON or not the schema of a record with fields.
     """
     schema = parse_schema_json(text)
     if not isinstance(schema, dict) or schema.get("type") != "record" or "fields" not in schema:
@@ -104,22 +104,21 @@ def add_avro_marker(text: str) -> str:
     return json.dumps({**schema, "fields": [*schema["fields"], marker]})
 
 
-def import_function(loaded: LoadedJob, transform: str) -> Callable[[DataFrame], DataFrame]:
-    """Import a transform's `package.module:function`; search the job's folder first."""
-    name = loaded.job.all_transforms[transform].python or ""
-    key_path = loaded.job.locate("transform", transform, "python")
+def import_function(loaded: LoadedJob, transform_name: str) -> Callable[[DataFrame], DataFrame]:
+    """Import a transform's function, from the job's folder first; raise ConfigError if it fails."""
+    name = loaded.job.all_transforms[transform_name].python or ""
+    key_path = loaded.job.locate("transform", transform_name, "python")
     module_name, _, attribute = name.partition(":")
     try:
         _put_first_on_path(loaded.folder.resolve())
         function = getattr(importlib.import_module(module_name), attribute)
     except (Exception, SystemExit) as error:  # the user's module may raise anything
-        raise loaded.make_error(
-            key_path, f"{name!r} cannot be imported: {describe_error(error)}"
-        ) from error
+        problem = f"{name!r} cannot be imported: {describe_error(error)}"
+        raise loaded.make_error(key_path, problem) from error
     if not callable(function):
         raise loaded.make_error(key_path, f"{name!r} is not a function")
-    checked: Callable[[DataFrame], DataFrame] = function
-    return checked
+    transform: Callable[[DataFrame], DataFrame] = function
+    return transform
 
 
 def _put_first_on_path(folder: Path) -> None:
@@ -138,7 +137,7 @@ def _put_first_on_path(folder: Path) -> None:
 
 
 def _find_folder(module: ModuleType) -> Path | None:
-    """Return the folder that contains a module or package, even without an `__init__.py`."""
+    """Return the folder of a module or package (even without `__init__.py`); None if unknown."""
     package_paths = list(getattr(module, "__path__", ()))
     location = package_paths[0] if package_paths else getattr(module, "__file__", None)
     return Path(location).parent if isinstance(location, str) else None
@@ -149,29 +148,29 @@ class _SeedLine(Section):
 
     key: str | None = None
     value: Any = None
-    bytes_: str | None = Field(None, alias="base64")
+    base64_text: str | None = Field(None, alias="base64")
 
     @model_validator(mode="after")
     def _check_one_value(self) -> Self:
-        if self.value is not None and self.bytes_ is not None:
+        if self.value is not None and self.base64_text is not None:
             raise ValueError("'value' and 'base64' cannot be used together")
         return self
 
     def to_record(self) -> Record:
-        """Return the key and value as bytes."""
+        """Return the key and value as bytes; raise ValueError if `base64` cannot be decoded."""
         key = self.key.encode() if self.key is not None else None
-        if self.bytes_ is not None:
+        if self.base64_text is not None:
             try:
-                return key, base64.b64decode(self.bytes_, validate=True)
+                return key, base64.b64decode(self.base64_text, validate=True)
             except binascii.Error as error:
-                raise ValueError(f"'base64' cannot be read: {error}") from None
+                raise ValueError(f"'base64' cannot be decoded: {error}") from None
         if self.value is None:
             return key, None
         return key, self.value.encode() if isinstance(self.value, str) else orjson.dumps(self.value)
 
 
 def read_seeds(loaded: LoadedJob) -> dict[str, list[Record]]:
-    """Read the seed records of each topic."""
+    """Return the seed records by topic; raise ConfigError if a file or line cannot be read."""
     seeds = {}
     for topic, seed in loaded.job.seed.items():
         path = loaded.folder / seed.file
@@ -181,11 +180,11 @@ def read_seeds(loaded: LoadedJob) -> dict[str, list[Record]]:
     return seeds
 
 
-def _parse_line(number: int, line: bytes) -> Record:
+def _parse_line(line_number: int, line: bytes) -> Record:
     data: Any = None
     try:
         data = orjson.loads(line)
         return _SeedLine.model_validate(data).to_record()
     except ValueError as error:
         problem = describe_problems(error, data) if isinstance(error, ValidationError) else error
-        raise ValueError(f"line {number}: {problem}") from None
+        raise ValueError(f"line {line_number}: {problem}") from None

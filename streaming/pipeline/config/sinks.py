@@ -24,9 +24,9 @@ from streaming.pipeline.config.base import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_PART = r"(?:\w+|`[^`]+`)"
-_TABLE = "the name of a table such as 'orders' or 'shop.orders'"
-_UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
+_TABLE_PATTERN = r"(?:\w+|`[^`]+`)(?:\.(?:\w+|`[^`]+`)){0,2}"
+_TABLE_FORMAT = "the name of a table such as 'orders' or 'shop.orders'"
+_BYTES_PER_UNIT = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
 
 
 class _TableSection(Section):
@@ -34,7 +34,7 @@ class _TableSection(Section):
 
     path: Location | None = None
     """Folder or URL of the Delta table."""
-    table: Annotated[str, require_pattern(rf"{_PART}(?:\.{_PART}){{0,2}}", _TABLE)] | None = None
+    table: Annotated[str, require_pattern(_TABLE_PATTERN, _TABLE_FORMAT)] | None = None
     """Name of the Delta table in the catalog, instead of `path`."""
     shared: bool = False
     """Whether other queries may append to the table: another job, or this job with an earlier
@@ -99,7 +99,7 @@ class DeltaSink(_TableSection):
     def target_file_bytes(self) -> int | None:
         """The target file size in bytes; None if it is off."""
         number, unit = re.fullmatch(SIZE_PATTERN, self.target_file_size, re.IGNORECASE).groups()  # type: ignore[union-attr]
-        return int(float(number) * _UNITS[unit.upper()]) if number else None
+        return int(float(number) * _BYTES_PER_UNIT[unit.upper()]) if number else None
 
     @model_validator(mode="after")
     def _check_keys(self) -> Self:
@@ -121,7 +121,7 @@ class DeltaSink(_TableSection):
 
 
 class ConsoleSink(Section):
-    """Prints rows, to try out a job."""
+    """The console, which prints rows, to try out a job."""
 
     type: Literal["console"]
     """`console`."""

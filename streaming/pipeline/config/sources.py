@@ -41,35 +41,35 @@ def _build_object_pattern(key: str, value: str) -> str:
 #: Options of Spark's Kafka source in addition to `kafka.*`.
 _SPARK_OPTIONS = {
     "subscribe": "Topics, separated by commas.",
-    "subscribePattern": "A pattern of topic names.",
+    "subscribePattern": "A Java regular expression for topic names.",
     "assign": "Topics with partitions, as JSON.",
     "startingOffsets": "Where a new checkpoint starts: `earliest` (the default), `latest` or JSON.",
     "startingTimestamp": "Start time for a new checkpoint, in milliseconds.",
-    "startingOffsetsByTimestamp": "Start time for each partition, as JSON.",
-    "startingOffsetsByTimestampStrategy": "If no offset matches a time: `error` or `latest`.",
+    "startingOffsetsByTimestamp": "Start time for each partition in milliseconds, as JSON.",
+    "startingOffsetsByTimestampStrategy": "What to do if no offset matches: `error` or `latest`.",
     "failOnDataLoss": "Whether lost offsets fail the query; Spark's default is `true`.",
-    "maxOffsetsPerTrigger": "Maximum number of records in a batch.",
-    "minOffsetsPerTrigger": "Minimum number of records for which a batch waits.",
+    "maxOffsetsPerTrigger": "Maximum number of offsets in a batch.",
+    "minOffsetsPerTrigger": "Minimum number of offsets for which a batch waits.",
     "maxTriggerDelay": "Maximum time to wait for `minOffsetsPerTrigger`.",
     "minPartitions": "Minimum number of tasks.",
-    "maxRecordsPerPartition": "Maximum number of records in a task.",
+    "maxRecordsPerPartition": "Maximum number of offsets in a task.",
     "includeHeaders": "Whether to add a `headers` column; only for raw records.",
     "groupIdPrefix": "Prefix of the consumer group's name.",
     "kafkaConsumer.pollTimeoutMs": "Timeout of a poll on the executors, in milliseconds.",
     "fetchOffset.numRetries": "Number of retries of an offset lookup.",
-    "fetchOffset.retryIntervalMs": "Delay between these retries, in milliseconds.",
+    "fetchOffset.retryIntervalMs": "Delay between retries of an offset lookup, in milliseconds.",
 }
 _FLAG = (r"(?i)true|false", "true or false")
 _WHOLE_NUMBER = (r"\d{1,9}", "a whole number from 0")
 _POSITIVE_NUMBER = (r"0*[1-9]\d{0,17}", "a whole number from 1")
-_OFFSET_MAP = _build_partition_pattern(r"-[12]|[0-9]+")
-_OFFSETS = 'earliest, latest, or offsets such as {"orders": {"0": 23, "1": -2}}'
-_TIMES = 'milliseconds such as {"orders": {"0": 1700000000000}}'
-#: Valid values of these options: a pattern, and its description.
+_OFFSET_MAP_PATTERN = _build_partition_pattern(r"-[12]|[0-9]+")
+_OFFSETS_FORMAT = 'earliest, latest, or offsets such as {"orders": {"0": 23, "1": -2}}'
+_TIMES_FORMAT = 'milliseconds such as {"orders": {"0": 1700000000000}}'
+#: Pattern of valid values, and its description, by option.
 _VALID_VALUES = {
-    "startingOffsets": (rf"(?i)earliest|latest|{_OFFSET_MAP}", _OFFSETS),
+    "startingOffsets": (rf"(?i)earliest|latest|{_OFFSET_MAP_PATTERN}", _OFFSETS_FORMAT),
     "startingTimestamp": (r"\d{1,18}", "milliseconds since 1970"),
-    "startingOffsetsByTimestamp": (_build_partition_pattern("[0-9]+"), _TIMES),
+    "startingOffsetsByTimestamp": (_build_partition_pattern("[0-9]+"), _TIMES_FORMAT),
     "startingOffsetsByTimestampStrategy": (r"(?i)error|latest", "error or latest"),
     "failOnDataLoss": _FLAG,
     "maxOffsetsPerTrigger": _POSITIVE_NUMBER,
@@ -91,8 +91,8 @@ class Records(Section):
     format: Literal["raw", "json", "avro", "csv"] = "raw"
     """`raw` keeps Kafka's columns unchanged."""
     schema_: str | None = Field(None, alias="schema")
-    """Columns as DDL (`id BIGINT, name STRING`), or a schema file next to the job's YAML: `.ddl`,
-    `.json` (Spark's JSON format), or `.avsc` (Avro)."""
+    """Columns as DDL (`id BIGINT, name STRING`), or a schema file next to the job's YAML: `.ddl`
+    or `.txt` (DDL), `.json` (Spark's JSON format), or `.avsc` (Avro)."""
     key: str | None = None
     """Columns stored in Kafka's key, as DDL. A single column may be plain text or a JSON object;
     several must be a JSON object. Tombstone rows take their values from these columns. Columns
@@ -120,10 +120,11 @@ class Records(Section):
             raise ValueError(f"{unused_keys[0]!r} needs 'format: avro'")
         if (self.bad_records == "dead_letter") != (self.dead_letter is not None):
             raise ValueError("'bad_records: dead_letter' and 'dead_letter:' must be used together")
-        options = {name.lower() for name in self.reader_options}  # as Spark reads them
+        reader_options = {name.lower() for name in self.reader_options}  # Spark ignores case
         for name in ("mode", "columnNameOfCorruptRecord", "avroSchema"):
-            if name.lower() in options:
-                raise ValueError(f"option {name!r} is set by the job: use 'bad_records' instead")
+            if name.lower() in reader_options:
+                key = "schema" if name == "avroSchema" else "bad_records"
+                raise ValueError(f"option {name!r} is set by the job: use {key!r} instead")
         return self
 
 
@@ -137,7 +138,7 @@ class Watermark(Section):
 
 
 def list_topics(options: Mapping[str, str]) -> list[str]:
-    """Return the topics in the options `subscribe` and `assign`."""
+    """Return the topics in the options `subscribe` and `assign`, if these are valid."""
     subscribed = [t.strip() for t in options.get("subscribe", "").split(",") if t.strip()]
     with contextlib.suppress(ValueError, RecursionError):  # Spark reports the error later
         assigned = json.loads(options.get("assign", "{}"))
@@ -168,7 +169,7 @@ class Source(Section):
 
     @property
     def spark_options(self) -> dict[str, str]:
-        """Its own options for `spark.readStream`; by default, it starts at the earliest offsets."""
+        """The section's options for `spark.readStream`; without a start, `earliest` is added."""
         options = self.options
         if not any(name in options for name in _START_OPTIONS):
             options["startingOffsets"] = "earliest"
@@ -176,7 +177,7 @@ class Source(Section):
 
     @property
     def topics(self) -> list[str]:
-        """The topics of `subscribe` or `assign`."""
+        """The topics of `subscribe` or `assign`; empty for a pattern."""
         return list_topics(self.options)
 
     def reads(self, topic: str) -> bool:

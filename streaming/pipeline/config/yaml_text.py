@@ -53,7 +53,7 @@ class _Loader(yaml.SafeLoader):
     _depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        """Compose a node, and limit the depth."""
+        """Compose a node; raise ConfigError if it is nested too deeply."""
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             line = self.peek_event().start_mark.line + 1  # type: ignore[no-untyped-call]
@@ -63,7 +63,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def get_single_node(self) -> yaml.Node | None:
-        """Return the document, and limit its size with aliases expanded."""
+        """Return the document, or None if it is empty; limit its size with aliases expanded."""
         node: yaml.Node | None = super().get_single_node()
         if node is not None:
             _count_values(node, {})
@@ -117,12 +117,12 @@ def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
     if cached_size:
         return cached_size
     sizes[id(node)] = None  # being counted
-    nested: list[yaml.Node] = []
+    children: list[yaml.Node] = []
     if isinstance(node, yaml.MappingNode):
-        nested = [part for pair in node.value for part in pair]
+        children = [part for pair in node.value for part in pair]
     elif isinstance(node, yaml.SequenceNode):
-        nested = node.value
-    size = 1 + sum(_count_values(part, sizes) for part in nested)
+        children = node.value
+    size = 1 + sum(_count_values(child, sizes) for child in children)
     if size > _MAX_VALUES:
         raise _make_error(node, f"more than {_MAX_VALUES:,} values with aliases expanded")
     sizes[id(node)] = size
@@ -130,7 +130,7 @@ def _count_values(node: yaml.Node, sizes: dict[int, int | None]) -> int:
 
 
 def parse_yaml(text: str) -> dict[str, Any]:
-    """Parse one YAML document, which must be a mapping."""
+    """Parse one YAML document; raise ConfigError if it is not a valid mapping."""
     try:
         data = _load_yaml(text)
     except yaml.YAMLError as error:
@@ -163,7 +163,7 @@ def _load_yaml(text: str) -> Any:
 def map_values(
     data: Any, change: Callable[[KeyPath, Any], Any] = lambda _, value: value, path: KeyPath = ()
 ) -> Any:
-    """Copy nested mappings and lists, applying `change` to the path and value of each entry."""
+    """Copy nested mappings and lists, applying `change` to the path and value of each leaf."""
     if isinstance(data, Mapping):
         return {key: map_values(value, change, (*path, key)) for key, value in data.items()}
     if isinstance(data, list):
@@ -172,11 +172,12 @@ def map_values(
 
 
 def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Return a copy of the data with each `--set key.path=value` applied; values are YAML.
+    """Return a copy of the data with each `--set key.path=value` applied.
 
-    An existing key that contains dots is matched as a whole; a new one must be quoted.
+    Values are YAML, or text if they are not valid YAML. An existing key that contains dots is
+    matched as a whole; a new one must be quoted, unless it starts with one of `_DOTTED_KEYS`.
     """
-    changed: dict[str, Any] = map_values(data)
+    new_data: dict[str, Any] = map_values(data)
     for assignment in assignments:
         path, equals, text = _ASSIGNMENT.fullmatch(assignment).groups()  # type: ignore[union-attr]
         if not equals or not path.strip():  # its text may be a secret, so omit it
@@ -187,8 +188,8 @@ def apply_overrides(data: Mapping[str, Any], assignments: Iterable[str]) -> dict
             value = text
         except ConfigError as error:
             raise ConfigError(f"--set {path}: {error}") from None
-        _set_value(changed, path.strip(), value)
-    return changed
+        _set_value(new_data, path.strip(), value)
+    return new_data
 
 
 def _set_value(section: dict[str, Any], path: str, value: Any) -> None:
@@ -229,7 +230,8 @@ def fill_variables(
 ) -> tuple[Any, dict[KeyPath, str]]:
     """Substitute `${NAME}` and `${NAME:-default}` in all texts; `$${` is an escaped `${`.
 
-    Returns the data, and the original texts of substituted values by path.
+    Only a variable that is not set gets its default. Returns the data, and the original texts of
+    substituted values by path.
     """
     original_texts: dict[KeyPath, str] = {}
 

@@ -51,7 +51,7 @@ class AuditTrail:
         self._offset_log: BatchRangeReader | None = None
         self._has_warned = False
 
-    def build_metadata(self, spark: SparkSession, query: str, batch: int) -> CommitMetadata:
+    def build_metadata(self, spark: SparkSession, query_id: str, batch: int) -> CommitMetadata:
         """Return the available metadata for a batch's commit.
 
         The setting omits the ranges, because Spark copies settings into each task and event.
@@ -59,7 +59,7 @@ class AuditTrail:
         if self._checkpoint is None:
             return NO_METADATA
         with report_failure(self._warn):
-            text = encode_metadata(query, batch, None, spark.conf.get(USER_METADATA, None))
+            text = encode_metadata(query_id, batch, None, spark.conf.get(USER_METADATA, None))
             if text is not None:
                 ranges = self._read_ranges(spark, self._checkpoint, batch)
                 return CommitMetadata({USER_METADATA: text}, ranges)
@@ -89,5 +89,5 @@ class AuditTrail:
 
 def _open_folder(location: str, spark: Any) -> Folder:
     """Open a folder; read local ones without Hadoop, which takes milliseconds per file."""
-    local = local_path(location)
-    return HadoopFolder(location, spark) if local is None else LocalFolder(local.resolve())
+    path = local_path(location)
+    return HadoopFolder(location, spark) if path is None else LocalFolder(path.resolve())

@@ -44,14 +44,14 @@ def check_continuity(
         raise lost_table_error(writer.table.title, checkpoint, last_batches.completed)
 
 
-def check_sources(sources: Sequence[PlanSource], checkpoint: str, last: LastBatches) -> None:
+def check_sources(sources: Sequence[PlanSource], checkpoint: str, batches: LastBatches) -> None:
     """Check that each topic of the checkpoint is still read by the source with the same number.
 
     Spark assigns stored offsets to sources by number, regardless of topics. If two sources swap
     places, each gets the offsets of the other's topics. If two sources read the same topics, their
-    order is not checked.
+    order is not checked. A source with `failOnDataLoss: false` may drop topics.
     """
-    topics = [(int(n), topic) for n, ends in last.ends.items() if is_number(n) for topic in ends]
+    topics = [(int(n), topic) for n, ends in batches.ends.items() if is_number(n) for topic in ends]
     dropped_topics, has_moved_topics = [], False
     for number, topic in sorted(topics):
         source = sources[number] if number < len(sources) else None
@@ -60,47 +60,49 @@ def check_sources(sources: Sequence[PlanSource], checkpoint: str, last: LastBatc
         if any(other.reads(topic) for other in sources):
             has_moved_topics = True
         elif source is None or (source.is_kafka and not source.accepts_data_loss):
-            dropped_topics.append(topic)
+            dropped_topics.append((topic, source))
     if dropped_topics:
+        topic, source = dropped_topics[0]
+        accept_loss = "" if source is None else "set failOnDataLoss: false, "
         raise TableError(
-            f"the checkpoint {checkpoint!r} has read topic {dropped_topics[0]!r}, which no source "
-            "reads any more, so its unread records would be lost: add the topic to a source again, "
-            f"set failOnDataLoss: false, or {NEW_CHECKPOINT}"
+            f"the checkpoint {checkpoint!r} has read topic {topic!r}, which no source reads any "
+            "more, so its unread records would be lost: add the topic to a source again, "
+            f"{accept_loss}or {NEW_CHECKPOINT}"
         )
     if has_moved_topics:
         raise TableError(_describe_source_order(checkpoint, topics))
 
 
 def _describe_source_order(checkpoint: str, topics: Sequence[tuple[int, str]]) -> str:
-    by_number: dict[int, list[str]] = {}
+    topics_by_number: dict[int, list[str]] = {}
     for number, topic in sorted(topics):
-        by_number.setdefault(number, []).append(topic)
-    order = elide([" and ".join(map(repr, x[:2])) for x in by_number.values()], 5, ", then ")
+        topics_by_number.setdefault(number, []).append(topic)
+    names = [" and ".join(map(repr, topics[:2])) for topics in topics_by_number.values()]
     return (
         f"the sources of the query are not in the order of its checkpoint {checkpoint!r}: Spark "
         "distinguishes them only by their order, so topics would be read twice or skipped; put "
-        f"the sources into FROM, JOIN, and UNION in this order of topics: {order}; or "
-        f"{NEW_CHECKPOINT}"
+        f"the sources into FROM, JOIN, and UNION in this order of topics: "
+        f"{elide(names, 5, ', then ')}; or {NEW_CHECKPOINT}"
     )
 
 
 def _check_log(
-    spark: SparkSession, writer: DeltaWriter, checkpoint: str, last: LastBatches
+    spark: SparkSession, writer: DeltaWriter, checkpoint: str, batches: LastBatches
 ) -> None:
-    table = writer.table.title
+    table, query_id = writer.table.title, batches.query_id
     # Merging the same records again changes nothing.
     may_be_shared = writer.sink.mode == "upsert" or writer.sink.shared
-    if last.query_id is None and last.completed is None and may_be_shared:
+    if query_id is None and batches.completed is None and may_be_shared:
         return
-    log = read_log(HadoopFolder(writer.table.find_location(spark), spark), last.query_id)
-    completed = NO_BATCH if last.completed is None else last.completed
-    planned = NO_BATCH if last.planned is None else last.planned.batch_id
-    if last.query_id is None:
+    log = read_log(HadoopFolder(writer.table.find_location(spark), spark), query_id)
+    completed_batch = NO_BATCH if batches.completed is None else batches.completed
+    planned_batch = NO_BATCH if batches.planned is None else batches.planned.batch_id
+    if query_id is None:
         log = replace(log, batch=NO_BATCH)
-    mismatch = describe_mismatch(log, checkpoint, planned, completed)
+    mismatch = describe_mismatch(log, checkpoint, planned_batch, completed_batch)
     if mismatch is not None:
         raise TableError(f"the table {table!r} {mismatch}")
-    if log.batch == NO_BATCH == completed and log.other_query_id and not may_be_shared:
+    if log.batch == NO_BATCH == completed_batch and log.other_query_id and not may_be_shared:
         raise TableError(
             f"the table {table!r} has rows of another query ({log.other_query_id}), and "
             f"the checkpoint {checkpoint!r} is new, so rows could be written twice: use the "

@@ -64,10 +64,10 @@ _FUNCTION_NUMBERS = itertools.count()
 
 
 class OrderConflicts:
-    """Counts one sink's conflicts; `fields` are its table's Kafka fields (`write_mode`)."""
+    """Counts one sink's conflicts; `kafka_fields` are those of its table (`write_mode`)."""
 
     def __init__(
-        self, spark: SparkSession, label: str, table: str, fields: tuple[str, ...]
+        self, spark: SparkSession, label: str, table: str, kafka_fields: tuple[str, ...]
     ) -> None:
         self._label = label
         self._table = table
@@ -76,12 +76,13 @@ class OrderConflicts:
         is_available = not isinstance(counter_class, JavaPackage)
         #: The jar's counter, the message, and the condition, by prefix of the SQL functions.
         self._counters = {}
-        for message, condition in (_CONFLICTS.get(fields, {}) if is_available else {}).items():
+        conditions = _CONFLICTS.get(kafka_fields, {}) if is_available else {}
+        for message, condition in conditions.items():
             name = f"__assignor_order_{next(_FUNCTION_NUMBERS)}"
-            counter = counter_class(spark._jsparkSession, name, fields == BY_TIMESTAMP)
+            counter = counter_class(spark._jsparkSession, name, kafka_fields == BY_TIMESTAMP)
             self._counters[name] = counter, message, condition
         #: Names of the counters whose conflicts have been logged.
-        self._logged: set[str] = set()
+        self._logged_counters: set[str] = set()
 
     def build_batch_condition(self, keys: tuple[str, ...]) -> str:
         """Return an always-true SQL condition that counts conflicts between rows of a batch.
@@ -110,12 +111,12 @@ class OrderConflicts:
             counter.take()
 
     def log_conflicts(self, batch: int) -> None:
-        """Log a batch's conflicts, each kind once per run."""
+        """Log a batch's conflicts, each kind once per run, and reset the counts."""
         for name, (counter, message, _) in self._counters.items():
             example = counter.example()
             count = counter.take()
-            if count and name not in self._logged:
-                self._logged.add(name)
+            if count and name not in self._logged_counters:
+                self._logged_counters.add(name)
                 conflict = message.format(count=pluralize(count, "record"), example=example)
                 log_format = "%s: batch %d for the table %r: %s; not logged again in this run"
                 _LOG.warning(log_format, self._label, batch, self._table, conflict)

@@ -96,7 +96,7 @@ class Table(NamedTuple):
         return spark.catalog.tableExists(self.name or "")
 
     def read_schema(self, spark: SparkSession) -> StructType | None:
-        """Return the columns; None if the table does not exist."""
+        """Return the columns; None if the table does not exist, TableError if it cannot be read."""
         try:
             return self.open(spark).toDF().schema if self.exists(spark) else None
         except Exception as error:
@@ -113,8 +113,8 @@ class Table(NamedTuple):
         """Create an empty table, unless the table exists."""
         from delta.tables import DeltaTable
 
-        nullable = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
-        builder: Any = DeltaTable.createIfNotExists(spark).addColumns(StructType(nullable))
+        nullable_fields = [StructField(f.name, f.dataType, True, f.metadata) for f in schema.fields]
+        builder: Any = DeltaTable.createIfNotExists(spark).addColumns(StructType(nullable_fields))
         builder = builder.tableName(self._to_sql(spark))  # a path must be set as the location, too
         if self.path is not None:
             builder = builder.location(qualify_path(spark, self.path))
@@ -127,7 +127,7 @@ class Table(NamedTuple):
         builder.execute()
 
     def check_layout(self, spark: SparkSession, sink: DeltaSink) -> None:
-        """Check that an existing table has the sink's partitioning and clustering."""
+        """Raise TableError unless an existing table has the sink's partitioning or clustering."""
         if not sink.partition_by and not sink.cluster_by:
             return  # Delta's details take seconds in a new JVM
         detail = self.open(spark).detail().collect()[0].asDict()
@@ -135,20 +135,20 @@ class Table(NamedTuple):
             ("partition_by", sink.partition_by, "partitionColumns"),
             ("cluster_by", sink.cluster_by, "clusteringColumns"),
         ):
-            actual = tuple(map(unquote_name, detail.get(detail_key) or ()))
-            if columns and [c.lower() for c in actual] != [c.lower() for c in columns]:
+            table_columns = tuple(map(unquote_name, detail.get(detail_key) or ()))
+            if columns and [c.lower() for c in table_columns] != [c.lower() for c in columns]:
                 raise TableError(
                     f"{key} is {', '.join(columns)}, but the table {self.title!r} has "
-                    f"{', '.join(actual) or 'none'}: change {key}, or use a new table"
+                    f"{', '.join(table_columns) or 'none'}: change {key}, or use a new table"
                 )
 
 
-def lost_table_error(name: str, checkpoint: str, completed: int) -> TableError:
+def lost_table_error(name: str, checkpoint: str, completed_batch: int) -> TableError:
     """Return the error for a table that was removed after its query completed a batch."""
     return TableError(
         f"the table {name!r} no longer exists, but the checkpoint {checkpoint!r} has "
-        f"completed batch {completed}, so its records are not read again: restore the table, or "
-        "give the job a new checkpoint, which creates the table again"
+        f"completed batch {completed_batch}, so its records are not read again: restore the table, "
+        "or give the job a new checkpoint, which creates the table again"
     )
 
 
@@ -156,16 +156,18 @@ def _quote(value: str) -> str:
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def check_columns(name: str, table: StructType, rows: StructType, schema_evolution: bool) -> None:
-    """Check that rows fit a table; with `schema_evolution`, Delta adds new columns and fields."""
-    table_fields = {field.name.lower(): field for field in table.fields}
-    new_columns = [repr(x.name) for x in rows.fields if x.name.lower() not in table_fields]
+def check_columns(
+    name: str, table_schema: StructType, row_schema: StructType, schema_evolution: bool
+) -> None:
+    """Raise TableError unless rows fit a table, to which `schema_evolution` adds columns."""
+    table_fields = {field.name.lower(): field for field in table_schema.fields}
+    new_columns = [repr(x.name) for x in row_schema.fields if x.name.lower() not in table_fields]
     if new_columns and not schema_evolution:
         raise TableError(
             f"the table {name!r} does not have the columns {elide(new_columns, 5)}: remove them "
             "from the rows, or set schema_evolution: on"
         )
-    for field in rows.fields:
+    for field in row_schema.fields:
         table_field = table_fields.get(field.name.lower())
         if table_field is None or _fits(table_field.dataType, field.dataType, schema_evolution):
             continue
@@ -178,13 +180,13 @@ def check_columns(name: str, table: StructType, rows: StructType, schema_evoluti
 
 
 def check_timestamps(
-    name: str, table: StructType, rows: StructType, properties: Mapping[str, str]
+    name: str, table_schema: StructType, row_schema: StructType, properties: Mapping[str, str]
 ) -> None:
-    """Check that a table with a new TIMESTAMP_NTZ column has the table feature for it.
+    """Raise TableError if rows add a first TIMESTAMP_NTZ column to a table without its feature.
 
     Delta adds the feature only to new tables, and would refuse the column in the first batch.
     """
-    was_used, is_used = ('ype":"timestamp_ntz"' in schema.json() for schema in (table, rows))
+    was_used, is_used = ('ype":"timestamp_ntz"' in x.json() for x in (table_schema, row_schema))
     # Properties from Delta's details omit the protocol's version and features.
     is_new = is_used and not was_used
     if is_new and "delta.minReaderVersion" in properties and _NTZ_FEATURE not in properties:
@@ -200,11 +202,12 @@ def _fits(table_type: DataType, row_type: DataType, schema_evolution: bool) -> b
     With schema evolution, Delta adds new fields and fills missing ones with null.
     """
     if isinstance(table_type, StructType) and isinstance(row_type, StructType):
-        old = {field.name.lower(): field.dataType for field in table_type.fields}
-        new = {field.name.lower(): field.dataType for field in row_type.fields}
-        if not schema_evolution and list(old) != list(new):
+        table_types = {field.name.lower(): field.dataType for field in table_type.fields}
+        row_types = {field.name.lower(): field.dataType for field in row_type.fields}
+        if not schema_evolution and list(table_types) != list(row_types):
             return False
-        return all(_fits(old[x], new[x], schema_evolution) for x in old.keys() & new.keys())
+        names = table_types.keys() & row_types.keys()
+        return all(_fits(table_types[x], row_types[x], schema_evolution) for x in names)
     if isinstance(table_type, ArrayType) and isinstance(row_type, ArrayType):
         return _fits(table_type.elementType, row_type.elementType, schema_evolution)
     if isinstance(table_type, MapType) and isinstance(row_type, MapType):

@@ -54,7 +54,7 @@ class UpsertLayout(NamedTuple):
 
     partition_columns: Sequence[str]
     #: Kafka fields in the table's `_sequence`, in order; see `write_mode`.
-    fields: tuple[str, ...]
+    kafka_fields: tuple[str, ...]
 
 
 def read_layout(
@@ -70,8 +70,8 @@ def read_layout(
 def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     """Replace Kafka's struct with `_sequence` and a flag for deletes."""
     normalize = get_name_normalizer(frame.sparkSession)
-    reserved = [SEQUENCE, _DELETE, _RANK, *([DELETED] if sink.deletes == "mark" else [])]
-    check_reserved_names(frame.columns, reserved, normalize)
+    reserved_names = [SEQUENCE, _DELETE, _RANK, *([DELETED] if sink.deletes == "mark" else [])]
+    check_reserved_names(frame.columns, reserved_names, normalize)
     check_kafka_struct(frame)
     names = {normalize(name) for name in frame.columns}
     for key, columns in (("keys", sink.keys), ("sequence_by", sink.sequence_by)):
@@ -83,8 +83,8 @@ def add_sequence(frame: DataFrame, sink: DeltaSink) -> DataFrame:
     if not has_kafka and not sink.sequence_by:
         raise TableError(f"the rows have no order: keep the column {KAFKA}, or set 'sequence_by'")
     kafka_fields = BY_OFFSET if has_kafka else ()
-    fields = name_sequence_fields(sink.sequence_by, kafka_fields)
-    pairs = zip(sink.sequence_by, fields, strict=True)
+    user_fields = name_sequence_fields(sink.sequence_by, kafka_fields)
+    pairs = zip(sink.sequence_by, user_fields, strict=True)
     sequence = [f.col(quote_name(column)).alias(field) for column, field in pairs]
     sequence += [f.col(f"{KAFKA}.{field}") for field in kafka_fields]
     is_delete = f.lit(False)
@@ -109,19 +109,22 @@ def select_table_columns(rows: DataFrame, sink: DeltaSink) -> DataFrame:
     """Return the frame with the columns that are written to the table."""
     if sink.mode == "append":
         return rows
-    columns = rows.drop(_DELETE)
-    return columns.withColumn(DELETED, f.lit(False)) if sink.deletes == "mark" else columns
+    rows = rows.drop(_DELETE)
+    return rows.withColumn(DELETED, f.lit(False)) if sink.deletes == "mark" else rows
 
 
-def match_table_sequence(rows: DataFrame, sink: DeltaSink, fields: tuple[str, ...]) -> DataFrame:
-    """Convert the rows' `_sequence` to the table's order, which has these Kafka `fields`."""
+def match_table_sequence(
+    rows: DataFrame, sink: DeltaSink, kafka_fields: tuple[str, ...]
+) -> DataFrame:
+    """Convert `_sequence` from `BY_OFFSET` to the table's fields, if these are `BY_TIMESTAMP`."""
     names = rows.schema[SEQUENCE].dataType.names  # type: ignore[attr-defined]
-    if fields != BY_TIMESTAMP or find_kafka_fields(rows.schema[SEQUENCE].dataType) != BY_OFFSET:
+    row_fields = find_kafka_fields(rows.schema[SEQUENCE].dataType)
+    if kafka_fields != BY_TIMESTAMP or row_fields != BY_OFFSET:
         return rows
     user_fields = names[: -len(BY_OFFSET)]
-    new_names = name_sequence_fields(sink.sequence_by, BY_TIMESTAMP)
-    renames = zip([*user_fields, *BY_TIMESTAMP], [*new_names, *BY_TIMESTAMP], strict=True)
-    columns = (f.col(f"{SEQUENCE}.{quote_name(name)}").alias(new) for name, new in renames)
+    new_fields = name_sequence_fields(sink.sequence_by, BY_TIMESTAMP)
+    renames = zip([*user_fields, *BY_TIMESTAMP], [*new_fields, *BY_TIMESTAMP], strict=True)
+    columns = (f.col(f"{SEQUENCE}.{quote_name(old)}").alias(new) for old, new in renames)
     return rows.withColumn(SEQUENCE, f.struct(*columns))
 
 
@@ -134,11 +137,11 @@ def keep_newest(
     before any are written. `count_sql` is an always-true SQL condition that counts conflicts.
     """
     rows = rows.where(_require_usable(rows, sink, layout.partition_columns)).where(count_sql)
-    rows = match_table_sequence(rows, sink, layout.fields)
+    rows = match_table_sequence(rows, sink, layout.kafka_fields)
     window = Window.partitionBy(*map(quote_name, sink.keys))
     window = window.orderBy(f.col(SEQUENCE).desc(), hash_content(rows))
-    ranked = rows.withColumn(_RANK, f.row_number().over(window))
-    return ranked.where(f"{_RANK} = 1").drop(_RANK)
+    ranked_rows = rows.withColumn(_RANK, f.row_number().over(window))
+    return ranked_rows.where(f"{_RANK} = 1").drop(_RANK)
 
 
 def hash_content(rows: DataFrame) -> Column:
@@ -151,7 +154,7 @@ def hash_content(rows: DataFrame) -> Column:
 
 
 def _require_usable(rows: DataFrame, sink: DeltaSink, partition_columns: Collection[str]) -> Column:
-    """Return a condition that raises an error with the Kafka position of an unmergeable row.
+    """Return a condition that is true, or fails with the Kafka position of an unmergeable row.
 
     Such a row has a null in a key or `sequence_by` column, or a partition key whose value changes
     when Delta writes it as text, so that a later merge would not find the row.
@@ -162,9 +165,9 @@ def _require_usable(rows: DataFrame, sink: DeltaSink, partition_columns: Collect
         position = f.coalesce(f.concat(f.lit(" of "), record), position)
     condition = f.lit(True)
 
-    def require(holds: Column, problem: str, remedy: str) -> Column:
+    def require(requirement: Column, problem: str, remedy: str) -> Column:
         message = f.concat(f.lit(f"{problem} in the row"), position, f.lit(remedy))
-        return f.when(holds, condition).otherwise(f.raise_error(message).cast("boolean"))
+        return f.when(requirement, condition).otherwise(f.raise_error(message).cast("boolean"))
 
     normalize = get_name_normalizer(rows.sparkSession)
     for column in sink.keys:
@@ -177,7 +180,7 @@ def _require_usable(rows: DataFrame, sink: DeltaSink, partition_columns: Collect
                 "; filter out such rows, let the transform replace the value, or give the sink a "
                 "new table that is not partitioned by this column",
             )
-    remedy = "tombstones have no value: remove 'sequence_by', or let the transform set the column"
+    remedy = "remove 'sequence_by', or let the transform set the column (tombstones have no value)"
     required_columns = [("sequence", column, remedy) for column in sink.sequence_by]
     remedy = "filter out such rows, or see 'records.key' for tombstones"
     required_columns += [("key", column, remedy) for column in sink.keys]

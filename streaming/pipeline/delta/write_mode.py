@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Column that an upsert adds to the table to order the rows of each key.
 SEQUENCE = "_sequence"
-#: Column that an upsert with `deletes: mark` adds.
+#: Boolean column of an upsert with `deletes: mark`; true marks a deleted row.
 DELETED = "_deleted"
 #: The last fields of `_sequence`, if the rows have Kafka's struct. Spark compares structs field by
 #: field, so their order defines which row is newer; a table keeps the order it was created with.
@@ -142,10 +142,11 @@ def check_same_mode(
         by_offset = tuple(name_sequence_fields(new.sequence_by, BY_OFFSET))
         is_by_timestamp = by_timestamp == old.sequence_by
         new = new._replace(sequence_by=by_timestamp if is_by_timestamp else by_offset)
-    for name, saved, wanted in zip(WriteMode._fields, old, new, strict=True):
-        if saved is None or wanted is None or _fold(name, saved, fold) == _fold(name, wanted, fold):
+    for name, *values in zip(WriteMode._fields, old, new, strict=True):
+        old_value, new_value = (_fold(name, value, fold) for value in values)
+        if None in values or old_value == new_value:
             continue
-        texts = [x if isinstance(x, str) else ", ".join(x) or "none" for x in (saved, wanted)]
+        texts = [x if isinstance(x, str) else ", ".join(x or ()) or "none" for x in values]
         raise TableError(
             f"the table {table!r} was written with {name} {texts[0]}, but the job has {texts[1]}: "
             f"set {name} back in the job, or {_NEW_TABLE}"
@@ -153,7 +154,7 @@ def check_same_mode(
 
 
 def _fold(name: str, value: Any, fold: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
+    if value is None or isinstance(value, str):
         return value
     columns = [fold(column) for column in value]
     return set(columns) if name == "keys" else columns

@@ -47,8 +47,8 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _OPTIMIZE = "spark.databricks.delta.optimizeWrite.enabled"
 _BIN_SIZE = "spark.databricks.delta.optimizeWrite.binSize"
 _OPTIMIZE_PARTITIONS = "spark.databricks.delta.optimizeWrite.maxShufflePartitions"
-#: Maximum size of the files that compaction merges, and of those that it writes (default 1 GB).
-_COMPACTION_SIZES = (
+#: Settings for the maximum size of files that compaction merges, and that it writes (1 GB).
+_COMPACTION_SETTINGS = (
     "spark.databricks.delta.optimize.minFileSize",
     "spark.databricks.delta.optimize.maxFileSize",
 )
@@ -109,13 +109,13 @@ class DeltaWriter:
         self._has_query_id = threading.Event()
 
     def check(self, spark: SparkSession, rows: DataFrame) -> None:
-        """Raise TableError unless rows fit the sink and, if it exists, the table and its mode."""
+        """Raise TableError unless rows fit the sink and an existing table; store its layout."""
         sink, is_upsert = self.sink, self.sink.mode == "upsert"
         table_schema = self.table.read_schema(spark)
         self.table_exists = table_schema is not None
         if is_upsert:
             self._layout = upsert.read_layout(spark, self.table, table_schema, rows, sink)
-            rows = upsert.match_table_sequence(rows, sink, self._layout.fields)
+            rows = upsert.match_table_sequence(rows, sink, self._layout.kafka_fields)
         row_schema = upsert.select_table_columns(rows, sink).schema
         names = {field.name.lower() for field in row_schema.fields}
         for key, columns in (("partition_by", sink.partition_by), ("cluster_by", sink.cluster_by)):
@@ -158,14 +158,14 @@ class DeltaWriter:
         if not self._is_of_older_version or self.sink.mode != "upsert":
             return
         message = "%s: the table %r cannot record its keys (%s): a change of keys is not detected"
-        report = partial(_LOG.warning, message, self._label, self.table.title)
-        with job_errors.report_failure(report, self._redact):
+        log_warning = partial(_LOG.warning, message, self._label, self.table.title)
+        with job_errors.report_failure(log_warning, self._redact):
             self.table.set_properties(spark, properties)
 
     def set_query(
         self, query_id: str, stream: StreamingQuery | None = None, checkpoint: str | None = None
     ) -> None:
-        """Set the query's id, for which the first batch waits, and optionally its details."""
+        """Set the query's id, for which the first batch waits, and its stream and checkpoint."""
         self._query_id = query_id
         self._stream = stream
         if checkpoint is not None:
@@ -247,8 +247,8 @@ class DeltaWriter:
     def _merge(self, batch: DataFrame, number: int, ranges: str | None) -> None:
         sink, spark = self.sink, batch.sparkSession
         if self._conflicts is None:
-            fields = () if sink.sequence_by else self._layout.fields
-            self._conflicts = OrderConflicts(spark, self._label, self.table.title, fields)
+            kafka_fields = () if sink.sequence_by else self._layout.kafka_fields
+            self._conflicts = OrderConflicts(spark, self._label, self.table.title, kafka_fields)
         conflicts = self._conflicts
         batch_condition = conflicts.build_batch_condition(sink.keys)
         rows = upsert.keep_newest(batch, sink, self._layout, batch_condition)
@@ -266,7 +266,7 @@ class DeltaWriter:
             execution.executedPlan().resetMetrics()
 
     def _get_execution(self) -> Any:
-        """Return Spark's execution of the batch; None if this Spark does not expose it."""
+        """Return Spark's execution of the batch; None if it is unknown or not exposed."""
         with contextlib.suppress(Exception):
             query = self._stream
             return query._jsq.streamingQuery().lastExecution() if query else None
@@ -275,9 +275,9 @@ class DeltaWriter:
 
     def _compact(self, spark: SparkSession) -> None:
         message = "%s: the table %r could not be compacted (%s); its rows are written"
-        report = partial(_LOG.warning, message, self._label, self.table.title)
+        log_warning = partial(_LOG.warning, message, self._label, self.table.title)
         with (
-            job_errors.report_failure(report, self._redact),
+            job_errors.report_failure(log_warning, self._redact),
             _override_settings(spark, self._build_compaction_settings(spark)),
         ):
             self.table.open(spark).optimize().executeCompaction()
@@ -287,7 +287,7 @@ class DeltaWriter:
         size = self.sink.target_file_bytes
         if size is None:
             return {}
-        return {key: str(size) for key in _COMPACTION_SIZES if spark.conf.get(key, None) is None}
+        return {key: str(size) for key in _COMPACTION_SETTINGS if spark.conf.get(key, None) is None}
 
     def _build_batch_settings(self, spark: SparkSession, number: int) -> dict[str, str]:
         """Return Spark's settings for one write.

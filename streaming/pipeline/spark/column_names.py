@@ -42,9 +42,7 @@ def parse_schema(text: str) -> StructType:
         raise ValueError(f"the schema cannot be read: {summarize(error)}") from None
     if isinstance(schema, StructType):
         return schema
-    raise ValueError(
-        "the schema is a type without columns: columns such as 'id BIGINT' are expected"
-    )
+    raise ValueError("the schema is a type without columns: write columns such as 'id BIGINT'")
 
 
 def get_name_normalizer(spark: SparkSession) -> Callable[[str], str]:
@@ -86,10 +84,11 @@ def check_reserved_names(
 
 
 def survives_partitioning(column: Column, data_type: DataType) -> Column:
-    """Return a condition: a Delta table can store the value unchanged in a partition column.
+    """Return a condition that is true if a partition column can store the value unchanged.
 
     Delta writes it as text into a folder name, where empty text and Hive's name stand for null. A
-    timestamp is written as local time, which is ambiguous for an hour when clocks are set back.
+    timestamp is written as local time, which is ambiguous for an hour when clocks are set back, and
+    years need four digits. The condition is null for null.
     """
     if isinstance(data_type, (StringType, BinaryType)):
         text = column.cast("string")

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 #: Name of the column `RecordParser.parsed`, on which `values` and `failed` depend.
 PARSED = "__parsed"
 _CORRUPT = "__corrupt"
-_CONFLUENT_BYTES = 5
+_CONFLUENT_HEADER_BYTES = 5
 #: Escapes in Spark's CSV reader options, for characters that are hard to write in YAML.
 _ESCAPE = re.compile(r"\\(.)")
-_ESCAPED = {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f"}
+_ESCAPED_CHARACTERS = {"t": "\t", "r": "\r", "n": "\n", "b": "\b", "f": "\f"}
 _LINE_END = r"(?:\r\n|\n|\r)\z"
 
 
@@ -59,14 +59,14 @@ def make_parser(records: Records, schema_text: str) -> RecordParser:
     return build(records, schema)
 
 
-def read_text(text: Column, data_type: DataType) -> Column:
-    """Convert text to a type; null if that is impossible or would lose a digit."""
+def cast_to(text: Column, data_type: DataType) -> Column:
+    """Convert text to a type; null if that is impossible, or if a decimal would lose a digit."""
     if isinstance(data_type, DecimalType):
         return _call_jar("ExactDecimals", "parse", text, data_type.precision, data_type.scale)
     return text.try_cast(data_type)
 
 
-def read_json(
+def parse_json(
     value: Column, schema: StructType, options: Mapping[str, str], target: StructType | None = None
 ) -> Column:
     """Parse one JSON object; null if it is invalid, or has a number that Spark would change.
@@ -78,7 +78,7 @@ def read_json(
 
 
 def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Column:
-    """Call a static method in the jar that computes a column from a column."""
+    """Call a static method in the jar, which returns a column; ValueError if the jar lacks it."""
     jvm: Any = SparkContext.getOrCreate()._jvm
     java_class = getattr(jvm.io.assignorbridge.records, name)
     try:
@@ -92,7 +92,7 @@ def _call_jar(name: str, method: str, column: Column, *arguments: object) -> Col
 
 def _build_json_parser(records: Records, schema: StructType) -> RecordParser:
     extended_schema, options = _add_corrupt_column(records, schema)
-    parsed = read_json(f.col("value"), schema, options, extended_schema)
+    parsed = parse_json(f.col("value"), schema, options, extended_schema)
     values = [f.col(f"{PARSED}.{quote_name(name)}") for name in schema.fieldNames()]
     return RecordParser(schema, parsed, values, _is_corrupt(schema, values))
 
@@ -115,14 +115,14 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
     values, failed = [], ~f.is_valid_utf8(value_text)  # invalid UTF-8 would be replaced below
     for field, is_text in pairs:
         cell = f.col(f"{PARSED}.{quote_name(field.name)}")
-        value = read_text(cell, field.dataType) if is_text else cell
+        value = cast_to(cell, field.dataType) if is_text else cell
         failed = (failed | (cell.isNotNull() & value.isNull())) if is_text else failed
         values.append(value)
     if quote and quote == escape:
         quote_count = f.length(text) - f.length(f.replace(text, f.lit(quote), f.lit("")))
         # Only a quote at the start of a field opens a quoted field; in `19" rack` it is text.
         sep = csv_options.get("sep", csv_options.get("delimiter", ","))
-        sep = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), sep)
+        sep = _ESCAPE.sub(lambda match: _ESCAPED_CHARACTERS.get(match[1], match[1]), sep)
         has_quoted_field = text.rlike(rf"(?:^|{re.escape(sep)})\s*{re.escape(quote)}")
         failed = failed | (has_quoted_field & (quote_count % 2 == 1))
     if len(schema.fields) > 1:
@@ -133,9 +133,9 @@ def _build_csv_parser(records: Records, schema: StructType) -> RecordParser:
 
 def _add_corrupt_column(records: Records, schema: StructType) -> tuple[StructType, dict[str, str]]:
     """Return a schema and options with which Spark marks the records that it cannot read."""
-    extended = StructType([*schema.fields]).add(_CORRUPT, StringType())
+    extended_schema = StructType([*schema.fields]).add(_CORRUPT, StringType())
     corrupt_options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
-    return extended, {**records.reader_options, **corrupt_options}
+    return extended_schema, {**records.reader_options, **corrupt_options}
 
 
 def _is_corrupt(schema: StructType, values: list[Column]) -> Column:
@@ -147,19 +147,21 @@ def _is_corrupt(schema: StructType, values: list[Column]) -> Column:
     return failed
 
 
-def _build_avro_parser(records: Records, text: str) -> RecordParser:
+def _build_avro_parser(records: Records, schema_text: str) -> RecordParser:
     from pyspark.sql.avro.functions import from_avro
 
-    options = {**records.reader_options, "mode": "PERMISSIVE", "avroSchema": add_avro_marker(text)}
+    options = {**records.reader_options, "mode": "PERMISSIVE"}
+    options["avroSchema"] = add_avro_marker(schema_text)
     body = f.col("value")
     if records.confluent:
         schema_id = records.schema_id
         header = b"\0" + (schema_id.to_bytes(4, "big") if schema_id is not None else b"")
         has_header = f.substring("value", 1, len(header)) == f.lit(header)
-        has_payload = has_header & (f.length("value") >= _CONFLUENT_BYTES)
-        body = f.when(has_payload, f.expr(f"substring(value, {_CONFLUENT_BYTES + 1})"))
+        is_confluent = has_header & (f.length("value") >= _CONFLUENT_HEADER_BYTES)
+        body = f.when(is_confluent, f.expr(f"substring(value, {_CONFLUENT_HEADER_BYTES + 1})"))
     try:
-        parsed = from_avro(_call_jar("AvroRecords", "check", body, text), text, options)
+        checked_body = _call_jar("AvroRecords", "check", body, schema_text)
+        parsed = from_avro(checked_body, schema_text, options)
     except TypeError:  # the class is missing
         raise ValueError(
             f"the session has no Avro functions: add {avro_coordinate()} to spark.jars.packages"

@@ -75,7 +75,7 @@ def collect_upserts(job: Job, sinks: Sequence[Sink]) -> list[Upsert]:
 
 
 def build_bad_records(spark: SparkSession, loaded: LoadedJob, name: str, target: Sink) -> DataFrame:
-    """Return a source's bad records, which do not fit its schema or one of its upserts."""
+    """Return a source's bad records; a topic gets only their keys and values."""
     job = loaded.job
     sinks = [sink for sink in job.all_sinks.values() if name in job.find_sources(sink)]
     bad = _open_and_parse(spark, loaded, name, upserts=collect_upserts(job, sinks)).bad
@@ -104,7 +104,7 @@ def _open_and_parse(
 def _apply_watermark_and_dedupe(rows: DataFrame, source: Source, *, has_deletes: bool) -> DataFrame:
     """Set the watermark and drop repeated rows.
 
-    Tombstones are never dropped as duplicates; all their columns except the key are null.
+    With `has_deletes`, a tombstone is never a duplicate: all its columns except the key are null.
     """
     if source.watermark:
         rows = rows.withWatermark(source.watermark.column, source.watermark.delay)

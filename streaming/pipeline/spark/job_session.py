@@ -36,7 +36,7 @@ _CODE_CACHE_SIZE = "spark.sql.codegen.cache.maxEntries"
 #: Generated classes that a Spark JVM caches for each merge, and as many for all other work. A merge
 #: uses about 80; classes that are not cached are compiled again in each batch. A larger cache would
 #: only fill up: each checkpoint of a table's log adds a class of about 80 KB with its version.
-_CACHED_CLASSES = 100
+_CACHED_CLASSES_PER_MERGE = 100
 #: Default redaction patterns for Spark's UI and event log; an operator can extend them.
 _REDACTION_PATTERNS = {
     # Spark's default pattern matches few names of secrets.
@@ -79,7 +79,7 @@ def is_submitted() -> bool:
 
 
 def check_master(master: str) -> None:
-    """Raise JobError if no standalone master answers; Spark would retry for a minute."""
+    """Raise JobError if no standalone master answers, or ConfigError if its address is invalid."""
     if not master.startswith(_STANDALONE_PREFIX):
         return
     try:
@@ -175,11 +175,11 @@ def _get_code_cache_conf(job: Job, operator_conf: Mapping[str, str]) -> dict[str
     merges = sum(table.mode == "upsert" for _, table in job.tables)
     if not merges or _CODE_CACHE_SIZE in operator_conf:
         return {}
-    return {_CODE_CACHE_SIZE: f"{_CACHED_CLASSES * (1 + merges)}"}
+    return {_CODE_CACHE_SIZE: f"{_CACHED_CLASSES_PER_MERGE * (1 + merges)}"}
 
 
 def _get_redaction_conf(operator_conf: Mapping[str, str]) -> dict[str, str]:
-    """Return the redaction patterns, combined with the operator's."""
+    """Return the settings of the redaction patterns, combined with the operator's."""
     return {
         key: f"{operator_conf[key]}|{pattern}" if operator_conf.get(key) else pattern
         for key, pattern in _REDACTION_PATTERNS.items()

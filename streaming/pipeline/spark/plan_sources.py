@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 #: Class names of a plan's source nodes; only nodes of the first class have options.
-_RELATIONS = ("StreamingRelationV2", "StreamingRelation")
+_RELATION_CLASSES = ("StreamingRelationV2", "StreamingRelation")
 
 
 class PlanSource(NamedTuple):
@@ -33,7 +33,7 @@ class PlanSource(NamedTuple):
 
     @property
     def topics(self) -> list[str]:
-        """The topics of `subscribe` or `assign`."""
+        """The topics of `subscribe` or `assign`; empty for a pattern."""
         return list_topics(self.options)
 
     @property
@@ -48,11 +48,14 @@ class PlanSource(NamedTuple):
 
     @property
     def commit_group(self) -> str | None:
-        """Consumer group that gets the end offsets of the source's batches."""
+        """Consumer group that gets the end offsets of the source's batches; None if not set."""
         return self.options.get("assignor.commitgroup")
 
     def commits_with(self, other: PlanSource) -> bool:
-        """Return whether both sources may commit offsets of one partition to the same group."""
+        """Return whether both sources may commit offsets of one partition to the same group.
+
+        Callers check first that there is a group.
+        """
         names = (SERVERS, "assignor.commitgroup")
         if any(self.options.get(name) != other.options.get(name) for name in names):
             return False
@@ -78,10 +81,10 @@ def list_plan_sources(rows: DataFrame) -> list[PlanSource]:
     for index in range(leaves.size()):
         leaf = leaves.apply(index)
         class_name = leaf.getClass().getSimpleName()
-        if class_name not in _RELATIONS:
+        if class_name not in _RELATION_CLASSES:
             continue
-        options = dict(leaf.extraOptions()) if class_name == _RELATIONS[0] else {}
-        if SERVERS not in options:
+        options = dict(leaf.extraOptions()) if class_name == _RELATION_CLASSES[0] else {}
+        if SERVERS not in options:  # not a Kafka source
             options = {}
         regex = options.get("subscribepattern")
         pattern = jvm.java.util.regex.Pattern.compile(regex) if regex is not None else None

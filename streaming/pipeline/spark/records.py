@@ -18,7 +18,7 @@ from streaming.pipeline.spark.column_names import (
     get_name_normalizer,
     parse_schema,
 )
-from streaming.pipeline.spark.formats import PARSED, RecordParser, make_parser, read_json, read_text
+from streaming.pipeline.spark.formats import PARSED, RecordParser, cast_to, make_parser, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -88,15 +88,15 @@ def parse(
     normalize = get_name_normalizer(frame.sparkSession)
     parser = make_parser(records, schema)
     fields = parser.schema.fields
-    key_columns_by_upsert = [
-        _read_key_columns(records, parser.schema, upsert.keys, normalize)
+    key_columns_per_upsert = [
+        _build_key_columns(records, parser.schema, upsert.keys, normalize)
         for upsert in upserts or [_NO_UPSERT]
     ]
-    remaining_keys = dict(key_columns_by_upsert[0])
+    remaining_keys = dict(key_columns_per_upsert[0])
     names = [*(x.name for x in fields), *(name for name, _ in remaining_keys.values())]
     check_reserved_names(names, [KAFKA], normalize)
     lacks_key = f.lit(False)
-    for upsert, key_columns in zip(upserts, key_columns_by_upsert, strict=False):
+    for upsert, key_columns in zip(upserts, key_columns_per_upsert, strict=False):
         if records.key is not None or not upsert.set_by_transform:
             for key in upsert.keys:
                 if normalize(key) in key_columns:
@@ -117,21 +117,21 @@ def parse(
     good_rows = marked_rows.where(_fail_on_bad_record(name, records) if fails else f"NOT {_BAD}")
     if not upserts:
         good_rows = good_rows.where(f"NOT {KAFKA}.tombstone")
-    selected = []
+    columns = []
     for field, value in zip(fields, parser.values, strict=True):
         column = value
         if normalize(field.name) in remaining_keys:
             key_value = remaining_keys.pop(normalize(field.name))[1]
             column = f.coalesce(value, f.when(is_tombstone, key_value))
-        selected.append(column.alias(field.name))
-    selected += [column.alias(name) for name, column in remaining_keys.values()]
+        columns.append(column.alias(field.name))
+    columns += [column.alias(name) for name, column in remaining_keys.values()]
     reason = _build_reason(records, parser, is_tombstone)
     bad_rows = marked_rows.where(_BAD).withColumn(REASON, reason)
-    return ParsedRows(good_rows.select(*selected, KAFKA), bad_rows.select(*frame.columns, REASON))
+    return ParsedRows(good_rows.select(*columns, KAFKA), bad_rows.select(*frame.columns, REASON))
 
 
 def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) -> Column:
-    """Return the reason why a record is bad; it names columns, but contains no values."""
+    """Return the expression of why a record is bad; its text has column names, but no values."""
     text = f.col("value").cast("string")
     unreadable_names, missing_names = [], []
     for field, value in zip(parser.schema.fields, parser.values, strict=True):
@@ -141,13 +141,14 @@ def _build_reason(records: Records, parser: RecordParser, is_tombstone: Column) 
             unreadable_names.append(f.when(is_null & json_value.isNotNull(), f.lit(field.name)))
         if not field.nullable:
             missing_names.append(f.when(is_null, f.lit(field.name)))
-    unreadable, missing = (f.concat_ws(", ", *x) for x in (unreadable_names, missing_names))
-    type_reason = f.concat(f.lit("these columns cannot be read as their types: "), unreadable)
-    value_reason = f.concat(f.lit("these NOT NULL columns have no value: "), missing)
+    unreadable_text = f.concat_ws(", ", *unreadable_names)
+    missing_text = f.concat_ws(", ", *missing_names)
+    type_reason = f.concat(f.lit("these columns cannot be read as their types: "), unreadable_text)
+    value_reason = f.concat(f.lit("these NOT NULL columns have no value: "), missing_text)
     return (
         f.when(is_tombstone, f.lit("a tombstone whose key cannot be read as the upsert's key"))
-        .when(unreadable != "", type_reason)
-        .when(missing != "", value_reason)
+        .when(unreadable_text != "", type_reason)
+        .when(missing_text != "", value_reason)
         .otherwise(f.lit(f"it cannot be read as {records.format} with the schema"))
     )
 
@@ -171,12 +172,12 @@ def format_position(topic: str, partition: str, offset: str) -> Column:
 
 
 def _fail_on_bad_record(name: str, records: Records) -> Column:
-    """Return a condition that fails on a bad record, with its position but not its content."""
+    """Return a condition that is true, or fails with a bad record's position (not its content)."""
     problem = f.when(
         f.col(f"{KAFKA}.tombstone"),
         f.lit(
-            " is a tombstone whose key cannot be read as the upsert's: set 'records.key', or set "
-            "the key columns from _kafka.key in a transform"
+            " is a tombstone whose key cannot be read as the upsert's: set or correct "
+            "'records.key', or set the key columns from _kafka.key in a transform"
         ),
     ).otherwise(f.lit(f" cannot be read as {records.format} with the schema"))
     source = f.lit(f"source '{name}': the record at ")
@@ -186,10 +187,10 @@ def _fail_on_bad_record(name: str, records: Records) -> Column:
     return f.when(f.col(_BAD), f.raise_error(message).cast("boolean")).otherwise(True)
 
 
-def _read_key_columns(
+def _build_key_columns(
     records: Records, schema: StructType, keys: tuple[str, ...], normalize: Callable[[str], str]
 ) -> dict[str, tuple[str, Column]]:
-    """Return the name and expression of each column in Kafka's key, by normalized name.
+    """Return the name and expression of each known column in Kafka's key, by normalized name.
 
     They fill tombstone rows, and in all rows the columns that are missing from the schema.
     """
@@ -200,7 +201,7 @@ def _read_key_columns(
         schema = parse_schema(records.key)
     if not schema.fields:
         return {}
-    key_object = read_json(f.col("key"), schema, {})
+    key_object = parse_json(f.col("key"), schema, {})
     values = {field.name: key_object.getField(field.name) for field in schema.fields}
     if len(schema.fields) == 1:
         (field,) = schema.fields
@@ -209,6 +210,6 @@ def _read_key_columns(
         # Debezium's key is an object even for one column, {"id": 1}; other writers send the text.
         value = f.when(f.array_contains(f.json_object_keys(text), field.name), values[field.name])
         if not isinstance(field.dataType, (StructType, ArrayType, MapType)):
-            value = value.otherwise(read_text(text, field.dataType))
+            value = value.otherwise(cast_to(text, field.dataType))
         values = {field.name: value}
     return {normalize(name): (name, column) for name, column in values.items()}

@@ -30,14 +30,14 @@ _UNCAUGHT = "Exception in thread "
 _JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 #: By default, the JVM reports errors on stdout, and Delta names files with the locale's digits.
 _ADDED_OPTIONS = "-XX:+DisplayVMOutputToStderr -Duser.language=en"
-#: Lines that Java's launcher prints after the reason for a failure.
+#: Starts of lines that Java's launcher prints after the reason for a failure.
 _LAUNCHER_LINES = ("Error: Could not create the Java", "Error: A fatal exception has occurred")
 
 
 class SparkLog:
-    """One run's log file, at `path` or else in the user's log folder next to the previous log.
+    """One run's log file, at `path`, in the user's log folder, or in the folder of temporary files.
 
-    Raises AssignorError if it cannot be written.
+    Raises AssignorError if `path` cannot be written.
     """
 
     def __init__(self, path: Path | None, name: str, redact: Callable[[str], str]) -> None:
@@ -78,7 +78,7 @@ class SparkLog:
             os.close(original_stderr)
 
     def read_last_error(self) -> str:
-        """Return the first uncaught exception in the log, or else the last line; empty if none."""
+        """Return the log's first uncaught exception, or else its last message; empty if none."""
         for reader in self._readers:
             reader.join(_LAST_OUTPUT_TIMEOUT_S)
         return self._fatal_line or self._last_line

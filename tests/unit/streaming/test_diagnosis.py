@@ -202,6 +202,7 @@ def test_idle_query_has_overhead_even_if_reading_times_are_unknown() -> None:
         ("records", {}, "Too few slots"),
         ("nothing", {"slot_seconds": {}}, "Too few slots"),
         ("seconds", {"slot_seconds": {}}, "Too few slots"),
+        ("spark", {"slot_seconds": {}}, "Too few slots"),
     ],
 )
 def test_a_limit_that_caps_batches_is_not_reported_as_too_few_slots(

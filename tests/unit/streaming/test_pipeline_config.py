@@ -197,7 +197,7 @@ def test_options_of_a_custom_assignor_are_accepted_only_with_it():
         pytest.param("source/subscribe", "or ders", "'or ders' is not a topic name", id="topic"),
         pytest.param("source/subscribe", ["a", "b"], "write a list as text: 'a,b'", id="topics"),
         pytest.param("sink/path", "", "sink.path: a folder or URL is expected", id="no path"),
-        pytest.param("sink/path", "~/lake", "write ${HOME} for your home folder", id="home"),
+        pytest.param("sink/path", "~/lake", "write ${HOME}, not ~ or $HOME", id="home"),
         pytest.param("checkpoint", "$HOME/c", "checkpoint: a folder or URL is expected", id="$"),
         pytest.param("sink", {"table": "a b"}, "sink.table: the name of a table such", id="table"),
         pytest.param(
@@ -628,7 +628,7 @@ def test_init_rejects_topics_and_servers_that_kafka_rejects(words, message, tmp_
     [
         pytest.param('{"kee": "1"}', "line 2: unknown key 'kee'; did you mean 'key'?", id="key"),
         pytest.param('{"key": 1}', "line 2: key: text in quotes is expected", id="type"),
-        pytest.param('{"base64": "?"}', "line 2: 'base64' cannot be read", id="no base64"),
+        pytest.param('{"base64": "?"}', "line 2: 'base64' cannot be decoded", id="no base64"),
         pytest.param('{"key"', "line 2: unexpected end of data", id="no JSON"),
         pytest.param('{"value": 1, "base64": ""}', "cannot be used together", id="both"),
     ],

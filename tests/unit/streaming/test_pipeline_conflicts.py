@@ -38,11 +38,11 @@ def topic_sink(topic: str, **more: Any) -> dict[str, Any]:
 REFUSED = {
     "sources a and A": (
         job(sources={"a": SOURCE, "A": SOURCE}, sink={**TABLE, "from": "a"}),
-        "sources.A: SQL ignores case, so this name is equal to 'a'",
+        "sources.A: its view 'A' has the same name as that of sources.a (SQL ignores case)",
     ),
     "a transform of a source's name": (
         job(sources={"a": SOURCE}, transforms={"A": {"sql": "SELECT * FROM a"}}),
-        "transforms.A: SQL ignores case, so this name is equal to 'a'",
+        "transforms.A: its view 'A' has the same name as that of sources.a (SQL ignores case)",
     ),
     "a sink of the dead letter's name": (
         job(source=with_dead_letter({"path": "/bad"}), sinks={"dead_letter_records": TABLE}),
@@ -87,7 +87,7 @@ REFUSED = {
     ),
     "a dead letter to the source's topic": (
         job(source=with_dead_letter({"topic": "orders"}, subscribe="other, orders")),
-        "source.records.dead_letter: the source reads the topic 'orders' itself",
+        "source.records.dead_letter: source 'records' reads the topic 'orders', so each bad record",
     ),
     "a dead letter that the source's pattern matches": (
         job(
@@ -95,7 +95,7 @@ REFUSED = {
                 {"topic": "orders.bad"}, subscribe=None, subscribePattern="orders.*"
             )
         ),
-        "source.records.dead_letter: the source reads the topic 'orders.bad' itself",
+        "source.records.dead_letter: source 'records' reads the topic 'orders.bad', so each bad",
     ),
     "a sink to the source's topic": (
         job(sink=topic_sink("orders")),

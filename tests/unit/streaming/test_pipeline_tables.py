@@ -528,7 +528,7 @@ def test_an_older_table_is_written_even_if_its_properties_cannot_be_set(monkeypa
         pytest.param([{"subscribe": "a,b,c"}], "not in the order", id="a source fewer"),
         pytest.param(
             [{"subscribe": "z"}, {"subscribe": "b,c"}],
-            "has read topic 'a', which no source reads any more",
+            "has read topic 'a', which no source reads any more.* set failOnDataLoss: false, or ",
             id="a renamed topic",
         ),
         pytest.param([{"subscribe": "a"}, {}], None, id="no source of Kafka's"),
@@ -545,6 +545,13 @@ def test_each_source_must_read_the_topics_of_its_number(sources, words):
         else:
             with pytest.raises(TableError, match=words):
                 check_sources(now, "c", standing)
+
+
+def test_only_a_source_can_accept_the_loss_of_a_topic():
+    last_batches = LastBatches(QUERY, LoggedBatch(0, {"0": {}, "1": {"b": {0: 1}}}, True, 1), 0)
+    sources = [PlanSource({"subscribe": "a", "failondataloss": "false"})]
+    with pytest.raises(TableError, match="add the topic to a source again, or start the query"):
+        check_sources(sources, "c", last_batches)
 
 
 @pytest.mark.parametrize(

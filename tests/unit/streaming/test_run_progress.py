@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Row
 
 from streaming.cli.run_progress import ProgressLines, format_summary
-from streaming.pipeline.row_counts import WRITTEN, ProgressCounter, QueryResult, sum_results
+from streaming.pipeline.row_counts import WRITTEN_METRIC, ProgressCounter, QueryResult, sum_results
 
 
 def test_each_batch_is_counted_once_and_a_line_is_printed_every_ten_seconds(capsys):
@@ -25,7 +25,7 @@ def test_each_batch_is_counted_once_and_a_line_is_printed_every_ten_seconds(caps
         written = bad if query.endswith("records") else rows - bad
         observed: dict[str, Any] = {
             "records": Row(records=rows, bad_records=bad, tombstones=0, checksum=1),
-            WRITTEN: Row(rows=written),
+            WRITTEN_METRIC: Row(rows=written),
         }
         progress = SimpleNamespace(
             name=query, batchId=number, numInputRows=rows, observedMetrics=observed,
