@@ -11,7 +11,7 @@ from assignor_bridge.errors import OptionError
 from streaming.cli.arguments import BOOTSTRAP_SERVER, check_kafka_name, check_not_empty
 from streaming.cli.output import note
 from streaming.kafka.brokers import Brokers
-from streaming.kafka.java_properties import read_properties
+from streaming.kafka.java_properties import parse_properties
 from streaming.kafka.servers import read_servers
 from streaming.kafka.settings import SettingsError
 from streaming.lag.positions import read_checkpoint_positions, read_group_positions
@@ -130,7 +130,7 @@ def check_source(source: str | None, sources: Iterable[str]) -> None:
 
 def _read_settings(path: Path, option: str) -> dict[str, str]:
     try:
-        return read_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(f"{option} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 _Answer = TypeVar("_Answer")
 
 #: Errors to retry: the coordinator is moving, or is loading the committed offsets.
-_TRANSIENT = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
-_NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
+_TRANSIENT_ERRORS = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+#: Errors of a coordinator that does not answer in time.
+_TIMEOUT_ERRORS = ("_TIMED_OUT", "_WAIT_COORD")
 #: Error of newer brokers for a group that does not exist.
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 #: Requested if there are no topics, in order to wait for the coordinator in this case, too.
@@ -65,7 +66,7 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
 
     Raises GroupError if the user may not describe it, or its coordinator does not answer.
     """
-    description = describe(brokers, group)
+    description = describe_group(brokers, group)
     if description is None:
         return None
     members = []
@@ -76,7 +77,7 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
     return tuple(members)
 
 
-def describe(brokers: Brokers, group: str) -> Any:
+def describe_group(brokers: Brokers, group: str) -> Any:
     """Return the coordinator's description of a group; None if the group does not exist.
 
     Waits for a coordinator that starts or moves. Raises GroupError as `fetch_members` does.
@@ -88,7 +89,7 @@ def describe(brokers: Brokers, group: str) -> Any:
         return brokers.await_answer(future)
 
     try:
-        description = _retry(brokers.limit_s, _TRANSIENT, send)
+        description = _retry(brokers.limit_s, _TRANSIENT_ERRORS, send)
     except KafkaException as error:
         if error.args[0].name() == _NO_GROUP:
             return None
@@ -109,7 +110,7 @@ def fetch_group_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:
     try:
         for request in split_into_requests(partitions, OFFSET_INVALID):
             send = partial(_request_group_offsets, consumer, request)
-            for tp in _retry(brokers.limit_s, (*_TRANSIENT, *_NO_ANSWER), send):
+            for tp in _retry(brokers.limit_s, (*_TRANSIENT_ERRORS, *_TIMEOUT_ERRORS), send):
                 if not tp.error and tp.offset >= 0:
                     offsets[Partition(tp.topic, tp.partition)] = tp.offset
     except KafkaException as error:
@@ -133,7 +134,7 @@ def _request_group_offsets(
 
 
 def _retry(limit_s: float, transient: tuple[str, ...], send: Callable[[float], _Answer]) -> _Answer:
-    """Repeat a request while it fails with a transient error; each attempt has more time."""
+    """Repeat a request on errors named in `transient`; `send` gets the time for its attempt."""
     deadline = time.monotonic() + limit_s
     wait_s = _FIRST_WAIT_S
     while True:
@@ -147,7 +148,7 @@ def _retry(limit_s: float, transient: tuple[str, ...], send: Callable[[float], _
 
 
 def _make_group_error(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
-    if error.name() in (*_TRANSIENT, *_NO_ANSWER):
+    if error.name() in (*_TRANSIENT_ERRORS, *_TIMEOUT_ERRORS):
         return GroupError(
             f"group {group!r}: its coordinator did not answer within {brokers.limit_s:g} s "
             f"({brokers.describe_error(error)}): if the cluster is still starting, give a longer "

@@ -89,7 +89,7 @@ def read_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:
 
 def describe_today(group: ClassicGroup, group_lags: GroupLags) -> GroupPlan:
     """Return today's assignment."""
-    partitions = {member.member_id: member.assigned for member in group.members}
+    partitions = {member.member_id: member.partitions for member in group.members}
     return GroupPlan(group.assignor, partitions, _sum_lags(partitions, group_lags), 0)
 
 
@@ -105,7 +105,7 @@ def plan(group: ClassicGroup, group_lags: GroupLags, assignor: Assignor) -> Grou
         Member(
             member.member_id,
             member.topics,
-            {topic: n for topic, n in member.assigned.items() if topic in group_lags.counts},
+            {topic: n for topic, n in member.partitions.items() if topic in group_lags.counts},
             _GENERATION,
             instance=member.instance,
             **_read_user_data(member.user_data, group.assignor == assignor.name),

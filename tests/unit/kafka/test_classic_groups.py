@@ -61,6 +61,7 @@ def test_members_are_decoded_in_each_version(version: int) -> None:
         (brokers_with([]), "group 'g' has no members: start its consumers first"),
         (brokers_with([listed("m", {})], kind="CONSUMER"), "uses group.protocol=consumer"),
         (brokers_with([listed("m", {})], "PreparingRebalance"), "is in a rebalance"),
+        (brokers_with([listed("m", {})], "Empty"), "group 'g' has no members"),
         (brokers_with([listed("m", {})], protocol_type="connect"), "the protocol type 'connect'"),
     ],
 )
