@@ -117,7 +117,7 @@ class EmbeddedBroker:
         OptionError
             If the given port is in use or the data folder cannot be used.
         JarError, BrokerError
-            If Java or Kafka's jars are missing; if the broker ends or does not answer (with its log).
+            If Java or Kafka's jars are missing; if the broker ends or is not ready (with its log).
         """
         if self.pid is not None:
             return

@@ -52,8 +52,8 @@ def build_command(
 ) -> list[str]:
     """Return the command that starts the broker.
 
-    With a `cluster_id`, the launcher first formats the data folder. It deletes `temporary_folder`, if
-    given, when this process ends.
+    With a `cluster_id`, the launcher first formats the data folder. When this process ends, the
+    launcher deletes `temporary_folder`, if given.
     """
     logger = {"defaultLogLevel": "warn", "logFile": "System.out", "showDateTime": "true"}
     logger["dateTimeFormat"] = "HH:mm:ss.SSS"

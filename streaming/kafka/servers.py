@@ -23,13 +23,13 @@ def check_topic(name: str) -> str:
     return name
 
 
-def read_servers(option: str, text: str) -> list[tuple[str, int]]:
+def parse_servers(option: str, text: str) -> list[tuple[str, int]]:
     """Parse a list of `host:port`; each may have a protocol before it, as in Kafka's clients.
 
     librdkafka does not check addresses: it takes ports modulo 65536 and retries impossible hosts.
-    Raises OptionError with a message that starts with `option`.
+    Raises OptionError, which names `option`, if the list is empty or an address is invalid.
 
-    >>> read_servers("--bootstrap-server", "a:9092, SSL://[::1]:9093,")
+    >>> parse_servers("--bootstrap-server", "a:9092, SSL://[::1]:9093,")
     [('a', 9092), ('::1', 9093)]
     """
     if "@" in text:  # print only the part without credentials

@@ -199,8 +199,8 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     module = _read_login_module(settings)
     if mechanism not in _PASSWORD_MODULES.get(module.name, ()):
         raise SettingsError(
-            "setting 'sasl.mechanism' or the login module in 'sasl.jaas.config' is not supported here, "
-            f"or they do not match: {_ALTERNATIVES}"
+            "setting 'sasl.mechanism' or the login module in 'sasl.jaas.config' is not supported "
+            f"here, or they do not match: {_ALTERNATIVES}"
         )
     if module.options.get("tokenauth", "").lower() == "true":
         raise SettingsError(

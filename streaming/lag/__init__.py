@@ -2,5 +2,6 @@
 
 - `positions`: the next offsets that a query or a group will read, also as `startingOffsets`
 - `first_unread`: when the first unread records were written
-- `lag_records`: positions compared with the log; `lag_table`: rows as text and JSON, and alarms
+- `lag_records`: positions compared with the log; `lag_table`: rows as text and JSON, and alarms;
+  `group_plan`: the assignments of a live group by other assignors
 """
