@@ -24,10 +24,7 @@ def spark_home() -> Path:
 
 
 def spark_version() -> str:
-    """Return the version of the Spark that will run.
-
-    Raises JarError if SPARK_HOME has no Spark, PackageNotFoundError if pyspark is not installed.
-    """
+    """Return the Spark version that will run; raise JarError or PackageNotFoundError if none."""
     if not os.environ.get("SPARK_HOME"):
         return importlib.metadata.version("pyspark")
     home = spark_home()

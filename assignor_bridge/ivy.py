@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _LOCK_TIMEOUT_S = 1200
 #: Seconds to pause before the second and the third attempt to fetch.
 _RETRY_PAUSES_S = (1, 2)
-
 _MISSING = re.compile(r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE)
 _TRIED_URL = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
 _UNKNOWN_HOST = re.compile(r"^\s*Host \S+ not found\. url=(\S+)", re.MULTILINE)
@@ -183,10 +182,8 @@ def _fetch_into_folder(
             raise JarError(f"{coordinate} could not be fetched: it has no jar")
 
 
-def run_ivy(
-    arguments: list[str], package: str, on_line: Callable[[str], None] | None = None
-) -> None:
-    """Run pyspark's Ivy; raise JarError about `package` if it fails. The caller locks the cache."""
+def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | None = None) -> None:
+    """Run pyspark's Ivy; raise JarError about `name` if it fails. The caller locks the cache."""
     ivy_jar = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
     if ivy_jar is None:
         raise JarError(f"the installed pyspark ({pyspark_home()}) has no ivy-*.jar: {INSTALL}")
@@ -204,7 +201,7 @@ def run_ivy(
                 on_line(line.rstrip())
     if process.returncode != 0:
         advice = "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror"
-        raise make_resolution_error("\n".join(output), package, advice)
+        raise make_resolution_error("\n".join(output), name, advice)
 
 
 def make_resolution_error(output: str, package: str, advice: str) -> JarError:

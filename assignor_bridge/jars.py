@@ -16,7 +16,6 @@ from assignor_bridge.tested_spark import connector_version
 GROUP = "io.assignorbridge"
 ARTIFACT = "assignor-bridge"
 JARS_FOLDER = Path(__file__).parent / "jars"
-
 _POM = """<?xml version="1.0" encoding="UTF-8"?>
 <project><modelVersion>4.0.0</modelVersion>
 <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>

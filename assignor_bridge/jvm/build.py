@@ -46,7 +46,6 @@ _CLASS_PATH = (
     "io.delta:delta-spark_4.0_2.13:4.4.0",
     "io.delta:delta-storage:4.4.0",
 )
-
 #: A constant pool entry that names a Spark class or its member, as javap prints it.
 _SPARK_MEMBER = re.compile(
     r"= (?:Class|Fieldref|Methodref|InterfaceMethodref) .*"

@@ -36,9 +36,7 @@ _Text = Annotated[str, BeforeValidator(to_option_text)]
 _MEASURES = ("records", "bytes", "seconds", "offsets")
 
 
-class _Executor(JsonObject):
-    """An executor, with the fields of `model.Executor`."""
-
+class _Executor(JsonObject):  # the fields of `model.Executor`
     model_config = ConfigDict(alias_generator=to_camel)
 
     id: str
@@ -51,9 +49,7 @@ class _Executor(JsonObject):
     resource_profile: _Int64 = 0
 
 
-class _Allocation(JsonObject):
-    """Limits of dynamic allocation, with the fields of `model.Allocation`."""
-
+class _Allocation(JsonObject):  # the fields of `model.Allocation`
     model_config = ConfigDict(alias_generator=to_camel)
 
     min_executors: _Natural

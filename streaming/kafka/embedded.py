@@ -112,12 +112,9 @@ class EmbeddedBroker:
     def start(self) -> None:
         """Start the broker and wait until it answers; a restart keeps its port and data.
 
-        Raises
-        ------
-        OptionError
-            If the given port is in use or the data folder cannot be used.
-        JarError, BrokerError
-            If Java or Kafka's jars are missing; if the broker ends or is not ready (with its log).
+        Raises OptionError if the given port is in use or the data folder cannot be used, JarError if
+        Java or Kafka's jars are missing, and BrokerError if the broker ends or does not answer in
+        time; the message quotes its log.
         """
         if self.pid is not None:
             return
@@ -194,8 +191,8 @@ class EmbeddedBroker:
         settings = self.folder / "broker.properties"
         text = setup.format_settings(ports, self.folder, self._properties)
         settings.write_text(text, encoding="utf-8")
-        temporary_folder = self.folder if self._data is None else None
-        command = setup.build_command(jars, settings, cluster_id, temporary_folder, heap=_HEAP)
+        temporary = self.folder if self._data is None else None
+        command = setup.build_command(jars, settings, cluster_id, temporary, heap=_HEAP)
         env = {**os.environ, "LC_ALL": "C.UTF-8"}  # for non-ASCII folder names
         with self.log_file.open("ab") as log:
             self._log_start = log.tell()

@@ -24,7 +24,6 @@ KAFKA = "org.apache.kafka:kafka_2.13:4.1.0"
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 HOST = "127.0.0.1"
 LAUNCHER = Path(__file__).parent / "GuardedBroker.java"
-
 # Below the ports that Linux, macOS and Windows assign to clients, so that a client's own
 # connection cannot take a broker's port while the broker restarts.
 _PORTS = range(20_000, 32_000)
@@ -43,24 +42,19 @@ def fetch_jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
 
 
 def build_command(
-    jars: list[Path],
-    settings: Path,
-    cluster_id: str | None,
-    temporary_folder: Path | None,
-    *,
-    heap: str,
+    jars: list[Path], settings: Path, cluster_id: str | None, temporary: Path | None, *, heap: str
 ) -> list[str]:
     """Return the command that starts the broker.
 
     With a `cluster_id`, the launcher first formats the data folder. When this process ends, the
-    launcher deletes `temporary_folder`, if given.
+    launcher deletes the folder `temporary`, if given.
     """
     logger = {"defaultLogLevel": "warn", "logFile": "System.out", "showDateTime": "true"}
     logger["dateTimeFormat"] = "HH:mm:ss.SSS"
     log_options = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in logger.items()]
     options = [f"-Xmx{heap}", "-Djava.awt.headless=true", *log_options]
     class_path = os.pathsep.join(map(str, jars))
-    arguments = [str(settings), cluster_id or "-", str(temporary_folder or "-")]
+    arguments = [str(settings), cluster_id or "-", str(temporary or "-")]
     return [ivy.find_tool("java"), *options, "-cp", class_path, LAUNCHER.stem, *arguments]
 
 

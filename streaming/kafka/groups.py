@@ -1,12 +1,11 @@
 """Request a consumer group's committed offsets and members from its coordinator.
 
 A consumer of the group, which does not join it, requests the committed offsets, because it waits
-for the coordinator of a new cluster. An admin client can request them, too, but that crashes the
-process if the coordinator has just moved or does not exist yet (NOT_COORDINATOR, librdkafka issue
-5040, not fixed in 2.16). An admin client also does not find the coordinator of a new cluster: it
-tries three times within half a second and then waits until the request ends. An answer after that
-may crash it (issue 4605). So the consumer goes first, and the admin client gets the whole time
-limit for its request.
+for the coordinator of a new cluster. An admin client would crash the process if the coordinator
+has just moved or does not exist yet (NOT_COORDINATOR, librdkafka issue 5040, not fixed in 2.16). It
+also does not find the coordinator of a new cluster: it tries three times within half a second, then
+waits until the request ends, and an answer after that may crash it (issue 4605). So the consumer
+goes first, and the admin client gets the whole time limit for its request.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
 
 _Answer = TypeVar("_Answer")
-
 #: Errors to retry: the coordinator is moving, or is loading the committed offsets.
 _TRANSIENT_ERRORS = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
 #: Errors of a coordinator that does not answer in time.

@@ -67,18 +67,10 @@ class ClientSettings:
 
 
 def translate_settings(java_settings: Mapping[str, str]) -> ClientSettings:
-    """Translate the settings of a Java client.
+    """Translate the settings of a Java client, named as in Kafka's documentation (without `kafka.`).
 
-    Parameters
-    ----------
-    java_settings
-        Settings by their names in Kafka's documentation, without Spark's prefix `kafka.`.
-        Settings for consuming, producing or tuning are ignored.
-
-    Raises
-    ------
-    SettingsError
-        If a setting has no counterpart or an invalid value, or if a required one is missing.
+    Settings for consuming, producing or tuning are ignored. Raises SettingsError if another setting
+    has no counterpart or an invalid value, or if a required one is missing.
     """
     settings = {k: str(v).strip() for k, v in java_settings.items() if v is not None}
     if not settings.get("bootstrap.servers"):

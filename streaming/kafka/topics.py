@@ -60,9 +60,8 @@ def create_topic(
                 admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             reason = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
-            problem = "could not be created"
-            if created_count:
-                problem = f"has only {created_count:,} of {partitions:,} partitions"
+            incomplete = f"has only {created_count:,} of {partitions:,} partitions"
+            problem = incomplete if created_count else "could not be created"
             raise TopicError(f"topic {name!r} {problem}: {reason}") from error
         _await_leaders(admin, name, new_count, limit_s)
 

@@ -47,7 +47,7 @@ def find_first_unread(
         return {}
     deadline = time.monotonic() + limit_s
     first_records: dict[Partition, FirstRecord | None] = {}
-    pending_partitions = set(offsets)
+    open_partitions = set(offsets)
     consumer = brokers.make_consumer(
         "assignor-lag",  # librdkafka requires a group
         enable_partition_eof=True,
@@ -58,10 +58,9 @@ def find_first_unread(
     )
     try:
         consumer.assign([TopicPartition(*partition, offsets[partition]) for partition in offsets])
-        while pending_partitions and time.monotonic() < deadline:
+        while open_partitions and time.monotonic() < deadline:
             partitions_to_pause = []
-            max_messages = min(len(pending_partitions), _MESSAGES_PER_CALL)
-            for message in consumer.consume(max_messages, _WAIT_S):
+            for message in consumer.consume(min(len(open_partitions), _MESSAGES_PER_CALL), _WAIT_S):
                 if is_group_refusal(message):
                     continue
                 partition = Partition(message.topic() or "", message.partition() or 0)
@@ -69,8 +68,8 @@ def find_first_unread(
                 is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if error is not None and not is_end:
                     brokers.add_failure(failures, error, "Read", partition)
-                if partition in pending_partitions:
-                    pending_partitions.remove(partition)
+                if partition in open_partitions:
+                    open_partitions.remove(partition)
                     partitions_to_pause.append(TopicPartition(*partition))
                     kind, time_ms = message.timestamp()
                     if is_end:

@@ -105,11 +105,7 @@ def plan(group: ClassicGroup, group_lags: GroupLags, assignor: Assignor) -> Grou
         Member(
             member.member_id,
             member.topics,
-            {
-                topic: n
-                for topic, n in member.partitions.items()
-                if topic in group_lags.partition_counts
-            },
+            {t: ns for t, ns in member.partitions.items() if t in group_lags.partition_counts},
             _GENERATION,
             instance=member.instance,
             **_read_user_data(member.user_data, group.assignor == assignor.name),

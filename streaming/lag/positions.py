@@ -72,10 +72,7 @@ def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
 
 
 def read_checkpoint_positions(checkpoint: Checkpoint, source: str | None = None) -> list[Position]:
-    """Return the positions of a query, or of one source, after its last completed batch.
-
-    A partition that only the planned batch reads has a position without offset.
-    """
+    """Return the positions of a query, or of one source, after its last completed batch."""
     positions = []
     for name in checkpoint.sources if source is None else (source,):
         state = checkpoint.states.get(name)
@@ -96,7 +93,7 @@ class StartingOffsets:
 
     offsets: dict[str, dict[int, int]]
     #: Partitions without a position, which start at `default_offset`.
-    partitions_without_offset: tuple[str, ...]
+    default_partitions: tuple[str, ...]
     #: Partitions that no longer exist on the brokers, which Spark would reject.
     missing_partitions: tuple[str, ...]
 
@@ -121,11 +118,11 @@ def build_starting_offsets(
     if partitions is not None:
         existing_partitions = {Partition(topic, n) for topic, ns in partitions.items() for n in ns}
     offsets: dict[str, dict[int, int]] = {}
-    partitions_without_offset = []
+    default_partitions = []
     for tp in sorted(existing_partitions):
         offset = read_offsets.get(tp)
         if offset is None:
-            partitions_without_offset.append(str(tp))
+            default_partitions.append(str(tp))
         offsets.setdefault(tp.topic, {})[tp.number] = default_offset if offset is None else offset
     missing_partitions = tuple(map(str, sorted(set(read_offsets) - existing_partitions)))
-    return StartingOffsets(offsets, tuple(partitions_without_offset), missing_partitions)
+    return StartingOffsets(offsets, tuple(default_partitions), missing_partitions)

@@ -80,7 +80,7 @@ def test_a_topic_that_was_made_again_with_fewer_partitions(
     assert code == 1
     assert len(lines) == 1
     known = f"{topic.name}-1, {topic.name}-2"
-    assert f"it has 1 partitions, but the checkpoint also has {known}" in lines[0]
+    assert f"it has 1 partition, but the checkpoint also has {known}" in lines[0]
     assert "new checkpoint" in lines[0]
 
 

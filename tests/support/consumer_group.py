@@ -86,7 +86,7 @@ class InMemoryGroup:
         rounds = rebalance(self._assignor(self.strategy), self.group, self.generation)
         for result in rounds:
             self.history.append(
-                f"generation {result.generation}: {self.strategy}, {result.moved_partitions} moved, "
+                f"generation {result.generation}: {self.strategy}, {result.moved} moved, "
                 f"{result.assignment!r}"
             )
         self.generation = rounds[-1].generation

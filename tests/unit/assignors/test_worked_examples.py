@@ -50,7 +50,7 @@ def test_sticky_moves_only_the_leavers_partitions() -> None:
     group.leave("C2")
     last = group.rebalance()[-1]
     assert last.assignment.as_dict() == {"C1": {"A": [0], "B": [1]}, "C3": {"A": [1], "B": [0]}}
-    assert last.moved_partitions == 0
+    assert last.moved == 0
 
 
 def test_failover_goes_to_the_next_priority() -> None:
