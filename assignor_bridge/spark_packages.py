@@ -3,8 +3,7 @@
 Spark resolves `spark.jars.packages` while its JVM starts. Ivy does not lock its cache, so two
 drivers that start at once on a new machine can break each other's downloads. A missing package
 fails with sixty lines of Ivy output and JAVA_GATEWAY_EXITED. So Spark's own code first resolves the
-packages, under a lock. A note in this package's cache lists the jars; if these exist, later starts
-skip this step.
+packages, under a lock, unless the jars that a note in this package's cache lists all exist.
 """
 
 from __future__ import annotations

@@ -197,10 +197,8 @@ def _check_topics(
                 end = flatten_offsets({topic: planned_ends[source][topic]})
                 lines = _find_faults(topic, start, end, logs)
                 is_sound = not lines
-            if is_sound:
-                lines = [
-                    f"the checkpoint's offsets exist; partitions: {len(numbers_by_topic[topic])}"
-                ]
+            count = len(numbers_by_topic.get(topic, ()))
+            lines = lines or [f"the checkpoint's offsets exist; partitions: {count}"]
             yield from (Check(_format_topic(source, topic), is_sound, line) for line in lines)
 
 
@@ -223,7 +221,7 @@ def _find_faults(
         first_s = min(logs.recreated_s[tp] for tp in recreated_partitions)
         first_time = datetime.datetime.fromtimestamp(first_s, datetime.timezone.utc)
         faults.append(
-            f"{_RECREATED}: {_join(recreated_partitions)} begins with records of "
+            f"{_RECREATED}: the first records of {_join(recreated_partitions)} are from "
             f"{first_time:%Y-%m-%d %H:%M:%SZ} or later, written after the last batch had read past "
             f"these offsets; {_NEW_CHECKPOINT}"
         )

@@ -125,6 +125,5 @@ def _check_delta() -> Check:
 
 def check_brokers(brokers: Brokers) -> Check:
     """Check that the brokers list their topics."""
-    topic_count = len(brokers.list_all_partitions())
-    counts = f"{pluralize(brokers.count, 'broker')}, {pluralize(topic_count, 'topic')}"
-    return Check("brokers answer", True, counts)
+    topics_text = pluralize(len(brokers.list_all_partitions()), "topic")
+    return Check("brokers answer", True, f"{pluralize(brokers.count, 'broker')}, {topics_text}")

@@ -112,9 +112,8 @@ class EmbeddedBroker:
     def start(self) -> None:
         """Start the broker and wait until it answers; a restart keeps its port and data.
 
-        Raises OptionError if the given port is in use or the data folder cannot be used, JarError if
-        Java or Kafka's jars are missing, and BrokerError if the broker ends or does not answer in
-        time; the message quotes its log.
+        Raises OptionError if the given port or data folder cannot be used, JarError if Java or
+        Kafka's jars are missing, and BrokerError, which quotes the log, if the broker is not ready.
         """
         if self.pid is not None:
             return

@@ -49,9 +49,11 @@ def build_command(
     With a `cluster_id`, the launcher first formats the data folder. When this process ends, the
     launcher deletes the folder `temporary`, if given.
     """
-    logger = {"defaultLogLevel": "warn", "logFile": "System.out", "showDateTime": "true"}
-    logger["dateTimeFormat"] = "HH:mm:ss.SSS"
-    log_options = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in logger.items()]
+    log_settings = {"defaultLogLevel": "warn", "logFile": "System.out", "showDateTime": "true"}
+    log_settings["dateTimeFormat"] = "HH:mm:ss.SSS"
+    log_options = [
+        f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in log_settings.items()
+    ]
     options = [f"-Xmx{heap}", "-Djava.awt.headless=true", *log_options]
     class_path = os.pathsep.join(map(str, jars))
     arguments = [str(settings), cluster_id or "-", str(temporary or "-")]

@@ -1,7 +1,6 @@
 """Parse `sasl.jaas.config` as Kafka's Java client does (JaasConfig, 4.1), without leaking secrets.
 
-The value contains passwords, and a malformed value may contain them anywhere. Error messages
-therefore never quote any part of it.
+A malformed value may contain passwords anywhere, so error messages never quote any part of it.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def _parse(option: str, server: str) -> tuple[str, int]:
     match = _SERVER.fullmatch(address)
     host = (match[1] or match[2]) if match is not None else ""
     if match is None or not _is_valid_host(host) or not is_utf8(server):
-        raise OptionError(f"{option} {server!r}: host:port is expected")
+        reason = f", and {host!r} is not a host name" if host else ""
+        raise OptionError(f"{option} {server!r}: host:port is expected{reason}")
     port = match[3]
     if len(port) > len("65535") or int(port) not in _PORTS:
         raise OptionError(f"{option} {server!r}: the port must be from 1 to 65535")

@@ -67,7 +67,7 @@ class ClientSettings:
 
 
 def translate_settings(java_settings: Mapping[str, str]) -> ClientSettings:
-    """Translate the settings of a Java client, named as in Kafka's documentation (without `kafka.`).
+    """Translate the settings of a Java client, named as by Kafka (without Spark's `kafka.`).
 
     Settings for consuming, producing or tuning are ignored. Raises SettingsError if another setting
     has no counterpart or an invalid value, or if a required one is missing.
