@@ -141,7 +141,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def retry(fetch_once: Callable[[], None]) -> None:
-    """Call a function again, at most twice, while it raises RepositoryTroubleError."""
+    """Call a function, and again up to twice while it raises RepositoryTroubleError."""
     for pause_s in _RETRY_PAUSES_S:
         try:
             fetch_once()

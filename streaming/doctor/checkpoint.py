@@ -75,21 +75,21 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last_batch: int) -> str | 
     Spark reads the offsets of both batches when it starts (SPARK-38033). With asynchronous progress
     tracking, it may have logged neither the offsets nor the commit of the earlier batch.
     """
-    previous = last_batch - 1
-    is_logged = any(batch.batch_id == previous for batch in checkpoint.batches)
-    if is_logged or previous not in checkpoint.commits:
+    previous_batch = last_batch - 1
+    is_logged = any(batch.batch_id == previous_batch for batch in checkpoint.batches)
+    if is_logged or previous_batch not in checkpoint.commits:
         return None
     advice = "restore the file from a backup"
     if last_batch in checkpoint.commits:
         # Spark needs the file only for the start offsets of a batch that it reruns.
         advice += (
-            f", or copy offsets/{last_batch} to offsets/{previous} (batch {last_batch} is "
+            f", or copy offsets/{last_batch} to offsets/{previous_batch} (batch {last_batch} is "
             "completed; `assignor audit` then reports ranges-mismatch for it)"
         )
     else:
         advice += f"; without a backup, {_NEW_CHECKPOINT}"
-    why = f'Spark would stop with "batch {previous} doesn\'t exist"'
-    return f"offsets/{previous} is missing; {why}: {advice}"
+    why = f'Spark would stop with "batch {previous_batch} doesn\'t exist"'
+    return f"offsets/{previous_batch} is missing; {why}: {advice}"
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
-    """Return whether the table's batches match the checkpoint's (or may), and a description.
+    """Return True if the table's batches match the checkpoint's or are unknown, and a text.
 
     Raises OptionError if `table` is not a Delta table or cannot be read.
     """

@@ -1,7 +1,7 @@
 """Assign a consumer group that is given as JSON data, and apply its steps: `assignor lab assign`.
 
 Raises InputError, with the key path, if the data do not follow the contract; OptionError if an
-assignor is unknown or a step is impossible; PlanError if an assignor or its check fails.
+assignor is unknown or a step impossible; PlanError if an assignor fails or its answer is invalid.
 """
 
 from __future__ import annotations

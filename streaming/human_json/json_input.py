@@ -43,7 +43,7 @@ def parse(text: bytes | str, label: str) -> Any:
     except _RepeatedKeyError as error:
         raise InputError(f"{label} has an object with the key {error.args[0]} twice") from None
     except RecursionError:
-        raise InputError(f"{label} is not JSON: it is nested too deeply") from None
+        raise InputError(f"{label} is nested too deeply") from None
     except ValueError as error:
         raise InputError(f"{label} is not JSON: {error}") from None
     return value

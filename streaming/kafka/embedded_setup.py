@@ -121,7 +121,7 @@ def read_cluster_id(meta: Path) -> str:
 
 
 def find_free_ports(requested: int | None) -> tuple[int, int]:
-    """Return free ports for broker and controller; raise OptionError if `requested` is not free."""
+    """Return two free ports, first `requested` if given; raise OptionError if that is not free."""
     if requested is not None and not is_free(requested):
         raise OptionError(f"port {requested} on {HOST} is in use or not allowed: choose another")
     ports = [] if requested is None else [requested]

@@ -131,15 +131,15 @@ def _request_group_offsets(
         raise
 
 
-def _retry(limit_s: float, transient: tuple[str, ...], send: Callable[[float], _Answer]) -> _Answer:
-    """Repeat a request on errors named in `transient`; `send` gets the time for its attempt."""
+def _retry(limit_s: float, errors: tuple[str, ...], send: Callable[[float], _Answer]) -> _Answer:
+    """Repeat a request on one of `errors`, within `limit_s`; `send` gets its own time limit."""
     deadline = time.monotonic() + limit_s
     wait_s = _FIRST_WAIT_S
     while True:
         try:
             return send(max(_RETRY_S, min(wait_s, deadline - time.monotonic())))
         except KafkaException as error:
-            if error.args[0].name() not in transient or time.monotonic() >= deadline:
+            if error.args[0].name() not in errors or time.monotonic() >= deadline:
                 raise
         time.sleep(_RETRY_S)
         wait_s *= 2

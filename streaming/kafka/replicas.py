@@ -33,7 +33,7 @@ def fetch_replica_racks(
     topics = list(filter(is_utf8, topics))  # librdkafka crashes on other names
     if not topics:
         return {}, None
-    racks_by_partition: dict[Partition, tuple[str, ...]] = {}
+    racks_by_tp: dict[Partition, tuple[str, ...]] = {}
     failures: Failures = {}
     broker_id = None
     names = TopicCollection(sorted(topics))
@@ -52,10 +52,9 @@ def fetch_replica_racks(
             nodes = [leader, *(node for node in partition.replicas if node.id != leader.id)]
             node_racks = tuple(node.rack for node in nodes if node.rack)
             if len(node_racks) == len(nodes):
-                racks_by_partition[Partition(name, partition.id)] = node_racks
+                racks_by_tp[Partition(name, partition.id)] = node_racks
     brokers.note_failures("racks", failures, len(topics))
-    has_selector = None if broker_id is None else _has_rack_aware_selector(brokers, broker_id)
-    return racks_by_partition, has_selector
+    return racks_by_tp, None if broker_id is None else _has_rack_aware_selector(brokers, broker_id)
 
 
 def _has_rack_aware_selector(brokers: Brokers, broker_id: int) -> bool | None:

@@ -38,7 +38,6 @@ _OAUTH_HANDLERS = (
 )
 _CONVERT_TO_PEM = "convert it with keytool -exportcert -rfc, and set {kind}.type=PEM"
 _ALTERNATIVES = "use SASL/SCRAM, SASL/PLAIN, OAUTHBEARER (OIDC) or TLS certificates"
-_KEY_PASSWORD = ("ssl.key.password",)
 #: `${provider:path:key}`, or without a path.
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
 
@@ -142,7 +141,7 @@ def _map_truststore(settings: Mapping[str, str], location_key: str, pem_key: str
 
 
 def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
-    password = {name: settings[name] for name in _KEY_PASSWORD if settings.get(name)}
+    password = {name: settings[name] for name in ("ssl.key.password",) if settings.get(name)}
     if settings.get("ssl.keystore.key"):
         if not settings.get("ssl.keystore.certificate.chain"):
             raise SettingsError(

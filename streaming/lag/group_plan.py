@@ -131,9 +131,8 @@ def plan(group: ClassicGroup, group_lags: GroupLags, assignor: Assignor) -> Grou
 def check_online_upgrade(group: ClassicGroup) -> str | None:
     """Return the reason for which brokers refuse to move the group online to KIP-848, or None.
 
-    Brokers drop the user data of assignments, so they refuse a group that has some. The user data
-    of subscriptions, which `sticky` sends, do not matter (Kafka 4.1, ConsumerGroup's
-    `fromClassicGroup`).
+    Brokers drop the user data of assignments, so they refuse a group that has some. User data of
+    subscriptions, as of `sticky`, does not matter (Kafka 4.1, `ConsumerGroup.fromClassicGroup`).
     """
     members_with_data = [member for member in group.members if member.assignment_user_data]
     if not members_with_data:

@@ -184,7 +184,7 @@ def _find_unread(offset: int | None, begin: int | None, end: int | None) -> int 
 
 
 def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
-    """Sort rows by `order` (lag, seconds or loss), worst first, unknown last; else keep the order.
+    """Sort rows by `order` (lag, seconds, loss), worst first, unknown last; "" keeps the order.
 
     With `only_with_lag`, omit partitions that are read to the end.
     """
