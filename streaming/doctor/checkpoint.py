@@ -127,10 +127,8 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
         is_new = "newer than" in why
-        advice = (
-            "install that version, or delete the file" if is_new else f"delete the file; {_EFFECT}"
-        )
-        yield Check(f"state {path}", False, f"{why}: {advice}")
+        advice = "install the assignor-bridge that wrote it, or " if is_new else ""
+        yield Check(f"state {path}", False, f"{why}: {advice}delete the file; {_EFFECT}")
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
         columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())

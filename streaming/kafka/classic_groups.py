@@ -30,6 +30,7 @@ class ClassicMember:
     client_id: str
     #: `group.instance.id` of a static member (KIP-345); None for a dynamic member.
     instance: str | None
+    #: Topics to which it subscribes.
     topics: frozenset[str]
     #: User data that the member sent with its subscription.
     user_data: bytes | None

@@ -34,6 +34,7 @@ class LagTotal:
     """Totals of all rows."""
 
     partitions: int
+    #: Number of partitions whose lag is above 0.
     with_lag: int
     #: Sum of the known lags above 0, in offsets.
     lag: int
