@@ -32,7 +32,7 @@ class PlanError(AssignorError, ValueError):
 
 
 def to_one_line(text: str) -> str:
-    """Return the text on one line; replace lone surrogates, which UTF-8 cannot encode, with '?'."""
+    """Return the text on one line; lone surrogates, which UTF-8 cannot encode, become '?'."""
     return " ".join(text.encode("utf-8", "replace").decode().split())
 
 
@@ -48,7 +48,7 @@ def escape_unprintable(text: str) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error's type and message on one line."""
+    """Return an error's type and message on one line; without a message, only its type."""
     try:
         text = to_one_line(str(error))
     except Exception:  # noqa: BLE001  (a user's __str__ may raise anything)
@@ -57,19 +57,19 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_unknown_name(kind: str, name: str, names: Sequence[str], prefix: str = "") -> str:
-    """Return an error message that suggests the closest of `names`, or lists all of them.
+    """Return a message that suggests the closest of `names`, or lists all if none is close.
 
-    The comparison ignores `prefix`, which all names share.
+    The comparison ignores case and a leading `prefix`.
 
     >>> describe_unknown_name("key", "checkpont", ["name", "checkpoint"])
     "unknown key 'checkpont'; did you mean 'checkpoint'?"
     """
-    names_by_key = {candidate.lower().removeprefix(prefix): candidate for candidate in names}
+    name_by_key = {candidate.lower().removeprefix(prefix): candidate for candidate in names}
     close_matches = difflib.get_close_matches(
-        name.lower().removeprefix(prefix), names_by_key, n=1, cutoff=0.6
+        name.lower().removeprefix(prefix), name_by_key, n=1, cutoff=0.6
     )
     if close_matches:
-        return f"unknown {kind} {name!r}; did you mean {names_by_key[close_matches[0]]!r}?"
+        return f"unknown {kind} {name!r}; did you mean {name_by_key[close_matches[0]]!r}?"
     return f"unknown {kind} {name!r}: use one of {', '.join(names)}"
 
 
@@ -96,7 +96,7 @@ def pluralize(number: int, one: str, many: str = "") -> str:
 def convert_errors(error_type: type[AssignorError], message: str) -> Iterator[None]:
     """Convert any error that a user's code raises, even `SystemExit`, to `error_type`.
 
-    `{}` in `message` is replaced by the type and message of the cause.
+    `{}` in `message` becomes the cause's type and message. KeyboardInterrupt is not converted.
     """
     try:
         yield

@@ -18,19 +18,19 @@ _CORE_JAR = re.compile(r"spark-core_[\d.]+-(\d+\.\d+\.\d+).*\.jar")
 
 
 def spark_home() -> Path:
-    """Return the Spark folder whose `spark-submit` pyspark will run."""
+    """Return the Spark folder whose `spark-submit` pyspark will run; raise JarError if none."""
     home = os.environ.get("SPARK_HOME")
     return Path(home) if home else ivy.pyspark_home()
 
 
 def spark_version() -> str:
-    """Return the version of the Spark that will run; raise JarError if SPARK_HOME has no Spark."""
+    """Return the Spark version that will run; raise JarError or PackageNotFoundError if none."""
     if not os.environ.get("SPARK_HOME"):
         return importlib.metadata.version("pyspark")
     home = spark_home()
     for jar in (home / "jars").glob("spark-core_*.jar"):
-        if jar_name := _CORE_JAR.fullmatch(jar.name):
-            return jar_name[1]
+        if match := _CORE_JAR.fullmatch(jar.name):
+            return match[1]
     raise ivy.JarError(
         f"SPARK_HOME ({home}) has no Spark (no jars/spark-core_2.13-*.jar): "
         "correct it, or unset it to use pip's pyspark"
@@ -38,7 +38,7 @@ def spark_version() -> str:
 
 
 def describe_mismatch() -> str | None:
-    """Return a warning if SPARK_HOME and pip's pyspark differ in version, or None."""
+    """Return a warning if SPARK_HOME and an installed pyspark differ in version, or else None."""
     version = spark_version()
     try:
         pip_version = importlib.metadata.version("pyspark")

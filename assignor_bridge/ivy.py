@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 _LOCK_TIMEOUT_S = 1200
 #: Seconds to pause before the second and the third attempt to fetch.
 _RETRY_PAUSES_S = (1, 2)
-
 _MISSING = re.compile(r"^\s*::\s+([^\s#]+)#([^\s;]+);([^\s:!]+)(?:: not found|!)", re.MULTILINE)
 _TRIED_URL = re.compile(r"^\s+((?:https?|file):\S+)$", re.MULTILINE)
 _UNKNOWN_HOST = re.compile(r"^\s*Host \S+ not found\. url=(\S+)", re.MULTILINE)
@@ -70,7 +69,7 @@ def cache_folder() -> Path:
 
 
 def pyspark_home() -> Path:
-    """Return the folder of the installed pyspark, without importing it."""
+    """Return the installed pyspark's folder, without importing it; raise JarError if none."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise JarError(f"pyspark is not installed here: {INSTALL}")
@@ -85,7 +84,8 @@ def find_tool(name: str) -> str:
         raise JarError(f"JAVA_HOME is not a folder: {home}; set it to a JDK's folder, or unset it")
     if tool is None:
         where = f"JAVA_HOME ({home})" if home else "the PATH"
-        raise JarError(f"{name!r} was not found in {where}: install a JDK 17 or 21")
+        advice = "install a JDK 17 or 21" + (" and set JAVA_HOME to its folder" if home else "")
+        raise JarError(f"{name!r} was not found in {where}: {advice}")
     return tool
 
 
@@ -141,7 +141,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def retry(fetch_once: Callable[[], None]) -> None:
-    """Call a function up to three times while it raises RepositoryTroubleError."""
+    """Call a function, and again up to twice while it raises RepositoryTroubleError."""
     for pause_s in _RETRY_PAUSES_S:
         try:
             fetch_once()
@@ -184,11 +184,11 @@ def _fetch_into_folder(
 
 def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | None = None) -> None:
     """Run pyspark's Ivy; raise JarError about `name` if it fails. The caller locks the cache."""
-    ivy = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
-    if ivy is None:
+    ivy_jar = next(iter(sorted((pyspark_home() / "jars").glob("ivy-*.jar"))), None)
+    if ivy_jar is None:
         raise JarError(f"the installed pyspark ({pyspark_home()}) has no ivy-*.jar: {INSTALL}")
     settings = os.environ.get("ASSIGNOR_BRIDGE_IVY_SETTINGS")
-    command = [find_tool("java"), "-cp", str(ivy), "org.apache.ivy.Main"]
+    command = [find_tool("java"), "-cp", str(ivy_jar), "org.apache.ivy.Main"]
     command += ["-settings", settings] if settings else []
     command += ["-cache", str(cache_folder() / "ivy"), *arguments]
     output: list[str] = []
@@ -201,15 +201,16 @@ def run_ivy(arguments: list[str], name: str, on_line: Callable[[str], None] | No
                 on_line(line.rstrip())
     if process.returncode != 0:
         advice = "ASSIGNOR_BRIDGE_IVY_SETTINGS can name an Ivy settings file with a mirror"
-        raise resolution_error("\n".join(output), name, advice)
+        raise make_resolution_error("\n".join(output), name, advice)
 
 
-def resolution_error(output: str, package: str, advice: str) -> JarError:
+def make_resolution_error(output: str, package: str, advice: str) -> JarError:
     """Summarize the sixty lines that Ivy prints for a failed resolution in a one-line error.
 
-    Spark prints the same lines for `spark.jars.packages`.
+    Spark prints the same lines for `spark.jars.packages`. The error is a RepositoryTroubleError if
+    another attempt may succeed.
 
-    >>> print(resolution_error('''
+    >>> print(make_resolution_error('''
     ...   :: org.foo#bar;1.0: not found
     ...   http://one.example/org/foo/bar/1.0/bar-1.0.pom
     ...   http://two.example/org/foo/bar/1.0/bar-1.0.pom
@@ -237,12 +238,12 @@ def resolution_error(output: str, package: str, advice: str) -> JarError:
     )
     return (RepositoryTroubleError if may_succeed_later else JarError)(
         f"{', '.join(missing_coordinates) or 'a package'} could not be fetched "
-        f"({'; '.join(answers) or 'no repository was tried'}){needed_by}. "
+        f"({'; '.join(answers) or 'no remote repository was tried'}){needed_by}. "
         f"Check that the repository is reachable and the version exists. {advice}"
     )
 
 
 def _get_host(url: str) -> str:
-    """Return the host and port of a URL, without its credentials."""
+    """Return a URL's host and port, without credentials, or the whole URL if it has no host."""
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname or url

@@ -16,7 +16,6 @@ from assignor_bridge.tested_spark import connector_version
 GROUP = "io.assignorbridge"
 ARTIFACT = "assignor-bridge"
 JARS_FOLDER = Path(__file__).parent / "jars"
-
 _POM = """<?xml version="1.0" encoding="UTF-8"?>
 <project><modelVersion>4.0.0</modelVersion>
 <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
@@ -37,7 +36,7 @@ class Packages:
 
 
 def connector_coordinate(spark: str | None = None) -> str:
-    """Return the Kafka connector's coordinate for a Spark version (default: the installed one)."""
+    """Return the Kafka connector's coordinate for a Spark version (default: the one that runs)."""
     version = connector_version(spark or spark_version())
     return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"
 
@@ -69,7 +68,7 @@ def write_repository(
 
 
 def prepare_packages() -> Packages:
-    """Write the jar into a cached Maven repository, or raise JarError; return the packages."""
+    """Write the jar into a repository in the cache and return the packages, or raise JarError."""
     jar = find_built_jar()
     version = jar.stem.removeprefix(f"{ARTIFACT}-")
     repository = ivy.cache_folder() / "maven"

@@ -36,7 +36,7 @@ def limit_batch(
 ) -> LimitedBatch:
     """Return where the batch ends, or a timestamp whose offsets Java must look up first.
 
-    After a look-up Java repeats the request with Kafka's answer, so the memory must not change.
+    With a timestamp, the memory is unchanged: Java repeats the request, with Kafka's answer.
     """
     batch = unpack_batch(request, options)
     cost = forecast(batch, state)

@@ -1,4 +1,4 @@
-"""The values that all layers share: partitions, offset ranges and executors.
+"""The values that all layers share: partitions, offset ranges, executors, and allocation.
 
 They are immutable and independent of Spark and Kafka clients. Offset ranges are half open, as in
 Spark: `start` is read, `end` is not.
@@ -70,6 +70,7 @@ class Executor:
     host: str
     slots: int = 1
     rack: str | None = None
+    #: For `failover`: executors with the highest priority read; None ranks lowest.
     priority: int | None = None
     #: Whether Spark excludes it for the whole application.
     excluded: bool = False
@@ -86,7 +87,7 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The settings of Spark's dynamic allocation, which adds and removes executors."""
+    """The limits of Spark's dynamic allocation, which adds and removes executors."""
 
     min_executors: int
     max_executors: int

@@ -29,9 +29,9 @@ def find_negative_cycle(
     """
     if not len(cost):
         return []
-    nodes = int(max(source.max(), target.max())) + 1
-    distance = np.zeros(nodes, cost.dtype)
-    previous = np.full(nodes + 1, nodes, np.int64)  # the last element is a sentinel
+    node_count = int(max(source.max(), target.max())) + 1
+    distance = np.zeros(node_count, cost.dtype)
+    previous = np.full(node_count + 1, node_count, np.int64)  # the last element is a sentinel
     while True:
         path_cost = distance[source] + cost
         new_distance = distance.copy()
@@ -42,10 +42,10 @@ def find_negative_cycle(
         previous[target[improves]] = source[improves]
         distance[target[improves]] = path_cost[improves]
         ancestor = previous
-        for _ in range(nodes.bit_length()):
+        for _ in range(node_count.bit_length()):
             ancestor = ancestor[ancestor]
-        # This many steps back, each node reaches the sentinel or a node on a cycle.
-        cycle_nodes: list[int] = ancestor[ancestor != nodes].tolist()
+        # More than `node_count` steps back, each node reaches the sentinel or a node on a cycle.
+        cycle_nodes: list[int] = ancestor[ancestor != node_count].tolist()
         if cycle_nodes:
             cycle = cycle_nodes[:1]
             while (predecessor := int(previous[cycle[-1]])) != cycle[0]:

@@ -1,8 +1,8 @@
 """`configure_spark`: add the bridge to a `SparkSession.builder` and keep the user's settings.
 
-Spark fetches packages when its JVM starts, so this must happen before the first session. Under
-`spark-submit` the JVM is already running; pass it the flags that `assignor jars` prints. Packages
-are fetched before the JVM starts, so that a missing package gives a one-line error.
+Spark fetches packages when its JVM starts, so call it before the first session. Under
+`spark-submit` the JVM is already running; pass it the flags that `assignor jars` prints. This
+module fetches the packages before the JVM starts, so a missing package gives a one-line error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
 
     Your packages, repositories and extensions are kept, including those in `spark-defaults.conf`.
     Call it after helpers that replace the packages, such as `configure_spark_with_delta_pip`. The
-    bridge does nothing until a stream or the session names an assignor.
+    bridge does nothing until a stream or the session names an assignor. If a JVM with the bridge is
+    already running, only the interpreter is added.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ def configure_spark(builder: SparkSession.Builder) -> SparkSession.Builder:
         If the builder also sets `spark.jars` (all packages would then be missing on the executors),
         or if this process has started a JVM without the bridge.
     JarError
-        If the jar is not built, a package cannot be fetched, or SPARK_HOME has no Spark.
+        If the jar is not built, Java, Spark, or a package is missing, or the cache is not writable.
 
     Warns
     -----

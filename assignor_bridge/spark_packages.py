@@ -2,9 +2,8 @@
 
 Spark resolves `spark.jars.packages` while its JVM starts. Ivy does not lock its cache, so two
 drivers that start at once on a new machine can break each other's downloads. A missing package
-fails with sixty lines of Ivy output and JAVA_GATEWAY_EXITED. Therefore this module first lets
-Spark's own code resolve the packages, under a lock. A note in this package's cache lists the jars;
-later starts only check that the jars in the note exist.
+fails with sixty lines of Ivy output and JAVA_GATEWAY_EXITED. So Spark's own code first resolves the
+packages, under a lock, unless the jars that a note in this package's cache lists all exist.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from assignor_bridge.installed_spark import spark_home
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Spark settings that determine the packages, the repositories and the cache.
 _JARS_SETTINGS = ("packages", "repositories", "excludes", "ivy", "ivySettings")
+#: Spark settings that determine the packages, the repositories, the cache, and any proxy.
 SETTINGS = (*(f"spark.jars.{name}" for name in _JARS_SETTINGS), "spark.driver.extraJavaOptions")
 #: A main class that every Spark contains and that only prints Hadoop's version.
 _HARMLESS_MAIN = "org.apache.hadoop.util.VersionInfo"
@@ -34,7 +33,7 @@ _STORED_FOLDER = re.compile(r"^The jars for the packages stored in: (.+)$", re.M
 
 
 def resolve(settings: Mapping[str, str], advice: str) -> bool:
-    """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether it already had them.
+    """Resolve `spark.jars.packages` into Spark's Ivy cache; return whether they were already there.
 
     Uses only `SETTINGS`. If this package's cache is read-only, resolve nothing and return False.
     Raises JarError, with the repositories' answers and `advice`, if Java or a package is missing.
@@ -43,10 +42,10 @@ def resolve(settings: Mapping[str, str], advice: str) -> bool:
         ivy.find_tool("java")  # without this file, Spark finds Java in the same way; fail early
     relevant_settings = {key: settings[key] for key in SETTINGS if settings.get(key)}
     spark_path = str(spark_home().resolve())
-    key = hashlib.sha256(
+    settings_hash = hashlib.sha256(
         json.dumps([spark_path, sorted(relevant_settings.items())]).encode()
     ).hexdigest()[:24]
-    note = ivy.cache_folder() / "spark-packages" / f"{key}.json"
+    note = ivy.cache_folder() / "spark-packages" / f"{settings_hash}.json"
     if _is_resolved(note):
         return True
     try:
@@ -83,7 +82,7 @@ def _run_spark_submit(settings: Mapping[str, str], note: Path, advice: str) -> N
     output = process.stdout + process.stderr
     stored_match = _STORED_FOLDER.search(output)
     if process.returncode != 0 or stored_match is None:
-        raise ivy.resolution_error(output, settings["spark.jars.packages"], advice)
+        raise ivy.make_resolution_error(output, settings["spark.jars.packages"], advice)
     folder = Path(stored_match[1].strip())
     expected_jars = [folder / _make_jar_name(c) for c in settings["spark.jars.packages"].split(",")]
     jars = [str(jar) for jar in expected_jars if jar.is_file()]  # a package may have only a POM

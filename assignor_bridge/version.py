@@ -1,7 +1,7 @@
 """The version of this build: a release, or a version that names a commit (PEP 440).
 
 In a checkout the version comes from git each time, so an editable installation never reports an
-older commit. In a wheel, an sdist, or any tree without `.git`, it comes from the jar's version.
+older commit. Without `.git`, it comes from the jar's version, or else from `git archive`.
 pyproject.toml runs this file alone, so it imports only the standard library.
 """
 

@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 class Worker:
-    """Answers one stream's requests; each `Validate` request resets its memory."""
+    """Answers one stream's requests; each successful `Validate` resets its memory."""
 
     def __init__(self) -> None:
         self._options: PlannerOptions | None = None
         self._start_stream(Finder())
 
     def _start_stream(self, find: Finder) -> None:
-        self._find = find  # custom assignors are kept for one run of the stream
+        self._find = find  # keeps custom assignors for one run of the stream
         self._memory = Memory()
         self._backlog = 1.0  # backlog of the last admitted batch; its plan resets this to 1
         self._decode_state = lru_cache(maxsize=1)(decode_or_empty)

@@ -1,8 +1,8 @@
 """Hide secrets in messages, logs, metrics, and dry runs.
 
 1. The value of a setting with a secret-looking name is hidden.
-2. A value from the environment is replaced by the name of its variable.
-3. Text that looks like a secret, such as a password in a URL, is always hidden.
+2. A value from the environment, unless it is an ordinary word or number, becomes `${VARIABLE}`.
+3. Text that looks like a secret, such as a password in a URL, is hidden in every text.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SECRET_OPTIONS = (
 _SECRET_KEY = re.compile(SECRET_KEYS)
 #: Minimum length of a hidden value; shorter values occur inside ordinary words.
 _MIN_HIDDEN_CHARS = 3
-#: Words below this length are hidden only as whole words.
+#: Shorter words are hidden only as whole words; shorter lines of a value are not hidden alone.
 _MIN_SUBSTRING_CHARS = 8
 #: Ordinary values, which many messages contain: `true`, `kafka`, `9092`, `orders`. They are hidden
-#: only if the name of their key or variable looks secret.
+#: only if the name of their variable looks secret.
 _ORDINARY_VALUE = re.compile(r"[A-Z]?[a-z]{0,6}|[A-Z]{0,7}|\d{0,7}")
 HIDDEN = "***"
 
@@ -59,7 +59,8 @@ _SUFFIX = r"(?:[._-][\w.-]{0,100})?"
 #: A value: quoted text, text in escaped quotes (JSON inside JSON), or a word.
 _VALUE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\\\"[^\"]*\"|[^\s&;,'\")]+"
 #: `password=…` in addresses, JAAS, connection strings; `{"password": …}` in JSON; `a.password: …`
-#: and `a.password -> …` in settings, unless a sentence follows; an HTTP header.
+#: and `a.password -> …` in settings, unless a sentence follows; `?sig=…` in a signed URL;
+#: `Authorization: Bearer …` (or Basic, Digest, Token, ApiKey). Not `true`, `false`, null, or none.
 _ASSIGNMENT = re.compile(
     rf"((?:{_UNAMBIGUOUS_NAMES}|{_AMBIGUOUS_NAMES}){_SUFFIX}(?:=|\\?[\"'][ \t]?(?:=|:|->)[ \t]?)"
     rf"|(?<=[?&;])sig="
@@ -112,7 +113,7 @@ def has_password(value: str) -> bool:
 
 
 class Redactor:
-    """Replaces secrets in texts; it learns the secret values from the settings."""
+    """Replaces secrets in texts; it learns the secret values from settings and variables."""
 
     def __init__(self) -> None:
         self._placeholders: dict[str, str] = {}
@@ -158,7 +159,7 @@ class Redactor:
         return _ASSIGNMENT.sub(_hide_value, text)
 
     def _add_secret(self, value: str, placeholder: str) -> None:
-        """Register a value to hide, with its encodings in URLs, JSON, HTML and headers, and lines.
+        """Register a value to hide, its encodings in URLs, JSON, HTML, and headers, and its lines.
 
         Logs are redacted line by line, and PEM keys have many lines.
         """
@@ -188,7 +189,7 @@ def _build_pattern(value: str) -> str:
 
 
 def _hide_user(match: re.Match[str]) -> str:
-    """Hide a user and password, but keep placeholders, which may name a variable."""
+    """Hide the credentials in an address, but keep placeholders, which may name a variable."""
     user_info = match[0].removeprefix(match[1])
     return match[0] if _PLACEHOLDER.fullmatch(user_info) else f"{match[1]}{HIDDEN}@"
 

@@ -17,7 +17,7 @@ _MAX_KEY_CHARS = 80
 #: Maximum length of a value quoted in an error message.
 _MAX_VALUE_CHARS = 40
 #: Description of the expected value, by pydantic's error type.
-_EXPECTED = {
+_EXPECTATIONS = {
     kind: words
     for words, kinds in (
         ("a whole number", "int_type int_parsing int_from_float"),
@@ -40,7 +40,7 @@ _EXPECTED = {
 
 
 def describe_expectation(problem: Mapping[str, Any]) -> str:
-    """Describe the expected value. The actual value is omitted, because it may be secret.
+    """Describe the expected value, or else return the message of the validator or of pydantic.
 
     >>> describe_expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
     'at least 1 is expected'
@@ -48,19 +48,19 @@ def describe_expectation(problem: Mapping[str, Any]) -> str:
     context = problem.get("ctx", {})
     if problem["type"] == "value_error":
         return str(context["error"])
-    if (expected := _EXPECTED.get(problem["type"])) is None:
+    if (expectation := _EXPECTATIONS.get(problem["type"])) is None:
         return str(problem["msg"])
     bounds = {k: f"{v:.15g}" if isinstance(v, float) else v for k, v in context.items()}
-    verb = "are" if expected.endswith("characters") else "is"
-    return f"{expected.format(**bounds)} {verb} expected"
+    verb = "are" if expectation.endswith("characters") else "is"
+    return f"{expectation.format(**bounds)} {verb} expected"
 
 
 def describe_problems(error: ValidationError, data: Any, *, show_values: bool = False) -> str:
-    """Return the first problems of `data` on one line, each with its location.
+    """Return the first problems of `data` and the number of the others, each with its location.
 
     Values are omitted by default, because a job's config may hold secrets.
     """
-    lines = []
+    texts = []
     for problem in error.errors(include_url=False, include_input=show_values):
         kind, location = problem["type"], problem["loc"]
         is_missing = kind == "missing"
@@ -68,8 +68,8 @@ def describe_problems(error: ValidationError, data: Any, *, show_values: bool = 
         text = f"{location[-1]!r} is missing" if is_missing else describe_expectation(problem)
         if show_values and kind not in ("missing", "value_error"):
             path = f"{path or 'it'} is {shorten(problem['input'])}"
-        lines.append(f"{path}: {text}" if path else text)
-    return elide(lines, separator="; ")
+        texts.append(f"{path}: {text}" if path else text)
+    return elide(texts, separator="; ")
 
 
 def _format_location(data: Any, location: Iterable[str | int]) -> str:
@@ -86,7 +86,7 @@ def _format_location(data: Any, location: Iterable[str | int]) -> str:
 
 
 def shorten(value: Any) -> str:
-    """Return a value as JSON, truncated if it is long."""
+    """Return a value as JSON, truncated if it is long; describe a value that JSON cannot hold."""
     if isinstance(value, int) and abs(value) > 10**40:  # Python converts at most 4,300 digits
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     try:
@@ -97,7 +97,7 @@ def shorten(value: Any) -> str:
 
 
 def to_option_text(value: Any) -> str:
-    """Convert a value to the text of a Kafka or Spark option."""
+    """Return a text, number, or bool as an option's text; raise ValueError for other values."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):

@@ -1,7 +1,7 @@
 """Build the jar that runs inside Spark: `python -m assignor_bridge.jvm.build`, or `make jar`.
 
-It runs `javac --release 17` against the jars of the oldest tested Spark, its Kafka connector, and
-Delta, not those of the installed pyspark; no build tool is needed. The version ends with a hash of
+It runs `javac --release 17` against Delta, the oldest tested Kafka connector, and Spark of that
+version, not the installed pyspark; no build tool is needed. The jar's version ends with a hash of
 the sources, because Ivy caches by version. The zip's timestamps are fixed, so that the same sources
 give the same bytes. Commits with the same Java sources share the compiled classes.
 """
@@ -46,7 +46,6 @@ _CLASS_PATH = (
     "io.delta:delta-spark_4.0_2.13:4.4.0",
     "io.delta:delta-storage:4.4.0",
 )
-
 #: A constant pool entry that names a Spark class or its member, as javap prints it.
 _SPARK_MEMBER = re.compile(
     r"= (?:Class|Fieldref|Methodref|InterfaceMethodref) .*"
@@ -118,8 +117,8 @@ def _write_version(classes: Path, version: str) -> None:
 
 
 def _compile(folder: Path) -> None:
-    """Compile the sources into a folder and write the list of Spark members that they use."""
-    jars = [jar for name in _CLASS_PATH for jar in ivy.fetch(name, transitive=False)]
+    """Compile the sources, or raise JarError; write the list of Spark members that they use."""
+    jars = [jar for coordinate in _CLASS_PATH for jar in ivy.fetch(coordinate, transitive=False)]
     command = [ivy.find_tool("javac"), "--release", "17", "-encoding", "UTF-8", "-Werror"]
     command += ["-Xlint:all,-processing,-classfile,-serial,-path"]
     command += ["-cp", ":".join(map(str, jars)), "-d", str(folder)]

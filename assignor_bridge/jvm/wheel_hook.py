@@ -15,12 +15,12 @@ class RequireJarHook(BuildHookInterface):  # type: ignore[type-arg]
         """Stop the build with a one-line error if the jar of this version is missing."""
         del build_data
         required_version = self.metadata.version
-        jars = [path.name for path in Path(self.root, "assignor_bridge/jars").glob("*.jar")]
+        jar_names = [path.name for path in Path(self.root, "assignor_bridge/jars").glob("*.jar")]
         if version == "standard" and not any(
-            f"-bridge-{required_version}-" in name for name in jars
+            f"-bridge-{required_version}-" in name for name in jar_names
         ):
             message = (
                 f"assignor_bridge/jars has no jar of version {required_version} "
-                f"({', '.join(jars) or 'none'}): run `make jar` first (or `make wheel`)"
+                f"({', '.join(jar_names) or 'none'}): run `make jar` first (or `make wheel`)"
             )
             raise RuntimeError(message)

@@ -10,7 +10,7 @@ from streaming.cli import assignors
 from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on_line
 from streaming.cli.output import print_lines, print_table
-from streaming.human_json.group_json import Answer, Request, answer, answer_steps, read_request
+from streaming.human_json.group_json import Answer, Request, answer, answer_steps, parse_request
 
 
 def assign(
@@ -49,7 +49,7 @@ def assign(
         if request.steps and not chain:
             note_on_line(number, "the group's steps were not applied: add --chain")
 
-    answer_lines(groups, read_request, show, as_json)
+    answer_lines(groups, parse_request, show, as_json)
 
 
 def _print_answer(result: Answer, step: int) -> None:
@@ -69,7 +69,7 @@ def _print_answer(result: Answer, step: int) -> None:
         title += f", step {step}: {json.dumps(result.step)}"
     rows = zip(*columns.values(), strict=True)
     print_table(list(columns), list(rows), title=title, text_columns=("partitions", "standby"))
-    lines = [f"{result.moved:,} partitions moved"]
+    lines = [f"{result.moved_partitions:,} partitions moved"]
     if assignment.transferring.count:
         withheld_text = _format_ranges(assignment.transferring)
         lines.append(f"withheld until their current owners release them: {withheld_text}")

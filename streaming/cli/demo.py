@@ -13,7 +13,7 @@ from streaming.demo import flights
 from streaming.demo.compare import compare_runs
 from streaming.demo.demo_run import DemoOptions, run_demo
 from streaming.demo.verdict import write_headline
-from streaming.kafka.servers import read_servers
+from streaming.kafka.servers import parse_servers
 
 _WORK_HELP = "Wait per record in the first act, to simulate a service call; 0 skips the act."
 
@@ -61,7 +61,7 @@ def demo(
     Example: `assignor demo --workers 2 -o demo.html`
     """
     if bootstrap_servers is not None:
-        read_servers("--bootstrap-server", bootstrap_servers)
+        parse_servers("--bootstrap-server", bootstrap_servers)
     settings = DemoOptions(workers, rows, batches, work_us, bootstrap_servers, master, data)
     with unwind_on_sigterm():
         outcome = run_demo(settings, output, Console(stderr=True))

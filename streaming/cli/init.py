@@ -10,7 +10,7 @@ import yaml
 
 from assignor_bridge.errors import AssignorError, OptionError, escape_unprintable
 from streaming.cli.arguments import BOOTSTRAP_SERVER
-from streaming.kafka.servers import check_topic, read_servers
+from streaming.kafka.servers import check_topic, parse_servers
 
 _TEMPLATE = Path(__file__).with_name("job.yaml.template")
 
@@ -34,7 +34,7 @@ def init(
         check_topic(topic)
     except OptionError as error:
         raise OptionError(f"--topic {error}") from None
-    read_servers("--bootstrap-server", bootstrap_server)
+    parse_servers("--bootstrap-server", bootstrap_server)
     label = escape_unprintable(" ".join(str(file).split()))
     text = Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
         file=label, topic=topic, subscribe=_to_yaml(topic), broker=_to_yaml(bootstrap_server)

@@ -11,8 +11,8 @@ from assignor_bridge.errors import OptionError
 from streaming.cli.arguments import BOOTSTRAP_SERVER, check_kafka_name, check_not_empty
 from streaming.cli.output import note
 from streaming.kafka.brokers import Brokers
-from streaming.kafka.java_properties import read_properties
-from streaming.kafka.servers import read_servers
+from streaming.kafka.java_properties import parse_properties
+from streaming.kafka.servers import parse_servers
 from streaming.kafka.settings import SettingsError
 from streaming.lag.positions import read_checkpoint_positions, read_group_positions
 
@@ -60,10 +60,10 @@ def connect_to_brokers(
     option = f"--command-config {command_config}"
     properties = _read_settings(command_config, option) if command_config is not None else {}
     if bootstrap_servers is not None:
-        read_servers("--bootstrap-server", bootstrap_servers)
+        parse_servers("--bootstrap-server", bootstrap_servers)
         properties["bootstrap.servers"] = bootstrap_servers
     elif properties.get("bootstrap.servers"):
-        read_servers(f"{option}: bootstrap.servers", properties["bootstrap.servers"])
+        parse_servers(f"{option}: bootstrap.servers", properties["bootstrap.servers"])
     elif command_config is not None:
         raise OptionError(f"{option} has no bootstrap.servers: give --bootstrap-server")
     else:
@@ -130,7 +130,7 @@ def check_source(source: str | None, sources: Iterable[str]) -> None:
 
 def _read_settings(path: Path, option: str) -> dict[str, str]:
     try:
-        return read_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(f"{option} cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:

@@ -28,7 +28,7 @@ def print_plans(group_name: str, names: str, brokers: Brokers, *, as_json: bool)
     assignors = group_plan.find_assignors(assignor_names, make_finder(assignor_names, "--plan"))
     group = read_classic_group(brokers, group_name)
     group_lags = group_plan.read_lags(brokers, group)
-    today = group_plan.describe_today(group, group_lags)
+    today = group_plan.make_current_plan(group, group_lags)
     plans: list[GroupPlan] = []
     for assignor in assignors:
         plan = group_plan.plan(group, group_lags, assignor)
@@ -66,10 +66,10 @@ def _print_table(group: ClassicGroup, today: GroupPlan, plans: list[GroupPlan]) 
         cells = []
         for plan in (today, *plans):
             count = sum(map(len, plan.partitions[member.member_id].values()))
-            cells += [f"{count:,}", f"{plan.lag[member.member_id]:,}"]
+            cells += [f"{count:,}", f"{plan.lag_by_member[member.member_id]:,}"]
         rows.append([member.client_id if is_unique else member.member_id, *cells])
-    moves = [cell for plan in plans for cell in (f"{plan.moves:,}", "")]
-    rows.append(["partitions moved", "", "", *moves])
+    moved_cells = [cell for plan in plans for cell in (f"{plan.moved_partitions:,}", "")]
+    rows.append(["partitions moved", "", "", *moved_cells])
     print_table(["member", *(cell for header in headers for cell in (header, "lag"))], rows)
 
 

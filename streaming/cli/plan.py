@@ -17,7 +17,7 @@ from streaming.cli.arguments import AsJson
 from streaming.cli.lines import answer_lines, note_on_line, write_json
 from streaming.cli.output import print_lines
 from streaming.human_json.json_input import parse
-from streaming.human_json.snapshots import read_plan_log_line, read_snapshot, write_plan
+from streaming.human_json.snapshots import parse_plan_log_line, read_snapshot, write_plan
 
 #: Maximum number of tasks printed per plan.
 _MAX_TASKS = 40
@@ -106,7 +106,7 @@ def _read_request(text: bytes) -> PlanRequest:
     value = parse(text, "the request")
     if not isinstance(value, dict) or "snapshot" not in value:
         return PlanRequest(*read_snapshot(value))
-    line = read_plan_log_line(value)
+    line = parse_plan_log_line(value)
     logged_plan = line.plan if isinstance(line.plan, dict) else None
     return PlanRequest(*read_snapshot(line.snapshot), line.batch_id, logged_plan, line.admission)
 

@@ -58,7 +58,7 @@ def print_starting_offsets(
     if not result.offsets:
         raise AssignorError(f"{group or checkpoint!r} has no offset in any existing topic")
     count = sum(map(len, result.offsets.values()))
-    _note_partitions(result.without_offset, count, f"have no offset and start at {missing}")
+    _note_partitions(result.default_partitions, count, f"have no offset and start at {missing}")
     _note_partitions(result.missing_partitions, len(positions), "no longer exist and are omitted")
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")

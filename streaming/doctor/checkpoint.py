@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import elide
+from assignor_bridge.errors import elide, pluralize
 from assignor_bridge.model import Partition
 from streaming.doctor.delta_table import match_batches
 from streaming.kafka.brokers import flatten_offsets
@@ -53,20 +53,20 @@ def examine_checkpoint(
 
 
 def _check_batches(checkpoint: Checkpoint) -> Check:
-    planned, completed = checkpoint.last_planned, checkpoint.last_committed
+    planned_batch, completed_batch = checkpoint.last_planned, checkpoint.last_committed
     sources = ", ".join(checkpoint.sources)
-    what = f"query {checkpoint.query_id or 'with unknown id'} (Kafka sources {sources})"
-    if planned is None:
-        return Check(what, True, "no batch has been planned yet")
-    if missing := _describe_missing_offsets(checkpoint, planned.batch_id):
-        return Check(what, False, missing)
-    if completed is planned:
-        return Check(what, True, f"its last batch, {planned.batch_id}, is completed")
-    last = "no batch has been completed"
-    if completed is not None:
-        last = f"the last completed batch is {completed.batch_id}"
-    pending = f"batch {planned.batch_id} is planned and will run at the next start"
-    return Check(what, True, f"{last}; {pending}")
+    name = f"query {checkpoint.query_id or 'with unknown id'} (Kafka sources {sources})"
+    if planned_batch is None:
+        return Check(name, True, "no batch has been planned yet")
+    if fault := _describe_missing_offsets(checkpoint, planned_batch.batch_id):
+        return Check(name, False, fault)
+    if completed_batch is planned_batch:
+        return Check(name, True, f"its last batch, {planned_batch.batch_id}, is completed")
+    completed_text = "no batch has been completed"
+    if completed_batch is not None:
+        completed_text = f"the last completed batch is {completed_batch.batch_id}"
+    planned_text = f"batch {planned_batch.batch_id} is planned and will run at the next start"
+    return Check(name, True, f"{completed_text}; {planned_text}")
 
 
 def _describe_missing_offsets(checkpoint: Checkpoint, last_batch: int) -> str | None:
@@ -75,21 +75,21 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last_batch: int) -> str | 
     Spark reads the offsets of both batches when it starts (SPARK-38033). With asynchronous progress
     tracking, it may have logged neither the offsets nor the commit of the earlier batch.
     """
-    previous = last_batch - 1
-    is_logged = any(batch.batch_id == previous for batch in checkpoint.batches)
-    if is_logged or previous not in checkpoint.commits:
+    previous_batch = last_batch - 1
+    is_logged = any(batch.batch_id == previous_batch for batch in checkpoint.batches)
+    if is_logged or previous_batch not in checkpoint.commits:
         return None
     advice = "restore the file from a backup"
     if last_batch in checkpoint.commits:
         # Spark needs the file only for the start offsets of a batch that it reruns.
         advice += (
-            f", or copy offsets/{last_batch} to offsets/{previous} (batch {last_batch} is "
+            f", or copy offsets/{last_batch} to offsets/{previous_batch} (batch {last_batch} is "
             "completed; `assignor audit` then reports ranges-mismatch for it)"
         )
     else:
         advice += f"; without a backup, {_NEW_CHECKPOINT}"
-    why = f'Spark would stop with "batch {previous} doesn\'t exist"'
-    return f"offsets/{previous} is missing; {why}: {advice}"
+    why = f'Spark would stop with "batch {previous_batch} doesn\'t exist"'
+    return f"offsets/{previous_batch} is missing; {why}: {advice}"
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
@@ -98,25 +98,25 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
     If a topic was re-created, Spark plans a batch that ends before the previous batch or has fewer
     partitions, and then fails. Completed batches (`failOnDataLoss=false`) are not checked.
     """
-    planned, completed = checkpoint.last_planned, checkpoint.last_committed
-    if planned is None or completed is None or planned is completed:
+    planned_batch, completed_batch = checkpoint.last_planned, checkpoint.last_committed
+    if planned_batch is None or completed_batch is None or planned_batch is completed_batch:
         return {}
-    topics = {}
-    for source, ends in planned.ends.items():
-        for topic, old_ends in checkpoint.ends_of(source, completed).items():
+    description_by_topic = {}
+    for source, ends in planned_batch.ends.items():
+        for topic, old_ends in checkpoint.ends_of(source, completed_batch).items():
             planned_ends = ends.get(topic, {})
-            backwards = [
+            drops = [
                 f"{topic}-{number} to {planned_ends[number]} (before: {end})"
                 if number in planned_ends
                 else f"{topic}-{number} is missing (before: {end})"
                 for number, end in sorted(old_ends.items())
                 if planned_ends and planned_ends.get(number, -1) < end
             ]
-            if backwards:
-                topics[source, topic] = (
-                    f"the planned batch {planned.batch_id} goes backwards: {elide(backwards)}"
+            if drops:
+                description_by_topic[source, topic] = (
+                    f"the planned batch {planned_batch.batch_id} goes backwards: {elide(drops)}"
                 )
-    return topics
+    return description_by_topic
 
 
 def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check]:
@@ -127,10 +127,8 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
         is_new = "newer than" in why
-        advice = (
-            "install that version, or delete the file" if is_new else f"delete the file; {_EFFECT}"
-        )
-        yield Check(f"state {path}", False, f"{why}: {advice}")
+        advice = "install the assignor-bridge that wrote it, or " if is_new else ""
+        yield Check(f"state {path}", False, f"{why}: {advice}delete the file; {_EFFECT}")
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
         columns = (state.topic.tolist(), state.partition.tolist(), state.position.tolist())
@@ -153,7 +151,7 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
             not fault,
             f"{fault}: delete sources/{source}/assignments; {_EFFECT}"
             if fault
-            else f"generation {state.generation}, {len(state.readers)} executors",
+            else f"generation {state.generation}, {pluralize(len(state.readers), 'executor')}",
         )
 
 
@@ -173,30 +171,32 @@ def _check_topics(
 ) -> Iterator[Check]:
     """Check each topic of each source, except the `recreated` topics."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
-    ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
-    existing = brokers.list_partitions({topic for offsets in ends.values() for topic in offsets})
-    partitions = {tp for offsets in ends.values() for tp in flatten_offsets(offsets)}
-    begins, log_ends = brokers.fetch_log_ranges(
-        {tp for tp in partitions if tp.number in existing.get(tp.topic, ())}
+    planned_ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
+    all_ends = planned_ends.values()
+    numbers_by_topic = brokers.list_partitions({topic for ends in all_ends for topic in ends})
+    partitions = {tp for ends in all_ends for tp in flatten_offsets(ends)}
+    log_begins, log_ends = brokers.fetch_log_ranges(
+        {tp for tp in partitions if tp.number in numbers_by_topic.get(tp.topic, ())}
     )
-    recreated_s = _find_recreation_times(checkpoint, brokers, ends.values(), begins, log_ends)
-    logs = _TopicLogs(existing, begins, log_ends, recreated_s)
+    recreated_s = _find_recreation_times(checkpoint, brokers, all_ends, log_begins, log_ends)
+    logs = _TopicLogs(numbers_by_topic, log_begins, log_ends, recreated_s)
     for source in checkpoint.sources:
-        for topic in sorted(t for t in ends[source] if (source, t) not in recreated):
+        for topic in sorted(t for t in planned_ends[source] if (source, t) not in recreated):
             is_sound = False
             if topic in brokers.missing_topics:
                 lines = [
                     "it is not on the brokers: create it, or remove it from the subscription; "
                     "with failOnDataLoss=true the query stops"
                 ]
-            elif topic not in existing:
-                lines = ["the brokers do not report its offsets: see the note on stderr"]
+            elif topic not in numbers_by_topic:
+                lines = ["the brokers do not report its partitions: see the note on stderr"]
             else:
                 start = flatten_offsets({topic: starts[source].get(topic, {})})
-                end = flatten_offsets({topic: ends[source][topic]})
+                end = flatten_offsets({topic: planned_ends[source][topic]})
                 lines = _find_faults(topic, start, end, logs)
                 is_sound = not lines
-            lines = lines or [f"the checkpoint's offsets exist; partitions: {len(existing[topic])}"]
+            count = len(numbers_by_topic.get(topic, ()))
+            lines = lines or [f"the checkpoint's offsets exist; partitions: {count}"]
             yield from (Check(_format_topic(source, topic), is_sound, line) for line in lines)
 
 
@@ -205,47 +205,48 @@ def _find_faults(
 ) -> list[str]:
     """Describe the faults of one topic, which the planned batch reads from `start` to `end`."""
     faults = []
-    existing = logs.partitions[topic]
-    missing = [tp for tp in end if tp.number not in existing]
-    if missing:
+    numbers = logs.partitions[topic]
+    missing_partitions = [tp for tp in end if tp.number not in numbers]
+    if missing_partitions:
         faults.append(
-            f"it has {len(existing)} partitions, but the checkpoint also has {_join(missing)}: the "
-            f"topic was deleted and re-created with fewer; {_NEW_CHECKPOINT}"
+            f"it has {pluralize(len(numbers), 'partition')}, but the checkpoint also has "
+            f"{_join(missing_partitions)}: {_RECREATED} with fewer; {_NEW_CHECKPOINT}"
         )
     partitions_ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
-    positions = _format_positions(partitions_ahead, end, "ends at", logs.ends)
-    recreated = [tp for tp in end if tp in logs.recreated_s]
-    if recreated:
-        first_s = logs.recreated_s[recreated[0]]
-        first = datetime.datetime.fromtimestamp(first_s, datetime.timezone.utc)
+    positions_text = _format_positions(partitions_ahead, end, "ends at", logs.ends)
+    recreated_partitions = [tp for tp in end if tp in logs.recreated_s]
+    if recreated_partitions:
+        first_s = min(logs.recreated_s[tp] for tp in recreated_partitions)
+        first_time = datetime.datetime.fromtimestamp(first_s, datetime.timezone.utc)
         faults.append(
-            f"{_RECREATED}: {_join(recreated)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
-            f"written after the last batch had read past these offsets; {_NEW_CHECKPOINT}"
+            f"{_RECREATED}: the first records of {_join(recreated_partitions)} are from "
+            f"{first_time:%Y-%m-%d %H:%M:%SZ} or later, written after the last batch had read past "
+            f"these offsets; {_NEW_CHECKPOINT}"
         )
     elif partitions_ahead and len(partitions_ahead) == sum(
-        at > 0 for tp, at in end.items() if tp.number in existing
+        at > 0 for tp, at in end.items() if tp.number in numbers
     ):
         faults.append(
             f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
-            f"read, {positions}; {_NEW_CHECKPOINT}"
+            f"read ({positions_text}); {_NEW_CHECKPOINT}"
         )
     elif partitions_ahead:
         faults.append(
-            f"the checkpoint is ahead of the log end: {positions}; the brokers lost records or the "
-            f"topic was re-created; {_NEW_CHECKPOINT}"
+            f"the checkpoint is ahead of the log end: {positions_text}; the brokers lost records "
+            f"or the topic was re-created; {_NEW_CHECKPOINT}"
         )
-    unreported = [tp for tp in end if tp.number in existing and tp not in logs.ends]
-    if unreported:
+    unknown_partitions = [tp for tp in end if tp.number in numbers and tp not in logs.ends]
+    if unknown_partitions:
         faults.append(
-            f"the brokers do not report the offsets of {_join(unreported)}: check that "
+            f"the brokers do not report the offsets of {_join(unknown_partitions)}: check that "
             "each has a leader and that you may read it; see the note on stderr"
         )
-    behind = [tp for tp, at in start.items() if at < logs.begins.get(tp, at)]
-    if behind:
+    partitions_behind = [tp for tp, at in start.items() if at < logs.begins.get(tp, at)]
+    if partitions_behind:
         faults.append(
             "records were deleted before they were read: "
-            f"{_format_positions(behind, start, 'begins at', logs.begins)}; raise retention.ms or "
-            "read faster, and start once with failOnDataLoss=false to continue without them"
+            f"{_format_positions(partitions_behind, start, 'begins at', logs.begins)}; raise "
+            "retention.ms or read faster, and start once with failOnDataLoss=false to skip them"
         )
     return faults
 
@@ -253,8 +254,8 @@ def _find_faults(
 def _find_recreation_times(
     checkpoint: Checkpoint,
     brokers: Brokers,
-    ends: Iterable[KafkaOffsets],
-    begins: dict[Partition, int],
+    planned_ends: Iterable[KafkaOffsets],
+    log_begins: dict[Partition, int],
     log_ends: dict[Partition, int],
 ) -> dict[Partition, float]:
     """Return the times of first records that are newer than the last batch, but below its end.
@@ -262,16 +263,16 @@ def _find_recreation_times(
     Such a record shows that the topic was re-created, even if it has grown past the old offsets.
     Times in the future are ignored, because they come from a wrong producer clock.
     """
-    planned = checkpoint.last_planned
-    if planned is None or planned.timestamp_ms is None:
+    planned_batch = checkpoint.last_planned
+    if planned_batch is None or planned_batch.timestamp_ms is None:
         return {}
     read_offsets: dict[Partition, int] = {}
-    for offsets in ends:
+    for offsets in planned_ends:
         for tp, offset in flatten_offsets(offsets).items():
-            if begins.get(tp, offset) < offset:
+            if log_begins.get(tp, offset) < offset:
                 read_offsets[tp] = max(offset, read_offsets.get(tp, 0))
-    starts = {tp: begins[tp] for tp in sorted(read_offsets) if begins[tp] < log_ends.get(tp, 0)}
-    latest_s = planned.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
+    starts = {tp: log_begins[tp] for tp in read_offsets if log_begins[tp] < log_ends.get(tp, 0)}
+    min_time_s = planned_batch.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
     failures: Failures = {}
     first_records = find_first_unread(brokers, starts, _READ_TIMEOUT_S, failures)
     brokers.note_failures("time of the first record", failures, len(starts))
@@ -280,7 +281,7 @@ def _find_recreation_times(
         tp: record.time_s
         for tp, record in first_records.items()
         # In a compacted topic, the first record may be beyond the offsets read.
-        if record and record.offset < read_offsets[tp] and latest_s < record.time_s <= max_time_s
+        if record and record.offset < read_offsets[tp] and min_time_s < record.time_s <= max_time_s
     }
 
 

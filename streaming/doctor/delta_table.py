@@ -13,31 +13,33 @@ if TYPE_CHECKING:
 
 
 def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
-    """Return whether the table's batches match the checkpoint's, and a description.
+    """Return True if the table's batches match the checkpoint's or are unknown, and a text.
 
     Raises OptionError if `table` is not a Delta table or cannot be read.
     """
     if checkpoint.query_id is None:
         return True, "unknown: the checkpoint has no query id"
     log = read_log(table, checkpoint.query_id)
-    planned, completed = (_get_id(checkpoint.last_planned), _get_id(checkpoint.last_committed))
+    last_planned = _get_id(checkpoint.last_planned)
+    last_committed = _get_id(checkpoint.last_committed)
     if log.batch is None:
         return True, (
             "unknown: the table's JSON commits have no batch of the query, and older commits are "
             "in Parquet checkpoints, which are not read"
         )
-    if log.batch > planned:  # a running query may have planned this batch meanwhile
-        planned = _get_id(read_checkpoint(checkpoint.name).last_planned)
-    fault = describe_mismatch(log, checkpoint.name, planned, completed)
-    return fault is None, f"it {fault}" if fault else _describe(log.batch, planned, completed)
+    if log.batch > last_planned:  # a running query may have planned this batch meanwhile
+        last_planned = _get_id(read_checkpoint(checkpoint.name).last_planned)
+    if fault := describe_mismatch(log, checkpoint.name, last_planned, last_committed):
+        return False, f"it {fault}"
+    return True, _describe(log.batch, last_planned, last_committed)
 
 
-def _describe(table_batch: int, planned: int, completed: int) -> str:
-    if table_batch < completed:
+def _describe(table_batch: int, last_planned: int, last_committed: int) -> str:
+    if table_batch < last_committed:
         return "it was replaced, and the replacement was accepted"
     if table_batch == NO_BATCH:
         return "it has no batch of this query yet, and the query has not completed any"
-    return f"last batch: {table_batch} in the table, {planned} in the checkpoint"
+    return f"last batch: {table_batch} in the table, {last_planned} in the checkpoint"
 
 
 def _get_id(batch: LoggedBatch | None) -> int:

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from assignor_bridge import ivy, jars, spark_packages, tested_spark
-from assignor_bridge.errors import AssignorError
+from assignor_bridge.errors import AssignorError, pluralize
 from assignor_bridge.installed_spark import describe_mismatch, spark_version
 from streaming.delta.spark_settings import delta_coordinate, describe_unknown_spark
 from streaming.observe.check_result import Check
@@ -67,7 +67,7 @@ def _check_java() -> Check:
 
 
 def _check_cache_folder() -> Check:
-    """Check that the cache folder for jars and logs is writable."""
+    """Check that the cache folder for jars is writable."""
     name = "the jar cache is writable"
     try:
         with ivy.lock_cache("doctor"):
@@ -124,6 +124,6 @@ def _check_delta() -> Check:
 
 
 def check_brokers(brokers: Brokers) -> Check:
-    """Check that the brokers respond."""
-    topics = len(brokers.list_all_partitions())
-    return Check("brokers answer", True, f"{brokers.count} brokers, {topics} topics")
+    """Check that the brokers list their topics."""
+    topics_text = pluralize(len(brokers.list_all_partitions()), "topic")
+    return Check("brokers answer", True, f"{pluralize(brokers.count, 'broker')}, {topics_text}")

@@ -1,7 +1,7 @@
 """Assign a consumer group that is given as JSON data, and apply its steps: `assignor lab assign`.
 
 Raises InputError, with the key path, if the data do not follow the contract; OptionError if an
-assignor is unknown or a step is impossible; PlanError if an assignor fails or answers wrongly.
+assignor is unknown or a step impossible; PlanError if an assignor fails or its answer is invalid.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ class Answer:
     group: Group
     assignment: Assignment
     #: Number of partitions that moved away from a valid owner that is still in the group.
-    moved: int
+    moved_partitions: int
     #: Notes for the user, such as why a preferred assignor was not used.
     notes: tuple[str, ...]
     #: The step as written by the user; None for the initial group.
@@ -218,19 +218,19 @@ class Answer:
         }
         if self.step is not None:
             result["step"] = dict(self.step)
-        if any(part.count for part in assignment.standbys.values()):
+        if any(partitions.count for partitions in assignment.standbys.values()):
             result["standbys"] = {
-                member: {t: list(ps) for t, ps in part.items()}
-                for member, part in sorted(assignment.standbys.items())
+                member: {t: list(ns) for t, ns in partitions.items()}
+                for member, partitions in sorted(assignment.standbys.items())
             }
         if assignment.transferring.count:
-            result["withheld"] = {t: list(ps) for t, ps in assignment.transferring.items()}
+            result["withheld"] = {t: list(ns) for t, ns in assignment.transferring.items()}
         if self.notes:
             result["notes"] = list(self.notes)
         return result
 
 
-def read_request(text: bytes | str) -> Request:
+def parse_request(text: bytes | str) -> Request:
     """Parse one line of input; raise InputError if it does not follow the contract."""
     return read_model(Request, parse(text, "the group"), "the group")
 
@@ -240,10 +240,10 @@ def _make_members(inputs: Mapping[str, _Member]) -> tuple[Member, ...]:
     members = []
     for name, member_input in inputs.items():
         fields = dict(member_input)
-        topics, claim = frozenset(fields.pop("topics")), fields.pop("owned_user_data")
+        topics, claim_data = frozenset(fields.pop("topics")), fields.pop("owned_user_data")
         member = Member(name, shared_topics.setdefault(topics, topics), **fields)
-        if claim is not None:
-            member = replace(read_claim(member, claim), user_data=member.user_data)
+        if claim_data is not None:
+            member = replace(read_claim(member, claim_data), user_data=member.user_data)
         members.append(member)
     return tuple(members)
 
@@ -259,21 +259,23 @@ def answer_steps(request: Request, find: Callable[[str], Assignor] = lookup) -> 
     Before each step, members own their assigned partitions and the generation increases by one. A
     cooperative assignor runs one round per step and assigns withheld partitions in the next round.
     """
-    group, answers = request.group, list[Answer]()
+    group = request.group
+    answers: list[Answer] = []
     generation = max((m.generation or 0 for m in group.members), default=0)
     names, options = split_names(request.assignor), tuple(request.options.items())
-    for number, change in enumerate((None, *request.steps)):
+    for step_number, change in enumerate((None, *request.steps)):
         if change is not None:
-            last = answers[-1]
-            group = group.after(last.assignment, generation + number, last.assignor.on_assignment)
-            group = _apply_change(group, change, f"step {number}")
+            previous = answers[-1]
+            on_assignment = previous.assignor.on_assignment
+            group = group.after(previous.assignment, generation + step_number, on_assignment)
+            group = _apply_change(group, change, f"step {step_number}")
         choice = choose(names, group, configure_assignors(names, options, find).__getitem__)
         assignment = assign_checked(choice.assignor, group)
         owner = resolve_claims(group).owner
-        moved = int(np.count_nonzero((owner >= 0) & (owner != assignment.owner)))
+        moved_partitions = int(np.count_nonzero((owner >= 0) & (owner != assignment.owner)))
         notes = (*request.notes, *choice.refusals, *assignment.notes)
         step = None if change is None else change._input
-        answers.append(Answer(choice.assignor, group, assignment, moved, notes, step))
+        answers.append(Answer(choice.assignor, group, assignment, moved_partitions, notes, step))
     return answers
 
 

@@ -24,7 +24,7 @@ class InputError(OptionError):
 
 
 def parse(text: bytes | str, label: str) -> Any:
-    """Parse JSON; reject repeated keys and unpaired surrogates.
+    """Parse JSON; reject repeated keys, unpaired surrogates, and the constants NaN and Infinity.
 
     Raises InputError if it is invalid; `label` names the input in the message.
     """
@@ -43,7 +43,7 @@ def parse(text: bytes | str, label: str) -> Any:
     except _RepeatedKeyError as error:
         raise InputError(f"{label} has an object with the key {error.args[0]} twice") from None
     except RecursionError:
-        raise InputError(f"{label} is not JSON: it is nested too deeply") from None
+        raise InputError(f"{label} is nested too deeply") from None
     except ValueError as error:
         raise InputError(f"{label} is not JSON: {error}") from None
     return value
@@ -66,7 +66,7 @@ def _refuse_constant(name: str) -> float:
 
 
 class JsonObject(BaseModel):
-    """An object that rejects unknown keys; a null value is the same as a missing key."""
+    """An object that rejects unknown keys; a null value of an optional key is ignored."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,14 +75,14 @@ class JsonObject(BaseModel):
     def _check_keys(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        fields = {field.alias or name: field for name, field in cls.model_fields.items()}
-        for key in sorted(data.keys() - fields.keys()):
-            raise ValueError(describe_unknown_name("key", key[:40], list(fields)))
-        return {k: v for k, v in data.items() if v is not None or fields[k].is_required()}
+        field_by_key = {field.alias or name: field for name, field in cls.model_fields.items()}
+        for key in sorted(data.keys() - field_by_key.keys()):
+            raise ValueError(describe_unknown_name("key", key[:40], list(field_by_key)))
+        return {k: v for k, v in data.items() if v is not None or field_by_key[k].is_required()}
 
 
 def read_model(model: type[_Model], data: Any, label: str) -> _Model:
-    """Validate JSON values and return them as a model.
+    """Validate JSON values and return them as an instance of `model`.
 
     Raises InputError if they are invalid; `label` names the input in the message.
     """

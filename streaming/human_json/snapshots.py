@@ -36,9 +36,7 @@ _Text = Annotated[str, BeforeValidator(to_option_text)]
 _MEASURES = ("records", "bytes", "seconds", "offsets")
 
 
-class _Executor(JsonObject):
-    """An executor, with the fields of `model.Executor`."""
-
+class _Executor(JsonObject):  # the fields of `model.Executor`
     model_config = ConfigDict(alias_generator=to_camel)
 
     id: str
@@ -51,9 +49,7 @@ class _Executor(JsonObject):
     resource_profile: _Int64 = 0
 
 
-class _Allocation(JsonObject):
-    """Limits of dynamic allocation, with the fields of `model.Allocation`."""
-
+class _Allocation(JsonObject):  # the fields of `model.Allocation`
     model_config = ConfigDict(alias_generator=to_camel)
 
     min_executors: _Natural
@@ -117,13 +113,13 @@ class PlanLogLine(BaseModel):
     admission: Any = None
 
 
-def read_plan_log_line(line: Any) -> PlanLogLine:
+def parse_plan_log_line(line: Any) -> PlanLogLine:
     """Parse a line of a plan log from its JSON value; raise InputError if it is invalid."""
     return read_model(PlanLogLine, line, "the line")
 
 
 def read_snapshot(value: Any) -> tuple[MicroBatch, str | None]:
-    """Return the batch and the state of a snapshot from its JSON value.
+    """Return a snapshot's batch, and its state as text (None without one), from its JSON value.
 
     Raises InputError with the location if it does not follow the contract, and OptionError if it
     contradicts itself or has invalid options.
@@ -164,9 +160,9 @@ def _read_request(value: Any) -> tuple[MicroBatch, str | None]:
     return unpack_batch(request, parse_options(request.options)), request.state
 
 
-def write_plan(outcome: PlannedBatch) -> dict[str, Any]:
+def write_plan(planned_batch: PlannedBatch) -> dict[str, Any]:
     """Return a plan as JSON values."""
-    batch, tasks = outcome.batch, outcome.tasks
+    batch, tasks = planned_batch.batch, planned_batch.tasks
     executor_ids = [*(executor.id for executor in batch.executors), None]  # index -1: no executor
     json_tasks: list[dict[str, Any]] = [
         {"executor": executor_ids[executor], "slot": slot, "ranges": []}
@@ -179,12 +175,12 @@ def write_plan(outcome: PlannedBatch) -> dict[str, Any]:
         json_tasks[task]["ranges"].append(
             {"topic": topics[row], "partition": partitions[row], "start": start, "end": end}
         )
-    for task, standbys in outcome.standbys.items():
+    for task, standbys in planned_batch.standbys.items():
         json_tasks[task]["standbys"] = list(standbys)
     return {
-        "assignor": outcome.assignor,
+        "assignor": planned_batch.assignor,
         "tasks": json_tasks,
-        "state": encode(outcome.state),
-        "metrics": dict(outcome.metrics),
-        "reasons": list(outcome.reasons),
+        "state": encode(planned_batch.state),
+        "metrics": dict(planned_batch.metrics),
+        "reasons": list(planned_batch.reasons),
     }

@@ -30,7 +30,6 @@ public final class GuardedBroker {
     String temporary = args[2];
     startDaemon("parent-guard", () -> endWithParent(temporary));
     if (!lock(Path.of(properties).resolveSibling("broker.lock"))) {
-      System.out.println("another broker is using the folder of " + properties);
       System.exit(1);
     }
     if (!clusterId.equals("-")) {
@@ -43,11 +42,14 @@ public final class GuardedBroker {
     kafka.Kafka.main(new String[] {properties});
   }
 
-  /** Locks the folder, because Kafka locks it only after it has written metadata there. */
+  /** Locks the folder or prints why not; Kafka locks it only after it has written metadata. */
   private static boolean lock(Path file) {
     try {
       folderLock =
           FileChannel.open(file, StandardOpenOption.CREATE, StandardOpenOption.WRITE).tryLock();
+      if (folderLock == null) {
+        System.out.println("another broker is using the folder of " + file);
+      }
       return folderLock != null;
     } catch (IOException error) {
       System.out.println(file + " cannot be locked: " + error);

@@ -59,8 +59,8 @@ class BrokerUnreachableError(AssignorError):
 
 
 def flatten_offsets(offsets: Mapping[str, Mapping[int, int]]) -> dict[Partition, int]:
-    """Flatten `{topic: {partition: offset}}`."""
-    return {Partition(topic, n): end for topic, ends in offsets.items() for n, end in ends.items()}
+    """Flatten `{topic: {partition: offset}}` to offsets by partition."""
+    return {Partition(t, n): offset for t, by_n in offsets.items() for n, offset in by_n.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +80,9 @@ class Retention:
 class Brokers:
     """A connection to a Kafka cluster, with the settings of a Java client.
 
-    Each request may take `limit_s` seconds. Raises SettingsError if a setting has no counterpart in
-    librdkafka, OptionError if the settings are invalid, and BrokerUnreachableError if no broker
-    answers or the credentials are rejected.
+    Each request may take `limit_s` seconds. Raises SettingsError if a setting is missing, invalid,
+    or without a counterpart in librdkafka, OptionError if librdkafka rejects the settings, and
+    BrokerUnreachableError if no broker answers or the credentials are rejected.
     """
 
     def __init__(self, java_settings: Mapping[str, str], limit_s: float) -> None:
@@ -104,7 +104,7 @@ class Brokers:
         return Consumer(self.settings.to_client_config(group_id=group, **settings))
 
     def list_partitions(self, topics: Iterable[str]) -> dict[str, frozenset[int]]:
-        """Return each topic's partitions; omit topics that do not exist or cannot be described."""
+        """Return each topic's partition numbers; omit topics that are missing or not described."""
         names = sorted(set(topics))
         all_topics = self._all_topics if len(names) > _MAX_SINGLE_TOPIC_REQUESTS else {}
         partitions = {}
@@ -120,7 +120,7 @@ class Brokers:
         return partitions
 
     def list_all_partitions(self) -> dict[str, frozenset[int]]:
-        """Return the partitions of all topics that the user may describe."""
+        """Return the partition numbers of all topics that the user may describe."""
         topics = self._all_topics.items()
         return {name: frozenset(t.partitions) for name, t in topics if t.error is None}
 
@@ -151,7 +151,7 @@ class Brokers:
         return retention
 
     def await_answer(self, future: Any) -> Any:
-        """Return the answer to an admin client's request; raise KafkaException at a timeout."""
+        """Return the answer to an admin client's request; raise KafkaException if there is none."""
         try:
             return future.result(self.limit_s + _GRACE_S)
         except concurrent.futures.TimeoutError as error:
@@ -160,7 +160,7 @@ class Brokers:
     def describe_error(self, error: KafkaError, operation: str = "", name: str = "") -> str:
         """Describe an error in one line without secrets.
 
-        If a permission is missing, the text names the `operation` and the resource's `name`.
+        If a permission is missing, the text names the `operation`, if given, and the resource.
         """
         kind = _RESOURCE_OF_ERROR.get(error.name())
         if kind is None or not operation:
@@ -192,14 +192,14 @@ class Brokers:
             raise OptionError(
                 f"cannot create a Kafka client for {self._address!r}: {reason}"
             ) from error
-        answer = admin.describe_cluster(request_timeout=self.limit_s)
+        future = admin.describe_cluster(request_timeout=self.limit_s)
         deadline = time.monotonic() + self.limit_s + _GRACE_S
         while time.monotonic() < deadline and not any(e.code() in _FINAL_ERRORS for e in errors):
             admin.poll(0)  # calls error_cb
-            if concurrent.futures.wait([answer], _POLL_S).done:
+            if concurrent.futures.wait([future], _POLL_S).done:
                 break
         try:
-            self.count = len(answer.result(0).nodes)
+            self.count = len(future.result(0).nodes)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             reasons = [e for e in errors if e.code() != KafkaError._ALL_BROKERS_DOWN]
             if reasons:
@@ -219,7 +219,7 @@ class Brokers:
         return self._fetch_topics()
 
     def _fetch_topics(self, name: str | None = None) -> Mapping[str, TopicMetadata]:
-        """Return the metadata of one topic, or of all topics."""
+        """Return the metadata of one topic, or of all topics; empty if the name is not UTF-8."""
         if name is not None and not is_utf8(name):  # no topic has such a name
             return {}
         try:
@@ -244,8 +244,8 @@ class Brokers:
                 answers = self._consumer.offsets_for_times(request, timeout=self.limit_s)
             except KafkaException as error:
                 for tp in request:
-                    failed = Partition(tp.topic, tp.partition)
-                    self.add_failure(failures, error.args[0], DESCRIBE, failed)
+                    partition = Partition(tp.topic, tp.partition)
+                    self.add_failure(failures, error.args[0], DESCRIBE, partition)
                 continue
             for tp in answers:
                 partition = Partition(tp.topic, tp.partition)

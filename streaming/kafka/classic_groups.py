@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException
 
-from streaming.kafka.groups import GroupError, describe
+from streaming.kafka.groups import GroupError, describe_group
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,11 +30,12 @@ class ClassicMember:
     client_id: str
     #: `group.instance.id` of a static member (KIP-345); None for a dynamic member.
     instance: str | None
+    #: Topics to which it subscribes.
     topics: frozenset[str]
     #: User data that the member sent with its subscription.
     user_data: bytes | None
-    #: Assigned partitions by topic.
-    assigned: Mapping[str, tuple[int, ...]]
+    #: Numbers of the assigned partitions by topic.
+    partitions: Mapping[str, tuple[int, ...]]
     #: User data that the leader sent with the assignment.
     assignment_user_data: bytes | None
 
@@ -52,10 +53,10 @@ class ClassicGroup:
 def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
     """Return the members of a group.
 
-    Raises GroupError if the user may not describe the group, if it has no members or is in a
-    rebalance, or if its members are not consumers with the classic protocol.
+    Raises GroupError if the user may not describe the group or its coordinator does not answer, if
+    the group has no members or is in a rebalance, or if its members are not classic consumers.
     """
-    description = describe(brokers, name)
+    description = describe_group(brokers, name)
     if description is None or not description.members:
         raise GroupError(f"group {name!r} has no members: start its consumers first")
     if description.type.name == "CONSUMER":
@@ -72,9 +73,12 @@ def read_classic_group(brokers: Brokers, name: str) -> ClassicGroup:
     except KafkaException as error:
         raise GroupError(f"group {name!r}: {brokers.describe_error(error.args[0])}") from error
     group = next((g for g in groups if g.id == name and g.error is None), None)
-    if group is None or group.state != "Stable":
-        state = group.state if group else "unknown"
-        raise GroupError(f"group {name!r} is in a rebalance (its state is {state}): try again")
+    if group is None:
+        raise GroupError(f"the brokers did not report the state of group {name!r}: try again")
+    if group.state in ("Empty", "Dead"):
+        raise GroupError(f"group {name!r} has no members: start its consumers first")
+    if group.state != "Stable":
+        raise GroupError(f"group {name!r} is in a rebalance ({group.state}): try again")
     if group.protocol_type != "consumer":
         raise GroupError(
             f"group {name!r} has the protocol type {group.protocol_type!r}: its members are not "
@@ -94,17 +98,17 @@ def _decode_member(member: Any, instance: str | None) -> ClassicMember:
     topics = frozenset(subscription.read_string() for _ in range(subscription.read_int32()))
     user_data = subscription.read_bytes()
     assignment.read_int16()
-    assigned = {}
+    partitions = {}
     for _ in range(assignment.read_int32()):
         topic = assignment.read_string()
-        assigned[topic] = tuple(assignment.read_int32() for _ in range(assignment.read_int32()))
-    leader_data = assignment.read_bytes()
+        partitions[topic] = tuple(assignment.read_int32() for _ in range(assignment.read_int32()))
+    assignment_user_data = assignment.read_bytes()
     ids = member.id, member.client_id, instance
-    return ClassicMember(*ids, topics, user_data, assigned, leader_data)
+    return ClassicMember(*ids, topics, user_data, partitions, assignment_user_data)
 
 
 class _Decoder:
-    """Reads Kafka's big-endian types in order; raises ValueError at the end of the data."""
+    """Reads Kafka's big-endian types in order; raises ValueError if they are malformed."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -75,9 +75,9 @@ class EmbeddedBroker:
 
     @property
     def port(self) -> int:
-        """Port that the broker listens on; available after the first start."""
+        """Port that the broker listens on, from its first start until `close`."""
         if self._ports is None:
-            raise BrokerError("the embedded broker has no port yet: start it first")
+            raise BrokerError("the embedded broker has no port: start it first")
         return self._ports[0]
 
     @property
@@ -87,9 +87,9 @@ class EmbeddedBroker:
 
     @property
     def folder(self) -> Path:
-        """Folder with data, settings and the log; available after the first start."""
+        """Folder with data, settings and the log, from the first start until `close`."""
         if self._folder is None:
-            raise BrokerError("the embedded broker has no folder yet: start it first")
+            raise BrokerError("the embedded broker has no folder: start it first")
         return self._folder
 
     @property
@@ -112,12 +112,8 @@ class EmbeddedBroker:
     def start(self) -> None:
         """Start the broker and wait until it answers; a restart keeps its port and data.
 
-        Raises
-        ------
-        OptionError
-            If the given port is in use or the data folder cannot be used.
-        BrokerError
-            If the broker ends or does not answer in time; the message quotes its log.
+        Raises OptionError if the given port or data folder cannot be used, JarError if Java or
+        Kafka's jars are missing, and BrokerError, which quotes the log, if the broker is not ready.
         """
         if self.pid is not None:
             return
@@ -169,7 +165,7 @@ class EmbeddedBroker:
     def create_topic(
         self, name: str, partitions: int, config: Mapping[str, str] | None = None
     ) -> None:
-        """Create a topic, and wait until each partition has a leader."""
+        """Create a topic, and wait until each partition has a leader, or raise TopicError."""
         create_topic(self.bootstrap_servers, name, partitions, config)
 
     def _prepare_folder(self) -> None:
@@ -230,7 +226,8 @@ class EmbeddedBroker:
             self.check_alive()
             if metadata.cluster_id != cluster_id:
                 raise BrokerError(
-                    f"port {port} is in use by another Kafka cluster ({metadata.cluster_id})"
+                    f"port {port} is in use by another Kafka cluster ({metadata.cluster_id}): "
+                    "choose another"
                 )
             if metadata.brokers:
                 return
@@ -241,15 +238,15 @@ class EmbeddedBroker:
         )
 
     def _summarize_log(self) -> str:
-        """Return log lines since the last start, from the first error on, without stack traces."""
+        """Join up to four log lines since the last start: from the first error on, or the last."""
         try:
             content = self.log_file.read_bytes()[self._log_start :].decode(errors="replace")
         except OSError:
             content = ""
-        # A JVM first prints the options from its environment variables.
+        # Omit stack traces, and the options that a JVM prints from its environment variables.
         skipped_prefixes = ("\tat ", "Picked up ")
-        all_lines = content.splitlines()
-        lines = [x.strip() for x in all_lines if x.strip() and not x.startswith(skipped_prefixes)]
+        raw_lines = (x for x in content.splitlines() if not x.startswith(skipped_prefixes))
+        lines = [line.strip() for line in raw_lines if line.strip()]
         first_line = next((i for i, line in enumerate(lines) if " ERROR " in line), -_MAX_LOG_LINES)
         return " | ".join(lines[first_line:][:_MAX_LOG_LINES]) or f"{self.log_file} is empty"
 

@@ -24,7 +24,6 @@ KAFKA = "org.apache.kafka:kafka_2.13:4.1.0"
 LOGGER = "org.slf4j:slf4j-simple:1.7.36"
 HOST = "127.0.0.1"
 LAUNCHER = Path(__file__).parent / "GuardedBroker.java"
-
 # Below the ports that Linux, macOS and Windows assign to clients, so that a client's own
 # connection cannot take a broker's port while the broker restarts.
 _PORTS = range(20_000, 32_000)
@@ -37,8 +36,8 @@ class BrokerError(AssignorError):
 def fetch_jars(on_line: Callable[[str], None] | None = None) -> list[Path]:
     """Return the broker's class path; the first call downloads Kafka and compiles the launcher."""
     paths = [*ivy.fetch(LOGGER, on_line=on_line), *ivy.fetch(KAFKA, on_line=on_line)]
-    by_name = {path.name: path for path in paths}
-    kafka_jars = [by_name[name] for name in sorted(by_name)]
+    jar_by_name = {path.name: path for path in paths}
+    kafka_jars = [jar_by_name[name] for name in sorted(jar_by_name)]
     return [_compile_launcher(kafka_jars), *kafka_jars]
 
 
@@ -47,12 +46,14 @@ def build_command(
 ) -> list[str]:
     """Return the command that starts the broker.
 
-    With a `cluster_id`, it first formats the data folder. It deletes the folder `temporary`, if
-    given, when this process ends.
+    With a `cluster_id`, the launcher first formats the data folder. When this process ends, the
+    launcher deletes the folder `temporary`, if given.
     """
-    log = {"defaultLogLevel": "warn", "logFile": "System.out", "showDateTime": "true"}
-    log["dateTimeFormat"] = "HH:mm:ss.SSS"
-    log_options = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in log.items()]
+    log_settings = {"defaultLogLevel": "warn", "logFile": "System.out", "showDateTime": "true"}
+    log_settings["dateTimeFormat"] = "HH:mm:ss.SSS"
+    log_options = [
+        f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in log_settings.items()
+    ]
     options = [f"-Xmx{heap}", "-Djava.awt.headless=true", *log_options]
     class_path = os.pathsep.join(map(str, jars))
     arguments = [str(settings), cluster_id or "-", str(temporary or "-")]
@@ -112,7 +113,7 @@ def make_cluster_id() -> str:
 
 
 def read_cluster_id(meta: Path) -> str:
-    """Return the cluster ID in a data folder's `meta.properties`."""
+    """Return the cluster ID in a data folder's `meta.properties`, or raise BrokerError."""
     for line in meta.read_text(encoding="utf-8").splitlines():
         if line.startswith("cluster.id="):
             return line.partition("=")[2].strip()
@@ -120,17 +121,17 @@ def read_cluster_id(meta: Path) -> str:
 
 
 def find_free_ports(requested: int | None) -> tuple[int, int]:
-    """Return two free ports, for broker and controller; the first is `requested`, if not None."""
+    """Return two free ports, first `requested` if given; raise OptionError if that is not free."""
     if requested is not None and not is_free(requested):
         raise OptionError(f"port {requested} on {HOST} is in use or not allowed: choose another")
-    chosen = [] if requested is None else [requested]
+    ports = [] if requested is None else [requested]
     for port in random.SystemRandom().sample(_PORTS, 200):
-        if port not in chosen and is_free(port):
-            chosen.append(port)
-        if len(chosen) == 2:
-            return chosen[0], chosen[1]
+        if port not in ports and is_free(port):
+            ports.append(port)
+        if len(ports) == 2:
+            return ports[0], ports[1]
     raise BrokerError(
-        f"fewer than two free ports on {HOST} were found from {_PORTS.start} to {_PORTS.stop - 1}"
+        f"of 200 ports on {HOST}, from {_PORTS.start} to {_PORTS.stop - 1}, fewer than two are free"
     )
 
 

@@ -1,12 +1,11 @@
 """Request a consumer group's committed offsets and members from its coordinator.
 
 A consumer of the group, which does not join it, requests the committed offsets, because it waits
-for the coordinator of a new cluster. An admin client can request them, too, but that crashes the
-process if the coordinator has just moved or does not exist yet (NOT_COORDINATOR, librdkafka issue
-5040, not fixed in 2.16). An admin client also does not find the coordinator of a new cluster: it
-tries three times within half a second and then waits until the request ends. An answer after that
-may crash it (issue 4605). So the consumer goes first, and the admin client gets the whole time
-limit for its request.
+for the coordinator of a new cluster. An admin client would crash the process if the coordinator
+has just moved or does not exist yet (NOT_COORDINATOR, librdkafka issue 5040, not fixed in 2.16). It
+also does not find the coordinator of a new cluster: it tries three times within half a second, then
+waits until the request ends, and an answer after that may crash it (issue 4605). So the consumer
+goes first, and the admin client gets the whole time limit for its request.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from streaming.kafka.brokers import Brokers
 
 _Answer = TypeVar("_Answer")
-
 #: Errors to retry: the coordinator is moving, or is loading the committed offsets.
-_TRANSIENT = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
-_NO_ANSWER = ("_TIMED_OUT", "_WAIT_COORD")
+_TRANSIENT_ERRORS = ("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR")
+#: Errors of a coordinator that does not answer in time.
+_TIMEOUT_ERRORS = ("_TIMED_OUT", "_WAIT_COORD")
 #: Error of newer brokers for a group that does not exist.
 _NO_GROUP = "GROUP_ID_NOT_FOUND"
 #: Requested if there are no topics, in order to wait for the coordinator in this case, too.
@@ -65,7 +64,7 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
 
     Raises GroupError if the user may not describe it, or its coordinator does not answer.
     """
-    description = describe(brokers, group)
+    description = describe_group(brokers, group)
     if description is None:
         return None
     members = []
@@ -76,7 +75,7 @@ def fetch_members(brokers: Brokers, group: str) -> tuple[GroupMember, ...] | Non
     return tuple(members)
 
 
-def describe(brokers: Brokers, group: str) -> Any:
+def describe_group(brokers: Brokers, group: str) -> Any:
     """Return the coordinator's description of a group; None if the group does not exist.
 
     Waits for a coordinator that starts or moves. Raises GroupError as `fetch_members` does.
@@ -88,7 +87,7 @@ def describe(brokers: Brokers, group: str) -> Any:
         return brokers.await_answer(future)
 
     try:
-        description = _retry(brokers.limit_s, _TRANSIENT, send)
+        description = _retry(brokers.limit_s, _TRANSIENT_ERRORS, send)
     except KafkaException as error:
         if error.args[0].name() == _NO_GROUP:
             return None
@@ -109,7 +108,7 @@ def fetch_group_offsets(brokers: Brokers, group: str) -> dict[Partition, int]:
     try:
         for request in split_into_requests(partitions, OFFSET_INVALID):
             send = partial(_request_group_offsets, consumer, request)
-            for tp in _retry(brokers.limit_s, (*_TRANSIENT, *_NO_ANSWER), send):
+            for tp in _retry(brokers.limit_s, (*_TRANSIENT_ERRORS, *_TIMEOUT_ERRORS), send):
                 if not tp.error and tp.offset >= 0:
                     offsets[Partition(tp.topic, tp.partition)] = tp.offset
     except KafkaException as error:
@@ -132,22 +131,22 @@ def _request_group_offsets(
         raise
 
 
-def _retry(limit_s: float, transient: tuple[str, ...], send: Callable[[float], _Answer]) -> _Answer:
-    """Repeat a request while it fails with a transient error; each attempt has more time."""
+def _retry(limit_s: float, errors: tuple[str, ...], send: Callable[[float], _Answer]) -> _Answer:
+    """Repeat a request on one of `errors`, within `limit_s`; `send` gets its own time limit."""
     deadline = time.monotonic() + limit_s
     wait_s = _FIRST_WAIT_S
     while True:
         try:
             return send(max(_RETRY_S, min(wait_s, deadline - time.monotonic())))
         except KafkaException as error:
-            if error.args[0].name() not in transient or time.monotonic() >= deadline:
+            if error.args[0].name() not in errors or time.monotonic() >= deadline:
                 raise
         time.sleep(_RETRY_S)
         wait_s *= 2
 
 
 def _make_group_error(brokers: Brokers, group: str, error: KafkaError) -> GroupError:
-    if error.name() in (*_TRANSIENT, *_NO_ANSWER):
+    if error.name() in (*_TRANSIENT_ERRORS, *_TIMEOUT_ERRORS):
         return GroupError(
             f"group {group!r}: its coordinator did not answer within {brokers.limit_s:g} s "
             f"({brokers.describe_error(error)}): if the cluster is still starting, give a longer "

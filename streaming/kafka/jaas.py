@@ -1,7 +1,6 @@
 """Parse `sasl.jaas.config` as Kafka's Java client does (JaasConfig, 4.1), without leaking secrets.
 
-The value contains passwords, and a malformed value may contain them anywhere. Error messages
-therefore never quote any part of it.
+A malformed value may contain passwords anywhere, so error messages never quote any part of it.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class LoginModule:
     options: dict[str, str] = field(repr=False)
 
 
-def read_jaas(text: str) -> LoginModule:
+def parse_jaas(text: str) -> LoginModule:
     """Parse `class flag key="value" …;`.
 
     Raises JaasError if the text has another form or several login modules.
@@ -73,8 +72,10 @@ def _tokenize(text: str) -> Iterator[tuple[str, str]]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            start = position + 1
-            raise JaasError(f"the quote or comment that opens at character {start} is not closed")
+            at = f"at character {position + 1}"
+            if text[position] == "/" and not text.startswith("/*", position):
+                raise JaasError(f'the slash {at} is not in quotes: write options as key="value"')
+            raise JaasError(f"the quote or comment that opens {at} is not closed")
         position = match.end()
         kind = match.lastgroup
         if kind == "quoted":

@@ -1,7 +1,7 @@
 """Read a Java properties file, such as the `--command-config` of Kafka's tools.
 
 It supports the syntax of `java.util.Properties.load`: comments, `=`, `:` or whitespace after
-the key, continuation lines, and escapes. Errors never quote values, which may be secrets.
+the key, continuation lines, and escapes. Any text is accepted, even escapes that Java rejects.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 _BLANK = " \t\f"
 
 
-def read_properties(text: str) -> dict[str, str]:
-    """Return the properties; if a key is repeated, its last value is used."""
+def parse_properties(text: str) -> dict[str, str]:
+    """Return the properties in a text; if a key is repeated, its last value is used."""
     properties = {}
     for line in _join_lines(text):
         key_match = next(_KEY.finditer(line))  # at the start, because it also matches ""
@@ -29,8 +29,8 @@ def _join_lines(text: str) -> list[str]:
     """Join continuation lines; omit blank lines and comments."""
     lines: list[str] = []
     joined, is_continued = "", False
-    for raw in re.split(r"\r\n|\n|\r", text):
-        line = raw.lstrip(_BLANK)
+    for raw_line in re.split(r"\r\n|\n|\r", text):
+        line = raw_line.lstrip(_BLANK)
         if not is_continued and (not line or line[0] in "#!"):
             continue
         is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1

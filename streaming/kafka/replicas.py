@@ -27,13 +27,13 @@ def fetch_replica_racks(
 ) -> tuple[dict[Partition, tuple[str, ...]], bool | None]:
     """Return each partition's replica racks, leader first, and whether followers can be read.
 
-    A partition is omitted if one of its brokers has no rack. Failed requests are noted. The second
-    value is None if it is unknown.
+    A partition is omitted if it has no leader or one of its brokers has no rack. Failed requests
+    are noted. The second value is None if it is unknown.
     """
     topics = list(filter(is_utf8, topics))  # librdkafka crashes on other names
     if not topics:
         return {}, None
-    racks: dict[Partition, tuple[str, ...]] = {}
+    racks_by_tp: dict[Partition, tuple[str, ...]] = {}
     failures: Failures = {}
     broker_id = None
     names = TopicCollection(sorted(topics))
@@ -52,9 +52,9 @@ def fetch_replica_racks(
             nodes = [leader, *(node for node in partition.replicas if node.id != leader.id)]
             node_racks = tuple(node.rack for node in nodes if node.rack)
             if len(node_racks) == len(nodes):
-                racks[Partition(name, partition.id)] = node_racks
+                racks_by_tp[Partition(name, partition.id)] = node_racks
     brokers.note_failures("racks", failures, len(topics))
-    return racks, None if broker_id is None else _has_rack_aware_selector(brokers, broker_id)
+    return racks_by_tp, None if broker_id is None else _has_rack_aware_selector(brokers, broker_id)
 
 
 def _has_rack_aware_selector(brokers: Brokers, broker_id: int) -> bool | None:

@@ -23,13 +23,13 @@ def check_topic(name: str) -> str:
     return name
 
 
-def read_servers(option: str, text: str) -> list[tuple[str, int]]:
+def parse_servers(option: str, text: str) -> list[tuple[str, int]]:
     """Parse a list of `host:port`; each may have a protocol before it, as in Kafka's clients.
 
     librdkafka does not check addresses: it takes ports modulo 65536 and retries impossible hosts.
-    Raises OptionError with a message that starts with `option`.
+    Raises OptionError, which names `option`, if the list is empty or an address is invalid.
 
-    >>> read_servers("--bootstrap-server", "a:9092, SSL://[::1]:9093,")
+    >>> parse_servers("--bootstrap-server", "a:9092, SSL://[::1]:9093,")
     [('a', 9092), ('::1', 9093)]
     """
     if "@" in text:  # print only the part without credentials
@@ -48,7 +48,8 @@ def _parse(option: str, server: str) -> tuple[str, int]:
     match = _SERVER.fullmatch(address)
     host = (match[1] or match[2]) if match is not None else ""
     if match is None or not _is_valid_host(host) or not is_utf8(server):
-        raise OptionError(f"{option} {server!r}: host:port is expected")
+        reason = f", and {host!r} is not a host name" if host else ""
+        raise OptionError(f"{option} {server!r}: host:port is expected{reason}")
     port = match[3]
     if len(port) > len("65535") or int(port) not in _PORTS:
         raise OptionError(f"{option} {server!r}: the port must be from 1 to 65535")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from streaming.kafka.jaas import JaasError, LoginModule, read_jaas
+from streaming.kafka.jaas import JaasError, LoginModule, parse_jaas
 from streaming.kafka.utf8 import is_utf8
 from streaming.redaction import Redactor
 
@@ -38,7 +38,6 @@ _OAUTH_HANDLERS = (
 )
 _CONVERT_TO_PEM = "convert it with keytool -exportcert -rfc, and set {kind}.type=PEM"
 _ALTERNATIVES = "use SASL/SCRAM, SASL/PLAIN, OAUTHBEARER (OIDC) or TLS certificates"
-_KEY_PASSWORD = ("ssl.key.password",)
 #: `${provider:path:key}`, or without a path.
 _REFERENCE = re.compile(r"\$\{[^}:]+:[^}]*\}")
 
@@ -61,24 +60,16 @@ class ClientSettings:
 
     def to_client_config(self, **more: Any) -> dict[str, Any]:
         """Return the settings with their secrets, for a new client; `_` in `more` means `.`."""
-        # librdkafka logs to stderr by default. Errors that matter are raised.
+        # Log nothing; librdkafka would log to stderr. Errors that matter are raised.
         more_settings = {name.replace("_", "."): value for name, value in more.items()}
         return {"log_level": 0, **self._values, **more_settings}
 
 
 def translate_settings(java_settings: Mapping[str, str]) -> ClientSettings:
-    """Translate the settings of a Java client.
+    """Translate the settings of a Java client, named as by Kafka (without Spark's `kafka.`).
 
-    Parameters
-    ----------
-    java_settings
-        Settings by their names in Kafka's documentation, without Spark's prefix `kafka.`.
-        Settings for consuming, producing or tuning are ignored.
-
-    Raises
-    ------
-    SettingsError
-        If a setting has no counterpart, or a required one is missing.
+    Settings for consuming, producing or tuning are ignored. Raises SettingsError if another setting
+    has no counterpart or an invalid value, or if a required one is missing.
     """
     settings = {k: str(v).strip() for k, v in java_settings.items() if v is not None}
     if not settings.get("bootstrap.servers"):
@@ -135,10 +126,10 @@ def _map_tls(settings: Mapping[str, str]) -> dict[str, str]:
     return {**values, "ssl.endpoint.identification.algorithm": algorithm or "none"}
 
 
-def _map_truststore(settings: Mapping[str, str], location: str, pem: str) -> dict[str, str]:
-    """Return the truststore under the setting's name for a file or for text; empty if none."""
+def _map_truststore(settings: Mapping[str, str], location_key: str, pem_key: str) -> dict[str, str]:
+    """Return the truststore's file as `location_key` or its text as `pem_key`; empty if none."""
     if settings.get("ssl.truststore.certificates"):
-        return {pem: _wrap_pem(settings["ssl.truststore.certificates"])}
+        return {pem_key: _wrap_pem(settings["ssl.truststore.certificates"])}
     if not settings.get("ssl.truststore.location"):
         return {}
     if settings.get("ssl.truststore.type", "JKS").upper() != "PEM":
@@ -146,11 +137,11 @@ def _map_truststore(settings: Mapping[str, str], location: str, pem: str) -> dic
             "setting 'ssl.truststore.location' is a JKS or PKCS12 file, which librdkafka does not "
             f"read: {_CONVERT_TO_PEM.format(kind='ssl.truststore')}"
         )
-    return {location: settings["ssl.truststore.location"]}
+    return {location_key: settings["ssl.truststore.location"]}
 
 
 def _map_keystore(settings: Mapping[str, str]) -> dict[str, str]:
-    password = {name: settings[name] for name in _KEY_PASSWORD if settings.get(name)}
+    password = {name: settings[name] for name in ("ssl.key.password",) if settings.get(name)}
     if settings.get("ssl.keystore.key"):
         if not settings.get("ssl.keystore.certificate.chain"):
             raise SettingsError(
@@ -199,8 +190,8 @@ def _map_sasl(settings: Mapping[str, str]) -> dict[str, str]:
     module = _read_login_module(settings)
     if mechanism not in _PASSWORD_MODULES.get(module.name, ()):
         raise SettingsError(
-            "setting 'sasl.mechanism' with the login module in 'sasl.jaas.config' is not supported "
-            f"here: {_ALTERNATIVES}"
+            "setting 'sasl.mechanism' or the login module in 'sasl.jaas.config' is not supported "
+            f"here, or they do not match: {_ALTERNATIVES}"
         )
     if module.options.get("tokenauth", "").lower() == "true":
         raise SettingsError(
@@ -224,7 +215,7 @@ def _read_login_module(settings: Mapping[str, str]) -> LoginModule:
             "the JVM's JAAS file and Spark's delegation tokens cannot be used here"
         )
     try:
-        return read_jaas(settings["sasl.jaas.config"])
+        return parse_jaas(settings["sasl.jaas.config"])
     except JaasError as error:
         raise SettingsError(f"setting 'sasl.jaas.config' cannot be read: {error}") from None
 

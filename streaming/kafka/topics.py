@@ -24,7 +24,7 @@ _PARTITIONS_PER_REQUEST = 5_000
 
 
 class TopicError(AssignorError):
-    """A topic could not be created."""
+    """A topic, or some of its partitions or leaders, could not be created in time."""
 
 
 def create_topic(
@@ -38,8 +38,8 @@ def create_topic(
 ) -> None:
     """Create a topic, and wait until each partition has a leader.
 
-    Many partitions are created in several requests. After each request, this waits at most
-    `limit_s` for the leaders.
+    Each request creates at most 5,000 partitions and waits at most `limit_s` for their leaders.
+    Raises TopicError; the topic may then exist with only some of the partitions.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     try:
@@ -60,7 +60,9 @@ def create_topic(
                 admin.create_topics([topic], operation_timeout=30.0)[name].result(_LIMIT_S)
         except (KafkaException, concurrent.futures.TimeoutError) as error:
             reason = error.args[0].str() if error.args else f"no answer within {_LIMIT_S:g} s"
-            raise TopicError(f"topic {name!r} could not be created: {reason}") from error
+            incomplete = f"has only {created_count:,} of {partitions:,} partitions"
+            problem = incomplete if created_count else "could not be created"
+            raise TopicError(f"topic {name!r} {problem}: {reason}") from error
         _await_leaders(admin, name, new_count, limit_s)
 
 

@@ -1,4 +1,4 @@
-"""Check text for librdkafka, which may abort the process if it is not valid UTF-8."""
+"""Check and repair text: librdkafka may abort the process if text is not valid UTF-8."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from streaming.kafka.brokers import Brokers, Failures
 
-#: Maximum bytes per partition in a response. Most first batches fit; so do thousands of partitions.
+#: Small enough for thousands of partitions in one response; most first record batches fit.
 _MAX_PARTITION_BYTES = 16 * 1024
 _MESSAGES_PER_CALL = 5_000
 _WAIT_S = 0.1
@@ -40,14 +40,14 @@ def find_first_unread(
 ) -> dict[Partition, FirstRecord | None]:
     """Return the first record of each partition at or after its offset.
 
-    The value is None if no record follows, only transaction markers or gaps. It is omitted
-    if the read fails (see `failures`) or exceeds `limit_s` in total, or if the time is invalid.
+    The value is None if no record follows, only transaction markers or gaps. A partition is omitted
+    if its read fails (added to `failures`) or `limit_s` ends first, or if the time is invalid.
     """
     if not offsets or limit_s <= 0:
         return {}
     deadline = time.monotonic() + limit_s
     first_records: dict[Partition, FirstRecord | None] = {}
-    unanswered = set(offsets)
+    open_partitions = set(offsets)
     consumer = brokers.make_consumer(
         "assignor-lag",  # librdkafka requires a group
         enable_partition_eof=True,
@@ -58,9 +58,9 @@ def find_first_unread(
     )
     try:
         consumer.assign([TopicPartition(*partition, offsets[partition]) for partition in offsets])
-        while unanswered and time.monotonic() < deadline:
-            answered = []
-            for message in consumer.consume(min(len(unanswered), _MESSAGES_PER_CALL), _WAIT_S):
+        while open_partitions and time.monotonic() < deadline:
+            partitions_to_pause = []
+            for message in consumer.consume(min(len(open_partitions), _MESSAGES_PER_CALL), _WAIT_S):
                 if is_group_refusal(message):
                     continue
                 partition = Partition(message.topic() or "", message.partition() or 0)
@@ -68,9 +68,9 @@ def find_first_unread(
                 is_end = error is not None and error.code() == KafkaError._PARTITION_EOF
                 if error is not None and not is_end:
                     brokers.add_failure(failures, error, "Read", partition)
-                if partition in unanswered:
-                    unanswered.remove(partition)
-                    answered.append(TopicPartition(*partition))
+                if partition in open_partitions:
+                    open_partitions.remove(partition)
+                    partitions_to_pause.append(TopicPartition(*partition))
                     kind, time_ms = message.timestamp()
                     if is_end:
                         first_records[partition] = None
@@ -79,8 +79,8 @@ def find_first_unread(
                         first_records[partition] = FirstRecord(
                             message.offset() or 0, time_ms / 1000
                         )
-            if answered:
-                consumer.pause(answered)
+            if partitions_to_pause:
+                consumer.pause(partitions_to_pause)
     finally:
         consumer.close()
     return first_records

@@ -35,18 +35,18 @@ class GroupPlan:
     #: Partitions by member id and topic.
     partitions: Mapping[str, Mapping[str, Sequence[int]]]
     #: Total lag by member id, in offsets.
-    lag: Mapping[str, int]
+    lag_by_member: Mapping[str, int]
     #: Number of partitions that their current owner would lose.
-    moves: int
+    moved_partitions: int
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
         return {
             "assignor": self.assignor,
-            "moved": self.moves,
+            "moved": self.moved_partitions,
             "members": {
                 member: {
-                    "lag": self.lag[member],
+                    "lag": self.lag_by_member[member],
                     "partitions": {t: list(numbers) for t, numbers in by_topic.items()},
                 }
                 for member, by_topic in self.partitions.items()
@@ -58,7 +58,7 @@ class GroupPlan:
 class GroupLags:
     """Number of partitions by topic, and known lags in offsets by topic and partition number."""
 
-    counts: Mapping[str, int]
+    partition_counts: Mapping[str, int]
     lags: Mapping[str, Mapping[int, int]]
     partitions_without_commit: int
 
@@ -69,27 +69,27 @@ def find_assignors(names: Sequence[str], find: Callable[[str], Assignor]) -> lis
 
 
 def read_lags(brokers: Brokers, group: ClassicGroup) -> GroupLags:
-    """Look up the lags of the group's topics.
+    """Return the lags of the group's topics; none for a partition without a known end offset.
 
     Brokers do not have a consumer's `auto.offset.reset`, so a partition without a commit has lag 0,
     as with Kafka's default, `latest`.
     """
     topics = frozenset[str]().union(*(member.topics for member in group.members))
     commits = fetch_group_offsets(brokers, group.name)
-    numbers = brokers.list_partitions(topics)
-    partitions = [Partition(topic, number) for topic in numbers for number in numbers[topic]]
+    numbers_by_topic = brokers.list_partitions(topics)
+    partitions = [Partition(topic, n) for topic, ns in numbers_by_topic.items() for n in ns]
     _, end_offsets = brokers.fetch_log_ranges(partitions)
-    lags: dict[str, dict[int, int]] = {topic: {} for topic in numbers}
+    lags: dict[str, dict[int, int]] = {topic: {} for topic in numbers_by_topic}
     for p in partitions:
         if p in end_offsets:
             lags[p.topic][p.number] = Offsets(end_offsets[p], committed=commits.get(p)).lag()
-    counts = {topic: len(numbers[topic]) for topic in numbers}
-    return GroupLags(counts, lags, sum(p not in commits for p in partitions))
+    partition_counts = {topic: len(numbers) for topic, numbers in numbers_by_topic.items()}
+    return GroupLags(partition_counts, lags, sum(p not in commits for p in partitions))
 
 
-def describe_today(group: ClassicGroup, group_lags: GroupLags) -> GroupPlan:
-    """Return today's assignment."""
-    partitions = {member.member_id: member.assigned for member in group.members}
+def make_current_plan(group: ClassicGroup, group_lags: GroupLags) -> GroupPlan:
+    """Return the group's current assignment, as a plan that moves no partition."""
+    partitions = {member.member_id: member.partitions for member in group.members}
     return GroupPlan(group.assignor, partitions, _sum_lags(partitions, group_lags), 0)
 
 
@@ -105,14 +105,14 @@ def plan(group: ClassicGroup, group_lags: GroupLags, assignor: Assignor) -> Grou
         Member(
             member.member_id,
             member.topics,
-            {topic: n for topic, n in member.assigned.items() if topic in group_lags.counts},
+            {t: ns for t, ns in member.partitions.items() if t in group_lags.partition_counts},
             _GENERATION,
             instance=member.instance,
             **_read_user_data(member.user_data, group.assignor == assignor.name),
         )
         for member in group.members
     )
-    assignor_input = Group(members, group_lags.counts, group_lags.lags)
+    assignor_input = Group(members, group_lags.partition_counts, group_lags.lags)
     if refusal := assignor.refusal(assignor_input):
         return refusal
     answer = assign_checked(assignor, assignor_input)
@@ -120,20 +120,19 @@ def plan(group: ClassicGroup, group_lags: GroupLags, assignor: Assignor) -> Grou
     if answer.withheld is not None:
         owner = np.where(owner < 0, answer.withheld, owner)
     partitions = Assignment(assignor_input, owner).as_dict()
-    moves = sum(
+    moved_partitions = sum(
         len(set(numbers) - set(partitions[member.id].get(topic, ())))
         for member in assignor_input.members
         for topic, numbers in member.owned.items()
     )
-    return GroupPlan(assignor.name, partitions, _sum_lags(partitions, group_lags), moves)
+    return GroupPlan(assignor.name, partitions, _sum_lags(partitions, group_lags), moved_partitions)
 
 
 def check_online_upgrade(group: ClassicGroup) -> str | None:
     """Return the reason for which brokers refuse to move the group online to KIP-848, or None.
 
-    Brokers drop the user data of assignments, so they refuse a group that has some. The user data
-    of subscriptions, which `sticky` sends, do not matter (Kafka 4.1, ConsumerGroup's
-    `fromClassicGroup`).
+    Brokers drop the user data of assignments, so they refuse a group that has some. User data of
+    subscriptions, as of `sticky`, does not matter (Kafka 4.1, `ConsumerGroup.fromClassicGroup`).
     """
     members_with_data = [member for member in group.members if member.assignment_user_data]
     if not members_with_data:
@@ -154,7 +153,7 @@ def _read_user_data(data: bytes | None, is_same_assignor: bool) -> dict[str, Any
 def _sum_lags(
     partitions: Mapping[str, Mapping[str, Sequence[int]]], group_lags: GroupLags
 ) -> dict[str, int]:
-    """Return the total lag of each member's partitions."""
+    """Return the total lag of each member's partitions; an unknown lag counts as 0."""
     return {
         member: sum(
             group_lags.lags.get(topic, {}).get(number, 0)

@@ -37,7 +37,7 @@ class Row:
 
     @property
     def state(self) -> State:
-        """The partition's state: the first of these conditions that applies."""
+        """The first state in the list of `State` whose condition holds."""
         if self.gone:
             return "gone"
         if self.lag is None:
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def lag(self) -> int | None:
-        """Number of offsets from the position to the end of the log, as in Kafka's tool."""
+        """Number of offsets from the position to the log's end; negative if it is beyond."""
         if self.position.offset is None or self.log_end is None:
             return None
         return self.log_end - self.position.offset
@@ -163,7 +163,7 @@ def fetch_rows(
 def _add_unread_partitions(
     positions: Sequence[Position], partitions: Mapping[str, frozenset[int]]
 ) -> list[Position]:
-    """Add a position for each partition of the same topics that was not read yet."""
+    """Add a position without offset for each partition of the same topics that has none."""
     read_partitions = {(position.owner, *position.tp) for position in positions}
     owners = {(position.owner, position.topic) for position in positions}
     unread = [
@@ -184,7 +184,7 @@ def _find_unread(offset: int | None, begin: int | None, end: int | None) -> int 
 
 
 def select_rows(rows: Sequence[Row], *, only_with_lag: bool = False, order: str = "") -> list[Row]:
-    """Sort rows by `order` (lag, seconds or loss), worst first, unknown last; "" keeps the order.
+    """Sort rows by `order` (lag, seconds, loss), worst first, unknown last; "" keeps the order.
 
     With `only_with_lag`, omit partitions that are read to the end.
     """

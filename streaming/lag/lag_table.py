@@ -34,6 +34,7 @@ class LagTotal:
     """Totals of all rows."""
 
     partitions: int
+    #: Number of partitions whose lag is above 0.
     with_lag: int
     #: Sum of the known lags above 0, in offsets.
     lag: int
@@ -43,7 +44,7 @@ class LagTotal:
     ahead: int
     #: Number of offsets deleted unread.
     lost: int
-    #: Maximum of seconds behind and minimum to loss over all partitions; None if unknown for all.
+    #: Maximum of the known seconds behind, and minimum of the known seconds to loss; None if none.
     seconds_behind: float | None
     seconds_to_loss: float | None
     #: Number of partitions with lag whose seconds behind are unknown.
@@ -77,15 +78,15 @@ def format_table(rows: Sequence[Row], width: int | None = None) -> str:
     lines = _format_lines(rows, heads, "TIME-TO-LOSS")
     if width is not None and any(len(line) > width for line in lines):
         lines = _format_lines(rows, _NARROW_HEADS, "TO-LOSS")
-    sums = format_summary(rows)
-    return "\n".join([*lines, "", sums if width is None else textwrap.fill(sums, width)])
+    summary = format_summary(rows)
+    return "\n".join([*lines, "", summary if width is None else textwrap.fill(summary, width)])
 
 
-def _format_lines(rows: Sequence[Row], heads: Mapping[str, str], to_loss: str) -> list[str]:
-    cells = [[*heads.values(), to_loss], *(_format_cells(row, heads) for row in rows)]
+def _format_lines(rows: Sequence[Row], heads: Mapping[str, str], loss_head: str) -> list[str]:
+    cells = [[*heads.values(), loss_head], *(_format_cells(row, heads) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     line = " ".join(f"%-{width}s" for width in widths)
-    return [(line % tuple(row)).rstrip() for row in cells]
+    return [(line % tuple(line_cells)).rstrip() for line_cells in cells]
 
 
 def to_json(rows: Sequence[Row]) -> dict[str, Any]:
@@ -95,34 +96,34 @@ def to_json(rows: Sequence[Row]) -> dict[str, Any]:
 
 def format_summary(rows: Sequence[Row]) -> str:
     """Summarize rows in one line."""
-    sums = sum_up(rows)
-    parts = [pluralize(sums.partitions, "partition")]
-    if not sums.partitions or sums.unknown_lag < sums.partitions:
-        parts.append(f"{sums.with_lag} with lag: {sums.lag} records behind")
-    if sums.seconds_behind is not None and sums.unknown_seconds:
-        unknown = f"unknown for {pluralize(sums.unknown_seconds, 'partition')}"
-        parts.append(f"{sums.seconds_behind:.1f} s or more ({unknown})")
-    elif sums.seconds_behind is not None:
-        parts.append(f"at most {sums.seconds_behind:.1f} s")
-    if sums.unknown_lag:
-        parts.append(f"lag of {pluralize(sums.unknown_lag, 'partition')} unknown")
-    if sums.ahead:
-        parts.append(f"{pluralize(sums.ahead, 'partition')} beyond the log's end")
-    if sums.lost:
-        parts.append(f"{sums.lost} records were deleted unread")
-    if sums.seconds_to_loss is not None and not sums.lost:
-        known = " known" if sums.unknown_seconds else ""
-        parts.append(f"first{known} loss in {format_duration(sums.seconds_to_loss)}")
+    total = sum_up(rows)
+    parts = [pluralize(total.partitions, "partition")]
+    if not total.partitions or total.unknown_lag < total.partitions:
+        parts.append(f"{total.with_lag} with lag: {total.lag} offsets behind")
+    if total.seconds_behind is not None and total.unknown_seconds:
+        unknown = f"unknown for {pluralize(total.unknown_seconds, 'partition')}"
+        parts.append(f"{total.seconds_behind:.1f} s or more ({unknown})")
+    elif total.seconds_behind is not None:
+        parts.append(f"at most {total.seconds_behind:.1f} s")
+    if total.unknown_lag:
+        parts.append(f"lag of {pluralize(total.unknown_lag, 'partition')} unknown")
+    if total.ahead:
+        parts.append(f"{pluralize(total.ahead, 'partition')} beyond the log's end")
+    if total.lost:
+        parts.append(f"{total.lost} offsets were deleted unread")
+    if total.seconds_to_loss is not None and not total.lost:
+        known = " known" if total.unknown_seconds else ""
+        parts.append(f"first{known} loss in {format_duration(total.seconds_to_loss)}")
     return ", ".join(parts)
 
 
 def find_alarms(rows: Sequence[Row], gone_topics: set[str]) -> list[str]:
     """Return the alarms: one line per kind of problem and one per missing topic."""
 
-    def list_partitions(state: str, log: str = "") -> str:
+    def list_partitions(state: str, suffix: str = "") -> str:
         return elide(
             [
-                f"{row.position.tp}{log.format(row.position.offset, row.log_begin, row.log_end)}"
+                f"{row.position.tp}{suffix.format(row.position.offset, row.log_begin, row.log_end)}"
                 for row in rows
                 if row.state == state and (state != "gone" or row.position.topic not in gone_topics)
             ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assignor_bridge.errors import OptionError
+from assignor_bridge.errors import OptionError, pluralize
 from assignor_bridge.model import Partition
 from streaming.kafka.brokers import flatten_offsets
 from streaming.kafka.groups import GroupError, fetch_group_offsets, fetch_members
@@ -46,8 +46,8 @@ class Position:
 def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
     """Return the offsets that a group has committed and the owners of its partitions.
 
-    Raises GroupError if the group does not exist, the user may not describe it, or its coordinator
-    does not answer.
+    Raises GroupError if the group does not exist or has no offset or partition that the user may
+    describe, if the user may not describe the group, or if its coordinator does not answer.
     """
     offsets = fetch_group_offsets(brokers, group)  # first, because it waits for the coordinator
     consumers = fetch_members(brokers, group)
@@ -60,7 +60,7 @@ def read_group_positions(brokers: Brokers, group: str) -> list[Position]:
     if consumers is not None and not offsets and not owners:
         raise GroupError(
             f"group {group!r} has no offset on any topic that the user may describe"
-            + (f", and its {len(consumers)} consumers have no partition" if consumers else "")
+            + (f" ({pluralize(len(consumers), 'consumer')} without partition)" if consumers else "")
             + ": its topics were deleted (and re-created), or the user lacks Describe on each Topic"
         )
     return [
@@ -93,7 +93,7 @@ class StartingOffsets:
 
     offsets: dict[str, dict[int, int]]
     #: Partitions without a position, which start at `default_offset`.
-    without_offset: tuple[str, ...]
+    default_partitions: tuple[str, ...]
     #: Partitions that no longer exist on the brokers, which Spark would reject.
     missing_partitions: tuple[str, ...]
 
@@ -118,11 +118,11 @@ def build_starting_offsets(
     if partitions is not None:
         existing_partitions = {Partition(topic, n) for topic, ns in partitions.items() for n in ns}
     offsets: dict[str, dict[int, int]] = {}
-    without_offset = []
+    default_partitions = []
     for tp in sorted(existing_partitions):
         offset = read_offsets.get(tp)
         if offset is None:
-            without_offset.append(str(tp))
+            default_partitions.append(str(tp))
         offsets.setdefault(tp.topic, {})[tp.number] = default_offset if offset is None else offset
     missing_partitions = tuple(map(str, sorted(set(read_offsets) - existing_partitions)))
-    return StartingOffsets(offsets, tuple(without_offset), missing_partitions)
+    return StartingOffsets(offsets, tuple(default_partitions), missing_partitions)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from streaming.kafka.servers import read_servers
+from streaming.kafka.servers import parse_servers
 from streaming.kafka.topics import create_topic, delete_topics
 from streaming.metrics.outlets import check_port
 from streaming.pipeline.config.base import SERVERS
@@ -44,7 +44,7 @@ def check_network(loaded: LoadedJob) -> None:
 
 def _check_connection(loaded: LoadedJob, key_path: str, servers: str) -> None:
     reason = ""
-    for address in read_servers(SERVERS, servers):
+    for address in parse_servers(SERVERS, servers):
         try:
             socket.create_connection(address, _CONNECT_TIMEOUT_S).close()
         except (OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from assignor_bridge.errors import AssignorError, OptionError
 from assignor_bridge.planner.batch import ANONYMOUS
 from assignor_bridge.planner.plan import PlannedBatch, plan_batch
 from assignor_bridge.protocol.columns import pack_tasks
-from streaming.human_json.snapshots import PlanLogLine, read_plan_log_line, read_snapshot
+from streaming.human_json.snapshots import PlanLogLine, parse_plan_log_line, read_snapshot
 from streaming.replay.log import DRIVER
 from streaming.simulator.play import list_tasks
 
@@ -129,7 +129,7 @@ def _read_lines(path: Path) -> Iterator[PlanLogLine]:
         with path.open("rb") as file:
             for text in file:
                 try:
-                    yield read_plan_log_line(orjson.loads(text))
+                    yield parse_plan_log_line(orjson.loads(text))
                 except (ValueError, AssignorError):
                     continue
     except OSError as error:

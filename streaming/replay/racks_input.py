@@ -14,7 +14,7 @@ from assignor_bridge.model import Executor, Partition
 from assignor_bridge.planner.racks import Replicas
 from streaming.human_json.group_json import PartitionKey, Topic
 from streaming.human_json.json_input import JsonObject, parse, read_model
-from streaming.kafka.java_properties import read_properties
+from streaming.kafka.java_properties import parse_properties
 from streaming.kafka.utf8 import is_utf8
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _parse_host_lines(text: bytes, label: str) -> dict[str, str]:
     """Parse lines of Java properties with the rules of ExecutorRacks.RackFile (Java)."""
     racks: dict[str, str] = {}
     for number, line in enumerate(text.decode("utf-8", "replace").splitlines(), start=1):
-        for host, rack in ((h.strip(), r.strip()) for h, r in read_properties(line).items()):
+        for host, rack in ((h.strip(), r.strip()) for h, r in parse_properties(line).items()):
             problem = ""
             if _BROKEN_ESCAPE.search(line) or not is_utf8(host + rack):
                 problem = "is broken"

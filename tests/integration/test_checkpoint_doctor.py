@@ -80,7 +80,7 @@ def test_a_topic_that_was_made_again_with_fewer_partitions(
     assert code == 1
     assert len(lines) == 1
     known = f"{topic.name}-1, {topic.name}-2"
-    assert f"it has 1 partitions, but the checkpoint also has {known}" in lines[0]
+    assert f"it has 1 partition, but the checkpoint also has {known}" in lines[0]
     assert "new checkpoint" in lines[0]
 
 
@@ -105,7 +105,10 @@ def test_a_topic_that_was_made_again_and_has_grown_beyond(
     code, lines = doctor(capsys, broker, query)
     assert code == 1
     assert len(lines) == 1
-    assert f"it was deleted and re-created: {topic.name}-0 begins with records of 20" in lines[0]
+    assert (
+        f"it was deleted and re-created: the first records of {topic.name}-0 are from 20"
+        in lines[0]
+    )
 
 
 @pytest.mark.parametrize("ahead_s", [7200, 1.7e12], ids=["two hours", "microseconds"])

@@ -23,7 +23,7 @@ from assignor_bridge.assignors import ASSIGNORS, Group, Member
 from assignor_bridge.testing.random_groups import random_group
 from streaming.cli import main
 from streaming.kafka.embedded import EmbeddedBroker
-from streaming.kafka.groups import describe
+from streaming.kafka.groups import describe_group
 from tests.support.kafka_topics import Topic
 from tests.support.real_group import RealGroup, compile_program, count_fewest_moves, count_moved
 from tests.support.spark_tools import wait_until
@@ -415,7 +415,7 @@ def test_a_group_moves_online_to_kip_848_unless_its_assignments_have_user_data(
         else:
             after = group.wait_until_stable()
             assert sorted(map(len, after.values())) == [4, 4, 4]
-            assert describe(group.brokers, name).type.name == "CONSUMER"
+            assert describe_group(group.brokers, name).type.name == "CONSUMER"
 
 
 @pytest.mark.long

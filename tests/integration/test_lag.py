@@ -142,7 +142,7 @@ def test_groups_and_a_query_stand_where_kafkas_own_tool_says(
     of_query = [row for row in told if row[0] == query]
     assert [row[1:6] for row in rows_of(out)] == [row[1:6] for row in of_query]
     assert {row[0] for row in rows_of(out)} == {"sources/0"}
-    assert "3 partitions, 1 with lag: 5 records behind" in out
+    assert "3 partitions, 1 with lag: 5 offsets behind" in out
     assert err == ""
 
 

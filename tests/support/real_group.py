@@ -19,7 +19,7 @@ from assignor_bridge import ivy
 from assignor_bridge.jars import find_built_jar
 from streaming.kafka import embedded_setup
 from streaming.kafka.brokers import Brokers
-from streaming.kafka.groups import describe, fetch_group_offsets
+from streaming.kafka.groups import describe_group, fetch_group_offsets
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,7 +139,7 @@ class RealGroup:
 
     def ids(self) -> dict[str, str]:
         """Member id, as the broker gave it, by name."""
-        described = describe(self.brokers, self.name)
+        described = describe_group(self.brokers, self.name)
         return {m.client_id: m.member_id for m in described.members} if described else {}
 
     def wait_until_stable(self, *, without: str = "", timeout_s: float = 90) -> Owners:
@@ -150,7 +150,7 @@ class RealGroup:
         expected = self.members.keys() - {without}
         deadline, since, before = time.monotonic() + timeout_s, 0.0, None
         while True:
-            described = describe(self.brokers, self.name)
+            described = describe_group(self.brokers, self.name)
             members = described.members if described else []
             owners = {
                 m.client_id: [f"{p.topic}-{p.partition}" for p in m.assignment.topic_partitions]

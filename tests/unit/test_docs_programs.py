@@ -20,7 +20,7 @@ from assignor_bridge.tested_spark import TESTED_SPARKS
 from streaming.cli import main
 from streaming.cli.all import app
 from streaming.delta.spark_settings import delta_coordinate
-from streaming.kafka.java_properties import read_properties
+from streaming.kafka.java_properties import parse_properties
 from streaming.kafka.settings import translate_settings
 from streaming.pipeline.config.loading import load_job
 from tests.unit.streaming.kept_query import kept_query
@@ -217,7 +217,7 @@ def test_a_login_and_a_cluster_are_added_to_a_job_as_the_page_says(tmp_path: Pat
 
 def test_the_login_of_the_commands_is_one_that_they_take():
     [shown] = blocks(text_of("diagnose.md"), "properties")
-    given = {"bootstrap.servers": "b:1", **read_properties(shown)}
+    given = {"bootstrap.servers": "b:1", **parse_properties(shown)}
     settings = translate_settings(given).to_client_config()
     assert settings["sasl.mechanisms"] == "SCRAM-SHA-512"
     assert settings["sasl.password"] == "secret"

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 
 from assignor_bridge import ivy
-from assignor_bridge.ivy import JarError, RepositoryTroubleError, resolution_error
+from assignor_bridge.ivy import JarError, RepositoryTroubleError, make_resolution_error
 
 NOT_THERE = """
     ==== central: tried
@@ -61,7 +61,7 @@ CASES = [
 def test_the_error_has_the_missing_module_the_repositories_and_their_answers(
     more: str, troubles: dict[str, str]
 ) -> None:
-    line = str(resolution_error(NOT_THERE + more, "org.foo:bar:1.0", "Ask."))
+    line = str(make_resolution_error(NOT_THERE + more, "org.foo:bar:1.0", "Ask."))
     places = {"one.example": "not there", "two.example:8443": "not there"} | troubles
     answers = "; ".join(f"{host}: {answer}".removeprefix(": ") for host, answer in places.items())
     assert line.startswith(f"org.foo:bar:1.0 could not be fetched ({answers}). Check that the")
@@ -74,7 +74,7 @@ def test_only_temporary_failures_are_repository_trouble(
     more: str, troubles: dict[str, str]
 ) -> None:
     """Without a network `assignor doctor` once made three attempts for each of two packages."""
-    error = resolution_error(NOT_THERE + more, "org.foo:top:1.0", "Ask.")
+    error = make_resolution_error(NOT_THERE + more, "org.foo:top:1.0", "Ask.")
     passes = [t for t in troubles.values() if "host not found" not in t and "timed out" not in t]
     assert type(error) is (RepositoryTroubleError if passes else JarError)
     assert "(needed for org.foo:top:1.0)" in str(error)
@@ -82,7 +82,7 @@ def test_only_temporary_failures_are_repository_trouble(
 
 
 def test_an_unexplained_failure_shows_ivys_last_lines() -> None:
-    error = resolution_error("a\nError: no JVM could be created\n", "x:y:1", "Ask.")
+    error = make_resolution_error("a\nError: no JVM could be created\n", "x:y:1", "Ask.")
     assert str(error) == "x:y:1 could not be fetched: a | Error: no JVM could be created"
 
 

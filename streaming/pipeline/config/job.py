@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from assignor_bridge.errors import OptionError
 from checkpoints.folders import DEAD_LETTER
-from streaming.kafka.servers import read_servers
+from streaming.kafka.servers import parse_servers
 from streaming.metrics.config import MetricsConfig
 from streaming.pipeline.config.base import (
     KAFKA_PREFIXES,
@@ -218,7 +218,7 @@ class Job(Section):
             if SERVERS not in options:
                 raise ValueError(f"{key_path}: {SERVERS!r} is missing")
             try:
-                read_servers(SERVERS, options[SERVERS])
+                parse_servers(SERVERS, options[SERVERS])
             except OptionError as error:
                 raise ValueError(f"{key_path}: {error}") from None
         for key in self.spark:

@@ -19,7 +19,7 @@ from checkpoints.offset_log import BatchRangeReader, read_checkpoint, read_last_
 from streaming.audit.all_checks import audit
 from streaming.audit.audited_files import read_evidence
 from streaming.delta import transactions
-from streaming.kafka.java_properties import read_properties
+from streaming.kafka.java_properties import parse_properties
 from streaming.kafka.settings import SettingsError, translate_settings
 from streaming.lag.positions import read_checkpoint_positions
 from streaming.pipeline.config.loading import load_job
@@ -214,7 +214,7 @@ sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule require
 
 
 def _settings(data: bytes) -> None:
-    settings = translate_settings(read_properties(data.decode("utf-8", "replace")))
+    settings = translate_settings(parse_properties(data.decode("utf-8", "replace")))
     settings.to_client_config(client_id="x")
     settings.redact("a text")
 

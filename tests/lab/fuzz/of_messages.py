@@ -21,7 +21,7 @@ from checkpoints.sticky_state import StateError
 from checkpoints.user_data import decode_claim, decode_priority, encode_claim
 from streaming.cli.output import print_lines, print_table
 from streaming.human_json.group_json import answer_steps
-from streaming.human_json.group_json import read_request as read_group
+from streaming.human_json.group_json import parse_request as read_group
 from streaming.human_json.json_input import parse
 from streaming.human_json.snapshots import read_snapshot, write_plan
 from streaming.lag.lag_records import Row

@@ -12,7 +12,7 @@ import pytest
 
 from checkpoints.user_data import encode_claim
 from streaming.cli.main import run
-from streaming.human_json.group_json import answer, answer_steps, read_request
+from streaming.human_json.group_json import answer, answer_steps, parse_request
 from streaming.human_json.json_input import InputError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def test_from_standard_input(
 def test_user_data_replace_a_missing_claim() -> None:
     data = base64.b64encode(encode_claim({"t0": [0]}, 4)).decode()
     members = {"C0": {"topics": ["t0"], "owned_user_data": data}, "C1": {"topics": ["t0"]}}
-    ours = read_request(json.dumps({**GROUP, "members": members})).group.members[0]
+    ours = parse_request(json.dumps({**GROUP, "members": members})).group.members[0]
     assert (ours.owned, ours.generation) == ({"t0": (0,)}, 4)
 
 
@@ -101,7 +101,7 @@ def test_offsets_become_lags() -> None:
     }
     data = {**GROUP, "offsets": {"t0": offsets}, "offset_reset": "earliest"}
     data.pop("lags")
-    assert read_request(json.dumps(data)).group.lag_list() == [9, 7, 0]
+    assert parse_request(json.dumps(data)).group.lag_list() == [9, 7, 0]
 
 
 def test_cooperative_rounds_are_steps(assigned: Any) -> None:
@@ -231,7 +231,7 @@ def test_invalid_steps_are_rejected(assigned: Any, step: Any, text: str) -> None
 )
 def test_malformed_groups(assigned: Any, change: dict[str, Any], text: str) -> None:
     with pytest.raises(InputError, match=text):
-        read_request(json.dumps({**GROUP, **change}))
+        parse_request(json.dumps({**GROUP, **change}))
     code, [answered], err = assigned({**GROUP, **change})
     assert code == 2
     assert answered["error"] in err
@@ -352,10 +352,10 @@ def test_kafkas_markers_for_no_commit_become_none() -> None:
     offsets = {"0": {"latest": 9, "committed": -1}, "1": {"latest": 9, "committed": -1001}}
     data = {**GROUP, "offsets": {"t0": offsets}}
     data.pop("lags")
-    assert read_request(json.dumps(data)).group.lag_list() == [0, 0, 0]
+    assert parse_request(json.dumps(data)).group.lag_list() == [0, 0, 0]
     offsets["0"]["committed"] = -2
     with pytest.raises(InputError, match=r"offsets.t0.0.committed is -2: at least 0"):
-        read_request(json.dumps(data))
+        parse_request(json.dumps(data))
 
 
 def test_a_misspelt_reset_becomes_earliest_with_a_note(assigned: Any) -> None:
@@ -401,6 +401,6 @@ def test_the_table_of_streams_shows_standbys_and_notes(assigned: Any) -> None:
 def test_the_order_of_keys_does_not_matter() -> None:
     backwards = {k: GROUP[k] for k in reversed(GROUP)}
     backwards["members"] = {k: GROUP["members"][k] for k in ("C1", "C0")}
-    one, two = read_request(json.dumps(GROUP)), read_request(json.dumps(backwards))
+    one, two = parse_request(json.dumps(GROUP)), parse_request(json.dumps(backwards))
     assert answer(one).to_json() == answer(two).to_json()
     assert len(answer_steps(one)) == 5

@@ -61,6 +61,7 @@ def test_members_are_decoded_in_each_version(version: int) -> None:
         (brokers_with([]), "group 'g' has no members: start its consumers first"),
         (brokers_with([listed("m", {})], kind="CONSUMER"), "uses group.protocol=consumer"),
         (brokers_with([listed("m", {})], "PreparingRebalance"), "is in a rebalance"),
+        (brokers_with([listed("m", {})], "Empty"), "group 'g' has no members"),
         (brokers_with([listed("m", {})], protocol_type="connect"), "the protocol type 'connect'"),
     ],
 )
@@ -87,8 +88,8 @@ LAGS = GroupLags({"t": 3}, {"t": {0: 100_000, 1: 60_000, 2: 50_000}}, 0)
 
 def test_plans_show_lag_and_moves_of_the_proposals_example() -> None:
     group = ClassicGroup("g", "range", (member("C0", {"t": (0, 1)}), member("C1", {"t": (2,)})))
-    today = group_plan.describe_today(group, LAGS)
-    assert (today.lag, today.moves) == ({"C0": 160_000, "C1": 50_000}, 0)
+    today = group_plan.make_current_plan(group, LAGS)
+    assert (today.lag_by_member, today.moved_partitions) == ({"C0": 160_000, "C1": 50_000}, 0)
     planned = group_plan.plan(group, LAGS, ASSIGNORS["lag-aware"])
     assert isinstance(planned, GroupPlan)
     assert planned.to_json() == {
@@ -106,7 +107,7 @@ def test_a_partition_that_is_withheld_counts_as_given() -> None:
     planned = group_plan.plan(group, LAGS, ASSIGNORS["cooperative-sticky"])
     assert isinstance(planned, GroupPlan)
     assert [sum(map(len, own.values())) for own in planned.partitions.values()] == [2, 1]
-    assert planned.moves == 1
+    assert planned.moved_partitions == 1
 
 
 def test_only_user_data_of_the_same_assignor_are_used() -> None:

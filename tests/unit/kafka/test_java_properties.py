@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streaming.kafka.java_properties import read_properties
+from streaming.kafka.java_properties import parse_properties
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ from streaming.kafka.java_properties import read_properties
     ],
 )
 def test_a_properties_file_is_parsed_like_java(text, expected):
-    assert read_properties(text) == expected
+    assert parse_properties(text) == expected
 
 
 @given(st.text(st.sampled_from("ab\\=: #!\n\r\tu0")))
 def test_any_text_can_be_parsed(text):
-    assert all(isinstance(value, str) for value in read_properties(text).values())
+    assert all(isinstance(value, str) for value in parse_properties(text).values())

@@ -111,7 +111,9 @@ def test_the_offsets_before_the_last_ones_must_exist(gone, words, tmp_path, caps
         ),
         pytest.param(state()[:-8], "delete the file; partitions may change", id="cut off"),
         pytest.param("", "delete the file; partitions may change", id="emptied"),
-        pytest.param(from_the_future(), "install that version, or delete the file", id="newer"),
+        pytest.param(
+            from_the_future(), "install the assignor-bridge that wrote it, or delete", id="newer"
+        ),
     ],
 )
 def test_the_planner_state_is_checked(text, message, tmp_path, capsys):

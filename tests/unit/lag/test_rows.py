@@ -148,8 +148,8 @@ def test_a_total_counts_known_and_unknown_lag():
     assert (total.partitions, total.with_lag, total.lag, total.unknown_lag) == (5, 2, 40, 1)
     assert (total.lost, total.seconds_behind, total.seconds_to_loss) == (5, 60.0, 0.0)
     assert format_summary(rows) == (
-        "5 partitions, 2 with lag: 40 records behind, at most 60.0 s, lag of 1 partition unknown, "
-        "1 partition beyond the log's end, 5 records were deleted unread"
+        "5 partitions, 2 with lag: 40 offsets behind, at most 60.0 s, lag of 1 partition unknown, "
+        "1 partition beyond the log's end, 5 offsets were deleted unread"
     )
     assert sum_up([]).seconds_behind is None
 
@@ -215,4 +215,4 @@ def test_a_total_gives_a_lower_bound_if_an_age_is_unknown():
     """The oldest of the known ages is no upper bound."""
     rows = [row(behind=7.7), row(partition=1, offset=0, behind=None)]
     assert sum_up(rows).unknown_seconds == 1
-    assert "50 records behind, 7.7 s or more (unknown for 1 partition)" in format_summary(rows)
+    assert "50 offsets behind, 7.7 s or more (unknown for 1 partition)" in format_summary(rows)

@@ -20,7 +20,7 @@ def test_partitions_without_an_offset_are_filled():
     positions = [read("t", 0, 5), read("t", 1, None)]
     starting = build_starting_offsets(positions, {"t": {0, 1, 2}}, EARLIEST)
     assert starting.offsets == {"t": {0: 5, 1: -2, 2: -2}}
-    assert starting.without_offset == ("t-1", "t-2")
+    assert starting.default_partitions == ("t-1", "t-2")
     assert build_starting_offsets(positions, {"t": {1}}, LATEST).offsets == {"t": {1: -1}}
 
 
