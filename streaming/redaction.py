@@ -1,7 +1,7 @@
 """Hide secrets in messages, logs, metrics, and dry runs.
 
 1. The value of a setting with a secret-looking name is hidden.
-2. A value from the environment is replaced by the name of its variable.
+2. A value from the environment is replaced by the name of its variable, unless it is ordinary.
 3. Text that looks like a secret, such as a password in a URL, is always hidden.
 """
 
@@ -115,7 +115,7 @@ class Redactor:
     """Replaces secrets in texts; it learns the secret values from the settings."""
 
     def __init__(self) -> None:
-        self._placeholders: dict[str, str] = {}
+        self._placeholder_by_secret: dict[str, str] = {}
         self._pattern: re.Pattern[str] | None = None
 
     def __reduce__(self) -> NoReturn:
@@ -150,9 +150,9 @@ class Redactor:
     def __call__(self, text: str) -> str:
         """Return the text with its secrets hidden."""
         if self._pattern is None:
-            longest_first = sorted(self._placeholders, key=len, reverse=True)
+            longest_first = sorted(self._placeholder_by_secret, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(_build_pattern, longest_first)) or "(?!)")
-        text = self._pattern.sub(lambda match: self._placeholders[match[0]], text)
+        text = self._pattern.sub(lambda match: self._placeholder_by_secret[match[0]], text)
         text = _USER_INFO.sub(_hide_user, text)
         text = _WEB_USER.sub(_hide_user, text)
         return _ASSIGNMENT.sub(_hide_value, text)
@@ -160,7 +160,7 @@ class Redactor:
     def _add_secret(self, value: str, placeholder: str) -> None:
         """Register a value to hide, with its encodings in URLs, JSON, HTML and headers, and lines.
 
-        Logs are redacted line by line, and PEM keys have many lines.
+        Logs are redacted line by line, and PEM keys have many lines. Short texts are not hidden.
         """
         lines = [
             line.strip() for line in value.splitlines() if len(line.strip()) >= _MIN_SUBSTRING_CHARS
@@ -172,7 +172,7 @@ class Redactor:
         encodings.append(base64.b64encode(value.encode("utf-8", _ENCODING_ERRORS)).decode())
         for secret in (*encodings, *lines):
             if len(secret) >= _MIN_HIDDEN_CHARS:
-                self._placeholders.setdefault(secret, placeholder)
+                self._placeholder_by_secret.setdefault(secret, placeholder)
         self._pattern = None
 
 

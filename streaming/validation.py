@@ -40,7 +40,7 @@ _EXPECTED = {
 
 
 def describe_expectation(problem: Mapping[str, Any]) -> str:
-    """Describe the expected value. The actual value is omitted, because it may be secret.
+    """Describe what is expected, without the actual value; a validator's own text is unchanged.
 
     >>> describe_expectation({"type": "greater_than_equal", "ctx": {"ge": 1}})
     'at least 1 is expected'
@@ -86,7 +86,7 @@ def _format_location(data: Any, location: Iterable[str | int]) -> str:
 
 
 def shorten(value: Any) -> str:
-    """Return a value as JSON, truncated if it is long."""
+    """Return a value as JSON, truncated if it is long; describe a value that JSON cannot hold."""
     if isinstance(value, int) and abs(value) > 10**40:  # Python converts at most 4,300 digits
         return f"a number of about {int(value.bit_length() * 0.30103) + 1} digits"
     try:
@@ -97,7 +97,7 @@ def shorten(value: Any) -> str:
 
 
 def to_option_text(value: Any) -> str:
-    """Convert a value to the text of a Kafka or Spark option."""
+    """Convert a value to the text of an option; raise ValueError for lists, mappings, and None."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (str, int, float)):

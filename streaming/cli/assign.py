@@ -60,8 +60,8 @@ def _print_answer(result: Answer, step: int) -> None:
         "count": [f"{partitions.count:,}" for partitions in assignment.values()],
     }
     if any(lags):
-        ids_by_member = [part.ids_in(result.group.catalog).tolist() for part in assignment.values()]
-        columns["lag"] = [f"{sum(lags[i] for i in ids):,.0f}" for ids in ids_by_member]
+        ids_per_member = [tps.ids_in(result.group.catalog).tolist() for tps in assignment.values()]
+        columns["lag"] = [f"{sum(lags[i] for i in ids):,.0f}" for ids in ids_per_member]
     if assignment.standbys:
         columns["standby"] = [_format_ranges(assignment.standbys.get(m, {})) for m in assignment]
     title = result.assignor.name

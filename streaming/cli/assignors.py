@@ -25,7 +25,7 @@ OwnAssignors = Annotated[
 
 
 def parse_names(text: str, option: str = "--assignors") -> list[str]:
-    """Split the value of an option into names, and check the numbers after `=`."""
+    """Split an option's value into names; raise OptionError for none or an invalid number."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise OptionError(f"{option} is {text!r}: at least one name is expected")

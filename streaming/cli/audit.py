@@ -169,20 +169,20 @@ def _print_audit(table: str, result: Audit) -> None:
             [f"{finding.verdict.upper()} {finding.kind}: {finding.details}", f"  {finding.cure}"]
         )
     offsets = sum(query.offsets for query in result.queries)
-    scope = (
+    extent = (
         f"{table}: versions {result.first_version} to {result.last_version}, {result.files:,} files"
     )
     if result.rows_read is not None:
-        scope += f", {result.rows_read:,} rows read"
+        extent += f", {result.rows_read:,} rows read"
     if result.records_compared is not None:
-        scope += f", {result.records_compared:,} records compared"
+        extent += f", {result.records_compared:,} records compared"
     if result.holds:
-        proved = f"PROVED {scope}: {offsets:,} offsets, each committed exactly once"
+        proved = f"PROVED {extent}: {offsets:,} offsets, each committed exactly once"
         print_lines([proved, *_describe_limits(result)])
     else:
         wrong_count = sum(finding.verdict == "wrong" for finding in result.findings)
         counts = f"{wrong_count} wrong, {len(result.findings) - wrong_count} unproved"
-        print_lines([f"NOT PROVED {scope}: {counts}"])
+        print_lines([f"NOT PROVED {extent}: {counts}"])
 
 
 def _describe_limits(result: Audit) -> Iterator[str]:

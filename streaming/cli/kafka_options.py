@@ -54,8 +54,8 @@ def connect_to_brokers(
 ) -> Brokers | None:
     """Connect to the brokers given by the options; return None if no option is set.
 
-    Raises OptionError if the file cannot be read, has an unsupported setting, or if no option names
-    brokers. Raises BrokerUnreachableError if no broker answers.
+    Raises OptionError if an address is invalid, or the file is unreadable, has an unsupported
+    setting, or is given without any brokers. Raises BrokerUnreachableError if no broker answers.
     """
     option = f"--command-config {command_config}"
     properties = _read_settings(command_config, option) if command_config is not None else {}

@@ -120,10 +120,10 @@ def lag(
             is_query = checkpoint is not None
             limit_s = _DEFAULT_LIMIT_S if seconds_limit is None else seconds_limit
             rows = fetch_rows(positions, brokers, seconds_limit_s=limit_s, whole_topics=is_query)
-        selected = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
+        selected_rows = select_rows(rows, only_with_lag=only_with_lag, order=sort or "partition")
         width = get_terminal_width()
-        text = json.dumps(rows_as_json(selected)) if as_json else format_table(selected, width)
-        typer.echo(text)
+        json_rows = rows_as_json(selected_rows) if as_json else None
+        typer.echo(json.dumps(json_rows) if as_json else format_table(selected_rows, width))
     if brokers is None:
         note("without --bootstrap-server, only the checkpoint's offsets are known, not the lag")
         return

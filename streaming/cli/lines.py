@@ -25,12 +25,12 @@ def answer_lines(
     answer: Callable[[int, Input], None],
     as_json: bool,
 ) -> None:
-    """Process each line; exit with 2 if a line is invalid, else with 1 if a line failed.
+    """Process each line; raise Exit(2) if one is invalid, else Exit(1) if one failed.
 
     Parameters
     ----------
     lines
-        The input; empty lines are skipped.
+        The input; empty lines are skipped, and OptionError is raised if all are empty.
     read
         Parses a line; returns None to skip it.
     answer
@@ -69,7 +69,7 @@ def note_on_line(number: int, text: str) -> None:
 
 
 def _report_error(error: Exception, number: int, as_json: bool) -> None:
-    """Report one line's error on stderr, and as a line of JSON if `as_json` is set."""
+    """Report one line's error on stderr, with JSON on stdout, or else the traceback of a bug."""
     answer = make_failed(error)
     if as_json:
         fields = {name: value for name, value in asdict(answer).items() if value}

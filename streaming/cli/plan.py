@@ -78,7 +78,7 @@ def plan(
             numbers.add(number)
         return _read_request(line) if number == batch_number else None
 
-    def show(line: int, request: PlanRequest) -> None:
+    def show(line_number: int, request: PlanRequest) -> None:
         nonlocal state
         old_state = state if chain and not request.state else request.state
         outcome = plan_batch(request.batch, old_state, find)
@@ -89,15 +89,15 @@ def plan(
             write_json({**label, **answer})
         else:
             title = [] if request.number is None else [f"batch {request.number}"]
-            limit = _describe_admission(request.admission)
-            print_lines([*title, *limit, *answer["reasons"], *_describe_tasks(answer["tasks"])])
+            admission = _describe_admission(request.admission)
+            print_lines([*title, *admission, *answer["reasons"], *_describe_tasks(answer["tasks"])])
         difference = _describe_difference(request, outcome, answer["tasks"])
         if difference:
-            note_on_line(line, difference)
+            note_on_line(line_number, difference)
 
     answer_lines(snapshots, read, show, as_json)
     if batch_number is not None and batch_number not in numbers:
-        span = f"its batches are {min(numbers, default=0)} to {max(numbers, default=0)}"
+        span = f"its first batch is {min(numbers, default=0)}, its last {max(numbers, default=0)}"
         reason = span if numbers else "its lines have no batch number, so it is not a plan log"
         raise OptionError(f"--batch {batch_number} is not in {snapshots.name}: {reason}")
 
@@ -112,7 +112,7 @@ def _read_request(text: bytes) -> PlanRequest:
 
 
 def _describe_admission(admission: Any) -> list[str]:
-    """Describe how the batch was limited; return no lines if it was not."""
+    """Describe how the batch was limited; return no lines if the log does not report it."""
     match admission:
         case {
             "answer": {
@@ -146,7 +146,7 @@ def _describe_tasks(tasks: Sequence[Mapping[str, Any]]) -> list[str]:
 def _describe_difference(
     request: PlanRequest, outcome: PlannedBatch, tasks: Sequence[Mapping[str, Any]]
 ) -> str | None:
-    """Describe how the logged plan differs, as after an upgrade; return None if it is the same."""
+    """Describe how the logged plan differs, as after an upgrade; return None if it does not."""
     logged_plan = request.logged_plan
     if logged_plan is None:
         return None

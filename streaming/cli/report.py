@@ -107,10 +107,10 @@ def report(
 
 def _select_batch_files(inputs: list[str]) -> tuple[str, Path | None]:
     """Return the checkpoint and, if given, the plan log; reject inputs of other kinds."""
-    kinds = classify_inputs(inputs)
-    checkpoint, plan_log = kinds.pop("checkpoint", None), kinds.pop("plan log", None)
-    for kind, location in kinds.items():
-        raise OptionError(f"{location!r} is a {kind}: --batch takes a checkpoint and a plan log")
+    input_by_kind = classify_inputs(inputs)
+    checkpoint, plan_log = (input_by_kind.pop(k, None) for k in ("checkpoint", "plan log"))
+    for kind, location in input_by_kind.items():
+        raise OptionError(f"{location!r} ({kind}) is not used with --batch or --partition: omit it")
     if checkpoint is None:
         raise OptionError("--batch and --partition need the query's checkpoint")
     return checkpoint, Path(plan_log) if plan_log else None

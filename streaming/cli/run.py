@@ -79,9 +79,9 @@ def run(
                 typer.echo(f"topic {topic}: created, {count:,} records", err=True)
         log_line = _run_job(loaded, signals, cleanup, log)
     if signals.number is not None:
-        name = signal.Signals(signals.number).name
+        signal_name = signal.Signals(signals.number).name
         log_hint = f" ({log_line})" if log_line else ""
-        note(f"stopped by {name}; the next run continues from here{log_hint}")
+        note(f"stopped by {signal_name}; the next run continues from here{log_hint}")
         raise typer.Exit(128 + signals.number)
     if log_line:
         typer.echo(log_line, err=True)
@@ -179,7 +179,7 @@ def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorEr
 
 
 def _get_broker_folder(loaded: LoadedJob) -> Path | None:
-    """Return the broker's data folder, inside the checkpoint, whose offsets refer to its data."""
+    """Return the broker's data folder in the checkpoint, which must be local; None without one."""
     if not loaded.job.checkpoint:
         return None
     folder = local_path(loaded.job.checkpoint)

@@ -48,19 +48,19 @@ def read_racks_option(path: Path | None, options: Mapping[str, object]) -> RackM
 
 
 def add_broker_racks(
-    racks: RackMap | None, log: CheckpointLog, servers: str | None, config: Path | None
+    racks: RackMap | None, log: CheckpointLog, servers: str | None, command_config: Path | None
 ) -> RackMap | None:
-    """Add the replica racks that the brokers report, if the options name brokers."""
-    brokers = connect_to_brokers(servers, config, 10.0)
+    """Add the brokers' replica racks and settings; without brokers, return `racks` unchanged."""
+    brokers = connect_to_brokers(servers, command_config, 10.0)
     if racks is None or brokers is None:
         return racks
     topics = {r.topic for batches in log.sources.values() for b in batches for r in b.ranges}
-    partitions, followers = fetch_replica_racks(brokers, topics)
+    racks_by_partition, can_read_followers = fetch_replica_racks(brokers, topics)
     for line in brokers.notes:
         note(line)
     return replace(
         racks,
-        partitions={**racks.partitions, **partitions},
-        followers=followers,
+        partitions={**racks.partitions, **racks_by_partition},
+        followers=can_read_followers,
         origin=f"{racks.origin} and the brokers",
     )

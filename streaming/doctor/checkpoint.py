@@ -39,14 +39,14 @@ def examine_checkpoint(
 
     Raises OptionError if `delta_table` is not a Delta table or cannot be read.
     """
-    recreated = _find_recreated_topics(checkpoint)
-    checks = [_check_batches(checkpoint), *_check_states(checkpoint, {t for _, t in recreated})]
+    faults = _find_recreated_topics(checkpoint)
+    checks = [_check_batches(checkpoint), *_check_states(checkpoint, {t for _, t in faults})]
     checks += [
         Check(_format_topic(source, topic), False, f"{_RECREATED}: {how}; {_NEW_CHECKPOINT}")
-        for (source, topic), how in recreated.items()
+        for (source, topic), how in faults.items()
     ]
     if brokers is not None:
-        checks += _check_topics(checkpoint, brokers, recreated)
+        checks += _check_topics(checkpoint, brokers, faults)
     if delta_table is not None:
         checks.append(Check(f"Delta table {delta_table}", *match_batches(checkpoint, delta_table)))
     return checks
@@ -93,15 +93,15 @@ def _describe_missing_offsets(checkpoint: Checkpoint, last_batch: int) -> str | 
 
 
 def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]:
-    """Return a description of each topic that goes backwards in the planned batch.
+    """Return, by source and topic, how each topic goes backwards in the planned batch.
 
     If a topic was re-created, Spark plans a batch that ends before the previous batch or has fewer
-    partitions, and then fails. Completed batches (`failOnDataLoss=false`) are not checked.
+    partitions, and then fails. Other batches, and topics that it has no more, are not checked.
     """
     planned, completed = checkpoint.last_planned, checkpoint.last_committed
     if planned is None or completed is None or planned is completed:
         return {}
-    topics = {}
+    faults = {}
     for source, ends in planned.ends.items():
         for topic, old_ends in checkpoint.ends_of(source, completed).items():
             planned_ends = ends.get(topic, {})
@@ -113,23 +113,21 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
                 if planned_ends and planned_ends.get(number, -1) < end
             ]
             if backwards:
-                topics[source, topic] = (
+                faults[source, topic] = (
                     f"the planned batch {planned.batch_id} goes backwards: {elide(backwards)}"
                 )
-    return topics
+    return faults
 
 
-def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check]:
-    """Check that the planner's states are readable and belong to this query.
+def _check_states(checkpoint: Checkpoint, recreated_topics: set[str]) -> Iterator[Check]:
+    """Check that the planner's states are readable, of this query, and not ahead of its offsets.
 
-    Re-created topics are ignored, because the state is ahead of their new offsets.
+    Re-created topics may be behind the state, because their offsets start again.
     """
     for warning in checkpoint.warnings:
         path, _, why = warning.partition(": ")
-        is_new = "newer than" in why
-        advice = (
-            "install that version, or delete the file" if is_new else f"delete the file; {_EFFECT}"
-        )
+        remedy = f"delete the file; {_EFFECT}"
+        advice = "install that version, or delete the file" if "newer than" in why else remedy
         yield Check(f"state {path}", False, f"{why}: {advice}")
     for source, state in checkpoint.states.items():
         ends = checkpoint.ends_of(source, checkpoint.last_planned)
@@ -137,12 +135,13 @@ def _check_states(checkpoint: Checkpoint, recreated: set[str]) -> Iterator[Check
         partitions_ahead = [
             Partition(topic, number)
             for index, number, position in zip(*columns, strict=True)
-            if (topic := state.topics[index]) not in recreated
+            if (topic := state.topics[index]) not in recreated_topics
             and position > ends.get(topic, {}).get(number, position)
         ]
         fault = ""
         if state.topics and not set(state.topics) & set(ends):
-            fault = f"it has topics {elide(state.topics)}, but the source reads {elide(list(ends))}"
+            topics = elide(list(ends)) or "none"
+            fault = f"it has topics {elide(state.topics)}, but the source reads {topics}"
         elif partitions_ahead:
             fault = (
                 f"it is ahead of the checkpoint in {_join(partitions_ahead)}, so one of the two "
@@ -169,9 +168,9 @@ class _TopicLogs:
 
 
 def _check_topics(
-    checkpoint: Checkpoint, brokers: Brokers, recreated: Container[tuple[str, str]]
+    checkpoint: Checkpoint, brokers: Brokers, recreated_topics: Container[tuple[str, str]]
 ) -> Iterator[Check]:
-    """Check each topic of each source, except the `recreated` topics."""
+    """Check each topic of each source, except the `recreated_topics` (source and name)."""
     starts = {s: checkpoint.ends_of(s, checkpoint.last_committed) for s in checkpoint.sources}
     ends = {s: checkpoint.ends_of(s, checkpoint.last_planned) for s in checkpoint.sources}
     existing = brokers.list_partitions({topic for offsets in ends.values() for topic in offsets})
@@ -182,7 +181,7 @@ def _check_topics(
     recreated_s = _find_recreation_times(checkpoint, brokers, ends.values(), begins, log_ends)
     logs = _TopicLogs(existing, begins, log_ends, recreated_s)
     for source in checkpoint.sources:
-        for topic in sorted(t for t in ends[source] if (source, t) not in recreated):
+        for topic in sorted(t for t in ends[source] if (source, t) not in recreated_topics):
             is_sound = False
             if topic in brokers.missing_topics:
                 lines = [
@@ -203,7 +202,7 @@ def _check_topics(
 def _find_faults(
     topic: str, start: dict[Partition, int], end: dict[Partition, int], logs: _TopicLogs
 ) -> list[str]:
-    """Describe the faults of one topic, which the planned batch reads from `start` to `end`."""
+    """Describe one topic's faults; it was read to `start`, and the next batch ends at `end`."""
     faults = []
     existing = logs.partitions[topic]
     missing = [tp for tp in end if tp.number not in existing]
@@ -212,27 +211,28 @@ def _find_faults(
             f"it has {len(existing)} partitions, but the checkpoint also has {_join(missing)}: the "
             f"topic was deleted and re-created with fewer; {_NEW_CHECKPOINT}"
         )
-    partitions_ahead = [tp for tp, at in end.items() if at > logs.ends.get(tp, at)]
-    positions = _format_positions(partitions_ahead, end, "ends at", logs.ends)
+    partitions_ahead = [tp for tp, offset in end.items() if offset > logs.ends.get(tp, offset)]
+    ahead_offsets = _format_offsets(partitions_ahead, end, "ends at", logs.ends)
     recreated = [tp for tp in end if tp in logs.recreated_s]
     if recreated:
-        first_s = logs.recreated_s[recreated[0]]
+        first_s = min(logs.recreated_s[tp] for tp in recreated)
         first = datetime.datetime.fromtimestamp(first_s, datetime.timezone.utc)
         faults.append(
-            f"{_RECREATED}: {_join(recreated)} begins with records of {first:%Y-%m-%d %H:%M:%SZ}, "
-            f"written after the last batch had read past these offsets; {_NEW_CHECKPOINT}"
+            f"{_RECREATED}: the first records in {_join(recreated)} have lower offsets than the "
+            f"checkpoint, but were written after its last batch, at {first:%Y-%m-%d %H:%M:%SZ} or "
+            f"later; {_NEW_CHECKPOINT}"
         )
     elif partitions_ahead and len(partitions_ahead) == sum(
-        at > 0 for tp, at in end.items() if tp.number in existing
+        offset > 0 for tp, offset in end.items() if tp.number in existing
     ):
         faults.append(
             f"{_RECREATED}: the checkpoint is ahead of the log end in all partitions that it has "
-            f"read, {positions}; {_NEW_CHECKPOINT}"
+            f"read, {ahead_offsets}; {_NEW_CHECKPOINT}"
         )
     elif partitions_ahead:
         faults.append(
-            f"the checkpoint is ahead of the log end: {positions}; the brokers lost records or the "
-            f"topic was re-created; {_NEW_CHECKPOINT}"
+            f"the checkpoint is ahead of the log end: {ahead_offsets}; the brokers lost records or "
+            f"the topic was re-created; {_NEW_CHECKPOINT}"
         )
     unreported = [tp for tp in end if tp.number in existing and tp not in logs.ends]
     if unreported:
@@ -240,11 +240,11 @@ def _find_faults(
             f"the brokers do not report the offsets of {_join(unreported)}: check that "
             "each has a leader and that you may read it; see the note on stderr"
         )
-    behind = [tp for tp, at in start.items() if at < logs.begins.get(tp, at)]
+    behind = [tp for tp, offset in start.items() if offset < logs.begins.get(tp, offset)]
     if behind:
         faults.append(
             "records were deleted before they were read: "
-            f"{_format_positions(behind, start, 'begins at', logs.begins)}; raise retention.ms or "
+            f"{_format_offsets(behind, start, 'begins at', logs.begins)}; raise retention.ms or "
             "read faster, and start once with failOnDataLoss=false to continue without them"
         )
     return faults
@@ -257,10 +257,10 @@ def _find_recreation_times(
     begins: dict[Partition, int],
     log_ends: dict[Partition, int],
 ) -> dict[Partition, float]:
-    """Return the times of first records that are newer than the last batch, but below its end.
+    """Return the Unix times of first records that are newer than the last batch, but below its end.
 
     Such a record shows that the topic was re-created, even if it has grown past the old offsets.
-    Times in the future are ignored, because they come from a wrong producer clock.
+    Times in the future are ignored (a wrong producer clock), as are batches without a timestamp.
     """
     planned = checkpoint.last_planned
     if planned is None or planned.timestamp_ms is None:
@@ -271,7 +271,7 @@ def _find_recreation_times(
             if begins.get(tp, offset) < offset:
                 read_offsets[tp] = max(offset, read_offsets.get(tp, 0))
     starts = {tp: begins[tp] for tp in sorted(read_offsets) if begins[tp] < log_ends.get(tp, 0)}
-    latest_s = planned.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
+    min_time_s = planned.timestamp_ms / 1000 + _MAX_CLOCK_SKEW_S
     failures: Failures = {}
     first_records = find_first_unread(brokers, starts, _READ_TIMEOUT_S, failures)
     brokers.note_failures("time of the first record", failures, len(starts))
@@ -280,7 +280,7 @@ def _find_recreation_times(
         tp: record.time_s
         for tp, record in first_records.items()
         # In a compacted topic, the first record may be beyond the offsets read.
-        if record and record.offset < read_offsets[tp] and latest_s < record.time_s <= max_time_s
+        if record and record.offset < read_offsets[tp] and min_time_s < record.time_s <= max_time_s
     }
 
 
@@ -292,16 +292,16 @@ def _join(partitions: Iterable[Partition]) -> str:
     return elide([str(tp) for tp in sorted(partitions)])
 
 
-def _format_positions(
+def _format_offsets(
     partitions: Iterable[Partition],
-    read_offsets: Mapping[Partition, int],
+    checkpoint_offsets: Mapping[Partition, int],
     verb: str,
     log_offsets: Mapping[Partition, int],
 ) -> str:
-    """Format each partition's read position and where its log begins or ends."""
+    """Format each partition's offset in the checkpoint and where its log begins or ends."""
     return elide(
         [
-            f"{tp} is read up to {read_offsets[tp]} and its log {verb} {log_offsets[tp]}"
+            f"{tp} is at {checkpoint_offsets[tp]} and its log {verb} {log_offsets[tp]}"
             for tp in sorted(partitions)
         ]
     )

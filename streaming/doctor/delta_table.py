@@ -1,4 +1,4 @@
-"""Check that a Delta table has the batches that its query's checkpoint lists as completed."""
+"""Check that a Delta table has a checkpoint's completed batches, and none that is not planned."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def match_batches(checkpoint: Checkpoint, table: str) -> tuple[bool, str]:
-    """Return whether the table's batches match the checkpoint's, and a description.
+    """Return whether the table's batches match the checkpoint's (True if unknown), and a reason.
 
     Raises OptionError if `table` is not a Delta table or cannot be read.
     """
     if checkpoint.query_id is None:
         return True, "unknown: the checkpoint has no query id"
     log = read_log(table, checkpoint.query_id)
-    planned, completed = (_get_id(checkpoint.last_planned), _get_id(checkpoint.last_committed))
+    planned, completed = _get_id(checkpoint.last_planned), _get_id(checkpoint.last_committed)
     if log.batch is None:
         return True, (
             "unknown: the table's JSON commits have no batch of the query, and older commits are "

@@ -124,6 +124,6 @@ def _check_delta() -> Check:
 
 
 def check_brokers(brokers: Brokers) -> Check:
-    """Check that the brokers respond."""
-    topics = len(brokers.list_all_partitions())
-    return Check("brokers answer", True, f"{brokers.count} brokers, {topics} topics")
+    """Return a passed check; raise BrokerUnreachableError if the topics cannot be listed."""
+    topic_count = len(brokers.list_all_partitions())
+    return Check("brokers answer", True, f"{brokers.count} brokers, {topic_count} topics")

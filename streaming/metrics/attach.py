@@ -44,7 +44,7 @@ class Exporter:
 
     A separate thread handles the queued events, so that a full disk or a scrape of 10,000
     partitions cannot delay Spark. Only the first failure is logged, as a warning. `log_ends`
-    returns a query's log ends; `attach` explains the other parameters.
+    returns the log ends of a query ID (None: all); `attach` explains the other parameters.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Exporter:
         self._events.put(lambda: self._write_end(query_id, run_id, error))
 
     def close(self) -> None:
-        """Handle the queued events, then close all outlets."""
+        """Handle the queued events for at most `_CLOSE_TIMEOUT_S`, then close all outlets."""
         self.at_close.close()
 
     def __enter__(self) -> Exporter:
@@ -204,12 +204,12 @@ def attach(
     redact
         Removes secrets from texts such as Spark's messages. Default: `Redactor`.
     why
-        Returns one line that explains why a query failed, given its id and Spark's message.
+        Explains in a line why a query failed, from its id and Spark's message (default: its error).
 
     Raises
     ------
     MetricsError
-        If the port is in use, or a file cannot be written.
+        If the endpoint cannot listen, a folder is missing, or the log file cannot be opened.
     """
     exporter = Exporter(config, redact, why, lambda query_id: request_log_ends(spark, query_id))
     if config.exports:
@@ -220,7 +220,7 @@ def attach(
 def listen(spark: SparkSession, listener: StreamingQueryListener) -> Callable[[], None]:
     """Add a listener; return a function that waits for its pending events and removes it.
 
-    That function ignores a busy or stopped Spark, so that it never changes a query's outcome.
+    That function only logs a warning if Spark is busy, so that it never changes a query's outcome.
     """
     spark.streams.addListener(listener)
 

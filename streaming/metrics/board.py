@@ -35,7 +35,7 @@ _FRESHNESS_KEYS = ("freshnessSeconds", "freshnessSecondsMax")
 
 @dataclass(slots=True)
 class _QueryMetrics:
-    """Metrics of one query until it ends; the counters of its next run start at 0."""
+    """Metrics of one query until its end event; if Spark drops it, the totals continue."""
 
     last_progress: BatchProgress
     batches: int = 0
@@ -81,7 +81,7 @@ class _QueryMetrics:
                     self.run_counters[key] = value
 
     def update_log_ends(self, ends_by_source: Mapping[str, TopicOffsets], time_s: float) -> None:
-        """Update the lag with the log ends of each source, by its number."""
+        """Replace the log ends of each source, by its number; remove those of other sources."""
         self.last_progress = replace(
             self.last_progress,
             sources=tuple(
@@ -104,15 +104,15 @@ class _QueryMetrics:
     def estimate_lags(self, source: SourceProgress) -> dict[Partition, tuple[int, float | None]]:
         """Return each partition's lag in unread offsets, and in seconds (None if unknown).
 
-        Without measured log ends, this is the lag at the start of the last batch. If the query is
-        idle, it has read everything except the offsets that its limits hold back.
+        Without measured log ends, it is the lag at the start of the last batch or, if the query
+        is idle, what its limits hold back. Partitions whose position is unknown are omitted.
         """
         is_idle = self.idle_at_s > self.last_progress.timestamp_s
-        offsets = source.end if source.log_ends or is_idle else source.begin
+        positions = source.end if source.log_ends or is_idle else source.begin
         return {
-            tp: (max(0, end - at), self.log_ends[source.index, tp].estimate_lag_s(at))
+            tp: (max(0, end - offset), self.log_ends[source.index, tp].estimate_lag_s(offset))
             for tp, end in source.ends.items()
-            if (at := offsets.get(tp)) is not None
+            if (offset := positions.get(tp)) is not None
         }
 
     def collect_samples(self) -> Iterator[_Sample]:
@@ -158,7 +158,7 @@ class _QueryMetrics:
 
 
 class Board(Collector):
-    """Collect the metrics of a session's queries; `cluster_name` is a label of Kafka metrics."""
+    """Collect the metrics of a session's queries; `cluster_name` labels the Kafka metrics."""
 
     def __init__(self, cluster_name: str) -> None:
         self._cluster_name = cluster_name
@@ -260,13 +260,13 @@ def _collect_lags(labels: tuple[str, str], group: dict[Partition, _Position]) ->
     prefix = "kafka_consumergroup_group_"
     topic_lags: dict[str, int] = defaultdict(int)
     for (topic, partition), (offset, lag, seconds) in group.items():
-        member = (*labels, topic, str(partition), "", "", "")
-        yield f"{prefix}offset", member, offset
+        member_labels = (*labels, topic, str(partition), "", "", "")
+        yield f"{prefix}offset", member_labels, offset
         if lag is not None:
             topic_lags[topic] += lag
-            yield f"{prefix}lag", member, lag
+            yield f"{prefix}lag", member_labels, lag
         if seconds is not None:
-            yield f"{prefix}lag_seconds", member, seconds
+            yield f"{prefix}lag_seconds", member_labels, seconds
     lags = [lag for _, lag, _ in group.values() if lag is not None]
     if lags:
         yield f"{prefix}max_lag", (*labels, "true"), max(lags)

@@ -1,6 +1,6 @@
 """Outlets of metrics: an HTTP endpoint for Prometheus, a file for node exporter, and a log.
 
-All are opened before a query starts. The endpoint serves only `/metrics`. No client can block it.
+Creating one opens it or checks its folder. Only `/metrics` is served; no client can block it.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _Handler(MetricsHandler):
     connection: socket.socket
 
     def setup(self) -> None:
-        """Read the whole request within the time limit, because it may arrive in pieces."""
+        """Read the request's headers within the time limit, because they may arrive in pieces."""
         super().setup()
         deadline = time.monotonic() + _REQUEST_TIMEOUT_S
         request = b""
@@ -150,7 +150,7 @@ class _Handler(MetricsHandler):
 
 
 class Textfile:
-    """A metrics file, replaced atomically after each batch and each lag measurement."""
+    """A metrics file, which each `write` replaces atomically."""
 
     def __init__(self, board: Board, path: Path, mode: int) -> None:
         _check_folder("metrics.textfile", path)
@@ -213,7 +213,7 @@ class _LogFile:
         return Path(os.path.realpath(self._raw_path)) if self._can_rotate else self._raw_path
 
     def write(self, lines: bytes) -> None:
-        """Rotate the file if it is too long, then write and flush the lines."""
+        """Rotate a file that is too long, reopen one that was renamed, and append the lines."""
         if self._can_rotate:
             with contextlib.suppress(OSError):  # a log that is too long is better than no log
                 self._rotate_if_long()
@@ -247,7 +247,7 @@ class _LogFile:
 
 
 def _is_device(path: Path) -> bool:
-    """Return whether a path is below `/dev` or `/proc`, or is a link to such a path."""
+    """Return whether a path, or its target, is below `/dev` (but not `/dev/shm`) or `/proc`."""
     target = path.absolute()
     for _ in range(_MAX_LINKS):
         if target.parts[:2] in _DEVICE_FOLDERS and target.parts[:3] != _SHARED_MEMORY:
