@@ -48,10 +48,10 @@ def doctor(
 ) -> None:
     """Check this machine's Python, Java, pyspark, jar, Kafka connector and Delta.
 
-    With --checkpoint, it checks the planner's state instead. With --bootstrap-server, it also
-    checks that topics exist, were not re-created, kept their partitions, and still hold the
-    checkpoint's offsets. With --table, it checks that Delta is not ahead of the checkpoint. With
-    --spark, it checks that Spark accepts connections. The exit code is 1 if a check fails.
+    With --checkpoint, it checks the checkpoint and the planner's state instead; --table adds that
+    the Delta table has the same batches, and --bootstrap-server adds that topics exist, were not
+    re-created, kept their partitions, and still hold the checkpoint's offsets. With --spark, it
+    checks that Spark accepts connections. The exit code is 1 if a check fails.
 
     Example: `assignor doctor --checkpoint data/checkpoints/orders --bootstrap-server kafka:9092`
     """

@@ -56,7 +56,11 @@ def print_batch(
     assignors: str | None,
     as_json: bool,
 ) -> None:
-    """Print each partition's executor before the batch, the slots that read it, and why."""
+    """Print a batch's plan, and each partition's previous and current slots, reason, and cost.
+
+    The text has at most `_MAX_LISTED` partitions. Raises OptionError if the batch, its data, the
+    partition, or the source is unknown, or if `source` is None and there are several.
+    """
     names = EVERYTHING if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")
     check_names(names, find)
@@ -121,7 +125,7 @@ def _print_story(story: PartitionStory, explanation: Explanation) -> None:
         [
             "",
             f"{story.partition}: {story.change}",
-            f"  before  {story.previous_slot or 'no executor that still exists'}",
+            f"  before  {story.previous_slot or 'none (new, or its executor is gone)'}",
             *(f"  {'now' if n == 0 else '':6}  {p}" for n, p in enumerate(story.pieces)),
             f"  why     {story.why}",
             f"  cost    {cost}",

@@ -179,7 +179,7 @@ def _describe_os_error(error: OSError) -> str:
 def _report_bug(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print one line about an unexpected error, and write its traceback to a file."""
+    """Print one line about an unexpected error, and try to write its traceback to a file."""
     from streaming.pipeline.spark.stderr_log import create_log
 
     if not isinstance(error, Exception):

@@ -13,7 +13,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from assignor_bridge.errors import escape_unprintable
+from assignor_bridge.errors import escape_unprintable, pluralize
 from streaming.redaction import redact
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def print_checks(checks: Iterable[Check]) -> None:
 
 @contextlib.contextmanager
 def show_fetch_progress(label: str) -> Iterator[Callable[[str], None]]:
-    """Show a spinner in a terminal; yield a callback that counts downloads in Ivy's output."""
+    """Show a spinner in a terminal; yield a callback that counts jars in Ivy's output lines."""
     count = 0
     with Console(stderr=True).status(f"{label}: starting") as status:
 
@@ -118,7 +118,7 @@ def show_fetch_progress(label: str) -> Iterator[Callable[[str], None]]:
             nonlocal count
             if "[SUCCESSFUL ]" in line:
                 count += 1
-                status.update(f"{label}: {count} jars downloaded (cached for later runs)")
+                status.update(f"{label}: {pluralize(count, 'jar')} downloaded (then cached)")
             elif count == 0:
                 status.update(f"{label}: downloading jars")
 

@@ -70,7 +70,7 @@ def report(
 
     Writes an HTML page that opens offline and prints its summary: problems, what to do, and what
     the assignor gained. With --live, it watches the query in the terminal. With --batch or
-    --partition, it explains one batch: which executor read each partition before, which slots read
+    --partition, it explains one batch: which slot read each partition before, which slots read
     it now, and why. It only reads files and UIs; your query is not touched.
 
     Example: `assignor report data/checkpoints/orders http://driver:4040 -o orders.html`

@@ -34,7 +34,7 @@ def run(
     *,
     sets: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Override a key; may be repeated."),
+        typer.Option("--set", metavar="KEY.PATH=VALUE", help="Set a job key; may be repeated."),
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the job, print its config, and exit.")
@@ -172,8 +172,8 @@ def _make_error(loaded: LoadedJob, reason: str, *, at_start: bool) -> AssignorEr
     from streaming.pipeline.job_errors import ConfigError, JobError
 
     for key, value in loaded.job.spark.items():
-        has_one = key in reason or (len(value) >= _MIN_VALUE_CHARACTERS and value in reason)
-        if (key in reason and value in reason) or (at_start and has_one):
+        has_either = key in reason or (len(value) >= _MIN_VALUE_CHARACTERS and value in reason)
+        if (key in reason and value in reason) or (at_start and has_either):
             return loaded.make_error(key, reason, ConfigError)
     return JobError(loaded.redact(f"{loaded.title}: {reason}"))
 

@@ -54,7 +54,7 @@ def simulate(
     churn_every: Annotated[
         int,
         typer.Option(
-            "--churn", min=0, help="Remove an executor every N batches, for half of them; 0: never."
+            "--churn", min=0, help="Every N batches, remove an executor for N/2 of them; 0: never."
         ),
     ] = 0,
     zones: Annotated[
@@ -124,9 +124,9 @@ def _to_table(results: Sequence[MappingResult]) -> tuple[tuple[str, ...], list[l
     rows = []
     for result in results:
         shares = (result.mean_regret_share, result.worst_regret_share, result.mean_moved_share)
-        regret, worst, moved = (f"{share:.1%}" for share in shares)
+        mean_regret, worst_regret, moved = (f"{share:.1%}" for share in shares)
         seconds, tasks = f"{result.median_seconds:.3f}", f"{result.tasks:,.0f}"
-        rows.append([result.name, seconds, regret, worst, tasks, moved])
+        rows.append([result.name, seconds, mean_regret, worst_regret, tasks, moved])
     if all(r.cross_zone_share is None for r in results):
         return _HEAD, rows
     zone_cells = [f"{r.cross_zone_share or 0:.1%}" for r in results]

@@ -41,7 +41,8 @@ def print_starting_offsets(
     """Print the offsets of a query or a consumer group as JSON for Spark's `startingOffsets`.
 
     Partitions without an offset start at `missing`, because Spark requires every partition. Raises
-    OptionError for an unknown topic, and AssignorError if partitions are unknown or do not exist.
+    OptionError for an unknown topic or if two sources have different offsets for a partition, and
+    AssignorError if the brokers do not list the partitions or no topic with an offset exists.
     """
     query = kafka_options.read_query(checkpoint, source)
     positions = kafka_options.read_positions(query, group, brokers, source)
@@ -68,7 +69,7 @@ def print_starting_offsets(
         note(
             f"batch {planned.batch_id} was planned but not completed: its rows may be in the table "
             "already, and a new checkpoint would write them again; let the query complete the "
-            "batch, or check the table with `assignor doctor --table`"
+            "batch, or check with `assignor doctor --checkpoint … --table …`"
         )
     typer.echo(json.dumps(result.offsets, separators=(",", ":")))
 

@@ -47,7 +47,7 @@ def watch_live(
 def _draw_frames(watch: Watch, figures: LiveFigures, console: Console, interval_s: float) -> None:
     note = ""
     with (
-        _read_single_keys(),
+        _disable_line_buffering(),
         StopSignals(unwinds=True) as signals,
         Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live,
     ):
@@ -65,7 +65,7 @@ def _draw_frames(watch: Watch, figures: LiveFigures, console: Console, interval_
 
 
 @contextlib.contextmanager
-def _read_single_keys() -> Iterator[None]:
+def _disable_line_buffering() -> Iterator[None]:
     """Make each key readable at once, without Enter, if stdin is a terminal."""
     if not sys.stdin.isatty():
         yield

@@ -55,12 +55,12 @@ def add_broker_racks(
     if racks is None or brokers is None:
         return racks
     topics = {r.topic for batches in log.sources.values() for b in batches for r in b.ranges}
-    racks_by_partition, can_read_followers = fetch_replica_racks(brokers, topics)
+    replica_racks, allows_follower_reads = fetch_replica_racks(brokers, topics)
     for line in brokers.notes:
         note(line)
     return replace(
         racks,
-        partitions={**racks.partitions, **racks_by_partition},
-        followers=can_read_followers,
+        replica_racks={**racks.replica_racks, **replica_racks},
+        allows_follower_reads=allows_follower_reads,
         origin=f"{racks.origin} and the brokers",
     )

@@ -35,7 +35,7 @@ def alternate_order(items: Sequence[_T], batch: int) -> Sequence[_T]:
 
 
 def compute_batch_sizes(rows: int, batches: int) -> list[int]:
-    """Divide rows into equal batches; the first batch also gets the remainder.
+    """Divide rows into equal batches; the first also gets the remainder. Raise OptionError if few.
 
     >>> compute_batch_sizes(11, 3)
     [5, 3, 3]

@@ -39,7 +39,7 @@ class Replay:
     racks: RackMap | None = None
     #: Bytes that the query reads, and their price; None if not estimated.
     traffic: Traffic | None = None
-    #: Result of lag-aware-sticky, planned without zones.
+    #: Result of lag-aware-sticky, planned without zones; None without `traffic` or if not replayed.
     without_zones: MappingResult | None = None
 
     def find(self, name: str) -> MappingResult | None:
@@ -73,12 +73,12 @@ class Replay:
         )
 
     def compute_cross_zone_share(self, result: MappingResult) -> float | None:
-        """Return the share of bytes known to cross zones; None without traffic or racks."""
+        """Return the share of bytes that cross zones, at least; None without traffic or racks."""
         if self.traffic is None or not self.has_racks:
             return None
-        sizes = [_count_bytes(batch, self.traffic) for batch in self.batches]
-        pairs = zip(sizes, result.batches, strict=True)
-        return sum(n * (p.cross_zone_share or 0.0) for n, p in pairs) / (sum(sizes) or 1.0)
+        bytes_read = [_count_bytes(batch, self.traffic) for batch in self.batches]
+        pairs = zip(bytes_read, result.batches, strict=True)
+        return sum(n * (p.cross_zone_share or 0.0) for n, p in pairs) / (sum(bytes_read) or 1.0)
 
 
 def _count_bytes(batch: ReplayBatch, traffic: Traffic) -> float:

@@ -31,14 +31,14 @@ def write_section(facts: QueryFacts) -> list[str]:
             continue
         name = f", source {source}" if len(states) > 1 else ""
         rows += [
-            [f"one record of a usual partition{name}", format_seconds(costs.record)],
-            [f"one range, without its records{name}", format_seconds(costs.range)],
+            [f"one record of a usual partition{name}", format_seconds(costs.record_s)],
+            [f"one range, without its records{name}", format_seconds(costs.range_s)],
         ]
         unusual_costs = {str(tp): cost for tp, cost in costs.unusual_costs.items()}
         if unusual_costs:
             caption = "As learned by the planner, including downstream work in the same task."
             figures.append(
-                _draw_costs(f"partition{name}", {"usual": costs.record, **unusual_costs}, caption)
+                _draw_costs(f"partition{name}", {"usual": costs.record_s, **unusual_costs}, caption)
             )
     cost_by_executor = _compute_cost_by_executor(facts.ui) if facts.ui else {}
     if cost_by_executor:

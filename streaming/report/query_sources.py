@@ -85,7 +85,7 @@ def _collect_source(
     batches, last_assignor = [], None
     for number in sorted(ranges.keys() | progress.keys()):
         assignor = assignors.get(number, strategies.get(number, SPARK if is_spark else None))
-        seconds = facts.log.seconds.get(number) if facts.log is not None else None
+        seconds = facts.log.seconds_by_batch.get(number) if facts.log is not None else None
         batch = SourceBatch(number, ranges.get(number, {}), seconds=seconds)
         if number in ui:
             batch = _add_ui(batch, ui[number], assignor)
@@ -103,7 +103,7 @@ def _collect_source(
         batches,
         last_assignor or (LAG_AWARE_STICKY if state is not None else None),
         plans[-1].batch.settings.split if plans else None,
-        {tp: cost / costs.record for tp, cost in costs.unusual_costs.items()} if costs else {},
+        {tp: cost / costs.record_s for tp, cost in costs.unusual_costs.items()} if costs else {},
         _read_slowness(state, costs),
         {r.executor: r.host for r in state.readers} if state else {},
         dict(plans[-1].batch.settings.weights) if plans else {},

@@ -105,7 +105,7 @@ def test_the_log_of_a_limited_batch_names_the_limit(snapshots, capfd):
     )
     assert run(["plan", path]) == 0
     out, err = capfd.readouterr()
-    assert out.startswith("batch 3\nlimited to 400 offsets, 7000 are held back (by: seconds)\n")
+    assert out.startswith("batch 3\nlimited to 400 offsets; held back: 7000 (by: seconds)\n")
     assert out.count("limited to") == 1
     assert err == ""
 
