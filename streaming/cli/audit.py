@@ -110,9 +110,8 @@ def _check_rows(
         with log.redirect_stderr():
             spark = start_local_session("assignor audit")
         try:
-            columns, version = Columns(*column_names), result.last_version
-            args = (spark, table, columns, result.spans, brokers)
-            row_audit, findings = audit_rows(*args, sample=sample, version=version)
+            args = (spark, table, Columns(*column_names), result.spans, brokers)
+            row_audit, findings = audit_rows(*args, sample=sample, version=result.last_version)
         finally:
             spark.stop()
     except (PySparkException, Py4JError) as error:

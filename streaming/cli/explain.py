@@ -25,9 +25,7 @@ _MAX_LISTED = 10
 _LAST_BATCH = -1
 _PARTITION = re.compile(r"(.+)-(\d{1,10})")
 _BATCH_HELP = f"Explain a batch instead of writing a page; {_LAST_BATCH} is the last one with data."
-_PARTITION_HELP = (
-    "Explain only this partition, such as orders-7; the default batch is the last one."
-)
+_PARTITION_HELP = "Explain only this partition, such as orders-7 (default batch: the last one)."
 
 BatchNumber = Annotated[
     int | None, typer.Option(min=_LAST_BATCH, metavar="NUMBER", help=_BATCH_HELP)
@@ -58,8 +56,7 @@ def print_batch(
 ) -> None:
     """Print a batch's plan, and each partition's previous and current slots, reason, and cost.
 
-    The text has at most `_MAX_LISTED` partitions. Raises OptionError if the batch, its data, the
-    partition, or the source is unknown, or if `source` is None and there are several.
+    The text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch, partition, or source.
     """
     names = EVERYTHING if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")

@@ -41,8 +41,7 @@ def print_starting_offsets(
     """Print the offsets of a query or a consumer group as JSON for Spark's `startingOffsets`.
 
     Partitions without an offset start at `missing`, because Spark requires every partition. Raises
-    OptionError for an unknown topic or if two sources have different offsets for a partition, and
-    AssignorError if the brokers do not list the partitions or no topic with an offset exists.
+    OptionError for an unknown topic or conflicting sources, AssignorError for unknown partitions.
     """
     query = kafka_options.read_query(checkpoint, source)
     positions = kafka_options.read_positions(query, group, brokers, source)

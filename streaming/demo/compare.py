@@ -96,9 +96,7 @@ def _draw_loads(act: Act) -> list[str]:
     for run, css in zip(act.runs, _CSS_CLASSES, strict=True):
         bars = charts.draw_slot_bars(run, css, max_records)
         count = pluralize(len(run.measured_batches), "batch", "batches")
-        caption = (
-            f"In {count}, the busiest slot read {run.imbalance:.2f} times the mean on average."
-        )
+        caption = f"Average of {count}: the busiest slot read {run.imbalance:.2f} times the mean."
         figures.append(page.figure(f"Records per slot, {run.name}", bars, caption, css))
     return figures
 

@@ -118,15 +118,12 @@ def _choose_executors(
     hosts: str | None,
     racks: RackMap | None,
 ) -> tuple[tuple[Executor, ...], str]:
-    """Return the executors, and a text that describes where they come from."""
     if hosts is not None:
         if executor_count is not None:
             raise OptionError("--hosts and --executors cannot be used together: give one of them")
         return _parse_hosts(hosts, slots or 1), "as given"
-    if executor_count is None and slots is None:
-        stored_executors = read_executors(state)
-        if stored_executors:
-            return stored_executors, FROM_STATE
+    if executor_count is None and slots is None and (stored_executors := read_executors(state)):
+        return stored_executors, FROM_STATE
     if executor_count is None and racks is not None:
         numbered_hosts = enumerate(sorted(racks.executor_racks), 1)
         executors = tuple(Executor(f"{n:05}", host, slots or 1) for n, host in numbered_hosts)

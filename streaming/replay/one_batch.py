@@ -151,12 +151,8 @@ def _count_matches(kept_batch: KeptBatch, outcome: PlannedBatch) -> int:
 
     If a partition was cut, the state may instead name the last reader in a zone with a replica.
     """
-    last_pieces: dict[Partition, tuple[int, str | None]] = {}
-    for task in list_tasks(outcome):
-        for r in task.ranges:
-            if r.end > last_pieces.get(r.tp, (-1, None))[0]:
-                last_pieces[r.tp] = (r.end, task.executor)
-    new_readers = {tp: executor for tp, (_, executor) in last_pieces.items()}
+    pairs = ((r, task.executor) for task in list_tasks(outcome) for r in task.ranges)
+    new_readers = {r.tp: executor for r, executor in sorted(pairs, key=lambda pair: pair[0].end)}
     return sum(new_readers.get(tp) == reader for tp, reader in kept_batch.readers.items())
 
 
@@ -181,9 +177,8 @@ def _explain_partitions(
         tp = Partition(batch.topics[int(batch.topic[row])], int(batch.partition[row]))
         slot, work = int(owner[row]), float(weights.work[row])
         previous_slot = _name_slot(batch, slot) if slot >= 0 else None
-        change = _classify(
-            pieces_by_row[row], previous_slot, bool(table.had_reader[table.line[row]])
-        )
+        had_reader = bool(table.had_reader[table.line[row]])
+        change = _classify(pieces_by_row[row], previous_slot, had_reader)
         if outcome.assignor != LAG_AWARE_STICKY:
             why = f"{outcome.assignor} uses its own rules"
         elif change in _REASONS:

@@ -52,14 +52,14 @@ def replay(
     the others are still replayed. `racks` requires `traffic`. `logged_tasks` has the query's own
     tasks by batch number; batches without an entry are omitted.
     """
-    kept_batches = [
+    replay_batches = [
         b for b in batches if b.records and (logged_tasks is None or b.batch in logged_tasks)
     ]
-    simulated_batches = [_make_batch(batch, cluster, racks, traffic) for batch in kept_batches]
+    simulated_batches = [_make_batch(batch, cluster, racks, traffic) for batch in replay_batches]
     leader_batches = simulated_batches
     if racks is not None:
         leader_batches = [
-            _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in kept_batches
+            _make_batch(b, cluster, racks, traffic, leaders_only=True) for b in replay_batches
         ]
 
     def play_one(name: str, **numbers: float) -> MappingResult:
@@ -73,17 +73,13 @@ def replay(
         query = LoggedQuery(ITSELF, RECORDS_ONLY, locality_wait_s=wait_s, logged_tasks=logged_tasks)
         own_results = [_play(query, simulated_batches)]
     if traffic is None:
-        mappings = [play_one(name) for name in names]
-        return Replay(title, cluster, kept_batches, [*own_results, *mappings])
+        return Replay(title, cluster, replay_batches, [*own_results, *map(play_one, names)])
     # With a price of 0, only shares are reported; assignors must still respect zones.
     price = traffic.price_per_gb or PRICE_PER_GB
-    mappings = [play_one(name, zonePricePerGb=price) for name in names]
-    without_zones = None
-    if LAG_AWARE_STICKY in names:
-        without_zones = play_one(LAG_AWARE_STICKY, zonePricePerGb=0)
-    return Replay(
-        title, cluster, kept_batches, [*own_results, *mappings], racks, traffic, without_zones
-    )
+    results = [*own_results, *(play_one(name, zonePricePerGb=price) for name in names)]
+    has_assignor = LAG_AWARE_STICKY in names
+    without_zones = play_one(LAG_AWARE_STICKY, zonePricePerGb=0) if has_assignor else None
+    return Replay(title, cluster, replay_batches, results, racks, traffic, without_zones)
 
 
 @dataclass

@@ -92,8 +92,7 @@ def read_racks(path: Path) -> RackMap:
     else:
         file = _RacksFile(executors=_parse_host_lines(text, label), partitions={})
     if not file.executors:
-        json_hint = '{"executors": {"HOST": "RACK"}}'
-        raise OptionError(f"{label} names no executor: add a line HOST=RACK, or write {json_hint}")
+        raise OptionError(f"{label} names no executor: add a line HOST=RACK (or JSON 'executors')")
     replica_racks = {
         Partition(topic, number): racks
         for topic, racks_by_number in file.partitions.items()
