@@ -56,7 +56,7 @@ def print_batch(
 ) -> None:
     """Print a batch's plan, and each partition's previous and current slots, reason, and cost.
 
-    The text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch, partition, or source.
+    Text has at most `_MAX_LISTED` partitions. Raises OptionError for an unknown batch or source.
     """
     names = EVERYTHING if assignors is None else parse_names(assignors)
     find = make_finder(names, "--assignors")
