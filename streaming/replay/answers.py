@@ -117,7 +117,7 @@ def _describe_time(
 ) -> str:
     count = pluralize(len(replay.batches), "batch", "batches")
     if spark is None or assignor is None:
-        return f"{count} replayed; {SPARK!r} or {LAG_AWARE_STICKY!r} has no result to compare"
+        return f"{count} replayed; a comparison needs {SPARK!r} and {LAG_AWARE_STICKY!r}"
     ratio = assignor.seconds / spark.seconds if spark.seconds else 1.0
     facts = (
         f"Over {count}, Spark's default would take {spark.times_ideal:.2f} times the ideal reading "

@@ -124,7 +124,7 @@ def test_an_assignor_that_refuses_is_reported_and_the_others_are_replayed():
     assert done.find("nobody") is None
     refused = build_rows(done)[1]
     assert refused[1].startswith("failed: unknown assignor 'nobody'")
-    assert "include 'spark' and 'lag-aware-sticky'" in answer(done)
+    assert "a comparison needs 'spark' and 'lag-aware-sticky'" in answer(done)
 
 
 def test_a_task_waits_for_its_executor_for_the_locality_wait():
