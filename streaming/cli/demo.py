@@ -66,9 +66,9 @@ def demo(
     with unwind_on_sigterm():
         outcome = run_demo(options, output, Console(stderr=True))
     for number, act in enumerate(outcome.acts, start=1):
-        rows = [[name, *values] for name, values in build_figure_rows(act.runs)]
+        figure_rows = [[name, *values] for name, values in build_figure_rows(act.runs)]
         head = ["", *(run.name for run in act.runs)]
-        print_table(head, rows, title=f"Act {number}: {act.title}")
+        print_table(head, figure_rows, title=f"Act {number}: {act.title}")
     print_checks(outcome.checks)
     headline = write_headline(outcome.acts, outcome.checks)
     next_step = "to write a job for your own topic, see: assignor init --help"

@@ -91,7 +91,8 @@ def check_query_or_group(
 def read_query(checkpoint: str | None, source: str | None = None) -> Query | None:
     """Read a query's checkpoint and print its warnings; return None if `checkpoint` is None.
 
-    Raises OptionError if there is no checkpoint at this path, or it does not have `source`.
+    Raises OptionError if this path has no checkpoint or the checkpoint no such `source`, and
+    DamagedCheckpointError if a file cannot be read.
     """
     if checkpoint is None:
         return None

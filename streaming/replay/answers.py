@@ -31,7 +31,7 @@ def replay_json(replay: Replay) -> dict[str, object]:
         "answer": answer(replay),
         "batches": len(replay.batches),
         "partitions": replay.partitions,
-        "records": replay.records,
+        "records": replay.offset_count,
         "executors": len(replay.cluster.executors),
         "slots": replay.cluster.slots,
         "costSeconds": replay.cluster.cost_s,

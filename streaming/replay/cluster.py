@@ -159,8 +159,8 @@ def _bound_cost(
     bounds_s = [
         log.seconds_by_batch[batch.batch]
         * sum(e.slots for e in cluster.get_executors(batch.batch))
-        / batch.records
+        / batch.offset_count
         for batch in batches
-        if batch.records and log.seconds_by_batch.get(batch.batch)
+        if batch.offset_count and log.seconds_by_batch.get(batch.batch)
     ]
     return median(bounds_s) if bounds_s else None

@@ -60,7 +60,7 @@ def read_kept_batch(
     Raises OptionError if the checkpoint does not have the batch, if neither the plan log nor a
     state has its input, or if the plan log cannot be read.
     """
-    batches = [batch for batch in log.sources[source] if batch.records]
+    batches = [batch for batch in log.sources[source] if batch.offset_count]
     if not batches:
         raise OptionError(f"no batch of {log.title(source)} has data: there is nothing to explain")
     target = next((b for b in reversed(batches) if number is None or b.batch == number), None)

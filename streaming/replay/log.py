@@ -34,7 +34,7 @@ class ReplayBatch:
     partition_counts: Mapping[str, int] | None = None
 
     @property
-    def records(self) -> int:
+    def offset_count(self) -> int:
         """Number of offsets in the ranges."""
         return sum(r.size for r in self.ranges)
 

@@ -54,7 +54,7 @@ def read_plan_log(
 
     Raises OptionError if the file cannot be read, or a batch cannot be planned again.
     """
-    ranges_by_batch = {b.batch: _collect_ranges(b.ranges) for b in batches if b.records}
+    ranges_by_batch = {b.batch: _collect_ranges(b.ranges) for b in batches if b.offset_count}
     plans: dict[int, LoggedPlan] = {}
     for line in _read_lines(path):
         number = line.batch_id
@@ -99,7 +99,7 @@ def read_tasks(
             }
             logged_tasks[source] = LoggedTasks(plans, executors, tasks)
     if not logged_tasks:
-        numbers = [b.batch for batches in sources.values() for b in batches if b.records]
+        numbers = [b.batch for batches in sources.values() for b in batches if b.offset_count]
         number_range = f"{min(numbers)} to {max(numbers)}" if numbers else "none"
         raise OptionError(
             f"plan log {path} has no plan of the checkpoint's batches ({number_range}): give the "

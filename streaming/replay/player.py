@@ -53,7 +53,7 @@ def replay(
     tasks by batch number; batches without an entry are omitted.
     """
     replay_batches = [
-        b for b in batches if b.records and (logged_tasks is None or b.batch in logged_tasks)
+        b for b in batches if b.offset_count and (logged_tasks is None or b.batch in logged_tasks)
     ]
     simulated_batches = [_make_batch(batch, cluster, racks, traffic) for batch in replay_batches]
     leader_batches = simulated_batches

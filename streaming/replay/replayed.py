@@ -47,9 +47,9 @@ class Replay:
         return next((m for m in self.mappings if m.name == name and m.error is None), None)
 
     @property
-    def records(self) -> int:
+    def offset_count(self) -> int:
         """Number of offsets in all batches."""
-        return sum(batch.records for batch in self.batches)
+        return sum(batch.offset_count for batch in self.batches)
 
     @property
     def partitions(self) -> int:

@@ -60,7 +60,7 @@ def estimate_traffic(
     price_per_gb: float = PRICE_PER_GB,
     record_bytes: float | None = None,
 ) -> Traffic:
-    """Return the traffic: bytes read from the second batch on, per time since the first plan."""
+    """Return the traffic: bytes after the first batch, over the time from first to last plan."""
     learned_bytes = _read_bytes(log.checkpoint.states.get(source)) if record_bytes is None else {}
     if record_bytes is not None:
         mean_bytes, origin = record_bytes, "as given"

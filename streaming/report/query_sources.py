@@ -69,7 +69,7 @@ def _collect_source(
     is_only: bool,
 ) -> SourceFacts:
     logged = facts.log.sources.get(name, ()) if facts.log else ()
-    ranges = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.records}
+    ranges = {b.batch: {r.tp: r.size for r in b.ranges if r.size} for b in logged if b.offset_count}
     plans = facts.plans.get(name, ())
     next_plans = [*plans[1:], None]
     plan_pairs = zip(plans, next_plans, strict=False)

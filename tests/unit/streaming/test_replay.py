@@ -113,7 +113,7 @@ def test_all_assignors_and_mappings_are_replayed_on_two_topics():
     done = replay("c", batches, TWO)
     assert [m.name for m in done.mappings] == list(EVERYTHING)
     assert [m.name for m in done.mappings if m.error] == []
-    assert (done.partitions, done.records) == (4, 181)
+    assert (done.partitions, done.offset_count) == (4, 181)
     for mapping in done.mappings:
         assert mapping.times_ideal >= 1 - 1e-9, mapping.name
         assert sum(sum(p.busy_seconds.values()) for p in mapping.batches) == pytest.approx(0.181)
