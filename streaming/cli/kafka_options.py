@@ -91,8 +91,7 @@ def check_query_or_group(
 def read_query(checkpoint: str | None, source: str | None = None) -> Query | None:
     """Read a query's checkpoint and print its warnings; return None if `checkpoint` is None.
 
-    Raises OptionError if this path has no checkpoint or the checkpoint no such `source`, and
-    DamagedCheckpointError if a file cannot be read.
+    Raises OptionError without a checkpoint or `source`, DamagedCheckpointError if unreadable.
     """
     if checkpoint is None:
         return None

@@ -82,7 +82,7 @@ class LoggedTasks:
 
 def read_tasks(
     path: Path,
-    sources: Mapping[str, Sequence[ReplayBatch]],
+    batches_by_source: Mapping[str, Sequence[ReplayBatch]],
     find: Callable[[str], Assignor] = lookup,
 ) -> dict[str, LoggedTasks]:
     """Return the logged tasks by source; sources without a plan in the log are omitted.
@@ -90,7 +90,7 @@ def read_tasks(
     Raises OptionError like `read_plan_log`, or if the file has no plan of any source.
     """
     logged_tasks = {}
-    for source, batches in sources.items():
+    for source, batches in batches_by_source.items():
         if plans := read_plan_log(path, batches, find):
             executors = {p.number: tuple(map(name_executor, p.batch.executors)) for p in plans}
             tasks = {
@@ -99,7 +99,7 @@ def read_tasks(
             }
             logged_tasks[source] = LoggedTasks(plans, executors, tasks)
     if not logged_tasks:
-        numbers = [b.batch for batches in sources.values() for b in batches if b.offset_count]
+        numbers = [b.batch for bs in batches_by_source.values() for b in bs if b.offset_count]
         number_range = f"{min(numbers)} to {max(numbers)}" if numbers else "none"
         raise OptionError(
             f"plan log {path} has no plan of the checkpoint's batches ({number_range}): give the "

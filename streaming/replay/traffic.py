@@ -46,11 +46,11 @@ class Traffic:
         sizes = [self.learned_bytes.get(tp, self.mean_bytes) for tp in partitions]
         return np.array(sizes, np.float64)
 
-    def cost_a_day(self, share: float) -> float | None:
+    def cost_a_day(self, cross_zone_share: float) -> float | None:
         """Return the daily cost if this share of the bytes crosses zones; None if unknown."""
         if self.bytes_a_day is None:
             return None
-        return share * self.bytes_a_day / GB * self.price_per_gb
+        return cross_zone_share * self.bytes_a_day / GB * self.price_per_gb
 
 
 def estimate_traffic(
