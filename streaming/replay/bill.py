@@ -53,7 +53,7 @@ def bill_rows(replay: Replay) -> list[list[str]]:
 
 
 def describe_bill(replay: Replay) -> str:
-    """Describe the daily cost, or share of bytes, with each main mapping; "" without traffic."""
+    """Describe the daily cost (or share of bytes) with Spark's default and the assignor; or ""."""
     traffic = replay.traffic
     if traffic is None:
         return ""

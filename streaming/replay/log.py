@@ -56,7 +56,7 @@ class CheckpointLog:
 
 
 def read_log(location: str) -> CheckpointLog:
-    """Read a checkpoint of any query with a Kafka source; raise an error like `read_checkpoint`."""
+    """Read a checkpoint of any query with a Kafka source; raise what `read_checkpoint` raises."""
     checkpoint = read_checkpoint(location)
     return CheckpointLog(
         checkpoint,
@@ -96,8 +96,8 @@ def _compute_ranges(checkpoint: Checkpoint, source: str) -> list[ReplayBatch]:
 def _compute_durations(checkpoint: Checkpoint, commits: Path) -> dict[int, float]:
     """Return the seconds that batches took, from the times of Spark's commit files.
 
-    In a copied checkpoint these may be the times of the copy, so the last batch, and any commit
-    more than 1 s later than the plan of the next batch, are omitted.
+    In a copied checkpoint these may be the times of the copy, so a batch is omitted if it was not
+    committed, if it is the last one, or if it ended over 1 s after the plan of the next batch.
     """
     seconds_by_batch = {}
     for batch, next_batch in pairwise(checkpoint.batches):
