@@ -15,7 +15,7 @@ from streaming.cli.assignors import check_names, make_finder, parse_names
 from streaming.cli.kafka_options import BootstrapServers, CommandConfig, check_source
 from streaming.cli.output import note, print_lines, print_table
 from streaming.replay import bill, player
-from streaming.replay.answers import answer, assumptions, replay_json, verdict
+from streaming.replay.answers import list_assumptions, replay_to_json, write_answer, write_verdict
 from streaming.replay.cluster import choose_cluster
 from streaming.replay.log import read_log
 from streaming.replay.plan_log import read_tasks
@@ -139,7 +139,7 @@ def estimate(
             replays.append(play(log.title(name), log_batches, cluster, names))
     for replay in replays:
         if as_json:
-            typer.echo(json.dumps(replay_json(replay)))
+            typer.echo(json.dumps(replay_to_json(replay)))
         else:
             print_lines([replay.title] if len(replays) > 1 else [])
             _print_replay(replay)
@@ -150,9 +150,10 @@ def estimate(
 
 def _print_replay(replay: Replay) -> None:
     rows = build_rows(replay)
-    print_lines([f"{verdict(replay)}.", ""])
+    print_lines([f"{write_verdict(replay)}.", ""])
     print_table(HEAD, [row for row in rows if len(row) == len(HEAD)])
     print_lines(": ".join(row) for row in rows if len(row) < len(HEAD))
-    if bill_rows := bill.bill_rows(replay):
+    if bill_rows := bill.build_bill_rows(replay):
         print_table(bill.HEAD, bill_rows)
-    print_lines(["", f"{answer(replay)}.", *(f"- {line}" for line in assumptions(replay))])
+    assumption_lines = [f"- {assumption}" for assumption in list_assumptions(replay)]
+    print_lines(["", f"{write_answer(replay)}.", *assumption_lines])

@@ -20,8 +20,7 @@ _RACKS_HELP = (
     "ID or host) and partitions (the leader's first): "
     '{"executors": {"h1": "a"}, "partitions": {"orders": {"0": ["a", "b"]}}}'
 )
-_DEFAULT_PRICE = f"{PRICE_PER_GB:g}, as for assignor.zonePricePerGb"
-_PRICE_HELP = f"Price per GB read across racks; default: {_DEFAULT_PRICE}."
+_PRICE_HELP = f"Price per GB across racks; default: {PRICE_PER_GB:g}, like assignor.zonePricePerGb."
 _BYTES_HELP = "With --racks: bytes per record; default: the planner's learned record sizes."
 
 RacksFile = Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from assignor_bridge.errors import pluralize
 from assignor_bridge.options import LAG_AWARE_STICKY
 from streaming.observe.words import format_seconds
-from streaming.replay.bill import bill_assumptions, bill_json, describe_bill
+from streaming.replay.bill import bill_to_json, describe_bill, list_bill_assumptions
 from streaming.replay.replayed import ITSELF, SPARK, Replay
 from streaming.simulator.play import SPARK_MAPPINGS
 
@@ -21,14 +21,14 @@ _ROUNDING_S = 1e-9
 MIN_GAIN = 0.05
 
 
-def replay_json(replay: Replay) -> dict[str, object]:
+def replay_to_json(replay: Replay) -> dict[str, object]:
     """Return a replay as JSON values for `--json`."""
     spark = replay.find(SPARK)
     spark_seconds = spark.seconds if spark else 0.0
     return {
         "title": replay.title,
-        "verdict": verdict(replay),
-        "answer": answer(replay),
+        "verdict": write_verdict(replay),
+        "answer": write_answer(replay),
         "batches": len(replay.batches),
         "partitions": replay.partitions,
         "records": replay.offset_count,
@@ -40,13 +40,13 @@ def replay_json(replay: Replay) -> dict[str, object]:
         },
         "slowness": dict(sorted(replay.cluster.slowness.items())),
         "localityWaitSeconds": replay.cluster.locality_wait_s,
-        "assumptions": list(assumptions(replay)),
-        "mappings": [_result_json(result, spark_seconds) for result in replay.mappings],
-        **({"zones": bill} if (bill := bill_json(replay)) else {}),
+        "assumptions": list(list_assumptions(replay)),
+        "mappings": [_result_to_json(result, spark_seconds) for result in replay.mappings],
+        **({"zones": bill} if (bill := bill_to_json(replay)) else {}),
     }
 
 
-def _result_json(result: MappingResult, spark_seconds: float) -> dict[str, object]:
+def _result_to_json(result: MappingResult, spark_seconds: float) -> dict[str, object]:
     """Return a result or its error as JSON values; `timeRatio` is relative to Spark's default."""
     if result.error is not None:
         return {"name": result.name, "error": result.error}
@@ -63,7 +63,7 @@ def _result_json(result: MappingResult, spark_seconds: float) -> dict[str, objec
     }
 
 
-def verdict(replay: Replay) -> str:
+def write_verdict(replay: Replay) -> str:
     """Return a verdict of at most 20 words on whether the assignor would have helped."""
     spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
     if not replay.batches:
@@ -81,7 +81,7 @@ def verdict(replay: Replay) -> str:
     return f"{LAG_AWARE_STICKY} would save {bound}{saving} a batch, {share}"
 
 
-def answer(replay: Replay) -> str:
+def write_answer(replay: Replay) -> str:
     """Return a few sentences on whether the assignor would have helped."""
     spark, assignor = replay.find(SPARK), replay.find(LAG_AWARE_STICKY)
     if not replay.batches:
@@ -153,7 +153,7 @@ def _describe_moves(mapping: MappingResult) -> str:
     return f"{mapping.moved_share:.0%} of partitions changing executor per batch"
 
 
-def assumptions(replay: Replay) -> tuple[str, ...]:
+def list_assumptions(replay: Replay) -> tuple[str, ...]:
     """Return the assumptions behind the figures, as one text each."""
     cluster = replay.cluster
     executor_origin, cost_origin = (
@@ -174,7 +174,7 @@ def assumptions(replay: Replay) -> tuple[str, ...]:
         f"{cluster.locality_wait_s:g} s for its executor (spark.locality.wait)",
         "minPartitions is 4 tasks per slot, but at least 2 per partition; maxRecordsPerPartition "
         "is a quarter of a slot's even share",
-        *bill_assumptions(replay),
+        *list_bill_assumptions(replay),
     )
 
 

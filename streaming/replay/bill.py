@@ -41,7 +41,7 @@ def format_gigabytes(size: float) -> str:
     return f"{size / GB:,.0f}" if size >= 100 * GB else f"{size / GB:.3g}"
 
 
-def bill_rows(replay: Replay) -> list[list[str]]:
+def build_bill_rows(replay: Replay) -> list[list[str]]:
     """Return the table's rows, with the columns of `HEAD`; none without traffic or known racks."""
     if replay.traffic is None:
         return []
@@ -82,7 +82,7 @@ def describe_bill(replay: Replay) -> str:
     return sentence
 
 
-def bill_json(replay: Replay) -> dict[str, object]:
+def bill_to_json(replay: Replay) -> dict[str, object]:
     """Return the bill as JSON values for `--json`."""
     traffic = replay.traffic
     if traffic is None:
@@ -102,7 +102,7 @@ def bill_json(replay: Replay) -> dict[str, object]:
     }
 
 
-def bill_assumptions(replay: Replay) -> tuple[str, ...]:
+def list_bill_assumptions(replay: Replay) -> tuple[str, ...]:
     """Return the assumptions behind the bill."""
     traffic, racks = replay.traffic, replay.racks
     if traffic is None or racks is None:
