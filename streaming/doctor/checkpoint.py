@@ -96,7 +96,7 @@ def _find_recreated_topics(checkpoint: Checkpoint) -> dict[tuple[str, str], str]
     """Return, by source and topic, how each topic goes backwards in the planned batch.
 
     If a topic was re-created, Spark plans a batch that ends before the previous batch or has fewer
-    partitions, and then fails. Other batches, and topics that it has no more, are not checked.
+    partitions, and then fails. Other batches, and topics that it no longer has, are not checked.
     """
     planned, completed = checkpoint.last_planned, checkpoint.last_committed
     if planned is None or completed is None or planned is completed:

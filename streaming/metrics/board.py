@@ -35,7 +35,7 @@ _FRESHNESS_KEYS = ("freshnessSeconds", "freshnessSecondsMax")
 
 @dataclass(slots=True)
 class _QueryMetrics:
-    """Metrics of one query until its end event; if Spark drops it, the totals continue."""
+    """Metrics of one query until its end event; if Spark drops that event, totals continue."""
 
     last_progress: BatchProgress
     batches: int = 0
