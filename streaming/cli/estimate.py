@@ -23,7 +23,7 @@ from streaming.replay.replayed import EVERYTHING, ITSELF, Replay
 from streaming.replay.traffic import PRICE_PER_GB, estimate_traffic
 from streaming.report.replays import HEAD, build_rows, draw_replay, write_replays
 
-_COST_HELP = "Processing time per record; default: as learned by the planner, or from batch durations."
+_COST_HELP = "Processing time per record; default: learned by the planner, or from batch durations."
 
 
 def estimate(

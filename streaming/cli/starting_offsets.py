@@ -63,10 +63,10 @@ def print_starting_offsets(
     _note_partitions(result.missing_partitions, len(positions), "no longer exist and are omitted")
     if brokers is None:
         note("without --bootstrap-server, new partitions are unknown")
-    planned = query.last_planned if query is not None else None
-    if planned is not None and not planned.committed:
+    last_batch = query.last_planned if query is not None else None
+    if last_batch is not None and not last_batch.committed:
         note(
-            f"batch {planned.batch_id} was planned but not completed: its rows may be in the table "
+            f"batch {last_batch.batch_id} was planned but not completed: its rows may be in the table "
             "already, and a new checkpoint would write them again; let the query complete the "
             "batch, or check with `assignor doctor --checkpoint … --table …`"
         )

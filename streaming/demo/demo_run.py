@@ -151,9 +151,9 @@ def _run_acts(
                     checks[:0] = [replace(c, name=f"act {number}: {c.name}") for c in act_checks]
                 spark.stop()
         finally:
-            stopped = spark_process.stop_spark()
-    detail = "all processes stopped" if stopped else "some processes had to be killed"
-    return acts, [*checks, Check("no process is left running", stopped, detail)]
+            stopped_cleanly = spark_process.stop_spark()
+    detail = "all processes stopped" if stopped_cleanly else "some processes had to be killed"
+    return acts, [*checks, Check("no process is left running", stopped_cleanly, detail)]
 
 
 def _run_act(

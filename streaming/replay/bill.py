@@ -69,11 +69,11 @@ def describe_bill(replay: Replay) -> str:
         SPARK_MAPPINGS[0]: "Spark's default",
         LAG_AWARE_STICKY: f"{LAG_AWARE_STICKY} and zones",
     }
-    parts = [f"{costs[name]} with {label}" for name, label in labels.items() if name in costs]
-    if not parts:
+    texts = [f"{costs[name]} with {label}" for name, label in labels.items() if name in costs]
+    if not texts:
         return ""
     price = f", at {traffic.price_per_gb:g} per GB" * (traffic.bytes_a_day is not None)
-    sentence = f"Cost across zones{price}: {', '.join(parts)}"
+    sentence = f"Cost across zones{price}: {', '.join(texts)}"
     if LAG_AWARE_STICKY in costs and WITHOUT_ZONES in costs:
         sentence += (
             f", at {times_ideal[LAG_AWARE_STICKY]} the ideal time; without zones it would cost "
