@@ -53,7 +53,7 @@ def read_kept_batch(
     source: str,
     number: int | None,
     plan_log: Path | None,
-    find: Callable[[str], Assignor],
+    find_assignor: Callable[[str], Assignor],
 ) -> KeptBatch:
     """Return one batch with data (by default the last), from the plan log if the log has it.
 
@@ -70,7 +70,7 @@ def read_kept_batch(
             f"choose one from {batches[0].batch} to {batches[-1].batch}"
         )
     if plan_log is not None:
-        logged_batch = _read_from_plan_log(plan_log, batches, target, find)
+        logged_batch = _read_from_plan_log(plan_log, batches, target, find_assignor)
         if logged_batch is not None:
             return logged_batch
     states = _match_states(log, source, batches)
@@ -81,33 +81,32 @@ def read_kept_batch(
             f"batch {target.batch}: {log_clause}the checkpoint has no state of it (batches with a "
             f"state: {numbers}): give the plan log of this batch (assignor.planLog)"
         )
-    result = _rebuild_from_states(states, target)
+    kept_batch = _rebuild_from_states(states, target)
     if plan_log is None:
-        return result
-    origin = f"{result.origin}. The plan log {plan_log} does not have this batch"
-    return replace(result, origin=origin)
+        return kept_batch
+    origin = f"{kept_batch.origin}. The plan log {plan_log} does not have this batch"
+    return replace(kept_batch, origin=origin)
 
 
 def _read_from_plan_log(
     path: Path,
     batches: Sequence[ReplayBatch],
     target: ReplayBatch,
-    find: Callable[[str], Assignor],
+    find_assignor: Callable[[str], Assignor],
 ) -> KeptBatch | None:
     """Return the batch, with the times that the next batch's line has; None if it has no line."""
     target_and_next = [batch for batch in batches if batch.batch >= target.batch][:2]
-    plan_by_batch = {plan.number: plan for plan in read_plan_log(path, target_and_next, find)}
+    plans = read_plan_log(path, target_and_next, find_assignor)
+    plan_by_batch = {plan.number: plan for plan in plans}
     plan = plan_by_batch.pop(target.batch, None)
     if plan is None:
         return None
     took_s = {}
-    for next_plan in plan_by_batch.values():
+    for next_plan in plan_by_batch.values():  # at most one
         took_s = _sum_report_seconds(next_plan.batch.observed, plan.outcome.state)
-    comparison = (
-        "the same plan"
-        if plan.is_reproduced
-        else "a different plan, probably because another version made the logged one"
-    )
+    comparison = "the same plan"
+    if not plan.is_reproduced:
+        comparison = "a different plan, probably because another version made the logged one"
     origin = f"the plan log; replanning gives {comparison}"
     old_state = decode_or_empty(plan.state)[0]
     return KeptBatch(target.batch, plan.batch, old_state, origin, took_s=took_s)

@@ -110,14 +110,14 @@ def format_amount(amount: float, weights: Weights, digits: int = 2) -> str:
 
 
 def explain_batch(
-    kept_batch: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
+    kept_batch: KeptBatch, names: Sequence[str], find_assignor: Callable[[str], Assignor]
 ) -> Explanation:
     """Plan a batch again and explain each partition.
 
     A state does not name the assignor. If the plan with the batch's own options differs from the
     readers in the state, the assignor in `names` with the most matching readers is used.
     """
-    outcome, matches = _plan_again(kept_batch, names, find)
+    outcome, matches = _plan_again(kept_batch, names, find_assignor)
     table = load_table(kept_batch.old_state, outcome.batch)
     new_state, _ = learn(table, outcome.batch)
     weights = predict(new_state, table.line, outcome.batch)
@@ -126,9 +126,9 @@ def explain_batch(
 
 
 def _plan_again(
-    kept_batch: KeptBatch, names: Sequence[str], find: Callable[[str], Assignor]
+    kept_batch: KeptBatch, names: Sequence[str], find_assignor: Callable[[str], Assignor]
 ) -> tuple[PlannedBatch, int]:
-    outcome = plan_step(kept_batch.batch, kept_batch.old_state, find)
+    outcome = plan_step(kept_batch.batch, kept_batch.old_state, find_assignor)
     matches = _count_matches(kept_batch, outcome)
     for name in names:
         if matches == len(kept_batch.readers):
@@ -138,7 +138,7 @@ def _plan_again(
         settings = replace(kept_batch.batch.settings, assignors=(name,))
         try:
             batch = replace(kept_batch.batch, settings=settings)
-            other_outcome = plan_step(batch, kept_batch.old_state, find)
+            other_outcome = plan_step(batch, kept_batch.old_state, find_assignor)
         except AssignorError:  # an assignor that refuses the batch did not plan it
             continue
         if (other_matches := _count_matches(kept_batch, other_outcome)) > matches:

@@ -45,7 +45,7 @@ class LoggedPlan:
 
 
 def read_plan_log(
-    path: Path, batches: Sequence[ReplayBatch], find: Callable[[str], Assignor] = lookup
+    path: Path, batches: Sequence[ReplayBatch], find_assignor: Callable[[str], Assignor] = lookup
 ) -> list[LoggedPlan]:
     """Return the logged plans of batches, in batch order.
 
@@ -63,7 +63,7 @@ def read_plan_log(
         try:
             batch, state = read_snapshot(line.snapshot)
             if _collect_batch_ranges(batch) == ranges_by_batch[number]:
-                outcome = plan_batch(batch, state, find)
+                outcome = plan_batch(batch, state, find_assignor)
                 is_reproduced = _is_reproduced(outcome, line)
                 plans[number] = LoggedPlan(number, batch, state, outcome, is_reproduced)
         except AssignorError as error:
@@ -83,7 +83,7 @@ class LoggedTasks:
 def read_tasks(
     path: Path,
     batches_by_source: Mapping[str, Sequence[ReplayBatch]],
-    find: Callable[[str], Assignor] = lookup,
+    find_assignor: Callable[[str], Assignor] = lookup,
 ) -> dict[str, LoggedTasks]:
     """Return the logged tasks by source; sources without a plan in the log are omitted.
 
@@ -91,7 +91,7 @@ def read_tasks(
     """
     logged_tasks = {}
     for source, batches in batches_by_source.items():
-        if plans := read_plan_log(path, batches, find):
+        if plans := read_plan_log(path, batches, find_assignor):
             executors = {p.number: tuple(map(name_executor, p.batch.executors)) for p in plans}
             tasks = {
                 p.number: [replace(t, executor=t.executor or DRIVER) for t in list_tasks(p.outcome)]
