@@ -67,8 +67,8 @@ def print_starting_offsets(
     if last_batch is not None and not last_batch.committed:
         note(
             f"batch {last_batch.batch_id} was planned but not completed: its rows may be in "
-            "the table already, and a new checkpoint would write them again; let the query complete "
-            "the batch, or check with `assignor doctor --checkpoint … --table …`"
+            "the table already, and a new checkpoint would write them again; let the query "
+            "complete the batch, or check with `assignor doctor --checkpoint … --table …`"
         )
     typer.echo(json.dumps(result.offsets, separators=(",", ":")))
 
